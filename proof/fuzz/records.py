@@ -190,7 +190,7 @@ def references() -> list[bytes]:
 
 
 # Rows as the tables of a store hold them, each with what reads it.
-_RUN = [1, "nightly", "abc", "running", 1, 7, 10**15, 10**15, 0, "", None, "", 0, 1, "host.1"]
+_RUN = [1, "nightly", "abc", "running", 1, 7, 10**15, 10**15, 0, "", None, "", 0, 1, "host.1", "ann"]
 _ROWS: list[tuple[Callable[[Sequence[Any]], object], list[Any]]] = [
     (columns.run_from, _RUN),
     (columns.waiting_from, [1, "build", "parked", 1]),

@@ -5,6 +5,7 @@
         RunFinished                     run.finished             409   2
         RunDriven                       run.driven               409   2   a live process drives it
         KeyUsed                         run.key_used             409   2   a run was already started with this key
+          KeyMismatch                   run.key_mismatch         422   2   with another workflow or other inputs
         RunNotFinished                  run.not_finished         409   2
         NothingToRetry                  run.nothing_to_retry     409   2
         StepNotParked                   step.not_parked          409   2
@@ -92,6 +93,17 @@ class KeyUsed(Refused):
     def __init__(self, message: str, *, hint: str = "", run_id: int = 0) -> None:
         super().__init__(message, hint=hint, run_id=run_id)
         self.run_id = run_id
+
+
+class KeyMismatch(KeyUsed):
+    """A run was already started with this key, with another workflow or other inputs."""
+
+    code = "run.key_mismatch"
+    http_status = 422
+
+    def __init__(self, message: str, *, hint: str = "", run_id: int = 0, inputs: Sequence[str] = ()) -> None:
+        super().__init__(message, hint=hint, run_id=run_id)
+        self.data["inputs"] = list(inputs)
 
 
 class RunNotFinished(Refused):

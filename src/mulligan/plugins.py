@@ -23,6 +23,10 @@ _CALL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", re.ASCII)
 BUILT_IN = {ACTIONS: {"noetl": "mulligan.formats.noetl.action:NOETL"}}
 OWN_PACKAGE = "mulligan"
 
+# By action: the function of ours for a step that runs no code of its file. Its processes may keep what is secret, such
+# as a connection to a database, for the next such step of the same workflow.
+CODE_FREE_CALLS = {"noetl": "mulligan.formats.noetl.runtime:run_without_code"}
+
 # Functions of ours that moved, and what they are called now: stored runs and converted files have the former names.
 _PRODIGY, _ALPHRED = "mulligan.formats.prodigy", "mulligan.formats.alphred.subtasks"
 MOVED_CALLS = {
@@ -61,7 +65,8 @@ class ActionPlugin:
 
     The function gets the keys that the file has as keyword arguments. Only workers import it, each in a separate
     process, so its dependencies slow down nothing else. `text_key` is the key that a plain text stands for.
-    `program_keys` are those whose texts the function evaluates itself: a `${…}` is refused there.
+    `program_keys` are those whose texts the function evaluates itself: a `${…}` is refused there. `waits`: it waits for
+    the network most of the time, so by default a step reserves no processor.
     """
 
     def __init__(
@@ -72,9 +77,11 @@ class ActionPlugin:
         required: Iterable[str] = (),
         text_key: str | None = None,
         program_keys: Iterable[str] = (),
+        waits: bool = False,
         about: str = "",
     ) -> None:
         self.call = _checked_call(call)
+        self.waits = waits
         self.keys = dict(keys)
         self.required = tuple(required)
         self.text_key = text_key
@@ -82,6 +89,14 @@ class ActionPlugin:
         self.about = about
         if problem := self._problem():
             raise ValueError(problem)
+
+    def call_for(self, args: Mapping[str, Any]) -> str:
+        """The function for a step with these keys."""
+        return self.call
+
+    def waits_with(self, args: Mapping[str, Any]) -> bool:
+        """Whether a step with these keys waits for the network most of the time."""
+        return self.waits
 
     def _problem(self) -> str:
         """What is wrong with the definition; "" if nothing is."""
@@ -110,9 +125,11 @@ class FormatPlugin:
 
     `recognize(root)` says whether the tree of a file is that of a file of the system. `translate(root, translation)`
     makes the tree of a Mulligan workflow of it. `syntaxes` maps the ending of a file name to the function that parses
-    such files where they are not YAML or JSON: `parse(source)` returns the tree. `log(entries)` yields the events of a
-    run as the system would have written them, as JSON values. All functions are given by name, and imported when they
-    are needed. `install` is what to install where a module that they need is missing.
+    such files where they are not YAML or JSON: `parse(source)` returns the tree. `yaml(source)` parses its YAML files
+    where they are not to be read as YAML 1.2. `log(entries)` yields the events of a run as the system would have
+    written them, as JSON values. All functions are given by name, and imported when they are needed. `install` is what
+    to install where a module that they need is missing. `options` are the options of `mulligan run` that are only for
+    its files: the translation has them in `translation.options`.
     """
 
     def __init__(
@@ -122,8 +139,10 @@ class FormatPlugin:
         recognize: str,
         translate: str,
         syntaxes: Mapping[str, str] | None = None,
+        yaml: str | None = None,
         log: str | None = None,
         install: str = "",
+        options: Iterable[str] = (),
     ) -> None:
         if not isinstance(title, str) or not title:
             raise ValueError(f"{title!r} is not the name of a system")
@@ -131,8 +150,10 @@ class FormatPlugin:
         self.recognize = _checked_call(recognize)
         self.translate = _checked_call(translate)
         self.syntaxes = {suffix.lower(): _checked_call(call) for suffix, call in (syntaxes or {}).items()}
+        self.yaml = None if yaml is None else _checked_call(yaml)
         self.log = None if log is None else _checked_call(log)
         self.install = install
+        self.options = tuple(options)
         if wrong := [suffix for suffix in self.syntaxes if not suffix.startswith(".")]:
             raise ValueError(f"{wrong[0]!r} is not the ending of a file name, such as '.toml'")
 

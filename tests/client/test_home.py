@@ -47,6 +47,9 @@ def test_runs_are_listed_newest_first_and_filtered():
                 "labels": home.runs(labels={"team": "bad"}),
                 "limit": home.runs(limit=1),
                 "next page": home.runs(limit=1, before=3),
+                "who": home.runs(who="nobody"),
+                "text": home.runs(text="othe"),
+                "failure": home.runs(failure=["EXIT_NONZERO", "TIMEOUT"]),
                 "since": home.runs(since="1h", until=datetime.now(UTC) + timedelta(hours=1)),
                 "until": home.runs(until=timedelta(hours=1)),
             }.items()
@@ -61,6 +64,9 @@ def test_runs_are_listed_newest_first_and_filtered():
         "labels": [2],
         "limit": [3],
         "next page": [2],
+        "who": [],
+        "text": [3],
+        "failure": [2],
         "since": [3, 2, 1],
         "until": [],
     }
@@ -234,6 +240,20 @@ def test_a_run_is_paused_and_resumed():
     assert (run.status, run.reason, run.pending[0].kind) == ("paused", "lunch", "paused")
 
     assert run.resume().status == "completed"
+
+
+def test_a_run_is_resumed_for_one_step_after_the_other():
+    run = mulligan.open().start(good().step("t", needs=["s"], shell="true"))
+    run.pause()
+
+    stepped = run.resume(steps=1, reason="look")
+    assert (stepped.status, stepped.reason) == ("paused", "1 step ran, as asked")
+    assert [one.status for one in run.steps.values()][:2] == ["completed", "ready"]
+    for wrong in ({"steps": 0}, {"step": "t", "steps": 1}):
+        with pytest.raises(InputInvalid, match="`steps` is how many"):
+            run.resume(**wrong)
+
+    assert run.resume(steps=1).status == "completed"
 
 
 def test_a_step_is_paused_and_resumed():

@@ -274,7 +274,7 @@ def test_the_same_key_gives_the_same_run():
     again = mulligan.run(flow, key="nightly", day="monday")
 
     assert (again, again.status, Path("days").read_text()) == (first, "completed", "monday\n")
-    with pytest.raises(KeyUsed, match="run 1 was started with the key 'nightly' and other inputs: day=monday"):
+    with pytest.raises(KeyUsed, match="the key 'nightly' was used for run 1 with other inputs: 'day'"):
         mulligan.run(flow, key="nightly", day="tuesday")
 
 

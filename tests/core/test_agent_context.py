@@ -65,6 +65,16 @@ def test_an_agent_that_comes_first_is_told_nothing():
     assert told(run, "a").text(1) == ""
 
 
+def test_an_empty_answer_is_not_handed_on_and_takes_no_place_of_another():
+    names = "abcdef"
+    steps = ", ".join(f"{{step: {name}, agent: look}}" for name in names)
+    run = run_of(f"{{name: w, steps: [{steps}, {{step: z, agent: sum up, needs: [{', '.join(names)}]}}]}}")
+    empty = {"content": " \n", "decision": None, "tokens": 3}
+    run.ok("a", output=empty).ok("b", output="").ok(*"cdef", output="found")
+
+    assert [name for name, _ in heard(run, "z")] == list("cdef")
+
+
 def test_no_other_action_is_briefed():
     run = run_of("{name: w, steps: [{step: a, shell: make}, {step: b, shell: make, needs: [a]}]}").ok("a", output="x")
 

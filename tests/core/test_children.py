@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from mulligan.core.deciding.child_failure import failures_of_child
 from mulligan.core.effects import effects as fx
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.failure import failure
-from mulligan.core.model.workflow import Action, Command, Handler, Map
+from mulligan.core.model.failure import Failure, failure
+from mulligan.core.model.workflow import Action, Command, Handler, Map, Step
 from mulligan.core.turn import fold
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 
@@ -52,13 +54,103 @@ def test_any_other_end_is_child_failed_with_the_failures_of_the_child_as_cause(s
     run.child_ended("c", status, failures=causes)
 
     found = run["c"].failure
-    assert (found.code, found.message, found.details) == (
-        "CHILD_FAILED",
-        f"child run 2 {status}",
-        {"child_run_id": 2},
-    )
+    assert (found.code, found.details) == ("CHILD_FAILED", {"child_run_id": 2})
     assert (found.step, found.visit, found.attempt, found.cause) == ("c", 1, 1, causes)
     assert run.status == "failed"
+
+
+INNER = failure("EXIT_NONZERO", "loading\nerror: no such table\n", step="fetch", exit_code=3)
+
+
+@pytest.mark.parametrize(
+    ("failures", "reason", "message"),
+    [
+        ((INNER,), "", "child run 2 failed at 'fetch': EXIT_NONZERO 3: error: no such table"),
+        (
+            (INNER, failure("TIMEOUT", "slow", step="other")),
+            "",
+            "child run 2 failed at 'fetch': EXIT_NONZERO 3: error: no such table (and 1 more failure)",
+        ),
+        (
+            (failure("EXIT_NONZERO", "exit code 3", step="fetch", exit_code=3),),
+            "",
+            "child run 2 failed at 'fetch': EXIT_NONZERO 3",
+        ),
+        (
+            (failure("EXCEPTION", "KeyError: 'x'\nsecond line", step="fetch"),),
+            "",
+            "child run 2 failed at 'fetch': EXCEPTION: KeyError: 'x'",
+        ),
+        (
+            (failure("CHILD_FAILED", "child run 3 failed", step="call", cause=(INNER,), details={"child_run_id": 3}),),
+            "",
+            "child run 2 failed at 'call/fetch': EXIT_NONZERO 3: error: no such table",
+        ),
+        (
+            (
+                failure(
+                    "ITEMS_FAILED",
+                    "2 of 9 items failed",
+                    step="fetch",
+                    cause=(msgspec.structs.replace(INNER, item=4),),
+                ),
+            ),
+            "",
+            "child run 2 failed at 'fetch[4]': EXIT_NONZERO 3: error: no such table (2 of 9 items failed)",
+        ),
+        (
+            (
+                failure(
+                    "TIMEOUT",
+                    "slow",
+                    step="group",
+                    cause=(INNER, failure("TIMEOUT", "slow", step="last")),
+                    details={"child_run_id": 3, "failed_step": "last"},
+                ),
+            ),
+            "",
+            "child run 2 failed at 'group/last': TIMEOUT: slow",
+        ),
+        ((), "output 'rows': no such key", "child run 2 failed: output 'rows': no such key"),
+        ((), "", "child run 2 failed"),
+    ],
+)
+def test_the_message_says_at_which_step_inside_it_failed_and_why(
+    failures: tuple[Failure, ...], reason: str, message: str
+) -> None:
+    run = run_of(child())
+
+    run.child_ended("c", "failed", failures=failures, reason=reason)
+
+    assert run["c"].failure.message == message
+
+
+def test_a_child_that_was_cancelled_says_why_and_blames_no_step() -> None:
+    run = run_of(child())
+
+    run.child_ended("c", "cancelled", failures=(INNER,), reason="not needed any more")
+
+    assert run["c"].failure.message == "child run 2 cancelled: not needed any more"
+
+
+def test_a_long_or_odd_message_inside_stays_one_short_line() -> None:
+    run = run_of(child())
+
+    run.child_ended("c", "failed", failures=(failure("EXCEPTION", "\x1b[31mred\u202e" + "x" * 1000, step="fetch"),))
+
+    message = run["c"].failure.message
+    assert message.startswith("child run 2 failed at 'fetch': EXCEPTION: red\\u202exxx")
+    assert len(message) < 260 and message.isprintable()
+
+
+def test_the_failures_of_a_child_are_those_that_nothing_handled_and_that_of_its_end() -> None:
+    last = Step(name="end", action=Action("shell", {"text": "report"}))
+    run = run_of(step("a"), step("b", next=[edge("r", "failure")]), step("r"), end=last)
+    run.fail("a", stderr_tail="boom").fail("b").ok("r").fail("end", stderr_tail="no disk")
+
+    found = failures_of_child(run.state)
+
+    assert [(one.step, one.message) for one in found] == [("a", "boom"), ("end", "no disk")]
 
 
 def test_a_child_that_failed_climbs_the_ladder_of_the_parent() -> None:

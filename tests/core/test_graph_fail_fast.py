@@ -42,6 +42,36 @@ def test_the_policy_says_which_unhandled_failures_stop_the_run(policy, outcome, 
     assert run["c"].status == ("cancelled" if strikes else "waiting")
 
 
+@pytest.mark.parametrize(
+    ("of_run", "of_step", "outcome", "strikes"),
+    [
+        ("never", "always", PLAIN, True),
+        ("on_critical", "always", PLAIN, True),
+        ("never", "on_critical", CRITICAL, True),
+        ("always", "never", CRITICAL, False),
+        ("always", "on_critical", PLAIN, False),
+    ],
+)
+def test_the_policy_of_a_step_is_for_its_own_failures(of_run, of_step, outcome, strikes):
+    run = failed(of_run, outcome, fail_fast=of_step)
+    other = History(workflow(step("a"), step("b", fail_fast=of_step), step("c"), fail_fast="never")).start()
+
+    other.fail("a", **outcome)
+
+    assert (run.state.run.stop is not None) is strikes
+    assert other.state.run.stop is None
+
+
+def test_a_failure_that_its_remediation_did_not_handle_stops_the_run_as_its_own_step_says():
+    steps = step("a", next=[edge("fix", "failure")], fail_fast="always"), step("fix"), step("b")
+    run = History(workflow(*steps, fail_fast="never")).start().fail("a")
+    assert run.state.run.stop is None
+
+    run.fail("fix")
+
+    assert struck(run) == [("failed_fast", "EXIT_NONZERO in 'a'")]
+
+
 def test_on_critical_is_the_default():
     run = History(workflow(step("a"), step("b"))).start().fail("a", **CRITICAL)
 

@@ -303,6 +303,18 @@ def test_with_handler_failure_fatal_the_failure_becomes_critical_and_skips_triag
     assert (run.statuses["fix"], run.statuses["alert"]) == ("skipped", "ready")
 
 
+def test_continue_on_error_does_not_cover_a_failed_handler_that_is_fatal():
+    run, works = (
+        History(workflow(doomed(continue_on_error=True), step("fix"), step("alert"), step("sweep"))) for _ in "ab"
+    )
+
+    run.start().fail("a").fail("a.on_failure@1.0")
+    works.start().fail("a").ok("a.on_failure@1.0")
+
+    assert (run.status, run.facts(e.StepFailed)[0].is_allowed) == ("failed", False)
+    assert works.statuses["a"] == "completed"
+
+
 def test_with_handler_failure_fatal_a_handler_that_worked_leaves_the_failure_to_the_other_rungs():
     flow = workflow(
         step(

@@ -20,6 +20,34 @@ def reading(name: str, **fields: Any) -> Command:
     return Command(action=Action("shell", {"text": "x"}, {"X": Template((expression(name, name),))}), **fields)
 
 
+# -- previous --------------------------------------------------------------------------------------------------------
+
+
+def test_an_item_reads_the_output_of_the_nearest_item_before_it_that_completed() -> None:
+    seen: list[Any] = []
+    do = (command("one"), reading("previous"))
+    flow = workflow(step("m", map=Map(over=expression("list"), max_parallel=1, on_item_failure="collect"), do=do))
+    run = History(flow, {"list": [1, 2, 3], "previous": lambda names: seen.append(names["previous"])}).start()
+
+    run.ok("m[0].0").ok("m[0].1", output="first")
+    run.ok("m[1].0").fail("m[1].1")
+    run.ok("m[2].0").ok("m[2].1")
+
+    assert seen == [None, "first", "first"]
+
+
+def test_a_retry_of_the_run_reads_what_items_of_the_one_before_gave() -> None:
+    seen: list[Any] = []
+    policy = Map(over=expression("list"), max_parallel=1, on_item_failure="stop")
+    flow = workflow(step("m", map=policy, do=(reading("previous"),)))
+    run = History(flow, {"list": [1, 2], "previous": lambda names: seen.append(names["previous"])}).start()
+
+    run.ok("m[0].0", output="first").fail("m[1].0").retry().ok("m[1].0")
+
+    assert seen == [None, "first", "first"]
+    assert run.status == "completed"
+
+
 # -- outputs ---------------------------------------------------------------------------------------------------------
 
 

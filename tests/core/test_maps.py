@@ -388,6 +388,26 @@ def test_an_item_is_recovered_by_the_handler_of_its_command() -> None:
     assert (run.ended.degraded, run.ended.recovered_steps_count) == (True, 1)
 
 
+def test_an_item_that_fails_is_not_recovered_although_one_of_its_commands_was() -> None:
+    run = run_of([1], mapped((command("one", on_failure=handler("fix")), command("two"))))
+
+    run.fail("m[0].0").ok("m[0].0.on_failure@1.0").fail("m[0].1")
+
+    assert (run["m[0]"].status, run["m[0]"].recovered_by) == ("failed", "")
+
+
+def test_commands_that_a_reader_added_are_not_counted_among_the_attempts_of_an_item() -> None:
+    added = Command(action=Action("python", {"call": "mulligan.formats.x.runtime.added:open"}))
+    run = run_of([1], mapped((added, command("one"), command("two", rules=retry(1)), added)))
+
+    run.lose("m[0].0").ok("m[0].0").ok("m[0].1").fail("m[0].2").wait(60).ok("m[0].2").ok("m[0].3")
+
+    # The lost attempt counts, so that no number comes twice.
+    found = [(fact.place, fact.attempt) for fact in run.facts(e.AttemptScheduled) if fact.place != "m"]
+    assert found == [("m[0].0", 1), ("m[0].0", 2), ("m[0].1", 2), ("m[0].2", 3), ("m[0].2", 4), ("m[0].3", 5)]
+    assert run["m[0]"].attempt == 4
+
+
 def test_an_item_that_is_rerun_by_its_handler_runs_its_command_again() -> None:
     run = run_of([1], mapped((command("one", on_failure=handler("fix", rerun=1)),)))
 
@@ -675,3 +695,19 @@ def test_events_grow_with_the_items_and_no_faster() -> None:
 
     # ItemEntered, CommandEntered, AttemptScheduled, AttemptSucceeded, CommandCompleted, ItemCompleted.
     assert many - few == 6 * 1800
+
+
+@pytest.mark.parametrize(("most", "started"), [(1, 1), (2, 2), (2.0, 2), (9, 3)])
+def test_an_expression_says_how_many_items_run_at_the_same_time(most: Any, started: int) -> None:
+    run = run_of([1, 2, 3], mapped(parallel=expression("most")), answers={"most": most})
+
+    assert len(entered(run)) == started
+
+
+@pytest.mark.parametrize("most", [0, 1.5, -1, True, "2", None, [2]])
+def test_a_number_of_items_that_makes_no_sense_fails_the_step(most: Any) -> None:
+    run = run_of([1, 2], mapped(parallel=expression("most")), answers={"most": most})
+
+    assert run["m"].failure is not None
+    assert run["m"].failure.code == "EXPRESSION_FAILED"
+    assert run["m"].failure.message.startswith("'max_parallel' gave ")

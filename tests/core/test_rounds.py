@@ -185,6 +185,19 @@ def test_the_visits_of_a_whole_loop_are_fresh() -> None:
     assert (run.status, run["a"].failure.code, run["b"].visit) == ("failed", "LOOP_LIMIT", 4)
 
 
+def test_the_steps_after_a_failure_in_a_loop_do_not_keep_the_result_of_an_earlier_pass() -> None:
+    steps = (step("a", next=[edge("b")]), step("b", next=[edge("c")]), step("c", next=[edge("a", when="more")]))
+    run = run_of(*steps, answers={"more": lambda names: names["output"] == "more"})
+    run.ok("a").ok("b").ok("c", output="more").ok("a").fail("b")
+    assert run.statuses == {"a": "completed", "b": "failed", "c": "completed"}
+
+    run.retry()
+    assert put_back(run) == ("b", "c")
+    run.ok("b").ok("c", output="more").ok("a").ok("b").ok("c")
+
+    assert (run.status, run["c"].visit) == ("completed", 3)
+
+
 def test_the_visits_of_a_step_outside_the_loop_that_is_retried_are_not_touched() -> None:
     run = run_of(step("first", next=[edge("a")]), step("a", max_visits=1, next=[edge("a", "failure")]))
     run.ok("first").fail("a")

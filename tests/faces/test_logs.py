@@ -282,14 +282,14 @@ def test_the_stories_of_called_runs_are_told_in_their_places_as_a_tree():
 
     assert mulligan("explain", 1).plain[1] == (
         "THEN call  called 'inner.yaml' as run 2\n"
-        "THEN call  failed with CHILD_FAILED: child run 2 failed\n"
+        "THEN call  failed with CHILD_FAILED: child run 2 failed at 'greet': EXIT_NONZERO 3\n"
         "THEN end  the run failed: failure of 'call' not handled (1 step, 1 failed)\n"
     )
     assert mulligan("explain", 1, "--tree").plain[1] == (
         "THEN call  called 'inner.yaml' as run 2\n"
         "THEN call/greet  failed with EXIT_NONZERO 3\n"
         "THEN call/end  the run failed: failure of 'greet' not handled (1 step, 1 failed)\n"
-        "THEN call  failed with CHILD_FAILED: child run 2 failed\n"
+        "THEN call  failed with CHILD_FAILED: child run 2 failed at 'greet': EXIT_NONZERO 3\n"
         "THEN end  the run failed: failure of 'call' not handled (1 step, 1 failed)\n"
     )
     assert [line["run_id"] for line in mulligan("explain", 1, "--tree", "--json").json] == [1, 2, 2, 1, 1]

@@ -94,7 +94,7 @@ def test_a_run_with_routes_and_called_runs_is_told_as_it_is_elsewhere():
         "THEN call  called 'inner.yaml' as run 2\n"
         "THEN call/greet  failed with EXIT_NONZERO 1\n"
         "THEN call/end  the run failed: failure of 'greet' not handled (1 step, 1 failed)\n"
-        "THEN call  failed with CHILD_FAILED: child run 2 failed; "
+        "THEN call  failed with CHILD_FAILED: child run 2 failed at 'greet': EXIT_NONZERO 1; "
         "routed to 'mend'; 'call' will run again when it completes\n"
         "THEN call  edge to 'no' not taken: it matches only TIMEOUT\n"
         "THEN mend  completed; handled the failure of 'call'\n"

@@ -57,6 +57,19 @@ def test_a_paused_run_goes_on():
     assert (said.code, said.json["status"]) == (4, "running")
 
 
+def test_a_run_goes_on_step_by_step():
+    ran("name: asking\nsteps:\n  - {step: gate, approve: {message: 'ship it?'}}\n  - {step: s, shell: 'true'}\n")
+
+    stepped = mulligan("resume", 1, "--steps", 1, "--json")
+    wrong = [mulligan("resume", 1, "--steps", 0), mulligan("resume", 1, "s", "--steps", 1)]
+
+    assert (stepped.code, stepped.json["status"]) == (4, "running")
+    assert [said.err.splitlines()[0] for said in wrong] == [
+        "error[usage]: --steps must be at least 1, not 0",
+        "error[usage]: --steps is for the whole run, and a paused step was named",
+    ]
+
+
 def test_what_broke_before_an_interruption_is_summed_up_after_it():
     first = "{step: first, retry: 1, shell: 'test -e tried && exit 0; touch tried; echo oh >&2; exit 4'}"
     text = SLOW.replace("{step: first, shell: 'echo x >> firsts'}", first)

@@ -292,13 +292,14 @@ def test_a_run_that_is_taken_up_and_only_waits_still_tells_what_had_failed_befor
     assert "  ✗ a  EXIT_NONZERO 3 → not handled: the run fails  (mulligan logs 1 a)" in steady(said.err)
 
 
-def test_a_step_whose_child_run_failed_points_to_the_story_of_that_run(folder: Path):
+def test_a_step_whose_child_run_failed_says_why_and_points_to_the_story_of_that_run(folder: Path):
     (folder / "child.yaml").write_text("name: child\nsteps:\n  - {step: fit, shell: 'exit 5'}\n")
 
     said = ran("name: parent\nsteps:\n  - {step: call, workflow: {file: child.yaml}}\n")
 
-    last = "  ✗ call  CHILD_FAILED: child run 2 failed → not handled: the run fails  (mulligan explain 2)\n"
-    assert last in said.err
+    inside = "child run 2 failed at 'fit': EXIT_NONZERO 5"
+    assert f"  ✗ call  CHILD_FAILED: {inside} → not handled: the run fails  (mulligan explain 2)\n" in said.err
+    assert f"CHILD_FAILED: {inside}" in mulligan("show", 1).out
 
 
 def test_after_a_thousand_lines_there_are_no_more_and_the_summary_says_where_they_are():
@@ -481,3 +482,22 @@ def test_a_step_that_may_never_run_is_only_noted():
 
     assert said.code == 0
     assert said.err.startswith("note: step 'train' asks for more than this machine can give: 3 gpus (there is none;")
+
+
+# -- agents that never ask -------------------------------------------------------------------------------------------
+
+UNASKED = "note: claude runs with --dangerously-skip-permissions: without asking, it edits files and runs commands"
+
+
+def test_the_first_run_says_that_an_agent_never_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("claude").write_text('#!/bin/sh\necho \'{"result": "done"}\'\n')
+    Path("claude").chmod(0o755)
+    monkeypatch.setenv("PATH", str(Path.cwd()), prepend=":")
+    file = workflow("name: fix\nsteps: [{step: a, agent: {prompt: fix it, skip_permissions: true}}]\n")
+
+    first, second = (mulligan("run", file) for _ in range(2))
+    monkeypatch.setenv("MULLIGAN_AGENT_CLAUDE", "echo done")
+    others = mulligan("run", file, "--home", "elsewhere")
+
+    assert (first.code, first.err.startswith(UNASKED)) == (0, True)
+    assert [UNASKED in said.err for said in (second, others)] == [False, False]

@@ -307,6 +307,38 @@ def test_a_fork_keeps_the_labels_of_its_run(folder: Path):
     assert chosen("--label", "team=data") == [2, 1]
 
 
+def test_labels_of_a_file_are_those_of_its_runs_unless_others_are_given(folder: Path):
+    ran(f"{HELLO}labels: {{team: data, app.io/tier: 1}}\n", "--label", "team=web", "--label", "day=friday")
+
+    labels = {"app.io/tier": "1", "day": "friday", "team": "web"}
+    assert (
+        mulligan("list", "--json", "--label", "app.io/tier=1").json[0]["labels"],
+        chosen("--label", "team=data"),
+    ) == (
+        labels,
+        [],
+    )
+    shown = mulligan("show", 1, "--json").json
+    assert shown["labels"] == labels
+    with Service(find_home()) as service:
+        assert next(service.reader.events(1)).fact.labels == labels
+
+
+def test_runs_are_chosen_by_who_started_them_by_words_and_by_the_code_of_their_failure(folder: Path, monkeypatch):
+    ran(HELLO, "-i", "region=Far East")
+    monkeypatch.setenv("MULLIGAN_BY", "ann")
+    ran("name: broken\nsteps:\n  - {step: fetch, shell: 'echo no route >&2; exit 7'}\n")
+
+    assert [run["started_by"] for run in mulligan("list", "--json", "--who", "ann").json] == ["ann"]
+    assert (chosen("--who", "ann"), chosen("--who", "an")) == ([2], [])
+    assert (chosen("--text", "east far"), chosen("--text", "ROUTE"), chosen("--text", "east route")) == ([1], [2], [])
+    assert (chosen("--failure", "exit_nonzero"), chosen("--failure", "TIMEOUT")) == ([2], [])
+    assert (chosen("-n", "1", "--after", "2"), chosen("--after", "1")) == ([1], [])
+    with Service(find_home()) as service:
+        assert (service.count_runs(RunQuery(text="route")), service.count_runs(RunQuery(), limit=1)) == (1, 1)
+        assert service.status_counts() == {"completed": 1, "failed": 1}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -314,6 +346,8 @@ def test_a_fork_keeps_the_labels_of_its_run(folder: Path):
         (("list", "--input", "region"), "error[usage]: 'region' is not a valid input"),
         (("list", "--label", "a=1", "--label", "a=2"), "error[usage]: label 'a' is given twice"),
         (("list", "--watch"), "error[usage]: --watch needs a terminal"),
+        (("list", "--text", "?!"), "error[input.invalid]: '?!' has no letters or digits to search for"),
+        (("list", "--after", "0"), "error[usage]: --after must be the number of a run, not 0"),
         (("list", "--watch", "--json"), "error[usage]: --watch and --json exclude each other"),
     ],
 )

@@ -97,7 +97,7 @@ def test_a_key_with_other_inputs_is_refused():
     assert (said.code, said.out, said.err.splitlines()[0]) == (
         2,
         "",
-        "error[run.key_used]: run 1 was started with the key 'k' and other inputs: n=1",
+        "error[run.key_mismatch]: the key 'k' was used for run 1 with other inputs: 'n'",
     )
 
 

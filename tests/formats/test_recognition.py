@@ -44,6 +44,10 @@ FOREIGN = [
     ("prodigy", "name: x\ntasks:\n  - name: Build\n    shell: make"),
     ("prodigy", "steps:\n  - shell: make\n  - claude: /fix"),
     ("prodigy", "steps:\n  - /fix"),
+    ("prodigy", "steps:\n  - shell: make\n    on_failure: {claude: /fix, max_attempts: 3}"),
+    ("prodigy", "steps:\n  - shell: make\n    on_failure: [{claude: /look}, {shell: make}]"),
+    ("prodigy", "steps:\n  - shell: make\n    retry: {attempts: 5, retry_budget: 5m}"),
+    ("prodigy", "steps:\n  - shell: make\n    working_dir: ./frontend"),
     # Prodigy: MapReduce, with or without its mode.
     ("prodigy", "name: x\nmode: mapreduce\nmap: {input: a.json}"),
     ("prodigy", "name: x\nmap:\n  input: a.json\n  agent_template: [{shell: echo}]"),

@@ -28,6 +28,16 @@ def test_a_command_reads_the_outputs_of_those_before_it() -> None:
     assert [template.reads for template in action.bindings.values()] == [("outputs",)]
 
 
+def test_a_command_reads_what_the_item_before_gave_where_items_have_an_order() -> None:
+    text = "steps: [{step: m, map: {over: [1], max_parallel: 1}, do: {shell: a, when: 'previous == null'}}]"
+
+    flow = load_text(text, "w.yaml")
+
+    when = flow.steps[0].do[0].when
+    assert when is not None
+    assert when.reads == ("previous",)
+
+
 REFUSED = {
     # Other commands have none: a handler runs because something failed.
     "    do: {shell: a, on_failure: {commands: [{shell: b, when: item > 1}]}}": (
@@ -40,6 +50,13 @@ REFUSED = {
         "error[language.unknown_name]: w.yaml:4:26: 'thing' is not known here\n"
         "  4 |     do: {shell: a, when: thing > 1}\n"
         "    |                          ^^^^^ the names here are env, failure, index, item, output, outputs, run, steps"
+    ),
+    # Of items that run at the same time none is before another.
+    "    do: {shell: a, when: previous == 1}": (
+        "error[language.unknown_name]: w.yaml:4:26: 'previous' is not known here\n"
+        "  4 |     do: {shell: a, when: previous == 1}\n"
+        "    |                          ^^^^^^^^ 'previous' is known in 'do' of a map with 'max_parallel: 1', but not "
+        "in shell text: pass it in 'env'"
     ),
     # … and is one.
     "    do: {shell: a, when: [x]}": (

@@ -11,6 +11,13 @@ from .reading import sources, step, steps, workflow
 MAKE = Action("shell", {"text": "make", "strict": True})
 
 
+def test_an_expression_may_say_how_many_items_run_at_the_same_time() -> None:
+    found = step("map: {over: [1], max_parallel: '${inputs.width}'}\ndo: make", "inputs: {width: number}").map
+
+    assert found is not None
+    assert (found.max_parallel, found.parallel) == (None, Expression("inputs.width", ("inputs",)))
+
+
 def test_a_map_says_everything_about_its_items() -> None:
     found = step(
         """

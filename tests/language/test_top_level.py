@@ -19,6 +19,7 @@ from mulligan.core.model.workflow import (
     decode,
     encode,
 )
+from mulligan.errors import LanguageError
 from mulligan.language import load_text
 
 from .reading import sources, step, steps, workflow
@@ -238,3 +239,27 @@ def test_a_workflow_survives_its_journey_as_json() -> None:
     )
 
     assert decode(encode(found)) == found
+
+
+def test_labels_are_texts_for_all_runs() -> None:
+    found = workflow("labels: {team: data, app.io/tier: 1}\nsteps: [{step: s, shell: make}]")
+
+    assert found.labels == {"team": "data", "app.io/tier": "1"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (
+            "{'a b': x}",
+            "the name 'a b' in 'labels' may contain only letters, digits, '_', '-', '.' and '/', at most 63",
+        ),
+        (f"{{a: {'x' * 201}}}", "the label 'a' must be one line of at most 200 characters"),
+        (f"{{{', '.join(f'l{n}: x' for n in range(51))}}}", "51 labels are too many: a run has at most 50"),
+    ],
+)
+def test_a_label_that_no_run_could_have_is_refused(labels: str, message: str) -> None:
+    with pytest.raises(LanguageError) as refused:
+        workflow(f"labels: {labels}\nsteps: [{{step: s, shell: make}}]")
+
+    assert [problem.message for problem in refused.value.problems] == [message]

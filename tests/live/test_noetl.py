@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from mulligan.core.model import events as e
 
-from .runner import Live
+from .runner import Live, wait_until
 from .test_secrets import FORMS, SECRET, kept
 
 # Each visit of `call` fails twice, and a rule allows three calls in all. `MULLIGAN_RETRY` counts within the visit.
@@ -161,3 +163,108 @@ def test_no_byte_of_a_credential_is_kept(live: Live, monkeypatch: pytest.MonkeyP
     everything = b"\n".join(kept(live))
     assert everything
     assert [form for form in FORMS if form.encode() in everything] == []
+
+
+# Each step is killed once, in the middle, and tried again; the last one fails. A file has a line per part that ran.
+KILLED = """
+name: killed
+steps:
+  - step: pipeline
+    noetl:
+      tool:
+        - {name: one, kind: shell, cmds: ["echo one >> pipeline; echo first"]}
+        - name: flaky
+          kind: shell
+          cmds: ["echo flaky >> pipeline; [ $(grep -c flaky pipeline) -gt 1 ]"]
+          spec:
+            policy:
+              rules: [{when: "{{ output.status == 'error' }}", then: {do: retry, attempts: 2, set: {ctx.n: 7}}}]
+        - name: two
+          kind: python
+          code: |
+            open('pipeline', 'a').write('two\\n')
+            if os.environ['MULLIGAN_ATTEMPT'] == '1':
+                os.kill(os.getpid(), 9)
+            result = {'two': 2}
+        - name: three
+          kind: shell
+          cmds: ["echo three >> pipeline; echo '{{ one.stdout | trim }} {{ two.two }} {{ ctx.n }}'"]
+    retry: 1
+  - step: pages
+    noetl:
+      tool:
+        kind: python
+        args: {page: 1}
+        code: |
+          open('pages', 'a').write(f'{page}\\n')
+          if page == 3 and os.environ['MULLIGAN_ATTEMPT'] == '1':
+              os.kill(os.getpid(), 9)
+          result = {'data': [page], 'more': page < 3}
+        pages:
+          - when: "{{ response.more }}"
+            next_call: {args: {page: "{{ response.data[0] + 1 }}"}}
+            collect: {strategy: append, path: data}
+            sink: {kind: shell, cmds: ["echo 'kept {{ response.data[0] }}' >> pages"]}
+    retry: 1
+  - step: sinks
+    noetl:
+      tool: {kind: shell, cmds: ["echo asked >> sinks"]}
+      cases:
+        - when: "{{ event.name == 'call.done' }}"
+          then:
+            - sink:
+                - {kind: duckdb, table: kept, data: {n: 1}, database: kept.duckdb}
+                - kind: python
+                  code: "os.environ['MULLIGAN_ATTEMPT'] != '1' or os.kill(os.getpid(), 9)"
+    needs: [table]
+    retry: 1
+  - step: table
+    noetl: {tool: {kind: duckdb, command: create table kept (n integer), database: kept.duckdb}}
+  - step: failed
+    noetl:
+      tool:
+        - {kind: shell, cmds: ["echo one >> failed"]}
+        - {kind: shell, cmds: ["[ $MULLIGAN_ATTEMPT -gt 1 ]"], input: {}}
+    retry: 1
+"""
+
+
+def test_a_killed_attempt_goes_on_after_the_last_part_that_ended_and_a_failed_one_begins_anew(live_file: Live) -> None:
+    ran = live_file.run(KILLED)
+    parts = {
+        name: (live_file.folder / name).read_text().split("\n")[:-1]
+        for name in ("pipeline", "pages", "sinks", "failed")
+    }
+
+    assert ran.status == "completed", ran.shown["failures"]
+    assert parts["pipeline"] == ["one", "flaky", "flaky", "two", "two", "three"]
+    assert ran.steps["pipeline"]["output"]["result"]["stdout"] == "first 2 7\n"
+    assert parts["pages"] == ["1", "kept 1", "2", "kept 2", "3", "3", "kept 3"]
+    assert ran.steps["pages"]["output"]["result"]["data"] == [1, 2, 3]
+    assert parts["sinks"] == ["asked"]
+    assert parts["failed"] == ["one", "one"]
+
+
+def test_a_pipeline_goes_on_where_its_worker_was_killed(live_file: Live) -> None:
+    live_file.write(
+        "flow.yaml",
+        """
+        name: lost
+        steps:
+          - step: a
+            noetl:
+              tool:
+                - {kind: shell, cmds: [echo one >> done]}
+                - {kind: shell, cmds: ["[ -e there ] || { touch there; exec sleep 100; }"]}
+                - {kind: shell, cmds: [echo three >> done]}
+        """,
+    )
+    with live_file.process("run", "flow.yaml") as process:
+        wait_until((live_file.folder / "there").exists)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+    ran = live_file.resume(1)
+
+    assert ran.status == "completed"
+    assert (live_file.folder / "done").read_text() == "one\nthree\n"

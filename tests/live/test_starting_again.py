@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.errors import KeyUsed, StoreUnavailable
+from mulligan.errors import KeyMismatch, KeyUsed, StoreUnavailable
 from mulligan.language import load_text
 from mulligan.ports import NewRun, Store, Turn
 from mulligan.service.run_control import Prepared, prepare
@@ -59,8 +59,35 @@ def test_a_key_that_was_used_for_another_workflow_is_refused(live_file: Live, tm
         live_file.service.start_once(prepared(OTHER, tmp_path), "order-7")
 
     assert refused.value.render() == (
-        f"error[run.key_used]: the key 'order-7' was used for run {run_id} of another workflow"
+        f"error[run.key_mismatch]: the key 'order-7' was used for run {run_id} of the workflow 'flow', not 'other'\n"
+        "  use another key for another run, or ask for the same again"
     )
+
+
+def test_a_key_that_was_used_with_other_inputs_is_refused_with_their_names_and_no_value(
+    live: Live, tmp_path: Path
+) -> None:
+    text = f"{FLOW}\ninputs: {{day: {{default: monday}}, token: {{default: x}}, same: {{default: s}}}}"
+    first = prepare(load_text(text), {"token": "4711"}, tmp_path)
+    run_id = live.service.start_once(first, "order-7")
+
+    with pytest.raises(KeyMismatch) as refused:
+        live.service.start_once(prepare(load_text(text), {"token": "4712", "day": "friday"}, tmp_path), "order-7")
+
+    assert refused.value.message == f"the key 'order-7' was used for run {run_id} with other inputs: 'day', 'token'"
+    assert (refused.value.data["inputs"], refused.value.http_status) == (["day", "token"], 422)
+    assert live.service.start_once(first, "order-7") == run_id
+
+
+def test_each_call_may_be_in_the_name_of_another_user(live: Live, tmp_path: Path) -> None:
+    ann, eve = (live.service.in_the_name_of(name) for name in ("ann", "eve"))
+
+    run_id = ann.start_once(prepared(FLOW, tmp_path), "order-7")
+    eve.pause(run_id, "for lunch")
+
+    first, *_, last = live.service.reader.events(run_id)
+    assert (first.fact.by, last.fact.by, live.service.record(run_id).started_by) == ("ann", "eve", "ann")
+    assert live.service.by not in ("ann", "eve")
 
 
 def test_another_key_is_another_run(live_file: Live, tmp_path: Path) -> None:

@@ -12,7 +12,15 @@ from msgspec.structs import replace
 
 from mulligan.core.deciding.breaker import Guard
 from mulligan.core.effects.effects import SetTimer
-from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter, attributes
+from mulligan.core.effects.run_lists import (
+    Attribute,
+    LeasedTask,
+    OpenTasks,
+    OpenTimer,
+    RunFailures,
+    RunFilter,
+    attributes,
+)
 from mulligan.core.model.events import Entry, RunRevised
 from mulligan.core.model.workflow import Breaker
 from mulligan.ports import NewRun, Store
@@ -47,6 +55,8 @@ def test_runs_are_found_newest_first_a_page_at_a_time(store: Store) -> None:
     assert found(store) == [third, second, first]
     assert found(store, limit=2) == [third, second]
     assert found(store, before=second) == [first]
+    assert [record.run_id for record in store.lists.records([first, third, third + 1])] == [third, first]
+    assert store.lists.records([]) == []
 
 
 def test_runs_are_found_by_workflow_and_by_status(store: Store) -> None:
@@ -94,6 +104,118 @@ def test_called_runs_are_found_where_they_are_wanted_with_the_attributes_of_thei
     assert store.lists.attributes([child]) == []
 
 
+def failed(store: Store, *codes: str, words: str = "", **fields: Any) -> int:
+    """A run that has failed with these codes."""
+    turn = started(store, **fields)
+    failures = RunFailures(codes, words)
+    store.commit([commit(turn, 0, status="failed", failures=failures, is_last=True)])
+    return turn.run_id
+
+
+def test_runs_are_found_by_who_started_them(store: Store) -> None:
+    mine, theirs = new_run(), new_run()
+    theirs = replace(theirs, request=replace(theirs.request, by="Zoë"))
+    first, second, third = made(store, mine, theirs, mine)
+
+    assert found(store, starters=("somebody",)) == [third, first]
+    assert found(store, starters=("Zoë", "nobody")) == [second]
+    assert found(store, starters=("some",)) == []
+    assert (store.run(second).started_by, store.runs()[1].started_by) == ("Zoë", "Zoë")
+
+
+def test_runs_are_found_by_the_codes_of_the_failures_that_nothing_handled(store: Store) -> None:
+    first, second = failed(store, "TIMEOUT"), failed(store, "EXIT_NONZERO", "TIMEOUT")
+
+    assert found(store, failure_codes=("TIMEOUT",)) == [second, first]
+    assert found(store, failure_codes=("EXIT_NONZERO", "HTTP_5XX")) == [second]
+    assert found(store, failure_codes=("TIMEOUT",), workflows=("weekly",)) == []
+    assert store.lists.attributes([first]) == [(first, ("input", "a", "1"))]
+
+
+def test_a_run_that_completes_in_a_later_round_is_not_found_by_its_failure_any_more(store: Store) -> None:
+    run_id = failed(store, "TIMEOUT", words="disk full")
+    (turn,) = store.take_turns([run_id], "w")
+
+    store.commit([commit(turn, 1, status="completed", round=2, failures=RunFailures(), is_last=True)])
+
+    assert (found(store, failure_codes=("TIMEOUT",)), found(store, words=("disk",))) == ([], [])
+
+
+def test_runs_are_found_by_the_beginnings_of_their_words(store: Store) -> None:
+    first, second = made(store, run_of("nightly-load", labels={"team": "Data Größe"}, region="east_1"), run_of("other"))
+    third = failed(store, "TIMEOUT", words="fetch full route timeout")
+
+    assert found(store, words=("night",)) == [third, first]
+    assert found(store, words=("data", "grösse")) == [first]
+    assert found(store, words=("data", "other")) == []
+    assert found(store, words=("1", "east")) == [third, first][1:]
+    assert found(store, words=("route",)) == [third]
+    assert found(store, words=("somebody",)) == [third, second, first]
+    assert found(store, words=("somebody",), before=third, limit=1) == [second]
+    assert found(store, words=("ight",)) == []
+    assert found(store, words=("night",), statuses=("failed",), workflows=("nightly",)) == [third]
+    store.remove([third])
+    assert found(store, words=("route",)) == []
+
+
+def test_called_runs_are_found_by_the_words_of_their_root_and_by_their_own_failures(store: Store) -> None:
+    turn = started(store)
+    (done,) = store.commit([commit(turn, 0, children=[run_of("child", region="east")])])
+    child = done.children[0]
+    store.commit([commit(child, 0, status="failed", failures=RunFailures(("TIMEOUT",), "slow"), is_last=True)])
+
+    assert found(store, words=("nightly",), with_children=True) == [child.run_id, turn.run_id]
+    assert found(store, words=("east",), with_children=True) == []
+    assert found(store, failure_codes=("TIMEOUT",), with_children=True) == [child.run_id]
+    assert found(store, failure_codes=("TIMEOUT",)) == []
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {},
+        {"with_children": True},
+        {"statuses": ("failed", "running")},
+        {"statuses": ("failed",), "starters": ("somebody",), "workflows": ("nightly",), "words": ("night",)},
+        {"since": T0, "until": T0 + HOUR},
+        {"failure_codes": ("TIMEOUT",), "since": T0},
+    ],
+)
+def test_pages_follow_each_other_without_a_gap_whatever_is_asked_for(store: Store, wanted: dict[str, Any]) -> None:
+    wanted_ids = [failed(store, "TIMEOUT") for _ in range(5)][::-1]
+
+    pages, before = [], None
+    while page := found(store, limit=2, before=before, **wanted):
+        pages.append(page)
+        before = page[-1]
+
+    assert [len(page) for page in pages] == [2, 2, 1]
+    assert [run_id for page in pages for run_id in page] == wanted_ids
+    assert store.lists.count(RunFilter(**wanted), limit=10) == 5
+    assert store.lists.count(RunFilter(**wanted), limit=3) == 3
+
+
+def test_runs_whose_clocks_went_back_are_found_by_their_times(store: Store) -> None:
+    times = [T0 + 5 * HOUR, T0 - 20 * HOUR, T0 + 6 * HOUR, T0, T0 + 7 * HOUR]
+    runs = [replace(new_run(), request=replace(new_run().request, at=at)) for at in times]
+    run_ids = [run_id for run in runs for run_id in made(store, run)]
+
+    def created(since: Any, until: Any) -> list[int]:
+        return [run_id for run_id, at in zip(run_ids, times, strict=True) if since <= at < until][::-1]
+
+    for since in sorted(times):
+        for until in sorted(times):
+            assert found(store, since=since, until=until) == created(since, until)
+
+
+def test_the_runs_with_each_status_are_counted_without_those_that_were_called(store: Store) -> None:
+    turn = started(store)
+    store.commit([commit(turn, 0, children=[run_of("child")])])
+    failed(store, "TIMEOUT")
+
+    assert store.lists.status_counts() == {"running": 1, "failed": 1}
+
+
 # -- attributes ------------------------------------------------------------------------------------------------------
 
 
@@ -110,6 +232,7 @@ def test_a_run_whose_file_was_corrected_is_found_by_the_inputs_that_it_has_then(
         (turn.run_id, ("label", "team", "data")),
     ]
     assert found(store, attributes=(("input", "day", "monday"),)) == [turn.run_id]
+    assert (found(store, words=("mon", "data")), found(store, words=("3",))) == ([turn.run_id], [])
 
 
 def test_labels_and_short_single_inputs_are_what_a_run_is_found_by(store: Store) -> None:
@@ -297,10 +420,9 @@ def test_a_filter_over_ten_thousand_runs_reads_only_the_runs_own_lines(tmp_path)
     store = SqliteStore(tmp_path / "runs.db")
     plan = apsw.Connection(str(tmp_path / "runs.db"))
 
-    details = " ".join(row[3] for row in plan.execute(f"EXPLAIN QUERY PLAN {SQL['find_runs']}", (None,) * 8))
+    details = " ".join(row[3] for row in plan.execute(f"EXPLAIN QUERY PLAN {SQL['matching_runs']}", (None,) * 7))
 
     assert "SEARCH runs USING INTEGER PRIMARY KEY" in details
-    assert "SEARCH a USING PRIMARY KEY" in details
     assert "events" not in details
     store.close()
 

@@ -7,23 +7,33 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import apsw
+import msgspec
 import psycopg
 import pytest
 
+from mulligan.core.effects.run_lists import RunFilter
+from mulligan.core.model.failure import Failure
+from mulligan.core.model.reports import RunRequested
+from mulligan.core.state.state import FailureRecord
 from mulligan.errors import StoreRefused, StoreUnavailable
 from mulligan.store import MEMORY, open_store
+from mulligan.store.encoding import encoded, micros
 from mulligan.store.memory import MemoryStore
 from mulligan.store.postgres import PostgresStore
 from mulligan.store.sqlite import SqliteStore
 from mulligan.store.statements import migrations
 
-from .keeping import PostgresSchema, SqliteFolder, commit, entries, started
+from .keeping import T0, PostgresSchema, SqliteFolder, commit, entries, started
 
 SRC = Path(__file__).parents[2] / "src"
+# The columns of a message that is not about a task.
+NO_TASK: dict[str, Any] = {"place": "", "attempt": 0}
 
 # -- which -----------------------------------------------------------------------------------------------------------
 
@@ -130,7 +140,7 @@ def test_tables_are_made_in_the_first_schema_of_the_search_path(schema_url: str)
         rows = connection.execute(
             "SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema()"
         ).fetchall()
-    assert rows == [(15,)]
+    assert rows == [(17,)]
 
 
 # -- older and newer -------------------------------------------------------------------------------------------------
@@ -157,20 +167,38 @@ class Versioned:
             with psycopg.connect(self.place.url) as connection:
                 connection.execute("UPDATE schema_version SET version = %s", [version])
 
-    def make_version_1(self) -> None:
-        """A store as the first release made it, without a run."""
+    def make(self, version: int) -> None:
+        """A store as an earlier release made it, without a run."""
         if isinstance(self.place, SqliteFolder):
             self.place.path.parent.mkdir()
             db = apsw.Connection(str(self.place.path))
-            db.execute(migrations("sqlite")[0].sql)
-            db.pragma("user_version", 1)
+            for migration in migrations("sqlite")[:version]:
+                db.execute(migration.sql)
+            db.pragma("user_version", version)
             db.pragma("application_id", 0x4D554C4C)
             db.close()
         else:
             with psycopg.connect(self.place.url) as connection:
-                connection.execute(migrations("postgres")[0].sql)
+                for migration in migrations("postgres")[:version]:
+                    connection.execute(migration.sql.encode())
                 connection.execute("CREATE TABLE schema_version (version bigint NOT NULL)")
-                connection.execute("INSERT INTO schema_version VALUES (1)")
+                connection.execute("INSERT INTO schema_version VALUES (%s)", [version])
+
+    def insert(self, table: str, **values: object) -> None:
+        """A row as an earlier release wrote it."""
+        names, rows = ", ".join(values), tuple(values.values())
+        if isinstance(self.place, SqliteFolder):
+            with apsw.Connection(str(self.place.path)) as db:
+                db.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(values))})", rows)
+        else:
+            with psycopg.connect(self.place.url) as connection:
+                connection.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join(['%s'] * len(values))})", rows)
+
+    def insert_event(self, run_id: int, entry: bytes) -> None:
+        if isinstance(self.place, SqliteFolder):
+            self.insert("events", id=(run_id << 32) + 1, entry=entry)
+        else:
+            self.insert("events", run_id=run_id, seq=1, entry=entry)
 
     @property
     def name(self) -> str:
@@ -188,13 +216,47 @@ def versioned(request: pytest.FixtureRequest, tmp_path: Path) -> Versioned:
 
 
 def test_a_store_of_the_first_release_is_migrated_and_used(versioned: Versioned) -> None:
-    versioned.make_version_1()
+    versioned.make(1)
 
     store = versioned.place.open()
 
     turn = started(store)
     store.commit([commit(turn)])
     assert store.log(turn.run_id) == entries(0, 1)
+    store.close()
+
+
+def test_runs_from_before_the_search_are_found_by_their_starter_their_words_and_their_failures(
+    versioned: Versioned,
+) -> None:
+    """A log or a row that cannot be read costs its own run alone. Times that are out of order are found too."""
+    versioned.make(6)
+    for run_id, status in ((1, "failed"), (2, "completed"), (3, "failed"), (4, "running")):
+        at = micros(T0 - timedelta(days=run_id))
+        versioned.insert(
+            "runs",
+            **{"run_id": run_id, "workflow": "nightly", "version": "v1", "status": status, "round": 1, "seq": 1},
+            **{"created_at": at, "updated_at": at, "degraded": False, "reason": "", "parent_place": ""},
+            **{"parent_attempt": 0, "root_run_id": run_id, "holder": "", "fence": 0},
+        )
+    versioned.insert("attributes", run_id=1, kind="input", name="region", value="East")
+    versioned.insert_event(1, b'{"v":1,"seq":1,"fact":{"type":"RunStarted","by":"ann","labels":{}}}')
+    versioned.insert_event(2, b"\xff no JSON")
+    versioned.insert("messages", run_id=4, report=encoded(RunRequested(T0, 4, by="eve")), is_asking=False, **NO_TASK)
+    failure = FailureRecord(0, "fetch", 1, Failure("TIMEOUT", "the mirror is slow"), 1, T0)
+    versioned.insert("rows", run_id=1, kind="failures", key="0", tag="", data=msgspec.msgpack.encode(failure))
+    versioned.insert("rows", run_id=3, kind="failures", key="0", tag="", data=b"\xc1")
+
+    store = versioned.place.open()
+
+    def found(**wanted: Any) -> list[int]:
+        return [record.run_id for record in store.lists.find(RunFilter(**wanted), limit=9)]
+
+    assert found() == [4, 3, 2, 1]
+    assert (found(starters=("ann",)), found(starters=("eve",)), found(starters=("",))) == ([1], [4], [3, 2])
+    assert (found(failure_codes=("TIMEOUT",)), found(words=("mirr", "east"))) == ([1], [1])
+    assert (found(words=("night",)), found(statuses=("failed",))) == ([4, 3, 2, 1], [3, 1])
+    assert found(since=T0 - timedelta(days=3), until=T0 - timedelta(days=1)) == [3, 2]
     store.close()
 
 

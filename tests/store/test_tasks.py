@@ -174,6 +174,9 @@ def test_tasks_below_one_root_are_handed_out_when_only_those_are_asked_for(store
         # a label is a whole word
         ({"labels": ("a",)}, {"labels": ("ab", "A")}, False),
         ({}, {"tasks_max": 0}, False),
+        # what a worker has enough of
+        ({"cpus": 0.1}, {"refused_cpus": (0.1, 0.25)}, False),
+        ({"cpus": 0.2}, {"refused_cpus": (0.1, 0.25)}, True),
     ],
 )
 def test_a_task_is_handed_out_where_it_fits(

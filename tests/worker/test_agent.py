@@ -17,6 +17,7 @@ from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import FailedSource, own_context
 from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Lease
+from mulligan.service.agent_permissions import OPTIONS
 from mulligan.worker.actions.agent import CONTEXT_NOTICE, decision, tokens
 
 from .work import Work
@@ -45,7 +46,9 @@ class Agents:
         return self._work
 
     def lease(self, prompt: Any = "mend it", provider: str | None = "test", **fields: Any) -> Lease:
-        params = {name: fields.pop(name) for name in ("model", "context", "answer") if name in fields}
+        params = {
+            name: fields.pop(name) for name in ("model", "context", "answer", "skip_permissions") if name in fields
+        }
         if provider is not None:
             params["provider"] = provider
         failed = fields.pop("failure_context", "")
@@ -213,6 +216,22 @@ def test_claude_and_codex_are_known(
     report = agents.work.run(agents.lease(provider=provider, **({"model": model} if model else {})))
 
     assert content(report) == asked
+
+
+UNASKED = {
+    "claude": "claude [-p --output-format json --dangerously-skip-permissions]",
+    "codex": "codex [exec --json --dangerously-bypass-approvals-and-sandbox -]",
+}
+
+
+@pytest.mark.parametrize("provider", OPTIONS)
+def test_an_agent_may_skip_permissions(agents: Agents, provider: str, monkeypatch: pytest.MonkeyPatch):
+    program(agents, provider, f'echo "{provider} [$*]"', monkeypatch)
+    own = 'echo "skip: [$MULLIGAN_SKIP_PERMISSIONS]"'
+
+    assert content(agents.run(own, skip_permissions=True)) == "skip: [true]"
+    assert content(agents.work.run(agents.lease(provider=provider, skip_permissions=True))) == UNASKED[provider]
+    assert OPTIONS[provider] in UNASKED[provider]
 
 
 def test_what_the_environment_names_comes_before_what_is_known(agents: Agents):

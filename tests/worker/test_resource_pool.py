@@ -61,6 +61,44 @@ def test_what_is_lacking_is_said_with_what_there_is(tmp_path: Path) -> None:
     work.close()
 
 
+def waiting_tasks(work: Work, cpus: float = 0.1) -> int:
+    """How many tasks fit that wait for another machine."""
+    return filled(work, cpus=cpus, waits=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "cpus", "count"),
+    [
+        # half of the processors, and one at least
+        ({"cpus": 2}, 0.1, 10),
+        ({"cpus": 8, "memory": 64 * GIB}, 0.1, 40),
+        ({"cpus": 1}, 0.1, 10),
+        ({"cpus": 8, "memory": 64 * GIB}, 0.25, 16),
+        # there is no memory for as many processes; but never fewer than processors
+        ({"cpus": 2, "memory": GIB // 2}, 0.1, 4),
+        ({"cpus": 2, "memory": 1}, 0.1, 2),
+        # the user has said how many
+        ({"cpus": 3, "counts_waiting": True}, 0.1, 3),
+    ],
+)
+def test_so_many_tasks_wait_at_once(tmp_path: Path, options: dict[str, object], cpus: float, count: int) -> None:
+    work = Work(tmp_path, **options)
+
+    assert waiting_tasks(work, cpus) == count
+    work.close()
+
+
+def test_tasks_that_wait_leave_half_of_the_processors_to_others(work: Work) -> None:
+    waiting_tasks(work)
+
+    assert work.executor.offer() == Offer(1.0, 4 * GIB, 0, (), "here", 1, refused_cpus=(0.1, 0.25))
+    assert filled(work) == 1
+
+
+def test_a_task_that_asks_for_a_share_itself_is_not_one_that_waits(work: Work) -> None:
+    assert filled(work, cpus=0.1) == 20
+
+
 def test_room_that_was_kept_for_nothing_is_given_back(work: Work) -> None:
     task = work.shell("true", cpus=2.0, memory=GIB).task
 

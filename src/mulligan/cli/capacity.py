@@ -10,7 +10,13 @@ from mulligan.cli.terminal import UsageRefused
 from mulligan.service import GPUS_VARIABLE, HostCapacity, machine, parse_size
 
 Parallel = Annotated[
-    int | None, Option("--parallel", "-p", metavar="N", help="How many steps run at once (default: one per processor).")
+    int | None,
+    Option(
+        "--parallel",
+        "-p",
+        metavar="N",
+        help="How many steps run at once (default: one per processor, and more that wait).",
+    ),
 ]
 Memory = Annotated[
     str | None, Option("--memory", metavar="SIZE", help="Memory for steps (default: all of this machine).")

@@ -17,6 +17,7 @@ from mulligan.cli.options import (
     AsJson,
     Budgets,
     By,
+    Catalogue,
     Follow,
     HomeFolder,
     Inputs,
@@ -125,6 +126,7 @@ def retry(
     reason: Reason = "",
     system: System = None,
     trust_templates: TrustTemplates = False,
+    catalogue: Catalogue = None,
     dry_run: DryRun = False,
     parallel: Parallel = None,
     memory: Memory = None,
@@ -144,17 +146,21 @@ def retry(
     """
     asked = asked_capacity(parallel, memory, gpus)
     with service_at(home) as service:
-        corrected = _correction(file, inputs, system, trust_templates, force=force, keep_completed=keep_completed)
+        load = partial(_corrected, file, inputs, system=system, trust_templates=trust_templates, catalogue=catalogue)
+        corrected = _correction(load(), file, inputs, force=force, keep_completed=keep_completed)
         run_id = service.find_run(run) if corrected is None else service.find_failed_run(run, corrected.workflow.name)
+        if corrected is not None and (options := service.format_options(run_id)):
+            # The run was started with them.
+            workflow = load(options=options)
+            corrected = _correction(workflow, file, inputs, force=force, keep_completed=keep_completed)
         chosen = RetryOptions(run_id, from_step, None, adjust, corrected, read_budgets(budget or ()), asked)
         return run_retry(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
 
 
 def _correction(
+    workflow: Workflow | None,
     file: Path | None,
     inputs: list[str] | None,
-    system: str | None,
-    trust_templates: bool,
     *,
     force: bool,
     keep_completed: bool,
@@ -163,7 +169,6 @@ def _correction(
     if file is None and (inputs or force or keep_completed):
         option = "--input" if inputs else "--force" if force else "--keep-completed"
         raise UsageRefused(f"{option} needs --file", hint="name the file: --file FILE")
-    workflow = _corrected(file, system, trust_templates)
     if workflow is None or file is None:
         return None
     return CorrectedWorkflow(
@@ -297,6 +302,7 @@ def fork(
     file: CorrectedFile = None,
     system: System = None,
     trust_templates: TrustTemplates = False,
+    catalogue: Catalogue = None,
     dry_run: DryRun = False,
     follows: Annotated[
         bool, Option("--follow/--no-follow", help="Run it to its end here, and show its progress.", show_default=True)
@@ -311,7 +317,7 @@ def fork(
     with service_at(home) as service:
         run_id = service.find_run(run)
         given = given_inputs(inputs or [])
-        workflow = _corrected(file, system, trust_templates)
+        workflow = _corrected(file, inputs, system=system, trust_templates=trust_templates, catalogue=catalogue)
         if workflow is None:
             mention_changed_file(service, run_id, home)
         # Planned before anything is created, so that a refused fork leaves nothing behind.
@@ -330,12 +336,30 @@ def fork(
         return continue_run(service, new, is_wanted=False, as_json=as_json, home=home)
 
 
-def _corrected(file: Path | None, system: str | None, trust_templates: bool) -> Workflow | None:
+def _corrected(
+    file: Path | None,
+    inputs: list[str] | None,
+    *,
+    system: str | None,
+    trust_templates: bool,
+    catalogue: Path | None,
+    options: Mapping[str, Any] | None = None,
+) -> Workflow | None:
     """The workflow of --file, if it was given."""
-    if file is None and (system is not None or trust_templates):
-        option = "--format" if system is not None else "--trust-templates"
+    given = {"--format": system is not None, "--trust-templates": trust_templates, "--catalogue": catalogue is not None}
+    option = next((name for name, is_given in given.items() if is_given), None)
+    if file is None and option is not None:
         raise UsageRefused(f"{option} needs --file", hint="name the file: --file FILE")
-    return Service.load_workflow(file, named=system, trust_templates=trust_templates) if file else None
+    if file is None:
+        return None
+    return Service.load_workflow(
+        file,
+        named=system,
+        trust_templates=trust_templates,
+        catalogue=catalogue,
+        given=given_inputs(inputs or []),
+        options=options,
+    )
 
 
 def _show_fork_plan(planned: ForkPlan, *, as_json: bool) -> None:

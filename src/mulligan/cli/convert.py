@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.options import System, TrustTemplates
+from mulligan.cli.options import Catalogue, System, TrustTemplates
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json, show_warnings
 from mulligan.service import OURS, Converted, Service, to_json, write_file
@@ -15,6 +15,7 @@ def convert(
     file: Annotated[Path, Argument(metavar="FILE", help="A file of Torc, Prodigy, NoETL or Alphred.")],
     system: System = None,
     trust_templates: TrustTemplates = False,
+    catalogue: Catalogue = None,
     out: Annotated[
         Path | None, Option("--out", "-o", metavar="OUT", help="Write to this file instead of stdout.")
     ] = None,
@@ -31,7 +32,7 @@ def convert(
     is_there = out is not None and (out.is_file() or (out.is_symlink() and not out.exists()))
     if is_there and not force:
         raise UsageRefused(f"'{out}' exists, and may have been edited", hint="to overwrite it: --force")
-    found = Service.convert_workflow(file, named=system, trust_templates=trust_templates)
+    found = Service.convert_workflow(file, named=system, trust_templates=trust_templates, catalogue=catalogue)
     _show_warnings(file, found, as_json=as_json)
     data = found.text.encode("utf-8", "surrogateescape")
     if out is not None:

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.options import HomeFolder, service_at
+from mulligan.cli.options import Catalogue, HomeFolder, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
 from mulligan.errors import MulliganError
@@ -57,6 +57,7 @@ def graph(
     expand: Annotated[
         bool, Option("--expand", help="Draw each step of a matrix, and each of many similar steps.")
     ] = False,
+    catalogue: Catalogue = None,
     home: HomeFolder = None,
     as_json: Annotated[bool, Option("--json", help="Print the nodes and links as one JSON object.")] = False,
 ) -> None:
@@ -66,7 +67,7 @@ def graph(
     may be given twice: for the format of the picture, and for the system of the file if it is not detected.
     """
     picture, system = _split_formats(forms or [])
-    workflow, statuses, name = _load(file, system, run, home)
+    workflow, statuses, name = _load(file, system, catalogue, run, home)
     if as_json:
         show_json(to_json(Service.picture(workflow, statuses, is_expanded=expand)))
         return
@@ -85,11 +86,11 @@ def graph(
 
 
 def _load(
-    file: Path | None, system: str | None, run: str | None, home: str | None
+    file: Path | None, system: str | None, catalogue: Path | None, run: str | None, home: str | None
 ) -> tuple[Workflow, dict[str, str] | None, str]:
     """The workflow to draw, the statuses of its steps if it is a run, and a name for the picture."""
     if file is not None and run is None:
-        return Service.load_workflow(file, named=system), None, file.stem
+        return Service.load_workflow(file, named=system, catalogue=catalogue), None, file.stem
     if file is not None or run is None or system is not None:
         raise UsageRefused("name either a file or a run", hint="write mulligan graph FILE, or mulligan graph --run RUN")
     with service_at(home) as service:

@@ -52,10 +52,24 @@ def list_runs(
     label: Annotated[
         list[str] | None, Option("--label", metavar="KEY=VALUE", help="Only runs with this label (repeatable).")
     ] = None,
+    who: Annotated[
+        list[str] | None, Option("--who", metavar="NAME", help="Only runs that this user started (repeatable).")
+    ] = None,
+    text: Annotated[
+        str | None,
+        Option("--text", metavar="WORDS", help="Only runs with these words in their name, labels, inputs or failures."),
+    ] = None,
+    failure: Annotated[
+        list[str] | None,
+        Option("--failure", metavar="CODE", help="Only runs that failed with this code (repeatable): TIMEOUT."),
+    ] = None,
     with_children: Annotated[bool, Option("--all", help="Also show called runs, below their callers.")] = False,
     limit: Annotated[
         int, Option("--limit", "-n", metavar="N", help="How many runs to show at most.", show_default=True)
     ] = LIMIT,
+    after: Annotated[
+        int | None, Option("--after", metavar="RUN", help="The page after this run: only older ones.")
+    ] = None,
     watch: Annotated[bool, Option("--watch", "-w", help="Update the list until Ctrl-C (on a terminal).")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
@@ -73,9 +87,15 @@ def list_runs(
         until=None if until is None else parse_time(until, now),
         inputs=pairs(inputs, "input", "-i name=value"),
         labels=pairs(label, "label", "--label name=value"),
+        starters=tuple(who or ()),
+        failure_codes=tuple(failure or ()),
+        text=text or "",
         with_children=with_children,
         limit=limit,
+        before=after,
     )
+    if after is not None and after < 1:
+        raise UsageRefused(f"--after must be the number of a run, not {after}", hint="the last one of the page before")
     if limit < 1:
         raise UsageRefused(f"--limit must be at least 1, not {limit}")
     screen = _screen(as_json=as_json) if watch else None
@@ -206,7 +226,7 @@ def _below(service: Service, query: RunQuery, page: RunPage, home: str | None) -
     if len(commands) > COMMANDS_MAX:
         yield f"{len(commands) - COMMANDS_MAX:,} more wait for a person: mulligan pending{where(home)}"
     if page.next is not None and query.limit == LIMIT:
-        yield f"there are older runs: --limit {LIMIT * 2}"
+        yield f"there are older runs: --after {page.next}, or more at once: --limit {LIMIT * 2}"
 
 
 def _commands(page: RunPage, place: str) -> Iterator[str]:

@@ -51,6 +51,14 @@ TrustTemplates = Annotated[
     bool,
     Option("--trust-templates", help="In a NoETL file, let any value become part of a command or a query."),
 ]
+Catalogue = Annotated[
+    Path | None,
+    Option(
+        "--catalogue",
+        metavar="DIR",
+        help="The folder in which the playbooks that a NoETL file calls are looked up by their paths.",
+    ),
+]
 Fake = Annotated[
     list[str] | None,
     Option(

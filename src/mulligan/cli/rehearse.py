@@ -7,7 +7,17 @@ from typing import Annotated
 
 from mulligan.cli.capacity import Parallel, asked_capacity
 from mulligan.cli.drive_run import drive_run
-from mulligan.cli.options import AsJson, Fake, Fakes, HomeFolder, Inputs, System, TrustTemplates, service_kept_or_not
+from mulligan.cli.options import (
+    AsJson,
+    Catalogue,
+    Fake,
+    Fakes,
+    HomeFolder,
+    Inputs,
+    System,
+    TrustTemplates,
+    service_kept_or_not,
+)
 from mulligan.cli.parameters import Argument
 from mulligan.cli.run import Wait, given_inputs
 from mulligan.cli.terminal import complain, show_warnings
@@ -24,6 +34,7 @@ def rehearse(
     wait: Wait = "0s",
     system: System = None,
     trust_templates: TrustTemplates = False,
+    catalogue: Catalogue = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
@@ -33,11 +44,14 @@ def rehearse(
     here. The run is in a temporary home; with --home DIR it is kept. The exit codes are those of `mulligan run`.
     """
     wait_seconds = parse_duration(wait)
-    examined = Service.examine_workflow(file, named=system, trust_templates=trust_templates)
+    given = given_inputs(inputs or [])
+    examined = Service.examine_workflow(
+        file, named=system, trust_templates=trust_templates, catalogue=catalogue, given=given
+    )
     show_warnings(examined.warnings)
     ends = Service.read_fakes(examined.workflow, fake or (), fakes)
     workflow = Service.apply_fakes(examined.workflow, ends)
-    prepared = Service.prepare(workflow, given_inputs(inputs or []), Path.cwd(), file=str(file.absolute()))
+    prepared = Service.prepare(workflow, given, Path.cwd(), file=str(file.absolute()))
     complain(f"faked: {quote_names(list(ends))}" if ends else "no step is faked: all steps run")
     with service_kept_or_not(home) as service:
         code = drive_run(

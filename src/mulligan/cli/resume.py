@@ -8,9 +8,9 @@ from mulligan.cli.capacity import Gpus, Memory, Parallel, asked_capacity
 from mulligan.cli.continue_run import continue_run, mention_changed_file
 from mulligan.cli.drive_run import drive_run
 from mulligan.cli.options import AsJson, By, HomeFolder, Reason, service_at
-from mulligan.cli.parameters import Argument
+from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.run import Wait
-from mulligan.cli.terminal import complain
+from mulligan.cli.terminal import UsageRefused, complain
 from mulligan.service import parse_duration
 
 
@@ -19,6 +19,9 @@ def resume(
         str | None, Argument(metavar="RUN", help="The number of a run (default: the newest that no process drives).")
     ] = None,
     step: Annotated[str | None, Argument(metavar="STEP", help="A paused step, or a matrix with paused steps.")] = None,
+    steps: Annotated[
+        int | None, Option("--steps", metavar="N", help="Run N steps, then pause the run (default: run all of them).")
+    ] = None,
     reason: Reason = "",
     by: By = "",
     home: HomeFolder = None,
@@ -32,7 +35,11 @@ def resume(
 
     Steps that have ended do not run again. The run has the --parallel, --memory and --gpus that it was started with,
     unless others are given. The exit codes are those of `mulligan run`.
+
+    With --steps N the next N steps run, in the order of the file if several are ready, and the run is paused again. A
+    step counts with its retries, handlers and items; a group or a called workflow counts as one.
     """
+    _check_steps(steps, step)
     wait_seconds = parse_duration(wait)
     asked = asked_capacity(parallel, memory, gpus)
     with service_at(home, by) as service:
@@ -43,8 +50,8 @@ def resume(
             return continue_run(service, run_id, is_wanted=True, as_json=as_json, home=home, asked=asked)
         run_id = service.resumable_run(None if run is None else service.find_run(run))
         mention_changed_file(service, run_id, home)
-        if service.record(run_id).status == "paused":
-            service.resume(run_id)
+        if steps is not None or service.record(run_id).status == "paused":
+            service.resume(run_id, reason, steps=steps or 0)
             if service.is_driven(run_id):
                 complain(f"run {run_id} continues in the process that drives it")
                 return 0
@@ -56,3 +63,10 @@ def resume(
             as_json=as_json,
             home=home,
         )
+
+
+def _check_steps(steps: int | None, step: str | None) -> None:
+    if steps is not None and steps < 1:
+        raise UsageRefused(f"--steps must be at least 1, not {steps}")
+    if steps is not None and step is not None:
+        raise UsageRefused("--steps is for the whole run, and a paused step was named", hint="leave one of them out")

@@ -8,7 +8,8 @@ from typing import Annotated
 from mulligan.cli.background_start import Detach, Key, start
 from mulligan.cli.capacity import Gpus, Memory, Parallel, asked_capacity
 from mulligan.cli.dry_run import DryRun, show_preview
-from mulligan.cli.options import AsJson, HomeFolder, Inputs, System, TrustTemplates, pairs, service_at
+from mulligan.cli.format_options import MapPatterns, MaxIterations, given_options
+from mulligan.cli.options import AsJson, Catalogue, HomeFolder, Inputs, System, TrustTemplates, pairs, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain, show_warnings
 from mulligan.service import Service, capacity_for, parse_duration
@@ -38,6 +39,9 @@ def run(
     forced: Forced = None,
     system: System = None,
     trust_templates: TrustTemplates = False,
+    catalogue: Catalogue = None,
+    patterns: MapPatterns = None,
+    iterations: MaxIterations = None,
     key: Key = "",
     detach: Detach = False,
     dry_run: DryRun = False,
@@ -57,17 +61,20 @@ def run(
     """
     wait_seconds = parse_duration(wait)
     asked = asked_capacity(parallel, memory, gpus)
-    examined = Service.examine_workflow(file, named=system, trust_templates=trust_templates)
+    options = given_options(patterns, iterations)
+    given = given_inputs(inputs or [])
+    examined = Service.examine_workflow(
+        file, named=system, trust_templates=trust_templates, catalogue=catalogue, given=given, options=options
+    )
     show_warnings(examined.warnings)
     if dry_run:
-        given = given_inputs(inputs or [])
         if changed_only:
             complain("note: every step is listed, since only a run finds out which steps are up to date")
         return show_preview(examined.workflow, given, capacity=capacity_for(asked), as_json=as_json, home=home)
     labels = pairs(label, "label", "--label name=value")
     prepared = Service.prepare(
         examined.workflow,
-        given_inputs(inputs or []),
+        given,
         Path.cwd(),
         file=str(file.absolute()),
         labels=labels,
@@ -78,6 +85,8 @@ def run(
     with service_at(home) as service:
         for text in service.capacity_notes(examined.workflow, capacity_for(asked))[:NOTES_MAX]:
             complain(f"note: {text}")
+        if permissions := service.permission_note(examined.workflow):
+            complain(f"note: {permissions}")
         return start(
             service,
             prepared,

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from mulligan.cli.options import (
     AsJson,
+    Catalogue,
     Fake,
     Fakes,
     HomeFolder,
@@ -59,6 +60,7 @@ def step(
     ] = None,
     system: System = None,
     trust_templates: TrustTemplates = False,
+    catalogue: Catalogue = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
@@ -69,7 +71,13 @@ def step(
     the handler runs as if the step had failed as --error says, and the outcome of the step is shown. The exit code is 1
     if the failure is not handled.
     """
-    workflow = Service.load_workflow(file, named=system, trust_templates=trust_templates)
+    workflow = Service.load_workflow(
+        file,
+        named=system,
+        trust_templates=trust_templates,
+        catalogue=catalogue,
+        given=given_inputs(inputs or []),
+    )
     ends = Service.read_fakes(workflow, fake or (), fakes)
     own = {step: ends.pop(step)} if step in ends else {}
     kept = Service.step_results(workflow, step, ends, fake or (), _results(results or ()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.options import System, TrustTemplates
+from mulligan.cli.options import Catalogue, System, TrustTemplates
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import complain, show, show_json, show_warnings
 from mulligan.service import OURS, Service, Validation, title_of, to_json
@@ -16,6 +16,7 @@ def validate(
     files: Annotated[list[Path], Argument(metavar="FILE...", help="Workflow files.")],
     system: System = None,
     trust_templates: TrustTemplates = False,
+    catalogue: Catalogue = None,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object, or an array for several files.")] = False,
 ) -> int:
     """Check workflow files, and show what is wrong and where.
@@ -23,7 +24,9 @@ def validate(
     Nothing is run. Files of Torc, Prodigy, NoETL and Alphred can be checked too.
     The exit code is 0 if all files are valid, with or without warnings, and 2 if any is refused.
     """
-    found = [Service.validate(path, named=system, trust_templates=trust_templates) for path in files]
+    found = [
+        Service.validate(path, named=system, trust_templates=trust_templates, catalogue=catalogue) for path in files
+    ]
     if as_json:
         show_json(to_json(found[0] if len(found) == 1 else found))
     else:

@@ -70,10 +70,11 @@ def _capacity(asked: HostCapacity | None, labels: str | None) -> Capacity:
     if not all(names):
         raise UsageRefused(f"'{labels}' contains an empty label", hint="write them like --labels a,b")
     found = capacity_for(asked)
-    return Capacity(found.cpus, found.memory, found.gpus, names)
+    return found.with_labels(names)
 
 
 def _describe(capacity: Capacity) -> str:
-    shown = [f"{capacity.cpus:g} at once", format_size(capacity.memory)]
+    cpus = f"{capacity.cpus:g} at once" if capacity.counts_waiting else pluralize(int(capacity.cpus), "cpu")
+    shown = [cpus, format_size(capacity.memory)]
     shown += [pluralize(capacity.gpus, "gpu")] if capacity.gpus else []
     return ", ".join([*shown, *(f"label '{label}'" for label in capacity.labels)])

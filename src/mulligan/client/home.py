@@ -145,6 +145,9 @@ class Home:
         inputs: Mapping[str, Any] | None = None,
         since: str | datetime | timedelta | None = None,
         until: str | datetime | timedelta | None = None,
+        who: str | Iterable[str] = (),
+        text: str = "",
+        failure: str | Iterable[str] = (),
         children: bool = False,
         before: int | None = None,
         limit: int = 50,
@@ -154,7 +157,9 @@ class Home:
             home.runs(status="failed", since="7d", limit=20)
 
         `status` may also be "open" or "ended". `since` and `until` are a `datetime`, a text such as "2026-11-01", or
-        how long ago: "7d", a `timedelta`. `children`: also the runs that other runs called.
+        how long ago: "7d", a `timedelta`. `who` started them; `failure` is the code that they failed with, such as
+        "TIMEOUT"; `text` are words of their names, labels, inputs or failures. `children`: also the runs that other
+        runs called.
         """
         now = datetime.now(UTC)
         with self._session.service() as service:
@@ -167,6 +172,9 @@ class Home:
                 until=_read_time(until, now),
                 inputs={name: str(value) for name, value in (inputs or {}).items()},
                 labels=dict(labels or {}),
+                starters=_words(who),
+                failure_codes=_words(failure),
+                text=text,
                 with_children=children,
                 limit=limit,
                 before=before,
@@ -297,7 +305,7 @@ def _prepare(
     for label, text in (labels or {}).items():
         if not isinstance(label, str) or not isinstance(text, str):
             raise InputInvalid(f"label {label!r}: {text!r} is not a text", hint="labels are texts: {'year': '2026'}")
-    workflow, file = find_workflow(flow)
+    workflow, file = find_workflow(flow, {**(inputs or {}), **given})
     if twice := (inputs or {}).keys() & given.keys():
         raise InputInvalid(f"input '{min(twice)}' is given twice", hint="give it as a keyword or in inputs, not both")
     every = plain_inputs({**(inputs or {}), **given})

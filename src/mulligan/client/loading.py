@@ -66,18 +66,30 @@ class WorkflowFile:
 Runnable: TypeAlias = str | os.PathLike[str] | WorkflowFile | CheckedWorkflow | BuiltWorkflow | SupportsWorkflow
 
 
-def load(path: str | os.PathLike[str], *, format: str | None = None, trust_templates: bool = False) -> WorkflowFile:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    trust_templates: bool = False,
+    catalogue: str | os.PathLike[str] | None = None,
+) -> WorkflowFile:
     """Read and check a workflow file: of Mulligan (YAML, JSON, Python) or of another system.
 
     `format` names the system that the file belongs to; by default it is recognised. `trust_templates` lets any value
-    become part of a command or a query of a NoETL file. Raises `LanguageError` with every problem of the file.
+    become part of a command or a query of a NoETL file, and `catalogue` is the folder of the playbooks that such a
+    file calls. Raises `LanguageError` with every problem of the file.
 
         flow = mulligan.load("nightly.yaml")
         run = mulligan.run(flow, target="prod")
     """
     file = Path(path)
     with ExplainedErrors():
-        examined = Service.examine_workflow(file, named=format, trust_templates=trust_templates)
+        examined = Service.examine_workflow(
+            file,
+            named=format,
+            trust_templates=trust_templates,
+            catalogue=None if catalogue is None else Path(catalogue),
+        )
     return WorkflowFile(examined.workflow, file.absolute(), examined.warnings)
 
 
@@ -88,10 +100,11 @@ class Given(NamedTuple):
     file: str = ""
 
 
-def find_workflow(flow: Runnable) -> Given:
-    """The checked workflow behind what a program gives."""
+def find_workflow(flow: Runnable, inputs: Mapping[str, Any] | None = None) -> Given:
+    """The checked workflow behind what a program gives; `inputs` are those that a file will be run with."""
     if isinstance(flow, str | os.PathLike):
-        flow = load(flow)
+        with ExplainedErrors():
+            return Given(Service.load_workflow(Path(flow), given=inputs), str(Path(flow).absolute()))
     if isinstance(flow, WorkflowFile):
         return Given(flow.workflow, str(flow.file))
     if isinstance(flow, CheckedWorkflow):

@@ -295,18 +295,22 @@ class Run:
                     warnings.warn(_describe_hold_up(self._id, event.hold_up), RunHeldUp, stacklevel=2)
         return self
 
-    def resume(self, step: str = "", *, reason: str = "") -> Run:
+    def resume(self, step: str = "", *, steps: int | None = None, reason: str = "") -> Run:
         """Continue a run that was interrupted, that no process drives, or that is paused; or one paused step.
 
-        Drives it here to its end, unless another process drives it: then waits for that. Returns the run.
+        With `steps` so many steps run, and the run is paused again. Drives it here, to its end or its pause, unless
+        another process drives it: then waits for that. Returns the run.
         """
+        if steps is not None and (steps < 1 or step):
+            hint = "leave out `step`, or `steps`" if step else "to run all of them, leave `steps` out"
+            raise InputInvalid(f"`steps` is how many steps of the whole run are run next, not {steps}", hint=hint)
         with self._session.service() as service:
             if step:
                 service.resume_step(self._id, step, reason)
             else:
                 service.resumable_run(self._id)
-                if service.record(self._id).status == "paused":
-                    service.resume(self._id)
+                if steps is not None or service.record(self._id).status == "paused":
+                    service.resume(self._id, reason, steps=steps or 0)
         return self._continue()
 
     def retry(

@@ -54,9 +54,10 @@ def follow(state: State, report: Report, evaluator: Evaluator) -> Iterator[e.Ent
                 facts, cause = stack.pop()
                 continue
             # Nothing more follows: a loop or `end` may be next. Repeated until `converge` yields nothing, and skipped
-            # if it cannot yield anything: a step is active, no loop waits and there is no `max_parallel`. That is
-            # nearly every turn.
-            if rested_at == run.seq or (run.active and not run.loops and state.workflow.max_parallel is None):
+            # if it cannot yield anything: a step is active, no loop waits, there is no `max_parallel`, and it
+            # was not resumed for some steps only. That is nearly every turn.
+            is_busy = run.active and not run.loops and state.workflow.max_parallel is None and run.stepping is None
+            if rested_at == run.seq or is_busy:
                 return
             rested_at = cause = run.seq
             facts = converge(now)

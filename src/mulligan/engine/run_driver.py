@@ -16,22 +16,27 @@ from msgspec.structs import replace
 
 from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
 from mulligan.core.deciding.budgets import remaining_budget
+from mulligan.core.deciding.child_failure import failures_of_child
 from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.child_runs import child_uid
 from mulligan.core.effects.reuse import forced_child_steps
+from mulligan.core.effects.run_lists import RunFailures, run_failures
 from mulligan.core.effects.snapshot import changes
 from mulligan.core.effects.tasks import Task, make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.waiting import waits
 from mulligan.core.model.workflow import encode, version, with_callers_secrets
 from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.scope import Evaluator, fill_params
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import unhandled
+from mulligan.core.state.workspace import folder_of
 from mulligan.core.turn import follow
+from mulligan.engine.task_backlog import BacklogEntry, TaskBacklog
 from mulligan.errors import ExpressionFailed, InputInvalid, NotFound, Refused
 from mulligan.language import check_recorded_inputs
 from mulligan.ports import Answer, ChildReport, Commit, Message, NewRun, RunRecord, TaskCapacity, Turn
@@ -109,7 +114,7 @@ class RunDriver:
         self.is_exclusive = is_exclusive
         self.reports: deque[QueuedReport] = deque()
         # Free tasks of earlier turns, oldest first; empty if other workers may take them.
-        self.queue: deque[tuple[str, int]] = deque()
+        self.queue = TaskBacklog()
         # Batches of first steps of a large run that are not entered yet, by their first index.
         self.starts: deque[int] = deque(remaining_start_batches(state) if state.places else ())
         self.crashes = 0
@@ -179,7 +184,18 @@ class RunDriver:
     def requeue(self, task_keys: Iterable[tuple[str, int]]) -> None:
         """Queue tasks that wait in the store. Guarded ones stay there, unless no worker can ever take them."""
         self.queue.clear()
-        self.queue.extend(task_key for task_key in task_keys if not self._is_guarded(task_key[0]))
+        for task_key in task_keys:
+            if not self._is_guarded(task_key[0]):
+                self.queue.append(task_key, waits=self._waits(task_key[0]))
+
+    def _waits(self, key: str) -> bool:
+        """Whether the task of a place probably waits for another machine: where a value is missing, only it knows."""
+        place = self.state.places.get(key)
+        if place is None or place.spec.action is None:
+            return False
+        resources = place.spec.resources
+        is_asking = resources is not None and resources.cpus is not None
+        return not is_asking and waits(place.spec.action.kind, place.spec.action.params)
 
     def _is_guarded(self, key: str) -> bool:
         place = self.state.places.get(key)
@@ -209,30 +225,39 @@ class RunDriver:
             pending.outgoing.append((self.run_id, r.StartsDue(now, left[0])))
 
     def claim_tasks(self, now: datetime) -> Task | None:
-        """Take tasks of earlier turns that fit, the oldest first. Return the last one that did not fit.
+        """Take tasks of earlier turns that fit, the oldest first. Return one that did not fit, if possible a small one.
 
-        A large task does not keep smaller ones behind it waiting. Only a few are looked at.
+        A large task does not keep smaller ones behind it waiting, nor do tasks that wait for another machine keep
+        others. Only a few are looked at.
         """
         now += self.ahead
-        waiting: list[tuple[str, int]] = []
-        task: Task | None = None
+        passed_over: list[BacklogEntry] = []
+        rejected: Task | None = None
+        rejected_waiting: Task | None = None
         try:
-            while self.queue and len(waiting) < REJECTED_MAX and self.executor is not None and not self.is_paused:
-                task_key = self.queue.popleft()
-                if not self._is_ready(*task_key):
+            while len(passed_over) < REJECTED_MAX and self.executor is not None and not self.is_paused:
+                entry = self.queue.pop(skips_waiting=rejected_waiting is not None)
+                if entry is None:
+                    break
+                if not self._is_ready(*entry.task_key):
                     continue
-                waiting.append(task_key)
-                task = self._task(task_key[0])
+                passed_over.append(entry)
+                task = self._task(entry.task_key[0])
                 if self._is_ours(task):
-                    self._begin().claimed.append(waiting.pop())
+                    self._begin().claimed.append(passed_over.pop().task_key)
                     self._take_or_refuse(self._begin(), task, now)
                     self._follow(self._begin(), now)
-                elif task.is_small:
+                    continue
+                if task.waits and task.is_small:
+                    rejected_waiting = task
+                    continue
+                rejected = task
+                if task.is_small:
                     break
         finally:
             # Also after a crash: the other tasks still wait.
-            self.queue.extendleft(reversed(waiting))
-        return task if waiting else None
+            self.queue.put_back(passed_over)
+        return rejected if rejected is not None and rejected.is_small else rejected_waiting or rejected
 
     def _is_ready(self, key: str, attempt: int) -> bool:
         place = self.state.places.get(key)
@@ -343,7 +368,6 @@ class RunDriver:
         run, record = self.state.run, self.record
         if record.parent_run_id is None:
             return
-        failures = tuple(found.failure for found in unhandled(self.state))
         status: Any = run.status
         report = r.ChildEnded(
             at=now,
@@ -352,8 +376,9 @@ class RunDriver:
             child_run_id=run.run_id,
             status=status,
             outputs=run.outputs,
-            failures=failures,
+            failures=failures_of_child(self.state),
             usage=run.spent.as_usage,
+            reason=run.reason,
         )
         pending.outgoing.append((record.parent_run_id, report))
 
@@ -385,7 +410,15 @@ class RunDriver:
             child_reports=pending.child_reports,
             is_last=pending.is_last,
             counted=pending.counted,
+            failures=self._failures() if pending.is_last else None,
         )
+
+    def _failures(self) -> RunFailures | None:
+        """What the run is found by when a round has ended; None if that is as it was."""
+        run = self.state.run
+        if run.status == "failed":
+            return run_failures(unhandled(self.state))
+        return RunFailures() if run.round > 1 else None
 
     def confirm(self) -> list[e.Entry]:
         """Make the turn permanent: its commit is written. Return its entries."""
@@ -395,7 +428,8 @@ class RunDriver:
         if pending.queued:
             # A guarded task waits in the store, unless no worker can ever take it: then we have to fail it.
             waiting = (task for task in pending.queued.values() if task.guard is None or self._is_ours(task))
-            self.queue.extend((task.place, task.attempt) for task in waiting)
+            for task in waiting:
+                self.queue.append((task.place, task.attempt), waits=task.waits)
         if pending.drained:
             self.delivered.difference_update(message_id for message_id, _ in pending.drained)
         if self.set_aside and not self.is_paused:
@@ -413,7 +447,8 @@ class RunDriver:
         self.state.rollback()
         self.reports.extendleft(reversed(pending.processed))
         self.starts.extendleft(reversed(pending.entered))
-        self.queue.extendleft(reversed(pending.claimed))
+        for task_key in reversed(pending.claimed):
+            self.queue.append_first(task_key, waits=self._waits(task_key[0]))
         for task in pending.taken.values():
             assert self.executor is not None
             self.executor.unreserve(task)
@@ -436,6 +471,7 @@ def new_record(turn: Turn, new: NewRun) -> RunRecord:
         parent_place=new.parent_place,
         parent_attempt=new.parent_attempt,
         holder=turn.holder,
+        started_by=request.by,
     )
 
 
@@ -492,7 +528,7 @@ def _start_child(driver: RunDriver, pending: _Pending, effect: fx.StartChild, no
         version=version(data),
         by=f"run {run.run_id}",
         parent_run_id=run.run_id,
-        cwd=run.cwd,
+        cwd=folder_of(driver.state, place),
         uid=child_uid(run, effect.place, effect.attempt),
         changed_only=run.changed_only,
         forced=forced_child_steps(driver.state, place, child),

@@ -77,8 +77,9 @@ class TaskSupply:
         self.pacing = LeasePacing(clock, is_shared=is_shared)
         # Drivers whose runs have queued tasks that wait for capacity.
         self._queuing: dict[int, RunDriver] = {}
-        # The last small task that did not fit.
+        # The last small task that did not fit: of those that compute, and of those that wait for another machine.
         self._rejected: Task | None = None
+        self._rejected_waiting: Task | None = None
 
     def add(self, driver: RunDriver) -> None:
         """Note the queued tasks of a run that we have begun to drive."""
@@ -116,9 +117,12 @@ class TaskSupply:
     def claim(self, now: datetime, crashed: Callable[[RunDriver, Exception], None]) -> list[RunDriver]:
         """Let our runs start queued tasks that fit now. Return the drivers that were asked."""
         claimed: list[RunDriver] = []
-        if not self._may_start or not self.is_alone or not self._queuing or self._is_full():
+        if not self._may_start or not self.is_alone or not self._queuing or self._is_full(self._rejected):
             return claimed
+        is_full_for_waiting = self._is_full(self._rejected_waiting)
         for driver in list(islice(self._queuing.values(), CLAIMS_MAX)):
+            if is_full_for_waiting and driver.queue.has_only_waiting:
+                continue
             try:
                 rejected = driver.claim_tasks(now)
             except Exception as error:
@@ -127,7 +131,9 @@ class TaskSupply:
             claimed.append(driver)
             if not driver.queue:
                 del self._queuing[driver.run_id]
-            if rejected is not None and rejected.is_small:
+            if rejected is not None and rejected.is_small and rejected.waits:
+                self._rejected_waiting, is_full_for_waiting = rejected, True
+            elif rejected is not None and rejected.is_small:
                 self._rejected = rejected
                 break
         return claimed
@@ -136,10 +142,10 @@ class TaskSupply:
     def _may_start(self) -> bool:
         return self._executor is not None and not self.is_draining
 
-    def _is_full(self) -> bool:
+    def _is_full(self, rejected: Task | None) -> bool:
         """Whether a small task that did not fit still does not: then no other task fits either."""
         assert self._executor is not None
-        return self._rejected is not None and not self._executor.fits(self._rejected)
+        return rejected is not None and not self._executor.fits(rejected)
 
     def lease(self, root_run_id: int | None) -> list[Lease] | None:
         """Ask the store for tasks that fit, if it is worth it; None if it was not asked.

@@ -105,10 +105,12 @@ def agent(
     context: object = None,
     upstream: bool | None = None,
     answer: Literal["text", "json"] | None = None,
+    skip_permissions: bool | None = None,
     **keys: Unpack[StepKeys],
 ) -> Any:
     """A prompt for an AI agent. It returns `{content, decision, tokens}`, with `answer="json"` also `json`."""
     more = _given(provider=provider, model=model, context=context, upstream=upstream, answer=answer)
+    more |= _given(skip_permissions=skip_permissions)
     return _add("agent", name, {"agent": {"prompt": prompt, **more} if more else prompt}, keys)
 
 

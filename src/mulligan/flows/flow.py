@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
         name: str
         description: str
+        labels: Mapping[str, str]
         # Further keys of inputs, by the names of the parameters: {"url": {"description": "where the rows are"}}.
         inputs: Mapping[str, Mapping[str, Any]]
         defaults: Mapping[str, Any]
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         fail_fast: Literal["on_critical", "always", "never"] | bool
         cancel_grace: Duration
         hide_credentials: bool
+        workspace: Mapping[str, str]
 
 else:
     P = R = None

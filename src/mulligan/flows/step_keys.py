@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         undo: Any
         max_visits: int
         start: bool
+        fail_fast: Literal["on_critical", "always", "never"] | bool
         reads: Sequence[str] | str
         writes: Sequence[str] | str
         cache: bool | Mapping[str, Any]

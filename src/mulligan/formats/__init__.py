@@ -8,7 +8,7 @@ file. So `convert` writes exactly what runs.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mulligan.formats.loading import Converted, convert, examine, load
+    from mulligan.formats.loading import Converted, convert, examine, load, options_of
     from mulligan.formats.table import FORMATS, NOETL, OURS, is_system, log_writer, systems_with_logs, title_of
     from mulligan.formats.translation import Translation, mapping, scalar
     from mulligan.language.loading import LoadResult
@@ -26,12 +26,13 @@ __all__ = [
     "load",
     "log_writer",
     "mapping",
+    "options_of",
     "scalar",
     "systems_with_logs",
     "title_of",
 ]
 _MODULES = {
-    **dict.fromkeys(("Converted", "convert", "examine", "load"), "mulligan.formats.loading"),
+    **dict.fromkeys(("Converted", "convert", "examine", "load", "options_of"), "mulligan.formats.loading"),
     **dict.fromkeys(
         ("FORMATS", "NOETL", "OURS", "is_system", "log_writer", "systems_with_logs", "title_of"),
         "mulligan.formats.table",

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping as Dict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from mulligan.core.model.workflow import Workflow
-from mulligan.errors import LanguageError, Problem, bounded, first_of_each_kind
+from mulligan.errors import InputInvalid, LanguageError, Problem, bounded, first_of_each_kind
 from mulligan.formats.recognition import advice, check_system, is_ours, other_advice, recognize, recognize_added
 from mulligan.formats.table import BROKEN_PACKAGE, FORMATS, NOETL, OURS, added_names, find_format, title_of
-from mulligan.formats.translation import Translation, scalar
+from mulligan.formats.translation import OPTION_MARK, Translation, scalar
 from mulligan.language import loading, python_files
 from mulligan.language.document import decode, parse
 from mulligan.language.loading import LoadResult, file_bytes, pause_garbage_collection, read_tree
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems
+from mulligan.language.python_limits import LIMIT_ERRORS, refuse_excess
 from mulligan.plugins import FormatPlugin, PluginError, describe_error, load_object
 
 # What parses a file that is not YAML, by the ending of its name.
@@ -25,30 +27,46 @@ _SYNTAXES = {
     **{suffix: call for system in FORMATS.values() for suffix, call in system.syntaxes.items()},
 }
 _YAML = frozenset({"", ".yaml", ".yml"})
+# Files that begin with this are read as NoETL reads them at once, so that they are not parsed twice.
+_NOETL_MARK, _MARK_CHARS = "noetl.io/", 2000
 
 
 def examine(
-    path: str | Path, *, named: str | None = None, text: str | None = None, trust_templates: bool = False
+    path: str | Path,
+    *,
+    named: str | None = None,
+    text: str | None = None,
+    trust_templates: bool = False,
+    catalogue: Path | None = None,
+    given: Dict[str, Any] | None = None,
+    options: Dict[str, Any] | None = None,
 ) -> LoadResult:
     """The checked workflow in the file of any system, with its warnings; `text` replaces the content of the file.
 
     `named` is the system that the file belongs to; by default it is recognized. With `trust_templates` any value may
-    become part of a command or a query of a NoETL file.
+    become part of a command or a query of a NoETL file. `catalogue` is the folder of the playbooks that a NoETL file
+    calls, and `given` are the inputs of the run, which may choose one of them. `options` are those of its system:
+    `FormatPlugin.options`.
     """
-    reader = _reader(Path(path), named, trust_templates)
+    reader = _reader(Path(path), named, trust_templates, catalogue, given, options)
     try:
         examined = loading.examine(path, text=text, read=reader)
     except LanguageError as refused:
         raise reader.explain(refused) from None
-    reader.refuse_idle_trust()
+    reader.refuse_idle_options()
     return examined
 
 
-def load(
-    path: str | Path, *, named: str | None = None, text: str | None = None, trust_templates: bool = False
-) -> Workflow:
-    """The checked workflow in the file of any system."""
-    return examine(path, named=named, text=text, trust_templates=trust_templates).workflow
+def load(path: str | Path, **how: Any) -> Workflow:
+    """The checked workflow in the file of any system; `how` are the arguments of `examine`."""
+    return examine(path, **how).workflow
+
+
+def options_of(workflow: Workflow) -> dict[str, Any]:
+    """The options of its system with which a workflow was read. They are defaults of its inputs."""
+    system = FORMATS.get(workflow.origin)
+    given = {name: each for name, each in workflow.inputs.items() if each.description.startswith(OPTION_MARK)}
+    return {name: given[name].default for name in (system.options if system else ()) if name in given}
 
 
 # How many warnings of one kind a converted file begins with: it is kept, and read when the original is gone.
@@ -63,17 +81,19 @@ class Converted(NamedTuple):
     warnings: tuple[Problem, ...]
 
 
-def convert(path: str | Path, *, named: str | None = None, trust_templates: bool = False) -> Converted:
+def convert(
+    path: str | Path, *, named: str | None = None, trust_templates: bool = False, catalogue: Path | None = None
+) -> Converted:
     """A foreign file as one of ours, which runs the same. LanguageError where it is refused.
 
     A file of ours comes back unchanged.
     """
     path = Path(path)
-    workflow, warnings = examine(path, named=named, trust_templates=trust_templates)
+    workflow, warnings = examine(path, named=named, trust_templates=trust_templates, catalogue=catalogue)
     if not workflow.origin:
         python = python_files.as_python_file(path)
         return Converted(decode(file_bytes(python.path if python else path), str(path)).text, "", warnings)
-    reader = _reader(path, named, trust_templates)
+    reader = _reader(path, named, trust_templates, catalogue)
     with pause_garbage_collection():
         _, root = read_tree(file_bytes(path), path, reader)
     if isinstance(root, Mapping) and "name" not in root.entries:
@@ -113,20 +133,40 @@ def parse_file(source: Source, named: str | None = None) -> Node:
     return parse(source)
 
 
-def _reader(path: Path, named: str | None, trust_templates: bool) -> _Reader:
+def _reader(
+    path: Path,
+    named: str | None,
+    trust_templates: bool,
+    catalogue: Path | None = None,
+    given: Dict[str, Any] | None = None,
+    options: Dict[str, Any] | None = None,
+) -> _Reader:
+    if catalogue is not None and not catalogue.is_dir():
+        raise InputInvalid(f"--catalogue names '{catalogue}', which is not a folder")
     if named is not None and check_system(named) != OURS and python_files.as_python_file(path) is not None:
         message = f"this is a Python file, and {title_of(named)} has none"
         raise LanguageError([Problem("language.format", message, str(path))])
-    return _Reader(str(path), named, trust_templates)
+    return _Reader(str(path), named, trust_templates, catalogue, given, options or {})
 
 
 class _Reader:
     """Reads a file and those that it includes: recognizes and translates each. `named` is the system of the first."""
 
-    def __init__(self, first: str, named: str | None, trusts_templates: bool) -> None:
+    def __init__(
+        self,
+        first: str,
+        named: str | None,
+        trusts_templates: bool,
+        catalogue: Path | None,
+        given: Dict[str, Any] | None,
+        options: Dict[str, Any],
+    ) -> None:
         self._first = first
+        self._options = options
         self._named = named
         self._trusts_templates = trusts_templates
+        self._catalogue = catalogue
+        self._given = given
         self._advice = ""
         self._plugin_problems: list[str] = []
         self._translations: list[Translation] = []
@@ -157,12 +197,30 @@ class _Reader:
 
     def __call__(self, source: Source) -> Node:
         is_first = source.file == self._first
-        root = parse_file(source, self._named if is_first else None)
-        origin = self._origin(root, is_first=is_first)
+        named = self._named if is_first else None
+        found = _parse_as_other_yaml(source) if named is None and _NOETL_MARK in source.text[:_MARK_CHARS] else None
+        if found is not None:
+            root, origin = found
+        else:
+            root, origin = self._parse(source, named, is_first=is_first)
         if not origin:
             return root
         source.origin = origin
         return self._translate(root, source)
+
+    def _parse(self, source: Source, named: str | None, *, is_first: bool) -> tuple[Node, str]:
+        """The tree of a file, as its system reads it, and the system."""
+        source.warnings.clear()  # of an attempt to read it as the file of another system
+        try:
+            root = parse_file(source, named)
+        except Refusal:
+            # The system of the file may allow what YAML 1.2 refuses, such as a key that appears twice.
+            found = _parse_as_other_yaml(source, named)
+            if found is None:
+                raise
+            return found
+        origin = self._origin(root, is_first=is_first)
+        return _parse_own_yaml(source, origin) or root, origin
 
     def _origin(self, root: Node, *, is_first: bool) -> str:
         if is_first and self._named is not None:
@@ -190,27 +248,66 @@ class _Reader:
         joined = f"{first.hint} {self._advice}" if first.hint.endswith("?") else f"{first.hint}; {self._advice}"
         return LanguageError([msgspec.structs.replace(first, hint=joined if first.hint else self._advice), *others])
 
-    def refuse_idle_trust(self) -> None:
-        """Refuse `trust_templates` where no file is NoETL's: the user takes the file for something else."""
-        if self._trusts_templates and not any(each.source.origin == NOETL for each in self._translations):
-            message = "--trust-templates is for NoETL files, and this is not one"
+    def refuse_idle_options(self) -> None:
+        """Refuse options for files of one system where no file is one: the user takes the file for something else."""
+        option = "--trust-templates" if self._trusts_templates else "--catalogue" if self._catalogue is not None else ""
+        if option and not any(each.source.origin == NOETL for each in self._translations):
+            message = f"{option} is for NoETL files, and this is not one"
             raise LanguageError([Problem("language.format", message, self._first)])
+        system = find_format(self._translations[0].source.origin) if self._translations else None
+        for name in self._options:
+            if system is None or name not in system.options:
+                theirs = [each.title for each in FORMATS.values() if name in each.options]
+                message = f"--{name.replace('_', '-')} is for {' and '.join(theirs)} files, and this is not one"
+                raise LanguageError([Problem("language.format", message, self._first)])
 
     def _translate(self, root: Node, source: Source) -> Node:
         is_included = source.file != self._first
-        translation = Translation(source, is_included=is_included, trusts_templates=self._trusts_templates)
         system = find_format(source.origin)
         assert system is not None, f"'{source.origin}' was found a moment ago"
+        options = {} if is_included else {key: self._options[key] for key in system.options if key in self._options}
+        translation = Translation(
+            source,
+            is_included=is_included,
+            trusts_templates=self._trusts_templates,
+            catalogue=self._catalogue,
+            # The inputs of a called file are those that its caller gives it.
+            given=None if is_included else self._given,
+            options=options,
+        )
         try:
             ours: Node = _call(system, system.translate, source, root, translation)
         except Refusal as refusal:
             source.problems.append(refusal.problem)
         except TooManyProblems:
             pass  # the problems so far are enough
+        except LIMIT_ERRORS as error:
+            source.problems.append(refuse_excess(error, source).problem)
         if source.problems:
             raise LanguageError(source.problems)
         self._translations.append(translation)
         return ours
+
+
+def _parse_own_yaml(source: Source, origin: str) -> Node | None:
+    """The tree of a YAML file as its system reads it; None where that is YAML 1.2, or the file is not YAML."""
+    system = find_format(origin) if origin and Path(source.file).suffix.lower() in _YAML else None
+    if system is None or system.yaml is None:
+        return None
+    node: Node = _call(system, system.yaml, source, source)
+    return node
+
+
+def _parse_as_other_yaml(source: Source, named: str | None = None) -> tuple[Node, str] | None:
+    """The tree of a file that is not YAML 1.2, and its system, where a system reads it; otherwise None."""
+    for name in FORMATS if named is None else [named]:
+        try:
+            root = _parse_own_yaml(source, name)
+        except (Refusal, LanguageError):
+            continue
+        if root is not None and (named is not None or recognize(root) == name):
+            return root, name
+    return None
 
 
 def _call(system: FormatPlugin, function: str, source: Source, *args: Any) -> Any:

@@ -15,8 +15,14 @@ _PRODIGY_STEP = frozenset(
     {
         *("claude", "write_file", "foreach", "commit_required", "capture_output", "capture_format"),
         *("auto_commit", "step_validate", "on_exit_code", "output_file", "goal_seek", "analyze"),
+        *("working_dir", "capture_streams", "commit_config"),
     }
 )
+# Keys of a step in which Prodigy names its agent, and what its retries are called.
+_PRODIGY_INNER = {
+    **dict.fromkeys(("on_failure", "on_success", "validate", "test"), frozenset({"claude", "on_incomplete"})),
+    "retry": frozenset({"attempts", "retry_budget", "initial_delay"}),
+}
 _SAME_IN_BOTH = frozenset({"shell", "on_failure", "validate"})
 # How a text begins that Prodigy gives to its agent.
 _AGENT_PREFIXES = ("/", "prodigy-")
@@ -120,15 +126,31 @@ def is_prodigy(root: Node) -> bool:
         return True
     if any(isinstance(root.get(key), Sequence) for key in ("commands", "tasks")):
         return True
+    if steps is None and any(key in root.entries for key in ("imports", "extends", "template")):
+        return True
     return isinstance(steps, Sequence) and _are_prodigy_steps(steps, _PRODIGY_STEP)
 
 
 def _are_prodigy_steps(steps: Sequence, keys: frozenset[str]) -> bool:
     """Whether one of them has such a key, or is a text for Prodigy's agent."""
     return any(
-        _has_key(step, keys) or (isinstance(step, Scalar) and step.text.startswith(_AGENT_PREFIXES))
+        _has_key(step, keys)
+        or _has_inner_key(step)
+        or (isinstance(step, Scalar) and step.text.startswith(_AGENT_PREFIXES))
         for step in steps.items
     )
+
+
+def _has_inner_key(step: Node) -> bool:
+    """Whether a handler, a check or a retry of the step has a key that only Prodigy has."""
+    if not isinstance(step, Mapping):
+        return False
+    for word, keys in _PRODIGY_INNER.items():
+        inner = step.get(word)
+        parts = inner.items if isinstance(inner, Sequence) else [inner] if inner is not None else []
+        if any(_has_key(part, keys) for part in parts):
+            return True
+    return False
 
 
 def _has_key(node: Node, keys: frozenset[str]) -> bool:

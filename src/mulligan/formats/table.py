@@ -33,6 +33,7 @@ FORMATS = {
         "NoETL",
         recognize="mulligan.formats.recognition:is_noetl",
         translate="mulligan.formats.noetl.workflow:translate",
+        yaml="mulligan.formats.noetl.yaml_1_1:parse",
         log="mulligan.formats.noetl.log:noetl_events",
         install="mulligan[noetl]",
     ),
@@ -45,6 +46,7 @@ FORMATS = {
         "Prodigy",
         recognize="mulligan.formats.recognition:is_prodigy",
         translate="mulligan.formats.prodigy:translate",
+        options=("map", "max_iterations"),
     ),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Mapping as Dict
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
@@ -14,12 +15,30 @@ from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source
 # The function of a system that makes the tree of a file of ours out of the tree of its file.
 Translate: TypeAlias = "Callable[[Node, Translation], Mapping]"
 
+# How the description of an input begins that has an option of `mulligan run` as its default.
+OPTION_MARK = "the option --"
+
 
 class Translation:
     """The translation of one file: what to warn about, and the comments for `convert`."""
 
-    def __init__(self, source: Source, *, is_included: bool = False, trusts_templates: bool = False) -> None:
+    def __init__(
+        self,
+        source: Source,
+        *,
+        is_included: bool = False,
+        trusts_templates: bool = False,
+        catalogue: Path | None = None,
+        given: Dict[str, Any] | None = None,
+        options: Dict[str, Any] | None = None,
+    ) -> None:
         self.source = source
+        # The folder in which called playbooks are looked up by their paths; None: found from the file.
+        self.catalogue = catalogue
+        # The inputs that the run will be started with, where they are known already.
+        self.given = given or {}
+        # Options of `mulligan run` for files of this system: see `FormatPlugin.options`.
+        self.options: Dict[str, Any] = options or {}
         # Whether any value may become part of a command or a query, as in NoETL.
         self.trusts_templates = trusts_templates
         # Whether another file calls this one.

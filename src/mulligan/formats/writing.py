@@ -270,7 +270,7 @@ def _escape(found: Any) -> str:
 
 def _folded_block(text: str, indent: str) -> str | None:
     """A long line as a folded block; None where YAML would not join its lines to the same text."""
-    lines = wrap(text, WIDTH - len(indent), break_long_words=False, break_on_hyphens=False)
+    lines = wrap(text, max(1, WIDTH - len(indent)), break_long_words=False, break_on_hyphens=False)
     if len(lines) < 2 or " ".join(lines) != text or _NOT_IN_A_BLOCK.search(text):
         return None
     return "\n".join([">-", *(indent + line for line in lines)])

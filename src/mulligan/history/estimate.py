@@ -15,6 +15,7 @@ import msgspec
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model.place_keys import step_name
+from mulligan.core.model.waiting import default_cpus
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import Place, State
 
@@ -179,7 +180,9 @@ def _slots(place: Place, most: float) -> float:
     if is_engine_action(place.spec):
         return 0.0
     asked = place.spec.resources.cpus if place.spec.resources else None
-    return min(1.0 if asked is None else asked, most)
+    action = place.spec.action
+    usual = 1.0 if action is None else default_cpus(action.kind, action.params)
+    return min(usual if asked is None else asked, most)
 
 
 def format_estimate(seconds: float) -> str:

@@ -26,6 +26,7 @@ from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.scope import failed_visits, fill_params, run_view, step_view
 from mulligan.core.state.state import FailureRecord, Items, Place, State
 from mulligan.core.state.transitions import STATUSES
+from mulligan.core.state.workspace import workspace_view
 from mulligan.history.matrices import MatrixGroup, matrix_groups, quote_steps
 from mulligan.history.obstacles import Obstacle, WorkerPool
 from mulligan.history.phrases import describe_failure
@@ -99,6 +100,8 @@ def run_json(
         "budget": _budget_json(budget_of(state, RUN)),
         "end": _step_json(waits, END, step_view(state, END)) if state.places else None,
         "reason": run.reason,
+        # Its Git worktree and branch; null without `workspace`, and before it is open.
+        "workspace": workspace_view(state),
         "waiting_for": [msgspec.to_builtins(wait) for wait in waits.of_run()],
     }
 
@@ -354,8 +357,10 @@ def _of_place(state: State, place: Place) -> Wait:
 
 
 def _of_ready(state: State, place: Place) -> Wait:
-    if is_on_hold(state, place):
-        step = state.step_of(place)
+    step = state.step_of(place)
+    if step.pause is None and is_on_hold(state, place):
+        return Wait("pause", "a person to resume the run for more steps", place.key, place.attempt)
+    if step.pause is not None and is_on_hold(state, place):
         name = "it" if place is step else f"step '{step.key}'"
         text = f"a person to resume {name} (paused{describe_pause(step)})"
         return Wait("step_pause", text, place.key, place.attempt, steps=[step.key], count=1)

@@ -116,6 +116,7 @@ AGENT = Record(
         "context": Key(as_node(TEMPLATED), "more context, in addition to the prompt and the outputs of earlier steps"),
         "upstream": Key(FLAG, "false: do not include the outputs of earlier steps"),
         "answer": Key(Choice(("text", "json")), "json: it must answer with JSON, available as output.json"),
+        "skip_permissions": Key(FLAG, "true: it edits files and runs commands without asking"),
     },
 )
 CHILD = Record(

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.waiting import WAITS
 from mulligan.core.model.workflow import ENGINE_ACTIONS, Action, Template
 from mulligan.language.action_keys import ACTION_SHAPES, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
 from mulligan.language.expressions import Placeholder
@@ -229,7 +230,7 @@ def _note_bad_address(params: dict[str, Any], key: str, node: Mapping, schemes: 
 
 def _agent(node: Node, fields: Fields, scope: Scope) -> Action:
     if isinstance(node, Mapping):
-        action = _record_action("agent", AGENT, "upstream", "answer")(node, fields, scope)
+        action = _record_action("agent", AGENT, "upstream", "answer", "skip_permissions")(node, fields, scope)
     else:
         action = _text_action("agent", "prompt", node, scope)
     if scope.draft.agent_provider:
@@ -391,7 +392,10 @@ def _plugin(node: Node, fields: Fields, scope: Scope) -> Action:
         args = {key: _read_param(form, key, plugin.record, scope, bindings) for key in form.values}
     else:
         args = {str(plugin.definition.text_key): read_value(node, scope, bindings)}
-    return Action(kind, {"call": plugin.definition.call, "package": plugin.package, "args": args}, bindings)
+    params: dict[str, Any] = {"call": plugin.definition.call_for(args), "package": plugin.package, "args": args}
+    if plugin.definition.waits_with(args):
+        params[WAITS] = True
+    return Action(kind, params, bindings)
 
 
 def _find_plugin(kind: str, key: Scalar, scope: Scope) -> Plugin:

@@ -142,7 +142,8 @@ def _field(found: list[Token], index: int) -> tuple[str | int | None, int]:
     if sign == "[" and end == "]":
         if inner.kind == "string":
             return literal(inner), 3
-        if inner.kind == "number" and inner.text.isdigit():
+        # No list has an index of more digits; Python refuses to read thousands of them.
+        if inner.kind == "number" and inner.text.isdigit() and len(inner.text) < 19:
             return int(inner.text), 3
     return None, 0
 

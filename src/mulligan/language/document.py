@@ -69,13 +69,17 @@ def decode(data: bytes, file: str) -> Source:
 
 
 def parse(
-    source: Source, *, is_c_parser_wanted: bool = True, content: str = "a workflow has at least 'steps:'"
+    source: Source,
+    *,
+    is_c_parser_wanted: bool = True,
+    content: str = "a workflow has at least 'steps:'",
+    builder: type[TreeBuilder] | None = None,
 ) -> Node:
-    """The single document of the file. `content` is the hint for an empty file."""
+    """The single document of the file. `content` is the hint for an empty file; `builder` reads other YAML."""
     refuse_unprintable(source)
     parser = _c_module.CParser(source.text) if _c_module and is_c_parser_wanted else _PurePythonParser(source.text)
     try:
-        return _Builder(source, parser, content).document()
+        return (builder or TreeBuilder)(source, parser, content).document()
     except MarkedYAMLError as error:
         raise _refuse_syntax(source, error) from None
     except YAMLError as error:
@@ -91,7 +95,7 @@ def refuse_unprintable(source: Source) -> None:
         raise source.refuse_at("character", message, len(line) - 1, len(line[-1]), hint="remove it")
 
 
-class _Builder:
+class TreeBuilder:
     """Builds nodes from parser events, with a stack instead of recursion."""
 
     def __init__(self, source: Source, parser: Any, content: str) -> None:
@@ -117,7 +121,7 @@ class _Builder:
     def _node(self) -> Node:
         """The next node. Each open collection on the stack knows its anchor."""
         next_event = self.parser.get_event
-        stack: list[_OpenCollection] = []
+        stack: list[OpenCollection] = []
         while True:
             event = next_event()
             kind = type(event)
@@ -128,6 +132,7 @@ class _Builder:
                 node, size = self._alias(event)
             elif kind is MappingEndEvent or kind is SequenceEndEvent:
                 closed = stack.pop()
+                self.close(closed)
                 node, size = closed.node, closed.size
                 if closed.anchor:
                     self._close_anchor(closed.anchor, node, size)
@@ -138,7 +143,7 @@ class _Builder:
                 return node
             self._add(stack[-1], node, size)
 
-    def _open(self, event: Any, depth: int) -> _OpenCollection:
+    def _open(self, event: Any, depth: int) -> OpenCollection:
         if depth >= DEPTH_MAX:
             raise self._refuse(event, "too_deep", f"lists and mappings are nested more than {DEPTH_MAX} deep")
         mark = event.start_mark
@@ -148,20 +153,28 @@ class _Builder:
         if event.anchor:
             self.open_anchors.add(event.anchor)
         node = Mapping(mark.line, mark.column) if is_mapping else Sequence(mark.line, mark.column)
-        return _OpenCollection(node, event.anchor)
+        return OpenCollection(node, event.anchor)
 
-    def _add(self, parent: _OpenCollection, node: Node, size: int) -> None:
+    def _add(self, parent: OpenCollection, node: Node, size: int) -> None:
         parent.size += size
         collection = parent.node
         if isinstance(collection, Sequence):
             collection.items.append(node)
         elif parent.key is None:
-            parent.key = self._key(collection, node)
+            parent.key = self.key(parent, collection, node)
         else:
-            collection.entries[parent.key.text] = (parent.key, node)
+            self.put(parent, collection, parent.key, node)
             parent.key = None
 
-    def _key(self, mapping: Mapping, node: Node) -> Scalar:
+    def put(self, parent: OpenCollection, mapping: Mapping, key: Scalar, value: Node) -> None:
+        """Put an entry into a mapping."""
+        mapping.entries[key.text] = (key, value)
+
+    def close(self, closed: OpenCollection) -> None:
+        """Called when a collection is complete."""
+
+    def key(self, parent: OpenCollection, mapping: Mapping, node: Node) -> Scalar:
+        """Check a key of a mapping."""
         if not isinstance(node, Scalar) or node.value is None:
             raise self.source.refuse("key", "a key is one word or text", node, hint="write it as 'key: value'")
         if node.text == "<<" and node.style == "":
@@ -180,7 +193,7 @@ class _Builder:
         end_column = end.column if end.line == start.line else start.column
         node = Scalar(event.value, event.value, style, start.line, start.column, end_column)
         if event.tag or style == "":
-            node.value = self._value(event, node)
+            node.value = self.value(event, node)
         elif style == '"' and (unusable := UNUSABLE_CHARACTER.search(event.value)):
             message = f"the text contains the character U+{ord(unusable.group()):04X}, which is not allowed"
             raise self.source.refuse("character", message, node, hint="remove it")
@@ -188,7 +201,8 @@ class _Builder:
             self._close_anchor(event.anchor, node, 1)
         return node
 
-    def _value(self, event: Any, node: Scalar) -> Any:
+    def value(self, event: Any, node: Scalar) -> Any:
+        """The value of a scalar that is not quoted, or has a tag."""
         try:
             return scalars.resolve_tagged(node.text, event.tag) if event.tag else scalars.resolve(node.text)
         except KeyError:
@@ -232,7 +246,7 @@ class _Builder:
         return self.source.refuse_at(code, message, start.line, start.column, length, hint=hint)
 
 
-class _OpenCollection:
+class OpenCollection:
     """A collection that is being filled: its current key and its number of nodes."""
 
     __slots__ = ("anchor", "key", "node", "size")

@@ -248,6 +248,8 @@ def _refuse_unknown(use: Use, resolved: Resolved, matrices: Mapping[str, list[st
         hint = f"it is a step of the group '{group}', whose output has it: {whole}.output.{output_name(use.step)}"
     elif use.step in resolved.outside:
         hint = "it is outside the group: hand its output in under 'inputs' of the group"
+    if source.may_be_unread(use.step):
+        return Refusal(source.problems[0])
     return use.refuse("unknown_step", message, source, hint=hint)
 
 

@@ -21,24 +21,29 @@ from mulligan.language.scope import (
     require_no_secrets,
 )
 from mulligan.language.settings import Settings
-from mulligan.language.shapes import Fields
+from mulligan.language.shapes import Fields, whole
 from mulligan.language.value_templates import value_expression
 from mulligan.language.workflow_keys import MAP, SORT
 
-_COPIED_KEYS = ("max_parallel", "offset", "max_items", "on_item_failure", "max_failures", "failure_threshold")
+_COPIED_KEYS = ("offset", "max_items", "on_item_failure", "max_failures", "failure_threshold")
 
 
 def read_map(node: Node, scope: Scope, settings: Settings) -> tuple[Map, Scope]:
-    """A map, and the scope of its commands, which knows the item and `index`."""
+    """A map, and the scope of its commands, which knows the item and `index`; `previous` where items have an order."""
     fields: Fields = MAP.read(node, "'map'", scope.source)
     name = _item_name(fields, scope)
     inner = msgspec.structs.replace(scope, names=scope.names | {name, "index"})
-    return Map(
+    mapped = Map(
         name=name,
         **_over_fields(fields, scope, settings),
+        **_parallel_fields(fields, scope),
         **_selection_fields(fields, inner),
         **fields.pick(*_COPIED_KEYS),
-    ), inner
+    )
+    # Of items that run at the same time, which one is before would depend on which was faster.
+    if mapped.max_parallel == 1:
+        inner = msgspec.structs.replace(inner, names=inner.names | {"previous"})
+    return mapped, inner
 
 
 def _item_name(fields: Fields, scope: Scope) -> str:
@@ -65,6 +70,19 @@ def _over_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str, 
             "type", f"'over' is {describe(node)}, a list, an expression or a command is expected", node
         )
     return {"over": bare_expression(node, scope)}
+
+
+_AT_LEAST_ONE = whole(1)
+
+
+def _parallel_fields(fields: Fields, scope: Scope) -> dict[str, Any]:
+    """How many items run at the same time: a number, or an expression that gives it when the step starts."""
+    if "max_parallel" not in fields:
+        return {}
+    node = fields.at("max_parallel")
+    if isinstance(node, Scalar) and node.is_text:
+        return {"parallel": bare_expression(node, scope)}
+    return {"max_parallel": _AT_LEAST_ONE.read(node, "'max_parallel'", scope.source)}
 
 
 # Open regular files only: reading a pipe without a writer would block.

@@ -136,6 +136,27 @@ class Source:
         # A dict keeps them unique: a policy is read at each use, but its warnings are shown once.
         self.warnings: dict[Problem, None] = {}
         self._lines: list[str] | None = None
+        # The names of steps that were refused; "" for one whose name is not known.
+        self._unread: set[str] = set()
+        # Files that became part of this one: the index in `lines` of the first line of each, and its path.
+        self._included: list[tuple[int, str]] = []
+
+    def include(self, other: Source) -> int:
+        """Append the lines of another file, whose nodes become part of this tree.
+
+        Returns by how much the lines of its nodes must be shifted. Problems at such lines name the other file.
+        """
+        start = len(self.lines)
+        self._included.append((start, other.file))
+        self.lines.extend(other.lines)
+        return start
+
+    def _place(self, line: int) -> tuple[str, int]:
+        """The file of a line, and the index of the line in that file."""
+        for start, file in reversed(self._included):
+            if line >= start:
+                return file, line - start
+        return self.file, line
 
     @property
     def lines(self) -> list[str]:
@@ -148,7 +169,7 @@ class Source:
 
     def number(self, node: Node) -> int:
         """The line of a node, counted from 1."""
-        return node.line + 1
+        return self._place(node.line)[1] + 1
 
     def refuse(self, code: str, message: str, node: Node, *, hint: str = "") -> Refusal:
         """A refusal that points at the whole of `node`."""
@@ -166,7 +187,26 @@ class Source:
     def refuse_at(self, code: str, message: str, line: int, column: int, length: int = 1, *, hint: str = "") -> Refusal:
         shown = _mask_passwords(self.line(line))
         length = max(1, min(length, len(shown) - column))
-        return Refusal(Problem(f"language.{code}", message, self.file, line + 1, column + 1, length, shown, hint))
+        file, number = self._place(line)
+        return Refusal(Problem(f"language.{code}", message, file, number + 1, column + 1, length, shown, hint))
+
+    def note_unread(self, node: Node, key: str) -> None:
+        """Remember an entry that was refused by the name under its `key`: others may refer to it."""
+        name = node.get(key) if isinstance(node, Mapping) else None
+        self._unread.add(name.text if isinstance(name, Scalar) and isinstance(name.value, str) else "")
+
+    def may_be_unread(self, name: str) -> bool:
+        """Whether this may be the name of an entry that was refused: then it is no mistake to refer to it."""
+        return bool(self.problems) and not self._unread.isdisjoint((name, ""))
+
+    def refuse_unknown(self, message: str, name: str, node: Node, *, hint: str = "") -> Refusal:
+        """A refusal of the name of a step that does not exist.
+
+        If the step was itself refused, this is a refusal that is noted already, and is not noted twice.
+        """
+        if self.may_be_unread(name):
+            return Refusal(self.problems[0])
+        return self.refuse("unknown_step", message, node, hint=hint)
 
     def hide(self, scalar: Scalar) -> None:
         """Forget the value of a scalar, so that no message or shown line contains it. Its position stays the same."""

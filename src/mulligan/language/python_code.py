@@ -50,7 +50,10 @@ def _parse(code: Scalar, scope: Scope) -> ast.Module:
             return _parse_cached(code.text)
     except SyntaxError as error:
         raise _refuse_syntax(error, code, scope) from None
-    except (ValueError, RecursionError, MemoryError):
+    except (RecursionError, MemoryError):
+        message = "the python code is nested too deep, or a calculation in it is too long"
+        raise scope.source.refuse("python", message, code) from None
+    except ValueError:
         raise scope.source.refuse("python", "the python code does not parse", code) from None
 
 

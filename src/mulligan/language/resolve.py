@@ -130,7 +130,7 @@ class _Names:
             hint = f"it is a step of the group '{self.whole.grouped[name]}': name that"
         elif name in self.whole.outside:
             hint = "it is outside the group: let the group itself need it"
-        return self.source.refuse("unknown_step", f"{message} '{shorten(name)}', which is not a step", node, hint=hint)
+        return self.source.refuse_unknown(f"{message} '{shorten(name)}', which is not a step", name, node, hint=hint)
 
 
 class _Linker:
@@ -169,7 +169,7 @@ class _Linker:
         if need.kind == "matrix":
             hint = did_you_mean(name, self.names.matrices)
             message = f"step '{self.label}' needs the matrix '{shorten(name)}', which is not a step with 'matrix'"
-            raise self.scope.source.refuse("unknown_step", message, need.node, hint=hint)
+            raise self.scope.source.refuse_unknown(message, name, need.node, hint=hint)
         if name == END:
             message = f"step '{self.label}' needs 'end', which runs last"
             raise self.scope.source.refuse("need", message, need.node)
@@ -182,7 +182,7 @@ class _Linker:
         others = tuple(name for name in members if name != step) if step in known else members
         if not others:
             message = f"step '{self.label}' needs steps that match '{shorten(need.name)}', but no step does"
-            raise self.scope.source.refuse("unknown_step", message, need.node)
+            raise self.scope.source.refuse_unknown(message, "", need.node)
         name = f"match {need.name}" + (f" without {step}" if step in known else "")
         return self._group(name, others, need.on)
 

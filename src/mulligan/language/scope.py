@@ -27,6 +27,7 @@ _WHERE_KNOWN = {
     "output": "'output' is known after the action has run: write steps.NAME.output",
     "outputs": "'outputs' is known in 'do' of a map: what the item's commands so far have given",
     "index": "'index' is known in 'do' of a map",
+    "previous": "'previous' is known in 'do' of a map with 'max_parallel: 1', but not in shell text: pass it in 'env'",
     "matrix": "'matrix' is known in a step with 'matrix'",
     "item": "'item' is known in a map",
     "attempt": "'attempt' is known in what an attempt is given: its action, 'env', 'cwd' and 'logs'",
@@ -42,7 +43,7 @@ ERROR_FIELDS = tuple(
 )
 FAILURE_FIELDS = (*ERROR_FIELDS, "context")
 OWN_STEP_FIELDS = ("name", "number")
-RUN_FIELDS = ("id", "workflow", "round", "data")
+RUN_FIELDS = ("id", "workflow", "round", "data", "workspace")
 # Known in `end` and `outputs`, which are evaluated after all steps.
 END_RUN_FIELDS = (*RUN_FIELDS, "steps", "failures", "stopping")
 
@@ -201,7 +202,7 @@ class Scope(msgspec.Struct, frozen=True):
     @property
     def bare_names(self) -> frozenset[str]:
         """Our names in shell text without a field; names that scripts often use themselves are excluded."""
-        return self.names - {"error"} - _ATTEMPT_NAMES
+        return self.names - {"error", "previous"} - _ATTEMPT_NAMES
 
 
 def read_condition(node: Node, scope: Scope) -> Expression:

@@ -110,6 +110,12 @@ def _plain_text(value: Any) -> str:
     return _text(value)
 
 
+def _label(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else _plain_text(value)
+
+
 def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError(value)
@@ -153,6 +159,8 @@ def number(least: float, most: float | None = None) -> Value:
 TEXT = Value("a text", _text, {"type": "string", "pattern": r"\S"})
 # For texts in which placeholders are not replaced.
 PLAIN = Value("a text without '${…}'", _plain_text, {"type": "string", "pattern": r"\S", "not": {"pattern": r"\$\{"}})
+# The value of a label: a number or a flag is the text that it is written as.
+LABEL = Value("a text, a number or true or false", _label, {"type": ["string", "number", "boolean"]})
 FLAG = Flag("true or false", _flag, {"type": "boolean"})
 STEP_NAME = Value("a name of letters, digits, '_' and '-'", _name, {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"})
 STEP_NUMBER = Value("a step's name", _name, {"type": "integer"})

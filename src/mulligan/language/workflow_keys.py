@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mulligan.core.model.run_data import NAME as DATA_NAME
 from mulligan.core.model.run_data import NAME_IN_WORDS as DATA_NAME_IN_WORDS
-from mulligan.core.model.workflow import MAX_VISITS_DEFAULT
+from mulligan.core.model.workflow import MAX_VISITS_DEFAULT, MERGE_KINDS
 from mulligan.language.action_keys import (
     ACTION_KEYS,
     ACTIONS,
@@ -25,6 +25,7 @@ from mulligan.language.retry_keys import CODES, EXIT_CODES, LOOP_BACKOFF, POLICY
 from mulligan.language.shapes import (
     DURATION,
     FLAG,
+    LABEL,
     LIMIT,
     PLAIN,
     SIZE,
@@ -214,7 +215,10 @@ MAP = Record(
             is_required=True,
         ),
         "as": Key(TEXT, "the item's name (default item)"),
-        "max_parallel": Key(whole(1), "how many items run at the same time"),
+        "max_parallel": Key(
+            as_node(Either("a whole number or an expression", number=whole(1), text=EXPRESSION)),
+            "how many items run at the same time",
+        ),
         "filter": Key(as_node(CONDITION), "only items for which this is true"),
         "sort_by": Key(as_node(Either("an expression", text=EXPRESSION, mapping=SORT)), "or {by: …, descending: true}"),
         "distinct": Key(as_node(Either("an expression or true", text=EXPRESSION, flag=FLAG)), "one item per value"),
@@ -266,7 +270,34 @@ GROUP = Record(
         "order": Key(Choice(("sequential", "graph")), "as at the top of the file (default: the same)"),
     },
 )
+WORKSPACE = Record(
+    "workspace",
+    {
+        "git": Key(
+            Choice(("worktree",)), "worktree: the steps run in a Git worktree of the run, on a branch", is_required=True
+        ),
+        "branch": Key(as_node(Template("the name of a branch")), "its branch (default mulligan/${run.id})"),
+        "merge": Key(
+            Choice(MERGE_KINDS),
+            "how a run that succeeds is merged into the branch that was checked out when it started (default none: "
+            "the worktree and the branch are kept)",
+        ),
+        "on_failure": Key(HANDLER_FORMS, "what runs in the worktree if the merge fails, with MERGE_CONFLICT for one"),
+    },
+)
+ITEM_WORKSPACE = Record(
+    "item_workspace",
+    {
+        "git": Key(
+            Choice(("worktree",)),
+            "worktree: each item has a worktree, which is merged into that of the run when the item succeeds",
+            is_required=True,
+        ),
+    },
+)
 _A_NAME = "a name of letters, digits, '_' and '-'"
+FAIL_FAST = Choice(("on_critical", "always", "never"), {True: "always", False: "never"})
+
 STEP_KEYS = {
     "step": Key(Either(_A_NAME, text=Template(_A_NAME), number=STEP_NUMBER), "its name", is_required=True),
     "description": Key(TEXT, "what it is for"),
@@ -274,6 +305,7 @@ STEP_KEYS = {
     "group": Key(as_node(GROUP), "steps that are retried together, from the first one"),
     "map": Key(as_node(MAP), "runs 'do' once per item"),
     "do": Key(DO_FORMS, "the commands for each item, run in order"),
+    "workspace": Key(as_node(ITEM_WORKSPACE), "with 'map': each item works in its own Git worktree"),
     "needs": Key(as_node(NEEDS), "steps that must end first"),
     "next": Key(as_node(NEXT), "steps that follow"),
     "take": Key(Choice(("all", "first")), "which success edges are taken (default all)"),
@@ -286,6 +318,7 @@ STEP_KEYS = {
     "undo": Key(COMMAND_FORMS, "undoes its work if the run does not complete"),
     "max_visits": Key(whole(1, 1_000_000), f"how often a loop may enter it (default {MAX_VISITS_DEFAULT})"),
     "start": Key(FLAG, "true: its loop starts here"),
+    "fail_fast": Key(FAIL_FAST, "which of its failures stop the run (default: what the file says)"),
     "reads": Key(ListOf(TEXT, or_one=True), "files that it reads: names from 'files', or paths"),
     "writes": Key(ListOf(TEXT, or_one=True), "files that it writes: names from 'files', or paths"),
     "cache": Key(
@@ -353,7 +386,6 @@ GRACE = DurationShape(
     lambda value: None if value == FINISH else parse_duration(value),
     {"anyOf": [{"const": FINISH}, *DURATION.json_schema["anyOf"]]},
 )
-FAIL_FAST = Choice(("on_critical", "always", "never"), {True: "always", False: "never"})
 _NAMES = r"[A-Za-z_][A-Za-z0-9_-]*"
 _NAMES_IN_WORDS = "letters, digits, '_' and '-'"
 WORKFLOW = Record(
@@ -361,6 +393,12 @@ WORKFLOW = Record(
     {
         "name": Key(TEXT, "its name (default: the name of the file)"),
         "description": Key(TEXT, "what it is for"),
+        "labels": Key(
+            MapOf(
+                LABEL, r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,62}", names="letters, digits, '_', '-', '.' and '/', at most 63"
+            ),
+            "labels of its runs, to find them with 'mulligan list --label'; 'run --label' adds to them",
+        ),
         "inputs": Key(
             MapOf(Either("a type or a mapping", text=Choice(INPUT_TYPES), mapping=INPUT, empty=Nothing())),
             "typed inputs",
@@ -382,6 +420,9 @@ WORKFLOW = Record(
         "order": Key(Choice(("graph", "sequential")), "sequential: each step needs the one before it"),
         "steps": Key(Deferred(lambda: ListOf(STEP, at_least=1)), "the steps", is_required=True),
         "end": Key(Deferred(lambda: END), "runs last, whatever happened"),
+        "workspace": Key(
+            as_node(WORKSPACE), "the steps run in a Git worktree of the run, on a branch, and never in your checkout"
+        ),
         "outputs": Key(MapOf(as_node(TEMPLATED)), "what the run returns"),
         "timeout": Key(LIMIT, "how long the whole run may take"),
         "budget": Key(BUDGET, "what the agents of a run may spend: {tokens, cost, calls}"),

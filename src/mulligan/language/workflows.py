@@ -7,7 +7,18 @@ from typing import Any, TypeVar
 import msgspec
 
 from mulligan.core.model.run_data import name_problem, size_problem, value_problem
-from mulligan.core.model.workflow import END, MAX_PARALLEL_STEPS, Breaker, Input, Secret, Step, Template, Workflow
+from mulligan.core.model.workflow import (
+    END,
+    LABEL_CHARS_MAX,
+    LABELS_MAX,
+    MAX_PARALLEL_STEPS,
+    Breaker,
+    Input,
+    Secret,
+    Step,
+    Template,
+    Workflow,
+)
 from mulligan.errors import LanguageError
 from mulligan.language.budgets import read_budget, warn_of_idle_budget
 from mulligan.language.commands import named_handler
@@ -23,6 +34,7 @@ from mulligan.language.likely_mistakes import (
 )
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems, describe
 from mulligan.language.plaintext_secrets import hide_plaintext_secrets
+from mulligan.language.python_limits import LIMIT_ERRORS, refuse_excess
 from mulligan.language.resolve import Resolved, resolve
 from mulligan.language.retry_policies import read_policy, read_retry
 from mulligan.language.scope import NO_STEPS, Draft, Includes, Scope
@@ -31,6 +43,7 @@ from mulligan.language.shapes import Fields
 from mulligan.language.steps import StepDraft, default_end, read_end, read_step
 from mulligan.language.value_templates import value_template
 from mulligan.language.workflow_keys import DEFAULTS, WORKFLOW
+from mulligan.language.workspaces import read_workspace, refuse_reserved_names, with_workspace
 
 Declared = TypeVar("Declared")
 
@@ -51,6 +64,8 @@ def read_workflow(root: Node, source: Source, default_name: str, includes: Inclu
         pass  # the problems so far are reported
     except RecursionError:
         source.note(source.refuse_at("too_deep", "handlers and commands are nested too deeply", 0, 0))
+    except LIMIT_ERRORS as error:
+        source.note(refuse_excess(error, source))
     if source.problems:
         raise LanguageError(source.problems)
     return workflow
@@ -96,6 +111,7 @@ def _read(
     draft.read_group = lambda group, step, given: _group(root, draft, group, step, given, around)
     settings = _settings(fields, draft)
     drafts, end = _steps(fields, draft, settings)
+    workspace = read_workspace(fields.at("workspace"), draft, settings) if "workspace" in fields else None
     resolved = resolve(drafts, draft, is_sequential=fields.get("order") == "sequential")
     add_needs(resolved, source, allows_unordered=fields.get("unordered_writers") == "warn")
     outputs = _outputs(fields, draft)
@@ -115,14 +131,28 @@ def _read(
         children=draft.children,
         origin=source.origin,
         data=_data(fields, source),
+        labels=_labels(fields, source),
         budget=read_budget(fields["budget"], source) if "budget" in fields else None,
         **fields.pick("max_parallel", "fail_fast", "timeout", "cancel_grace", "hide_credentials"),
     )
+    _check_item_workspaces(fields, drafts, draft)
     if workflow.budget is not None:
         warn_of_idle_budget(fields, (*workflow.steps, workflow.end), "the workflow", source)
     _check_size(workflow, fields, source)
     _check(workflow, resolved, draft)
+    if workspace is not None:
+        refuse_reserved_names(resolved.steps, fields.key("workspace"), source)
+        workflow = workflow if source.problems else with_workspace(workflow, workspace)
     return workflow, draft
+
+
+def _check_item_workspaces(fields: Fields, drafts: list[StepDraft], draft: Draft) -> None:
+    """Refuse worktrees of items if the run has none that they could be merged into."""
+    for step in drafts:
+        if step.step.has_worktrees and "workspace" not in fields:
+            message = f"step '{step.name}' has a worktree per item, and the run has none that they are merged into"
+            hint = "add 'workspace: {git: worktree}' at the top of the file; in a group it is not possible"
+            draft.source.note(draft.source.refuse("missing_key", message, step.node.key("workspace"), hint=hint))
 
 
 def _check_for_mistakes(root: Mapping, fields: Fields, draft: Draft, settings: Settings) -> None:
@@ -266,6 +296,21 @@ def _data(fields: Fields, source: Source) -> dict[str, Any]:
     if problem := size_problem({}, values):
         source.note(source.refuse("data", problem, fields.key("data")))
     return values
+
+
+def _labels(fields: Fields, source: Source) -> dict[str, str]:
+    """The labels of its runs: short, so that runs can be found by them."""
+    labels: dict[str, str] = fields.get("labels", {})
+    node = _mapping_at(fields, "labels")
+    for name, value in labels.items():
+        if len(value) > LABEL_CHARS_MAX or not value.isprintable():
+            assert node is not None
+            message = f"the label '{name}' must be one line of at most {LABEL_CHARS_MAX} characters"
+            source.note(source.refuse("value", message, node.key(name)))
+    if len(labels) > LABELS_MAX:
+        message = f"{len(labels)} labels are too many: a run has at most {LABELS_MAX}"
+        source.note(source.refuse("value", message, fields.key("labels")))
+    return labels
 
 
 def _check_unused(draft: Draft, settings: Settings) -> None:

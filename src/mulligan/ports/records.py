@@ -16,6 +16,7 @@ import msgspec
 
 from mulligan.core.deciding.breaker import GuardedOutcome, Status
 from mulligan.core.effects.effects import SetTimer, StopTask
+from mulligan.core.effects.run_lists import RunFailures
 from mulligan.core.effects.snapshot import Row
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.events import Entry
@@ -58,6 +59,8 @@ class Offer(msgspec.Struct, frozen=True):
     labels: tuple[str, ...]
     host: str
     tasks_max: int
+    # Tasks that ask for exactly so many processors are not wanted now: see `ResourcePool`.
+    refused_cpus: tuple[float, ...] = ()
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -105,6 +108,8 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     root_run_id: int = 0
     # The worker that holds its turn; "" for none.
     holder: str = ""
+    # The user or program that started it.
+    started_by: str = ""
 
 
 class LoadedRun(msgspec.Struct, frozen=True):
@@ -187,6 +192,8 @@ class Commit(msgspec.Struct, kw_only=True):
     is_last: bool = False
     # The outcomes of guarded tasks among the ended leases, for their breakers.
     counted: Sequence[GuardedOutcome] = ()
+    # The failures that the run is found by from now on; None if they stay as they are.
+    failures: RunFailures | None = None
 
 
 class CommitResult(msgspec.Struct, frozen=True):

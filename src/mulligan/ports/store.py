@@ -106,6 +106,15 @@ class RunLists(Protocol):
     def find(self, wanted: RunFilter, *, limit: int, before: int | None = None) -> list[RunRecord]:
         """The runs that match, the newest first, with ids below `before`."""
 
+    def count(self, wanted: RunFilter, *, limit: int) -> int:
+        """How many runs match; at most `limit`, since counting takes time for each of them."""
+
+    def status_counts(self) -> dict[str, int]:
+        """How many runs there are with each status, without child runs."""
+
+    def records(self, run_ids: Collection[int]) -> list[RunRecord]:
+        """The existing runs among these, the newest first, by their primary key."""
+
     def attributes(self, run_ids: Collection[int]) -> list[tuple[int, Attribute]]:
         """The searchable inputs and labels of these runs, ordered by run, kind and name. Child runs have none."""
 

@@ -64,12 +64,13 @@ if TYPE_CHECKING:
     from mulligan.service.outcome import MatrixFailures, Outcome, exit_code
     from mulligan.service.page.markup import Html, element, join_html
     from mulligan.service.page.styles import format_elapsed, status_label, status_tone
-    from mulligan.service.pending import PendingEntry, describe_earlier_run
+    from mulligan.service.pending import PendingEntry, PendingPage, describe_earlier_run
     from mulligan.service.preview import Preview, StepPreview
     from mulligan.service.round_plans import ForkPlan, RoundPlan
     from mulligan.service.run_control import Prepared
     from mulligan.service.run_data import DataEntry
     from mulligan.service.run_list import FailedStep, RunLine, RunPage, RunQuery, WaitReason
+    from mulligan.service.run_pages import ItemPage, RunChanges, StepLine, StepPage, StepQuery
     from mulligan.service.run_progress import Activity, Announcement, AnnouncementWriter, RunProgress
     from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
     from mulligan.service.run_snapshot import FailedVisit, RunSnapshot, RunStatus, StepSnapshot
@@ -123,12 +124,13 @@ _NAMES = {
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
     "mulligan.service.page.markup": "Html element join_html",
     "mulligan.service.page.styles": "format_elapsed status_label status_tone",
-    "mulligan.service.pending": "PendingEntry describe_earlier_run",
+    "mulligan.service.pending": "PendingEntry PendingPage describe_earlier_run",
     "mulligan.service.preview": "Preview StepPreview",
     "mulligan.service.round_plans": "ForkPlan RoundPlan",
     "mulligan.service.run_control": "Prepared",
     "mulligan.service.run_data": "DataEntry",
     "mulligan.service.run_list": "FailedStep RunLine RunPage RunQuery WaitReason",
+    "mulligan.service.run_pages": "ItemPage RunChanges StepLine StepPage StepQuery",
     "mulligan.service.run_progress": "RunProgress Activity AnnouncementWriter Announcement",
     "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",
     "mulligan.service.run_snapshot": "FailedVisit RunSnapshot RunStatus StepSnapshot",

@@ -19,7 +19,7 @@ from mulligan.core.model.reports import RetryRequested, Revised
 from mulligan.core.model.workflow import Workflow, encode, version
 from mulligan.core.state.state import State
 from mulligan.errors import InputInvalid, MulliganError
-from mulligan.formats import NOETL, OURS, load
+from mulligan.formats import NOETL, OURS, load, options_of
 from mulligan.language import check_recorded_inputs, refuse_references
 from mulligan.language.expressions import Cel
 from mulligan.language.inputs import convert, format_input
@@ -178,7 +178,8 @@ def changed_file(reader: RunReader, run_id: int) -> str:
     # Was it read with --trust-templates? In JSON, quotes inside a text are escaped, so this cannot be a text.
     is_trusting = pinned.origin == NOETL and b'"trust_templates":true' in encode(pinned)
     try:
-        today = load(known.file, named=pinned.origin or OURS, trust_templates=is_trusting)
+        options = options_of(pinned)
+        today = load(known.file, named=pinned.origin or OURS, trust_templates=is_trusting, options=options)
         return known.file if version(encode(today)) != known.version else ""
     except MulliganError:
         # It is being edited, and cannot be run as it is.

@@ -69,6 +69,11 @@ class Capacity(msgspec.Struct, frozen=True):
     memory: int
     gpus: int = 0
     labels: tuple[str, ...] = ()
+    # The user has said how many tasks run at once, so those that only wait count as well.
+    counts_waiting: bool = False
+
+    def with_labels(self, labels: tuple[str, ...]) -> Capacity:
+        return msgspec.structs.replace(self, labels=labels)
 
 
 NO_CAPACITY = Capacity(0.0, 0)
@@ -80,7 +85,8 @@ def machine(parallel: int | None = None, memory: int | None = None, gpus: int | 
     if memory is None:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         memory = min(memory, memory_limit() or memory)
-    return Capacity(float(parallel or cpus), memory, visible_gpus(os.environ) if gpus is None else gpus)
+    gpus = visible_gpus(os.environ) if gpus is None else gpus
+    return Capacity(float(parallel or cpus), memory, gpus, counts_waiting=parallel is not None)
 
 
 def capacity_for(given: HostCapacity | None, recorded: HostCapacity | None = None) -> Capacity:

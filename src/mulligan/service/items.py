@@ -5,7 +5,7 @@ The steps of a matrix are its items here: each with its values, and with its own
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -48,18 +48,19 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_items(reader: RunReader, run_id: int, step: str, *, is_failed: bool = False) -> list[Item]:
     """The items of a map step, or the steps of a matrix, in order; with `is_failed` only those that failed."""
-    items = _items(reader, reader.state(run_id), step)
-    return [item for item in items if not is_failed or item.status == "failed"]
+    state = reader.state(run_id)
+    found = enumerate(item_statuses(reader, state, step))
+    return items_at(reader, state, step, [index for index, status in found if not is_failed or status == "failed"])
 
 
 def item_history(reader: RunReader, run_id: int, step: str, index: int) -> Item:
     """One item with every attempt at it."""
     state = reader.state(run_id)
-    items = list(_items(reader, state, step))
-    if not 0 <= index < len(items):
-        hint = f"its items are 0 to {len(items) - 1}" if items else "it has no items yet"
+    count = len(item_statuses(reader, state, step))
+    if not 0 <= index < count:
+        hint = f"its items are 0 to {count - 1}" if count else "it has no items yet"
         raise UnknownItem(f"step '{step}' of run {run_id} has no item {index}", hint=hint, step=step, item=index)
-    item = items[index]
+    (item,) = items_at(reader, state, step, [index])
     if isinstance(item.name, str):
         name = item.name
         attempts = list_attempts(reader.events(run_id), lambda place: is_at_or_below(place, name))
@@ -79,23 +80,52 @@ def refuse_matrix(reader: RunReader, run_id: int, step: str) -> None:
         )
 
 
-def _items(reader: RunReader, state: State, step: str) -> Iterator[Item]:
+def item_statuses(reader: RunReader, state: State, step: str) -> list[str]:
+    """The status of each item of a map step, or of each step of a matrix, in order."""
     if step in state.graph.matrices:
-        for index, name in enumerate(state.graph.matrices[step]):
-            place = state.places.get(name)
-            status: str = place.status if place else "waiting"
-            yield _item(
-                reader, state, place, step=step, name=name, index=index, item=state.step(name).matrix, status=status
-            )
-        return
+        members = (state.places.get(name) for name in state.graph.matrices[step])
+        return [member.status if member else "waiting" for member in members]
     map_step = _find_map_step(reader, state, step)
     is_over = state.run.status in RUN_ENDED or map_step.has_ended
-    for index, value in enumerate(map_step.items.values if map_step.items else []):
-        place = state.places.get(item_key(step, index))
-        has_begun = place is not None and place.status != "waiting"
-        # An item that never began, of a map that has ended, waits for nothing.
-        status = place.status if place is not None and has_begun else "not started" if is_over else "waiting"
-        yield _item(reader, state, place, step=step, index=index, item=value, status=status)
+    # An item that never began, of a map that has ended, waits for nothing.
+    unbegun = "not started" if is_over else "waiting"
+    return [
+        unbegun if place is None or place.status == "waiting" else place.status for place in state.items_of(map_step)
+    ]
+
+
+def items_at(reader: RunReader, state: State, step: str, indexes: Sequence[int]) -> list[Item]:
+    """These items of a map step, or these steps of a matrix."""
+    statuses = item_statuses(reader, state, step)
+    names = state.graph.matrices.get(step)
+    if names is not None:
+        return [
+            _item(
+                reader,
+                state,
+                state.places.get(names[index]),
+                step=step,
+                name=names[index],
+                index=index,
+                item=state.step(names[index]).matrix,
+                status=statuses[index],
+            )
+            for index in indexes
+        ]
+    items = _find_map_step(reader, state, step).items
+    return [
+        _item(
+            reader,
+            state,
+            state.places.get(item_key(step, index)),
+            step=step,
+            index=index,
+            item=items.values[index],
+            status=statuses[index],
+        )
+        for index in indexes
+        if items
+    ]
 
 
 def _item(reader: RunReader, state: State, place: Place | None, **fields: Any) -> Item:

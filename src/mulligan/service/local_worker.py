@@ -50,6 +50,7 @@ def local_worker(
             lock_fd=worker.lock_fd,
             lease_seconds=lease_seconds if store.is_shared else None,
             log_bytes_max=log_bytes_max(os.environ),
+            counts_waiting=capacity.counts_waiting,
         )
 
     return Driver(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from functools import cache
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
@@ -17,7 +17,8 @@ from mulligan.core.model.place_keys import is_at_or_below
 from mulligan.core.model.workflow import decode
 from mulligan.core.state.scope import error_view, fill_params
 from mulligan.core.state.state import Place, State
-from mulligan.errors import CodecError, MulliganError, Refused, StoreUnavailable
+from mulligan.core.state.workspace import workspace_view
+from mulligan.errors import CodecError, InputInvalid, MulliganError, Refused, StoreUnavailable
 from mulligan.history.retry_reasons import RetryReason, why_not
 from mulligan.ports import RunRecord, Store, WaitingPlace
 from mulligan.service.run_list import pause_of
@@ -69,6 +70,8 @@ class PendingEntry(msgspec.Struct, kw_only=True):
     due: datetime | None = None
     default: str | None = None
     paused_by: str | None = None
+    # The Git worktree in which the run works, and its branch.
+    workspace: dict[str, Any] | None = None
     # Why the run cannot be read.
     error: str | None = None
     # The commands that answer it, filled in by the command line.
@@ -86,6 +89,37 @@ def list_pending(reader: RunReader) -> list[PendingEntry]:
     ]
     paused = reader.store.lists.find(RunFilter(statuses=("paused",)), limit=PAUSED_MAX)
     return sorted([*(_paused_run(reader.store, record) for record in paused), *asked], key=attrgetter("run_id"))
+
+
+class PendingPage(msgspec.Struct, frozen=True):
+    """A page of what waits for a person, oldest run first."""
+
+    entries: list[PendingEntry]
+    # Run and step (or "") to ask for the next page with; None if this is the last one.
+    next: tuple[int, str] | None
+    # How many places and runs wait, over all pages.
+    total: int
+
+
+def pending_page(reader: RunReader, *, after: tuple[int, str] | None = None, limit: int = 100) -> PendingPage:
+    """A page of what waits for a person. Only the runs of the page are read."""
+    if limit < 1:
+        raise InputInvalid(f"a page has at least 1 entry, not {limit}")
+    if not reader.home.is_there:
+        return PendingPage([], None, 0)
+    store = reader.store
+    paused = {(one.run_id, ""): one for one in store.lists.find(RunFilter(statuses=("paused",)), limit=PAUSED_MAX)}
+    places = {(one.run_id, one.place): one for one in store.waiting_places()}
+    keys = sorted({*paused, *places})
+    left = [key for key in keys if after is None or key > after]
+    page = left[:limit]
+    look, entries = _PendingReader(store), list[PendingEntry]()
+    for run_id, group in groupby(page, key=itemgetter(0)):
+        some = [*group]
+        entries += [_paused_run(store, paused[key]) for key in some if key in paused]
+        waiting = [places[key] for key in some if key in places]
+        entries += look.at(run_id, waiting) if waiting else []
+    return PendingPage(entries, page[-1] if len(left) > limit else None, len(keys))
 
 
 def _paused_run(store: Store, record: RunRecord) -> PendingEntry:
@@ -149,6 +183,7 @@ class _PendingReader:
             root_run_id=record.root_run_id or record.run_id,
             visit=state.step_of(place).visit,
             attempt=place.attempt,
+            workspace=workspace_view(state),
             earlier=self._earlier(state.workflow.name, place.key) if waiting.kind == "parked" else [],
             **details,
         )

@@ -32,6 +32,7 @@ from mulligan.engine.observers import Observer
 from mulligan.errors import (
     CodecError,
     InputInvalid,
+    KeyMismatch,
     KeyUsed,
     MulliganError,
     Refused,
@@ -55,6 +56,7 @@ from mulligan.service.preflight import (
     check_labels,
     refuse_missing_files,
     refuse_missing_secrets,
+    refuse_missing_worktree,
     stale_of_round,
     stale_results,
 )
@@ -107,7 +109,7 @@ def prepare(
     refuse_start_while_loading(workflow)
     inputs = check_inputs(workflow, given)
     refuse_references(inputs)
-    prepared = _prepared(workflow, inputs, cwd, file, check_labels(labels))
+    prepared = _prepared(workflow, inputs, cwd, file, check_labels({**workflow.labels, **labels}))
     steps = {name: None for step in workflow.steps for name in (step.name, step.sweep) if name}
     for name in forced:
         if name not in steps:
@@ -124,6 +126,36 @@ def _prepared(
     refuse_missing_files(workflow, cwd)
     data = encode(workflow)
     return Prepared(workflow, data, version(data), inputs, cwd, file, labels=labels or {})
+
+
+def refuse_other_request(
+    reader: RunReader, run_id: int, prepared: Prepared, key: str, *, same_version: bool = False
+) -> None:
+    """`KeyMismatch` if the run with this key was started with another workflow or other inputs.
+
+    Names what differs, without the values, which may be nobody else's business.
+    """
+    record = reader.store.run(run_id)
+    had = reader.inputs(run_id)
+    other = [] if had is None else [name for name in {**had, **prepared.inputs} if _differ(had, prepared.inputs, name)]
+    if record.workflow != prepared.workflow.name:
+        what = f"of the workflow '{record.workflow}', not '{prepared.workflow.name}'"
+    elif same_version and record.version != prepared.version:
+        what = f"of another version of '{record.workflow}'"
+    elif other:
+        what = f"with other inputs: {', '.join(map(repr, sorted(other)))}"
+    else:
+        return
+    raise KeyMismatch(
+        f"the key '{key}' was used for run {run_id} {what}", hint=_ANOTHER_KEY, run_id=run_id, inputs=sorted(other)
+    )
+
+
+_ANOTHER_KEY = "use another key for another run, or ask for the same again"
+
+
+def _differ(one: Mapping[str, Any], other: Mapping[str, Any], name: str) -> bool:
+    return (name in one) != (name in other) or one.get(name) != other.get(name)
 
 
 class _ExecutorPlace:
@@ -177,20 +209,17 @@ class RunControl:
     def start_once(self, prepared: Prepared, key: str) -> int:
         """The run with this key: a new one, unless there is one already.
 
-        For callers that ask again because no answer came: the run is neither lost nor started twice.
+        For callers that ask again because no answer came: the run is neither lost nor started twice. `KeyMismatch` if
+        it is a run of another workflow or with other inputs: then its result is not the one that is asked for.
         """
         request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by)
         new = msgspec.structs.replace(self._new(prepared, request), key=key)
         try:
             (run_id,) = self._create([new], prepared.workflow, None)
         except KeyUsed as used:
-            self._refuse_other(used.run_id, prepared, key)
+            refuse_other_request(self.reader, used.run_id, prepared, key, same_version=True)
             return used.run_id
         return run_id
-
-    def _refuse_other(self, run_id: int, prepared: Prepared, key: str) -> None:
-        if self.reader.store.run(run_id).version != prepared.version:
-            raise KeyUsed(f"the key '{key}' was used for run {run_id} of another workflow", run_id=run_id)
 
     def _new(self, prepared: Prepared, request: r.RunRequested) -> NewRun:
         named = msgspec.structs.replace(
@@ -260,6 +289,7 @@ class RunControl:
                 f"run {run_id} is {old.run.status} and cannot be forked while it is driven",
                 hint=f"pause it first: mulligan pause {run_id}",
             )
+        refuse_missing_worktree(old)
         chosen = workflow or old.workflow
         kept_inputs = {name: value for name, value in old.run.inputs.items() if name in chosen.inputs}
         # An input of a child run may be an artifact.
@@ -380,6 +410,7 @@ class RunControl:
     ) -> tuple[r.RetryRequested, RoundPlan]:
         self._refuse_child(self.reader.record(run_id), "retry")
         state = self.reader.state(run_id)
+        refuse_missing_worktree(state)
         report = r.RetryRequested(
             _now(),
             self.by,
@@ -423,9 +454,9 @@ class RunControl:
             self.reader.refuse_unknown(run_id, place)
             raise
 
-    def lift_pause(self, run_id: int) -> None:
-        """Let a paused run continue."""
-        self.send(run_id, r.ResumeRequested(_now(), self.by))
+    def lift_pause(self, run_id: int, reason: str = "", steps: int = 0) -> None:
+        """Let a paused run continue; with `steps`, also one that is not paused, until so many steps have run."""
+        self.send(run_id, r.ResumeRequested(_now(), self.by, reason, steps=steps))
 
     def send(self, run_id: int, report: r.Report) -> None:
         """Put a report into the run's inbox, wait for the answer, and raise if it was refused."""

@@ -5,7 +5,7 @@ A page takes the same few queries however many runs the store has, and loads the
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
@@ -14,14 +14,22 @@ from typing import Any, Literal
 
 import msgspec
 
-from mulligan.core.effects.run_lists import Attribute, OpenTasks, OpenTimer, RunFilter, unhandled_by_records
+from mulligan.core.effects.run_lists import (
+    Attribute,
+    OpenTasks,
+    OpenTimer,
+    RunFilter,
+    search_words,
+    unhandled_by_records,
+)
 from mulligan.core.effects.snapshot import read_failure, read_place, read_spent
 from mulligan.core.model import events as e
+from mulligan.core.model.failure import CODES
 from mulligan.core.model.formatting import format_time_until, single_line
 from mulligan.core.model.spending import spent_json
 from mulligan.core.state.state import FailureRecord
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.errors import CodecError
+from mulligan.errors import CodecError, InputInvalid
 from mulligan.history.phrases import describe_failure
 from mulligan.ports import RunRecord, Store, WaitingPlace, WorkerRecord
 from mulligan.service.breakers import describe_breaker_wait
@@ -48,6 +56,12 @@ class RunQuery(msgspec.Struct, frozen=True):
     until: datetime | None = None
     inputs: dict[str, str] = {}
     labels: dict[str, str] = {}
+    # Started by one of these users.
+    starters: tuple[str, ...] = ()
+    # Failed with one of these codes, in a failure that nothing handled.
+    failure_codes: tuple[str, ...] = ()
+    # Each word of it begins a word of the run: of its workflow, starter, labels, short inputs, or unhandled failures.
+    text: str = ""
     with_children: bool = False
     limit: int = 50
     # Only runs with a lower number: `RunPage.next` of the page before.
@@ -63,8 +77,17 @@ class RunQuery(msgspec.Struct, frozen=True):
             since=self.since,
             until=self.until,
             attributes=(*inputs, *labels),
+            starters=self.starters,
+            failure_codes=tuple(_code(word) for word in self.failure_codes),
+            words=search_words([self.text]),
             with_children=self.with_children,
         )
+
+    def refuse_no_words(self) -> None:
+        """`InputInvalid` for a text without a word: it would match every run."""
+        if self.text and not search_words([self.text]):
+            message = f"'{single_line(self.text)}' has no letters or digits to search for"
+            raise InputInvalid(message, hint="give a word or more")
 
     @property
     def can_match(self) -> bool:
@@ -76,11 +99,19 @@ class RunQuery(msgspec.Struct, frozen=True):
             *self.inputs.values(),
             *self.labels,
             *self.labels.values(),
+            *self.starters,
+            *self.failure_codes,
+            self.text,
         )
         try:
             return b"\0" not in "".join(texts).encode()
         except UnicodeEncodeError:
             return False
+
+
+def _code(word: str) -> str:
+    """A failure code as it is recorded. Those of Mulligan may be given in small letters."""
+    return word.upper() if word.upper() in CODES else word
 
 
 class FailedStep(msgspec.Struct, frozen=True):
@@ -138,6 +169,8 @@ class RunLine(msgspec.Struct, frozen=True):
     asks: list[WaitingPlace]
     # What its agents have spent; None if it has none.
     spent: dict[str, Any] | None = None
+    # The user or program that started it.
+    started_by: str = ""
 
 
 class RunPage(msgspec.Struct, frozen=True):
@@ -150,9 +183,26 @@ class RunPage(msgspec.Struct, frozen=True):
 
 def list_runs(reader: RunReader, query: RunQuery) -> RunPage:
     """A page of the list of runs, with why each failed and what it waits for; empty if nothing was ever run."""
+    query.refuse_no_words()
     if not reader.home.is_there:
         return RunPage([])
     return run_page(reader.store, query, reader.live_workers(), datetime.now(UTC))
+
+
+def count_runs(reader: RunReader, query: RunQuery, limit: int) -> int:
+    """How many runs match, over all pages; at most `limit`."""
+    query.refuse_no_words()
+    if not reader.home.is_there or not query.can_match:
+        return 0
+    return reader.store.lists.count(query.filter, limit=limit)
+
+
+def status_counts(reader: RunReader) -> dict[str, int]:
+    """How many runs there are with each status; a new run counts as running."""
+    found: Counter[str] = Counter()
+    for status, count in reader.store.lists.status_counts().items() if reader.home.is_there else ():
+        found["running" if status == "new" else status] += count
+    return dict(found)
 
 
 def summarize_runs(reader: RunReader, run_ids: Iterable[int]) -> list[RunLine]:
@@ -249,6 +299,7 @@ class _PageBuilder:
             waiting_for=[*self._wait_reasons(record, driver)] if is_open else [],
             asks=self._asks.get(record.run_id, []),
             spent=self._spent.get(record.run_id),
+            started_by=record.started_by,
         )
 
     # -- what a run waits for ----------------------------------------------------------------------------------------

@@ -125,6 +125,14 @@ class RunReader:
         found = self.store.lists.attributes([root])
         return {name: value for _, (kind, name, value) in found if kind == "label"}
 
+    def inputs(self, run_id: int) -> dict[str, Any] | None:
+        """The inputs that a run was started with; None if they are not known any more."""
+        first = next((entry.fact for entry in self.store.log(run_id, limit=1)), None)
+        if first is not None:
+            return dict(getattr(first, "inputs", {}))
+        waiting = (message.report for message in self.store.inbox([run_id]))
+        return next((dict(report.inputs) for report in waiting if isinstance(report, RunRequested)), None)
+
     def capacity(self, run_id: int) -> e.HostCapacity | None:
         """What the run at the top of its tree was started with in place of what its machine has."""
         root = self.record(run_id).root_run_id or run_id

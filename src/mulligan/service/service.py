@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mulligan.language import schema
     from mulligan.ports import RunRecord, WorkerRecord
     from mulligan.service import (
+        agent_permissions,
         attempt_progress,
         breakers,
         capacity_checks,
@@ -51,9 +52,11 @@ if TYPE_CHECKING:
         preview,
         replay,
         report,
+        run_cache,
         run_control,
         run_data,
         run_list,
+        run_pages,
         run_snapshot,
         run_story,
         shown_runs,
@@ -82,14 +85,16 @@ if TYPE_CHECKING:
     from mulligan.service.log_following import LogPiece, LogSelection
     from mulligan.service.logs import Part
     from mulligan.service.outcome import Outcome
-    from mulligan.service.pending import PendingEntry
+    from mulligan.service.pending import PendingEntry, PendingPage
     from mulligan.service.preview import Preview
     from mulligan.service.replay import ReplayResult
     from mulligan.service.report import Report
     from mulligan.service.round_plans import ForkPlan, RoundPlan
+    from mulligan.service.run_cache import RunCache
     from mulligan.service.run_control import Prepared, RunControl
     from mulligan.service.run_data import DataEntry
     from mulligan.service.run_list import RunLine, RunPage, RunQuery
+    from mulligan.service.run_pages import ItemPage, RunChanges, StepPage, StepQuery
     from mulligan.service.run_progress import RunProgress
     from mulligan.service.run_snapshot import RunSnapshot, RunStatus
     from mulligan.service.run_story import LocatedLine, LocatedWait
@@ -115,10 +120,10 @@ else:
 
     formats, schema = _LazyModule("mulligan.formats"), _LazyModule("mulligan.language.schema")
     for _name in (
-        "attempt_progress breakers capacity_checks corrections decisions doctor drawing driver forecast gc "
-        "handler_trial items log_following logs outcome overview page pending preview replay report run_control "
-        "run_data run_list run_snapshot run_story shown_runs starting stats step_trial store_changes usage waiting "
-        "worker_loop workers workflow_files"
+        "agent_permissions attempt_progress breakers capacity_checks corrections decisions doctor drawing driver "
+        "forecast gc handler_trial items log_following logs outcome overview page pending preview replay report "
+        "run_cache run_control run_data run_list run_pages run_snapshot run_story shown_runs starting stats step_trial "
+        "store_changes usage waiting worker_loop workers workflow_files"
     ).split():
         globals()[_name] = _LazyModule(f"mulligan.service.{_name}")
 
@@ -164,6 +169,17 @@ class Service:
         """The name under which changes are recorded."""
         return self.control.by
 
+    def in_the_name_of(self, by: str) -> Service:
+        """The same service for one call in the name of another user. It shares the connection, so it is not closed."""
+        other = Service(self.home, by)
+        other.reader, other.cache = self.reader, self.cache
+        return other
+
+    @cached_property
+    def cache(self) -> RunCache:
+        """The states of the runs that are looked at again and again."""
+        return run_cache.RunCache(self.reader)
+
     # -- starting runs -----------------------------------------------------------------------------------------------
 
     @staticmethod
@@ -197,6 +213,10 @@ class Service:
         """
         return [] if self.home.store_url else capacity_checks.notes(workflow, capacity)
 
+    def permission_note(self, workflow: Workflow) -> str:
+        """What the first run of a workflow says about agents that never ask for permission; "" for every other run."""
+        return agent_permissions.first_run_note(self.reader, workflow)
+
     def start(
         self,
         prepared: Prepared,
@@ -210,7 +230,10 @@ class Service:
         return self.control.start(prepared, driver, times=times, kept=kept, key=key)
 
     def start_once(self, prepared: Prepared, key: str) -> int:
-        """The run with this key: a new one, unless there is one already. For callers that ask again."""
+        """The run with this key: a new one, unless there is one already. For callers that ask again.
+
+        `KeyMismatch` if that one is of another workflow, or has other inputs.
+        """
         return self.control.start_once(prepared, key)
 
     def start_detached(self, prepared: Prepared, *, key: str = "", wait: str = "") -> DetachedRun:
@@ -225,7 +248,7 @@ class Service:
         return starting.detach(self.reader, run_id, asked=asked, wait=wait)
 
     def find_existing_run(self, prepared: Prepared, key: str, used: KeyUsed) -> ExistingRun:
-        """The run that was started with the key. `KeyUsed` where its inputs differ."""
+        """The run that was started with the key. `KeyMismatch` where its inputs differ."""
         return starting.find_existing_run(self.reader, prepared, key, used)
 
     def plan_fork(
@@ -320,6 +343,14 @@ class Service:
     def list_runs(self, query: RunQuery) -> RunPage:
         """A page of the list of runs: how each stands, why it failed, what it waits for."""
         return run_list.list_runs(self.reader, query)
+
+    def count_runs(self, query: RunQuery, limit: int = 10_000) -> int:
+        """How many runs match, over all pages; at most `limit`, since counting takes time for each of them."""
+        return run_list.count_runs(self.reader, query, limit)
+
+    def status_counts(self) -> dict[str, int]:
+        """How many runs there are with each status, without those that other runs called."""
+        return run_list.status_counts(self.reader)
 
     def summarize_runs(self, run_ids: Iterable[int]) -> list[RunLine]:
         """These runs as the list shows them."""
@@ -470,6 +501,32 @@ class Service:
         """Whether another process writes to the store within so many seconds."""
         return self.home.is_there and store_changes.StoreChanges(self.reader.store).wait(seconds)
 
+    # -- a run in parts, for faces that stay up ----------------------------------------------------------------------
+
+    def records(self, run_ids: Iterable[int]) -> list[RunRecord]:
+        """The rows of these runs, the newest first, in one query: `seq` says which of them have changed."""
+        return self.reader.store.lists.records([*run_ids]) if self.home.is_there else []
+
+    def step_page(self, run_id: int, query: StepQuery) -> StepPage:
+        """A page of the steps of a run, with how many there are of each status."""
+        return run_pages.list_steps(self.cache, run_id, query)
+
+    def item_page(
+        self, run_id: int, step: str, *, statuses: Sequence[str] = (), after: int = -1, limit: int = 200
+    ) -> ItemPage:
+        """A page of the items of a map step, or of the steps of a matrix: those behind index `after`."""
+        return run_pages.list_item_page(
+            self.reader, self.cache, run_id, step, statuses=statuses, after=after, limit=limit
+        )
+
+    def changes_since(self, run_id: int, after: int) -> RunChanges:
+        """What has changed in a run after the event `after`: the lines of these steps, or that all has to be read."""
+        return run_pages.changes_since(self.cache, run_id, after)
+
+    def pending_page(self, *, after: tuple[int, str] | None = None, limit: int = 100) -> PendingPage:
+        """A page of what waits for a person, oldest run first: what comes behind run and step `after`."""
+        return pending.pending_page(self.reader, after=after, limit=limit)
+
     # -- changing runs -----------------------------------------------------------------------------------------------
 
     def cancel(self, run_id: int, *, now: bool = False, reason: str = "") -> None:
@@ -480,9 +537,9 @@ class Service:
         """Start nothing more until `resume`. How many commands still run."""
         return self.control.pause(run_id, reason)
 
-    def resume(self, run_id: int) -> None:
-        """Let a paused run continue."""
-        self.control.lift_pause(run_id)
+    def resume(self, run_id: int, reason: str = "", *, steps: int = 0) -> None:
+        """Let a paused run continue; with `steps`, let so many steps of a run continue, and pause it after them."""
+        self.control.lift_pause(run_id, reason, steps)
 
     def pause_step(self, run_id: int, step: str, reason: str = "") -> list[str]:
         """Hold a step, or all steps of a matrix. Which of them still run."""
@@ -588,24 +645,45 @@ class Service:
     # -- workflows: no store is needed -------------------------------------------------------------------------------
 
     @staticmethod
-    def validate(path: Path, *, named: str | None = None, trust_templates: bool = False) -> Validation:
+    def validate(
+        path: Path, *, named: str | None = None, trust_templates: bool = False, catalogue: Path | None = None
+    ) -> Validation:
         """Check a workflow file, of ours or of another system (`named`)."""
-        return workflow_files.validate(path, named=named, trust_templates=trust_templates)
+        return workflow_files.validate(path, named=named, trust_templates=trust_templates, catalogue=catalogue)
 
     @staticmethod
-    def load_workflow(path: str | Path, *, named: str | None = None, trust_templates: bool = False) -> Workflow:
-        """The workflow in a file. `LanguageError` where it is refused."""
-        return formats.load(path, named=named, trust_templates=trust_templates)
+    def load_workflow(path: str | Path, **how: Any) -> Workflow:
+        """The workflow in a file, read as `examine_workflow` does. `LanguageError` where it is refused."""
+        return formats.load(path, **how)
+
+    def format_options(self, run_id: int) -> dict[str, Any]:
+        """The options for files of another system with which the workflow of a run was read."""
+        return formats.options_of(self.reader.state(run_id).workflow)
 
     @staticmethod
-    def examine_workflow(path: str | Path, *, named: str | None = None, trust_templates: bool = False) -> Examined:
-        """The workflow in a file, and the warnings about it."""
-        return formats.examine(path, named=named, trust_templates=trust_templates)
+    def examine_workflow(
+        path: str | Path,
+        *,
+        named: str | None = None,
+        trust_templates: bool = False,
+        catalogue: Path | None = None,
+        given: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Examined:
+        """The workflow in a file, and the warnings about it. `given` are the inputs that it will be run with.
+
+        `options` are only for files of some systems.
+        """
+        return formats.examine(
+            path, named=named, trust_templates=trust_templates, catalogue=catalogue, given=given, options=options
+        )
 
     @staticmethod
-    def convert_workflow(path: str | Path, *, named: str | None = None, trust_templates: bool = False) -> Converted:
+    def convert_workflow(
+        path: str | Path, *, named: str | None = None, trust_templates: bool = False, catalogue: Path | None = None
+    ) -> Converted:
         """The text of another system's file as one of ours."""
-        return formats.convert(path, named=named, trust_templates=trust_templates)
+        return formats.convert(path, named=named, trust_templates=trust_templates, catalogue=catalogue)
 
     @staticmethod
     def schema_text() -> str:

@@ -12,15 +12,12 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.events import HostCapacity
-from mulligan.core.model.reports import RunRequested
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, KeyUsed, MulliganError
-from mulligan.language.inputs import format_input
-from mulligan.ports import RunRecord
 from mulligan.service.capacity_checks import pools, refuse_too_large
 from mulligan.service.driver import capacity_for
 from mulligan.service.preflight import refuse_missing_secrets
-from mulligan.service.run_control import Prepared, RunControl
+from mulligan.service.run_control import Prepared, RunControl, refuse_other_request
 from mulligan.service.run_reader import RunReader
 from mulligan.worker.folders import make_private, open_regular_file
 from mulligan.worker.processes import is_running
@@ -63,27 +60,10 @@ class ExistingRun(msgspec.Struct, frozen=True):
 
 
 def find_existing_run(reader: RunReader, prepared: Prepared, key: str, used: KeyUsed) -> ExistingRun:
-    """The run that has the key. Raises `KeyUsed` if its inputs differ, since then its result is not the one wanted."""
+    """The run that has the key. `KeyMismatch` if its inputs differ, since then its result is not the one wanted."""
     record = reader.store.run(used.run_id)
-    had = _inputs(reader, record)
-    if had is not None and had != prepared.inputs:
-        names = [name for name in {**had, **prepared.inputs} if had.get(name) != prepared.inputs.get(name)]
-        theirs = ", ".join(f"{name}={format_input(had.get(name))}" for name in names)
-        raise KeyUsed(
-            f"run {record.run_id} was started with the key '{key}' and other inputs: {theirs}",
-            hint="use another key for another run",
-            run_id=record.run_id,
-        )
+    refuse_other_request(reader, record.run_id, prepared, key)
     return ExistingRun(record.run_id, record.status, record.version != prepared.version)
-
-
-def _inputs(reader: RunReader, record: RunRecord) -> dict[str, Any] | None:
-    """The inputs of a run; None if they are not known any more."""
-    first = next((entry.fact for entry in reader.store.log(record.run_id, limit=1)), None)
-    if first is not None:
-        return dict(getattr(first, "inputs", {}))
-    waiting = (message.report for message in reader.store.inbox([record.run_id]))
-    return next((dict(report.inputs) for report in waiting if isinstance(report, RunRequested)), None)
 
 
 def check_key(key: str) -> str:

@@ -27,10 +27,12 @@ class Validation(msgspec.Struct, frozen=True):
     error: LanguageError | None = None
 
 
-def validate(path: Path, *, named: str | None = None, trust_templates: bool = False) -> Validation:
+def validate(
+    path: Path, *, named: str | None = None, trust_templates: bool = False, catalogue: Path | None = None
+) -> Validation:
     """Check a workflow file. Nothing is run."""
     try:
-        workflow, warnings = examine(path, named=named, trust_templates=trust_templates)
+        workflow, warnings = examine(path, named=named, trust_templates=trust_templates, catalogue=catalogue)
     except LanguageError as refused:
         return Validation(False, str(path), problems=tuple(refused.problems), error=refused)
     return Validation(

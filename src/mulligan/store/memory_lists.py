@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from itertools import groupby, islice
+from typing import Any
 
 from mulligan.core.effects.run_lists import (
     Attribute,
@@ -13,6 +15,8 @@ from mulligan.core.effects.run_lists import (
     RunFilter,
     attributes,
     corrected_inputs,
+    input_words,
+    start_words,
 )
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import RunRecord
@@ -28,6 +32,16 @@ class MemoryRunLists:
         found = (run for run in runs if (before is None or run.run_id < before) and self._matches(run, wanted))
         return [run.record() for run in islice(found, limit)]
 
+    def records(self, run_ids: Collection[int]) -> list[RunRecord]:
+        runs = self._tables.runs
+        return [runs[run_id].record() for run_id in sorted(run_ids, reverse=True) if run_id in runs]
+
+    def count(self, wanted: RunFilter, *, limit: int) -> int:
+        return len(self.find(wanted, limit=limit))
+
+    def status_counts(self) -> dict[str, int]:
+        return dict(Counter(run.status for run in self._tables.runs.values() if run.parent_run_id is None))
+
     def _matches(self, run: StoredRun, wanted: RunFilter) -> bool:
         created_at = run.new.request.at
         return (
@@ -37,7 +51,18 @@ class MemoryRunLists:
             and (wanted.until is None or created_at < wanted.until)
             and (wanted.with_children or run.parent_run_id is None)
             and set(wanted.attributes) <= set(_attributes(self._tables.run(run.root_run_id)))
+            and (not wanted.starters or run.new.request.by in wanted.starters)
+            and (not wanted.failure_codes or not set(wanted.failure_codes).isdisjoint(run.failures.codes))
+            and self._has_words(self._tables.run(run.root_run_id), wanted.words)
         )
+
+    def _has_words(self, root: StoredRun, wanted: Collection[str]) -> bool:
+        if not wanted:
+            return True
+        request = root.new.request
+        started = start_words(root.new.name, request.by, request.labels)
+        known = f"{started} {input_words(_inputs(root))} {root.failures.words}".split()
+        return all(any(one.startswith(word) for one in known) for word in wanted)
 
     def attributes(self, run_ids: Collection[int]) -> list[tuple[int, Attribute]]:
         runs = [run for run_id, run in sorted(self._tables.runs.items()) if run_id in run_ids]
@@ -106,8 +131,12 @@ class MemoryRunLists:
 
 
 def _attributes(run: StoredRun) -> list[Attribute]:
+    return attributes(_inputs(run), run.new.request.labels)
+
+
+def _inputs(run: StoredRun) -> dict[str, Any]:
     corrected = corrected_inputs(run.log)
-    return attributes(run.new.request.inputs if corrected is None else corrected, run.new.request.labels)
+    return run.new.request.inputs if corrected is None else corrected
 
 
 def _rows(run: StoredRun, kind: str) -> Iterator[tuple[tuple[str, str], tuple[str, bytes]]]:

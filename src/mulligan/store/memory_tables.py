@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 
 from mulligan.core.deciding.breaker import Circuit
+from mulligan.core.effects.run_lists import RunFailures
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import Report, TimerKind
@@ -41,6 +42,7 @@ class StoredRun(msgspec.Struct):
     fence: int = 0
     log: list[Entry] = []
     rows: dict[tuple[str, str], tuple[str, bytes]] = {}
+    failures: RunFailures = RunFailures()
 
     def record(self) -> RunRecord:
         new = self.new
@@ -60,6 +62,7 @@ class StoredRun(msgspec.Struct):
             parent_attempt=new.parent_attempt,
             root_run_id=self.root_run_id,
             holder=self.holder,
+            started_by=new.request.by,
         )
 
     def advance(self, commit: Commit) -> None:
@@ -67,6 +70,7 @@ class StoredRun(msgspec.Struct):
         self.seq = self.log[-1].seq if self.log else commit.after
         self.status, self.round, self.updated_at = commit.status, commit.round, commit.at
         self.degraded, self.reason = commit.degraded, commit.reason
+        self.failures = self.failures if commit.failures is None else commit.failures
         for kind, key, tag, data in commit.rows:
             if data is None:
                 self.rows.pop((kind, key), None)

@@ -203,6 +203,7 @@ class PostgresStore:
                 "remove_timers",
                 "remove_starts",
                 "remove_attributes",
+                "remove_words",
                 "remove_runs",
             ):
                 self._client.execute(name, Bigints(gone))
@@ -312,6 +313,7 @@ class PostgresStore:
             "free_tasks",
             worker=worker,
             cpus=offer.cpus,
+            refused_cpus=list(offer.refused_cpus),
             memory=offer.memory,
             gpus=offer.gpus,
             labels=encoded(offer.labels).decode(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import Any, TypeVar
 
 import psycopg
@@ -24,7 +25,7 @@ from mulligan.errors import (
 from mulligan.store import postgres_arrays
 from mulligan.store.postgres_connection import TimeoutConnection
 from mulligan.store.postgres_pipeline import SQL, Statement, pipeline
-from mulligan.store.statements import missing
+from mulligan.store.statements import SEARCH, missing
 
 Result = TypeVar("Result")
 
@@ -257,6 +258,8 @@ class PostgresClient:
             self.execute("lock_schema")
             for number, sql in self._missing():
                 self.connection().execute(sql, prepare=False)
+                if number == SEARCH:
+                    import_module("mulligan.store.postgres_backfill").backfill(self.execute)
                 self.execute("create_schema_version")
                 self.execute("delete_schema_version")
                 self.execute("insert_schema_version", number)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from mulligan.core.effects.run_lists import attributes, corrected_inputs
+from mulligan.core.effects.run_lists import RunFailures, attributes, corrected_inputs, input_words
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import encode
 from mulligan.core.model.events import AttemptScheduled
@@ -16,6 +16,7 @@ from mulligan.store.breaker_transaction import breaker_columns
 from mulligan.store.encoding import encoded, micros
 from mulligan.store.postgres_arrays import Array, Bigints, Blobs, Floats, Texts
 from mulligan.store.postgres_pipeline import Statement
+from mulligan.store.run_search import creation_skew, run_words
 
 # The types of the columns of a row.
 Columns = Sequence[type[Array]]
@@ -28,7 +29,8 @@ def arrays(columns: Columns, rows: Iterable[Sequence[Any]]) -> list[Any]:
 
 
 _RUN = (Bigints, Bigints, Texts, Bigints, Bigints, Texts, Bigints, Bigints, Bigints, Texts, Bigints)
-_NEW_RUN = (Bigints, Texts, Texts, Bigints, Bigints, Texts, Bigints, Texts)
+_NEW_RUN = (Bigints, Texts, Texts, Bigints, Bigints, Texts, Bigints, Texts, Texts)
+_ATTRIBUTE = (Bigints, Texts, Texts, Texts)
 _TASK = (Bigints, Texts, Bigints, Texts, Floats, Bigints, Bigints, Texts, Texts, Blobs, Texts, Texts)
 TASK_KEY = (Bigints, Texts, Bigints)
 MESSAGE = (Bigints, Blobs, Texts, Bigints)
@@ -87,7 +89,10 @@ def _state(commits: Sequence[Commit]) -> Iterator[Statement]:
     if corrected:
         yield "remove_inputs", [Bigints(corrected)]
         inputs = [(run_id, *one) for run_id, found in corrected.items() for one in attributes(found, {})]
-        yield "insert_attributes", arrays((Bigints, Texts, Texts, Texts), inputs)
+        yield "insert_attributes", arrays(_ATTRIBUTE, inputs)
+        words = [(run_id, input_words(found)) for run_id, found in corrected.items()]
+        yield "set_input_words", arrays((Bigints, Texts), words)
+    yield from _failures({commit.turn.run_id: commit.failures for commit in commits if commit.failures is not None})
     timers = {
         (commit.turn.run_id, timer.kind, timer.place, timer.number): micros(timer.due)
         for commit in commits
@@ -96,6 +101,17 @@ def _state(commits: Sequence[Commit]) -> Iterator[Statement]:
     if timers:
         rows_of_timers = [(*key, due) for key, due in timers.items()]
         yield "set_timers", arrays((Bigints, Texts, Texts, Bigints, Bigints), rows_of_timers)
+
+
+def _failures(failures: Mapping[int, RunFailures]) -> Iterator[Statement]:
+    """Replace the failures that these runs are found by."""
+    if not failures:
+        return
+    yield "remove_failures", [Bigints(failures)]
+    codes = [(run_id, "failure", code, "") for run_id, found in failures.items() for code in found.codes]
+    if codes:
+        yield "insert_attributes", arrays(_ATTRIBUTE, codes)
+    yield "set_failure_words", arrays((Bigints, Texts), [(run_id, found.words) for run_id, found in failures.items()])
 
 
 def _inboxes(commits: Sequence[Commit]) -> Iterator[Statement]:
@@ -176,15 +192,15 @@ def insert_run_statements(
     bodies = {run.version: run.workflow for run in runs}
     yield "insert_workflows", arrays((Texts, Blobs), bodies.items())
     both = list(zip(runs, turns, parents, strict=True))
+    earliest, among = creation_skew(runs)
+    yield "widen_skew", {"at": earliest, "among": among}
     yield "insert_runs", arrays(_NEW_RUN, [_new_run(run, turn, parent) for run, turn, parent in both])
-    found = [
-        (turn.run_id, *one)
-        for run, turn, parent in both
-        if parent is None
-        for one in attributes(run.request.inputs, run.request.labels)
-    ]
+    listed = [(run, turn.run_id) for run, turn, parent in both if parent is None]
+    found = [(run_id, *one) for run, run_id in listed for one in attributes(run.request.inputs, run.request.labels)]
     if found:
-        yield "insert_attributes", arrays((Bigints, Texts, Texts, Texts), found)
+        yield "insert_attributes", arrays(_ATTRIBUTE, found)
+    if listed:
+        yield "insert_words", arrays((Bigints, Texts, Texts), [(run_id, *run_words(run)) for run, run_id in listed])
     requests = [(turn.run_id, encoded(replace(run.request, run_id=turn.run_id)), "", 0) for run, turn, _ in both]
     yield "insert_messages", arrays(MESSAGE, requests)
 
@@ -192,7 +208,7 @@ def insert_run_statements(
 def _new_run(run: NewRun, turn: Turn, parent: int | None) -> tuple[Any, ...]:
     return (
         *(turn.run_id, run.name, run.version, micros(run.request.at)),
-        *(parent, run.parent_place, run.parent_attempt, turn.holder),
+        *(parent, run.parent_place, run.parent_attempt, turn.holder, run.request.by),
     )
 
 

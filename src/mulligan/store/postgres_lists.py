@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
 
 from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
 from mulligan.ports import RunRecord
@@ -10,8 +12,16 @@ from mulligan.store.columns import attribute_from, leased_task_from, open_tasks_
 from mulligan.store.encoding import micros
 from mulligan.store.postgres_arrays import Bigints, Texts
 from mulligan.store.postgres_client import PostgresClient
+from mulligan.store.run_search import NEAR_RUNS, NO_LIMIT, search
 
-_NO_LIMIT = 2**63 - 1
+# The names of what each list of candidates is asked by.
+_PARAMETERS = {
+    "candidates_of_all": ("with_children",),
+    "candidates_by_status": ("value",),
+    "candidates_by_workflow": ("value",),
+    "candidates_by_starter": ("value",),
+    "candidates_by_attribute": ("kind", "named", "value"),
+}
 
 
 class PostgresRunLists:
@@ -19,20 +29,67 @@ class PostgresRunLists:
         self._client = client
 
     def find(self, wanted: RunFilter, *, limit: int, before: int | None = None) -> list[RunRecord]:
+        return self.records(search(self, wanted, limit=limit, before=before))
+
+    def records(self, run_ids: Collection[int]) -> list[RunRecord]:
+        return [run_from(row) for row in self._client.query("runs_with_ids", Bigints(run_ids))] if run_ids else []
+
+    def count(self, wanted: RunFilter, *, limit: int) -> int:
+        return len(search(self, wanted, limit=limit))
+
+    def status_counts(self) -> dict[str, int]:
+        return dict(self._client.query("status_counts"))
+
+    def candidates(self, source: str, value: tuple[Any, ...], before: int, after: int, limit: int) -> list[int]:
+        if source == "candidates_by_words":
+            return self._candidates_by_words(value, before, after, limit)
+        params = dict(zip(_PARAMETERS[source], value, strict=True))
+        rows = self._client.query(source, **params, before=before, after=after, limit=limit)
+        return [run_id for (run_id,) in rows]
+
+    def _candidates_by_words(self, words: tuple[str, ...], before: int, after: int, limit: int) -> list[int]:
+        """First a look at the newest runs: the index has no order, so a word that many runs have takes it long."""
+        newest = before if before < NO_LIMIT else (self._client.query("last_run_id")[0][0] or 0) + 1
+        near = max(after, newest - NEAR_RUNS)
+        query: dict[str, Any] = {"words": _tsquery(words), "before": before, "limit": limit}
+        rows = self._client.query("candidates_by_words_near", **query, after=near)
+        if len(rows) < limit and near > after:
+            rows = self._client.query("candidates_by_words", **query, after=after)
+        return [run_id for (run_id,) in rows]
+
+    def matching(self, wanted: RunFilter, run_ids: Collection[int]) -> list[int]:
         rows = self._client.query(
-            "find_runs",
-            before=_NO_LIMIT if before is None else before,
+            "matching_runs",
+            run_ids=Bigints(run_ids),
             statuses=Texts(wanted.statuses),
             workflows=Texts(wanted.workflows),
             since=None if wanted.since is None else micros(wanted.since),
             until=None if wanted.until is None else micros(wanted.until),
             with_children=wanted.with_children,
-            kinds=Texts(kind for kind, _, _ in wanted.attributes),
-            names=Texts(name for _, name, _ in wanted.attributes),
-            values=Texts(value for _, _, value in wanted.attributes),
-            limit=limit,
+            starters=Texts(wanted.starters),
         )
-        return [run_from(row) for row in rows]
+        found = [run_id for (run_id,) in rows]
+        for attribute in wanted.attributes:
+            found = self._ids("runs_with_attribute", found, *attribute)
+        if wanted.failure_codes:
+            found = self._ids("runs_with_failure", found, Texts(wanted.failure_codes))
+        if wanted.words:
+            found = self._ids("runs_with_words", found, _tsquery(wanted.words))
+        return found
+
+    def _ids(self, statement: str, run_ids: Collection[int], *params: Any) -> list[int]:
+        """Those of these runs that the statement finds, the newest first."""
+        if not run_ids:
+            return []
+        return [run_id for (run_id,) in self._client.query(statement, Bigints(run_ids), *params)]
+
+    def time_bounds(self, since: datetime | None, until: datetime | None) -> tuple[int | None, int | None]:
+        ((highest, lowest),) = self._client.query(
+            "time_bounds",
+            since=None if since is None else micros(since),
+            until=None if until is None else micros(until),
+        )
+        return highest, lowest
 
     def attributes(self, run_ids: Collection[int]) -> list[tuple[int, Attribute]]:
         return [attribute_from(row) for row in self._client.query("attributes", Bigints(run_ids))]
@@ -55,3 +112,8 @@ class PostgresRunLists:
 
     def holders(self) -> list[tuple[str, int, int]]:
         return [(name, count, run_id) for name, count, run_id in self._client.query("holders")]
+
+
+def _tsquery(words: Iterable[str]) -> str:
+    """The query for runs that have a word beginning with each of these."""
+    return " & ".join(f"'{word}':*" for word in words)

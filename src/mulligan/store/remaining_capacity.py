@@ -21,7 +21,8 @@ class RemainingCapacity:
 
     def fits(self, cpus: float, memory: int, gpus: int) -> bool:
         """Whether one more task with these needs fits."""
-        return not (self.is_full or cpus > self._cpus or memory > self._memory or gpus > self._gpus)
+        is_refused = cpus in self._offer.refused_cpus
+        return not (is_refused or self.is_full or cpus > self._cpus or memory > self._memory or gpus > self._gpus)
 
     def take(self, cpus: float, memory: int, gpus: int) -> None:
         """Subtract a task that fits."""

@@ -209,6 +209,7 @@ class SqliteStore:
                 "delete_tasks",
                 "remove_starts",
                 "remove_attributes",
+                "remove_words",
                 "remove_run",
             ):
                 db.executemany(SQL[name], [(run_id,) for run_id in gone])

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 import apsw
 from msgspec.structs import replace
 
-from mulligan.core.effects.run_lists import attributes, corrected_inputs
+from mulligan.core.effects.run_lists import RunFailures, attributes, corrected_inputs, input_words
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import encode
 from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewRun, Turn
 from mulligan.store import refusals
 from mulligan.store.breaker_transaction import breaker_columns
 from mulligan.store.encoding import encoded, micros
+from mulligan.store.run_search import creation_skew, run_words
 from mulligan.store.sqlite_file import fetch_all, iterate
 from mulligan.store.sqlite_tickets import SQL, TicketSequence, next_numbers
 
@@ -58,6 +59,8 @@ def _write(db: apsw.Cursor, commit: Commit, tickets: Iterator[int], held: Leases
         _end_leases(db, commit, held)
     _write_rows(db, commit)
     _write_inputs(db, commit)
+    if commit.failures is not None:
+        _write_failures(db, commit.turn.run_id, commit.failures)
     if commit.drained:
         _drain(db, commit)
     leases = _take(db, commit, tickets) if commit.taken else ()
@@ -118,8 +121,17 @@ def _write_inputs(db: apsw.Cursor, commit: Commit) -> None:
     """Replace the searchable inputs, if a corrected file has other ones."""
     inputs = corrected_inputs(commit.entries)
     if inputs is not None:
-        db.execute(SQL["remove_inputs"], (commit.turn.run_id,))
-        db.executemany(SQL["insert_attribute"], [(commit.turn.run_id, *one) for one in attributes(inputs, {})])
+        run_id = commit.turn.run_id
+        db.execute(SQL["remove_inputs"], (run_id,))
+        db.executemany(SQL["insert_attribute"], [(run_id, *one) for one in attributes(inputs, {})])
+        db.execute(SQL["set_input_words"], (run_id, input_words(inputs)))
+
+
+def _write_failures(db: apsw.Cursor, run_id: int, failures: RunFailures) -> None:
+    """Replace the failures that the run is found by."""
+    db.execute(SQL["remove_failures"], (run_id,))
+    db.executemany(SQL["insert_attribute"], [(run_id, "failure", code, "") for code in failures.codes])
+    db.execute(SQL["set_failure_words"], (run_id, failures.words))
 
 
 def _drain(db: apsw.Cursor, commit: Commit) -> None:
@@ -176,12 +188,15 @@ def insert_runs(
     fence = 1 if holder else 0
     pairs = list(zip(run_ids, runs, strict=True))
     db.executemany(SQL["insert_workflow"], {run.version: (run.version, run.workflow) for run in runs}.values())
-    db.executemany(SQL["insert_run"], [(*_run_row(run_id, run, parent, root), holder, fence) for run_id, run in pairs])
+    if runs:
+        db.execute(SQL["widen_skew"], creation_skew(runs))
+    db.executemany(SQL["insert_run"], [_run_row(run_id, run, parent, root, holder, fence) for run_id, run in pairs])
     for run_id, run in pairs:
         _note_key(db, run.key, run_id)
     if parent is None:
         found = [(run_id, *one) for run_id, run in pairs for one in attributes(run.request.inputs, run.request.labels)]
         db.executemany(SQL["insert_attribute"], found)
+        db.executemany(SQL["insert_words"], [(run_id, *run_words(run)) for run_id, run in pairs])
     requests = [(run_id, encoded(replace(run.request, run_id=run_id)), "", 0) for run_id, run in pairs]
     db.executemany(SQL["insert_message"], requests)
     return [Turn(run_id, holder, fence) for run_id in run_ids]
@@ -196,11 +211,14 @@ def _note_key(db: apsw.Cursor, key: str, run_id: int) -> None:
     db.execute(SQL["insert_start"], (key, run_id))
 
 
-def _run_row(run_id: int, run: NewRun, parent: int | None, root: int | None) -> tuple[object, ...]:
+def _run_row(
+    run_id: int, run: NewRun, parent: int | None, root: int | None, holder: str, fence: int
+) -> tuple[object, ...]:
     at = micros(run.request.at)
     return (
         *(run_id, run.name, run.version, at, at),
         *(parent, run.parent_place, run.parent_attempt, run_id if root is None else root),
+        *(holder, fence, run.request.by),
     )
 
 

@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import apsw
 
 from mulligan.errors import MulliganError, StoreRefused, StoreUnavailable
-from mulligan.store.statements import missing
+from mulligan.store.statements import SEARCH, missing
 
 Result = TypeVar("Result")
 
@@ -180,6 +181,8 @@ class SqliteFile:
         """Apply missing migrations. Checked again under the lock: another process may have been first."""
         for migration in missing("sqlite", self._db.pragma("user_version"), f"'{self.path}'"):
             db.execute(migration.sql)
+            if migration.number == SEARCH:
+                import_module("mulligan.store.sqlite_backfill").backfill(db)
             self._db.pragma("user_version", migration.number)
         self._db.pragma("application_id", _APPLICATION_ID)
 

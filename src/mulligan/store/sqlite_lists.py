@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
 
 from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
 from mulligan.ports import RunRecord
@@ -15,10 +17,12 @@ from mulligan.store.columns import (
     run_from,
 )
 from mulligan.store.encoding import encoded, micros
+from mulligan.store.run_search import NEAR_RUNS, search
 from mulligan.store.sqlite_file import SqliteFile
 from mulligan.store.sqlite_tickets import SQL
 
-_NO_LIMIT = 2**63 - 1
+# The longest beginning of a word that the full-text index has as such: `prefix` of its table.
+_BEGINNING_CHARS_MAX = 4
 
 
 class SqliteRunLists:
@@ -26,18 +30,63 @@ class SqliteRunLists:
         self._file = file
 
     def find(self, wanted: RunFilter, *, limit: int, before: int | None = None) -> list[RunRecord]:
-        rows = self._file.read(
-            SQL["find_runs"],
-            _NO_LIMIT if before is None else before,
+        return self.records(search(self, wanted, limit=limit, before=before))
+
+    def records(self, run_ids: Collection[int]) -> list[RunRecord]:
+        return [run_from(row) for row in self._file.read(SQL["runs_with_ids"], _array(run_ids))] if run_ids else []
+
+    def count(self, wanted: RunFilter, *, limit: int) -> int:
+        return len(search(self, wanted, limit=limit))
+
+    def status_counts(self) -> dict[str, int]:
+        return dict(self._file.read(SQL["status_counts"]))
+
+    def candidates(self, source: str, value: tuple[Any, ...], before: int, after: int, limit: int) -> list[int]:
+        if source == "candidates_by_words":
+            return self._candidates_by_words(value, before, after, limit)
+        return [run_id for (run_id,) in self._file.read(SQL[source], before, after, limit, *value)]
+
+    def _candidates_by_words(self, words: tuple[str, ...], before: int, after: int, limit: int) -> list[int]:
+        """Beginnings of words are in the index, so the newest runs with them come first; whole words are not."""
+        beginnings = _match(word[:_BEGINNING_CHARS_MAX] for word in words)
+        if all(len(word) <= _BEGINNING_CHARS_MAX for word in words):
+            rows = self._file.read(SQL["candidates_by_words"], before, after, limit, beginnings)
+        else:
+            asked = (before, after, limit, beginnings, NEAR_RUNS, _array(words))
+            rows = self._file.read(SQL["candidates_by_words_near"], *asked)
+            if len(rows) < limit:
+                rows = self._file.read(SQL["candidates_by_words"], before, after, limit, _match(words))
+        return [run_id for (run_id,) in rows]
+
+    def matching(self, wanted: RunFilter, run_ids: Collection[int]) -> list[int]:
+        found = self._ids(
+            "matching_runs",
+            run_ids,
             _array(wanted.statuses),
             _array(wanted.workflows),
             None if wanted.since is None else micros(wanted.since),
             None if wanted.until is None else micros(wanted.until),
             wanted.with_children,
-            _array(wanted.attributes),
-            limit,
+            _array(wanted.starters),
         )
-        return [run_from(row) for row in rows]
+        for attribute in wanted.attributes:
+            found = self._ids("runs_with_attribute", found, *attribute)
+        if wanted.failure_codes:
+            found = self._ids("runs_with_failure", found, _array(wanted.failure_codes))
+        if wanted.words:
+            found = self._ids("runs_with_words", found, _array(wanted.words))
+        return found
+
+    def _ids(self, statement: str, run_ids: Collection[int], *params: Any) -> list[int]:
+        """Those of these runs that the statement finds, the newest first."""
+        if not run_ids:
+            return []
+        return [run_id for (run_id,) in self._file.read(SQL[statement], _array(run_ids), *params)]
+
+    def time_bounds(self, since: datetime | None, until: datetime | None) -> tuple[int | None, int | None]:
+        times = (None if since is None else micros(since), None if until is None else micros(until))
+        ((highest, lowest),) = self._file.read(SQL["time_bounds"], *times)
+        return highest, lowest
 
     def attributes(self, run_ids: Collection[int]) -> list[tuple[int, Attribute]]:
         return [attribute_from(row) for row in self._file.read(SQL["attributes"], _array(run_ids))]
@@ -59,6 +108,11 @@ class SqliteRunLists:
 
     def holders(self) -> list[tuple[str, int, int]]:
         return [(name, count, run_id) for name, count, run_id in self._file.read(SQL["holders"])]
+
+
+def _match(words: Iterable[str]) -> str:
+    """The query of the full-text index for runs that have a word beginning with each of these."""
+    return " ".join(f'"{word}"*' for word in words)
 
 
 def _array(values: Collection[object]) -> str:

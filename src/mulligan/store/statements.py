@@ -14,6 +14,10 @@ Dialect = Literal["sqlite", "postgres"]
 _HERE = Path(__file__).parent
 
 
+# The migration after which the runs that are there already have to be read: `backfill`.
+SEARCH = 7
+
+
 class Migration(NamedTuple):
     """One step of the schema. It is applied in the transaction that records its number."""
 

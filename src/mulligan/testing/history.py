@@ -210,8 +210,8 @@ class History:
     def pause(self) -> Self:
         return self.report(r.PauseRequested(self.clock, by="someone"))
 
-    def resume(self) -> Self:
-        return self.report(r.ResumeRequested(self.clock, by="someone"))
+    def resume(self, steps: int = 0) -> Self:
+        return self.report(r.ResumeRequested(self.clock, by="someone", steps=steps))
 
     def pause_step(self, step: str, **fields: Any) -> Self:
         return self.report(r.PauseRequested(self.clock, step=step, **{"by": "someone", **fields}))

@@ -269,7 +269,8 @@ class SimulationSteps:
         paused = [run_id for run_id in self.cluster.roots() if self._state(run_id).run.status == "paused"]
         if not paused:
             return False
-        self._ask(self.rng.choice(paused), r.ResumeRequested(self.cluster.clock.now(), "someone"))
+        steps = self.rng.choice((0, 0, 1, 2))
+        self._ask(self.rng.choice(paused), r.ResumeRequested(self.cluster.clock.now(), "someone", steps=steps))
         return True
 
     def pause_step(self) -> bool:

@@ -68,6 +68,8 @@ CONTEXT = "mulligan.step_context"
 KEPT_FILES = "mulligan.step_context.artifacts"
 # A reference to a file that the step keeps.
 NEW_FILE = '{"$artifact": {"name": "new/'
+# The connections to databases that our own actions keep, if they do.
+KEPT_CONNECTIONS = "mulligan.worker.databases.kept_connections"
 # An object that stands for a function, as `@step` makes one, has the function under this name.
 FUNCTION_ATTRIBUTE = "__mulligan_function__"
 # The file name of a step's code, until a traceback names the step.
@@ -143,6 +145,8 @@ class ChildServer:
 
     def _receive(self) -> str:
         """Return the next message, which nearly always comes in one piece; "" when the worker is gone."""
+        if KEPT_CONNECTIONS in sys.modules:
+            self._close_idle_connections(sys.modules[KEPT_CONNECTIONS])
         data = self._sock.recv(RECEIVE_BYTES)
         while len(data) < LENGTH_BYTES:
             more = self._sock.recv(RECEIVE_BYTES)
@@ -163,12 +167,24 @@ class ChildServer:
                 at += count
         return body.decode()
 
+    def _close_idle_connections(self, kept: Any) -> None:
+        """Wait for a message. If none comes for a moment, close the connections that were kept for the next task."""
+        if kept.KEPT.is_empty:
+            return
+        self._sock.settimeout(kept.IDLE_SECONDS)
+        try:
+            self._sock.recv(1, socket.MSG_PEEK)
+        except TimeoutError:
+            kept.KEPT.close_all()
+        finally:
+            self._sock.settimeout(None)
+
     def _on_audit_event(self, event: str, values: tuple[Any, ...]) -> None:
         if event in FORKING_EVENTS:
             self._has_forked = True
             self._interpreter.export()
         elif event in LIMITING_EVENTS:
-            self._kernel.are_limits_changed = True
+            self._kernel.are_limits_set = True
         elif event in LOADING_EVENTS or (event == "import" and _may_hide_processes(values[0], values[1])):
             self._may_hide = True
 

@@ -11,6 +11,10 @@ from mulligan.worker.warm_child import BackgroundJob, CallRequest, ChildTask, Wa
 
 # A child that was idle for longer may have modules loaded that were changed since.
 IDLE_SECONDS_MAX = 60.0
+# Children beyond one for each slot, which tasks needed that only waited, are kept for this long.
+SURPLUS_SECONDS = 1.0
+# Starting a child keeps a processor busy for this long: it loads the libraries of its task.
+LAUNCH_SECONDS = 0.25
 
 
 class ChildPool:
@@ -38,14 +42,9 @@ class ChildPool:
 
     def take(self, group: str, interpreter: str, folder: str, *, is_redacted: bool = False) -> WarmChild:
         """Return an idle child of the same group and interpreter, or a new one. If redacted, it logs into pipes."""
-        long_ago = time.monotonic() - IDLE_SECONDS_MAX
-        for child in self._children.values():
-            if not child.is_idle:
-                continue
-            if child.idle_since < long_ago:
-                self.retire(child)
-            elif (child.group, child.interpreter, child.pipes is not None) == (group, interpreter, is_redacted):
-                return child
+        found = self._find_idle(group, interpreter, is_redacted=is_redacted)
+        if found is not None:
+            return found
         idle = [child for child in self._children.values() if child.is_idle]
         if len(self._children) >= self._idle_max and idle:
             self.retire(min(idle, key=lambda child: child.idle_since))
@@ -57,6 +56,40 @@ class ChildPool:
         self._launch(child)
         watch_reads(self._selector, child, lambda: self._on_ready(child))
         return child
+
+    def _find_idle(self, group: str, interpreter: str, *, is_redacted: bool) -> WarmChild | None:
+        long_ago = time.monotonic() - IDLE_SECONDS_MAX
+        for child in self._children.values():
+            if not child.is_idle:
+                continue
+            if child.idle_since < long_ago:
+                self.retire(child)
+            elif (child.group, child.interpreter, child.pipes is not None) == (group, interpreter, is_redacted):
+                return child
+        return None
+
+    def has_idle(self, group: str, interpreter: str, *, is_redacted: bool) -> bool:
+        return self._find_idle(group, interpreter, is_redacted=is_redacted) is not None
+
+    @property
+    def has_spare_slot(self) -> bool:
+        """Whether there are fewer busy children than slots."""
+        return sum(not child.is_idle for child in self._children.values()) < self._idle_max
+
+    def may_launch(self, now: float) -> bool:
+        """Whether starting another child leaves those that are starting enough of the processors."""
+        recent = sum(child.launched_at > now - LAUNCH_SECONDS for child in self._children.values())
+        return recent < max(1, int(self._idle_max))
+
+    def retire_surplus(self, now: float) -> float | None:
+        """Retire idle children beyond one for each slot. Return when to look again, if there may be more."""
+        idle = sorted((child.idle_since, child.key) for child in self._children.values() if child.is_idle)
+        surplus = idle[: max(0, len(idle) - max(1, int(self._idle_max)))]
+        for since, key in surplus:
+            if since + SURPLUS_SECONDS > now:
+                return since + SURPLUS_SECONDS
+            self.retire(self._children[key])
+        return None
 
     def start_task(self, child: WarmChild, task: ChildTask, request: CallRequest) -> None:
         """Give a child a task; raise `ChildDisconnected` if it is gone."""

@@ -11,6 +11,7 @@ from mulligan.worker.folders import ScratchFiles
 _TASK_ONLY = (
     *("MULLIGAN_ITEM", "MULLIGAN_RETRY", "MULLIGAN_ERROR_CODE", "MULLIGAN_RETURN_CODE", "MULLIGAN_FAILURE_CONTEXT"),
     *("MULLIGAN_PROMPT_FILE", "MULLIGAN_CONTEXT_FILE", "MULLIGAN_MODEL", "MULLIGAN_MEMORY"),
+    "MULLIGAN_SKIP_PERMISSIONS",
     *("MULLIGAN_BUDGET_TOKENS", "MULLIGAN_BUDGET_COST", "MULLIGAN_BUDGET_CALLS"),
 )
 
@@ -45,7 +46,8 @@ def task_environment(lease: Lease, scratch: ScratchFiles, output_folder: str) ->
         "MULLIGAN_DATA_SET": scratch.data_set,
         "MULLIGAN_FENCE": str(lease.token),
         "MULLIGAN_IDEMPOTENCY_KEY": task.idempotency_key,
-        "MULLIGAN_CPUS": f"{task.cpus:g}",
+        # A task that waits has not asked for anything, so it may take a whole one, as others do.
+        "MULLIGAN_CPUS": f"{1.0 if task.waits else task.cpus:g}",
     }
     if task.item is not None:
         values["MULLIGAN_ITEM"] = str(task.item)

@@ -19,6 +19,9 @@ from mulligan.worker.task_files import TaskFiles
 from mulligan.worker.task_reports import ProcessExit, make_report, missing_result_reason
 
 SIGKILL, SIGTERM = 9, 15
+# What a child dies of if an expression of its step does not end: see `formats.noetl.runtime.render_limits`.
+SIGVTALRM = 26
+ENDLESS = "a template of the step needs too much processor time: do this work in the code of a step"
 KILLED_STATUS = 128 + SIGKILL
 
 
@@ -49,6 +52,9 @@ class ExitReader:
             return make_report(task, self._log_limit.make_outcome(running), None, process_exit)
         if running.child and (reason := missing_result_reason(process_exit)):
             return make_report(task, Outcome(code="EXCEPTION", exit_code=None, message=reason), None, process_exit)
+        if running.child and process_exit.signal == SIGVTALRM and task.kind != "python":
+            outcome = Outcome(code="EXPRESSION_FAILED", exit_code=None, message=ENDLESS)
+            return make_report(task, outcome, None, process_exit)
         if process_exit.stop_reason == "memory":
             # The kill in the task's own group is counted for our group too.
             self._oom_kills.settle()

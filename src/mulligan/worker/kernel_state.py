@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 import os
+import resource
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False
@@ -18,6 +19,7 @@ LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 SIGNALS = tuple(
     getattr(_signal, name) for name in ("SIGINT", "SIGHUP", "SIGPIPE", "SIGALRM", "SIGCHLD", "SIGCONT", "SIGXFSZ")
 )
+LIMITS = tuple(sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}))
 # The functions of `signal` would first create enum members.
 _handler_of, _set_mask, _timer, _set_timer = (
     _signal.getsignal,
@@ -37,8 +39,9 @@ class KernelState:
         self._umask = os.umask(0o77)
         os.umask(self._umask)
         self._handlers = list(map(_handler_of, SIGNALS))
-        # Reading the limits is expensive, so changes are noticed by their audit events.
-        self.are_limits_changed = self._has_no_logs = False
+        self._limits = list(map(resource.getrlimit, LIMITS))
+        # Reading the limits is expensive, so it is noticed by audit events that a step set one.
+        self.are_limits_set = self._has_no_logs = False
 
     def start_logs(self, fresh_logs: list[Any] | tuple[Any, ...]) -> None:
         """Open new logs in the place of those that the worker has renamed."""
@@ -59,7 +62,13 @@ class KernelState:
 
     def is_changed(self) -> bool:
         """Whether a step changed something that cannot be restored."""
-        return self._has_no_logs or self.are_limits_changed or list(map(_handler_of, SIGNALS)) != self._handlers
+        return self._has_no_logs or self._are_limits_changed() or list(map(_handler_of, SIGNALS)) != self._handlers
+
+    def _are_limits_changed(self) -> bool:
+        """Whether the limits differ. A step may set one for a while, as our own do around templates."""
+        if self.are_limits_set:
+            self.are_limits_set = list(map(resource.getrlimit, LIMITS)) != self._limits
+        return self.are_limits_set
 
     def log_sizes(self) -> list[Any]:
         """Return the sizes of the logs. Seeking is harmless, since they are only appended to."""

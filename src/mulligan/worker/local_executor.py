@@ -23,8 +23,8 @@ from mulligan.errors import InputInvalid, StoreUnavailable
 from mulligan.ports import Artifacts, Clock, FindResults, Lease, Offer
 from mulligan.worker import wall_clock
 from mulligan.worker.actions import python
-from mulligan.worker.actions.action_registry import SPAWNED, called_action
-from mulligan.worker.actions.called_actions import is_built_in
+from mulligan.worker.actions.action_registry import SPAWNED, CalledAction, called_action
+from mulligan.worker.actions.called_actions import runs_own_code
 from mulligan.worker.background_jobs import BackgroundJobs
 from mulligan.worker.child_pool import ChildPool
 from mulligan.worker.deadlines import seconds_left, with_local_deadline
@@ -69,6 +69,9 @@ DROP_SECONDS_MAX = 10.0
 FRESH_SHARE = 1 / 3
 # A child that closed its socket is dying and has this long to exit. Otherwise its step closed our socket.
 CUT_OFF_SECONDS = 1.0
+# A task that waits for another machine first waits this long for a child that is about to be free: it may be there
+# sooner than a new one.
+CHILD_PATIENCE_SECONDS = 0.02
 # A child that died while idle is noticed when it gets a step. Several in a row mean that the supervisor is dead too.
 GIVE_ATTEMPTS_MAX = 5
 
@@ -95,6 +98,7 @@ class LocalExecutor:
         clock: Clock | None = None,
         is_direct: bool = True,
         log_bytes_max: int = LOG_BYTES_MAX,
+        counts_waiting: bool = False,
     ) -> None:
         raise_fd_limit()
         self.name = name
@@ -112,7 +116,9 @@ class LocalExecutor:
         self._secrets = Secrets(self._environment, self._selector, self._retry_starts)
         self._boundary = TaskBoundary(self._secrets, artifacts)
         self._progress_files = ProgressFiles(self._folders, self._boundary.redactor)
-        self._resources = ResourcePool(cpus, memory, gpus, labels, environ=self._environment)
+        self._resources = ResourcePool(
+            cpus, memory, gpus, labels, environ=self._environment, counts_waiting=counts_waiting
+        )
         self._programs = Programs(self._environment, is_direct=is_direct)
         self._environments = PythonEnvironments(self._environment, self._folders.home)
         self._exit_reader = ExitReader(name, self._task_files, self._log_limit, self._programs)
@@ -121,6 +127,8 @@ class LocalExecutor:
         self._prefetched: dict[int, Task] = {}
         # Taken, but waiting for a secret or for the store to return an artifact.
         self._not_ready: set[int] = set()
+        # Ready, but waiting for a child: since when, oldest first.
+        self._awaiting_child: dict[int, float] = {}
         # Ended, but waiting for the store to accept their output.
         self._unstored: list[tuple[RunningTask, TaskEnded]] = []
         # The last error of the store that made a task wait.
@@ -307,6 +315,8 @@ class LocalExecutor:
     def _start_call(self, running: RunningTask, redactor: Redactor | None) -> None:
         lease = running.resolved
         action = called_action(lease.task)
+        if lease.task.waits and self._must_await_child(running, action, is_redacted=redactor is not None):
+            return
         request = msgspec.structs.replace(
             action.build_call(lease, running.scratch, self._folders), files=running.artifact_files
         )
@@ -333,13 +343,40 @@ class LocalExecutor:
                 self._children.retire(child)
                 continue
             running.child, running.pipes = child.key, child.pipes
-            child.is_leaving = lease.task.gpus > 0 or (redactor is not None and not is_built_in(lease.task))
+            child.is_leaving = lease.task.gpus > 0 or (redactor is not None and not runs_own_code(lease.task))
             self._schedule_log_naming(running, now)
             self._wake_for(child_task.due)
             if lease.task.memory is not None:
                 self._supervisor.send(("limit", child.key, lease.task.memory))
             return
         self._end(lease.token, self._exit_reader.report_lost(lease.task))
+
+    def _must_await_child(self, running: RunningTask, action: CalledAction, *, is_redacted: bool) -> bool:
+        """Whether a task has to wait for a child: many may be ready at once, and a child takes time to start.
+
+        Tasks of a few milliseconds take turns in as many children as there are slots; slower ones get more.
+        """
+        token, task, now = running.lease.token, running.resolved.task, time.monotonic()
+        group, interpreter = action.child_group_of(task), action.interpreter_of(task, self._programs)
+        if self._children.has_idle(group, interpreter, is_redacted=is_redacted):
+            self._awaiting_child.pop(token, None)
+            return False
+        since = self._awaiting_child.setdefault(token, now)
+        is_impatient = self._children.has_spare_slot or now - since >= CHILD_PATIENCE_SECONDS
+        if is_impatient and self._children.may_launch(now):
+            del self._awaiting_child[token]
+            return False
+        self._wake_for(max(since, now) + CHILD_PATIENCE_SECONDS)
+        return True
+
+    def _start_awaiting(self) -> None:
+        """Start tasks that wait for a child, the oldest first, until one has to wait on."""
+        for token in list(self._awaiting_child):
+            running = self._running[token]
+            self._start_call(running, self._boundary.redactor(running.lease))
+            if token in self._awaiting_child:
+                self._wake_for(time.monotonic() + CHILD_PATIENCE_SECONDS)
+                return
 
     # -- stopping
 
@@ -353,7 +390,7 @@ class LocalExecutor:
             self._stop(running, grace_seconds, "interrupted")
 
     def _stop(self, running: RunningTask, grace_seconds: float, why: str) -> None:
-        if running.lease.token in self._not_ready:
+        if running.lease.token in self._not_ready or running.lease.token in self._awaiting_child:
             self._end(running.lease.token, self._exit_reader.report_exit(running, exit_before_start(why)))
             return
         if running.child in self._children:
@@ -367,6 +404,7 @@ class LocalExecutor:
         self._running.clear()
         self._prefetched.clear()
         self._not_ready.clear()
+        self._awaiting_child.clear()
         self._unstored.clear()
         self._large.clear()
         self._kept_files.clear()
@@ -445,6 +483,7 @@ class LocalExecutor:
         running = self._running.pop(token)
         self._prefetched.pop(token, None)
         self._not_ready.discard(token)
+        self._awaiting_child.pop(token, None)
         self.unreserve(running.lease.task)
         self._large.forget(running)
         self._result_cache.forget(running)
@@ -612,6 +651,8 @@ class LocalExecutor:
             self._supervisor.send(("limit", child.key, None))
         if not (child.is_leaving or answer.dirty or answer.forked):
             self._end(lease.token, result)
+            self._start_awaiting()
+            self._wake_for(self._children.retire_surplus(time.monotonic()))
             return
         # Report the end when everything that the step started is dead.
         running.pending_report, running.name_logs_at = result, None
@@ -653,6 +694,8 @@ class LocalExecutor:
         if now < self._next_due:
             return
         self._next_due = self._secrets.run_due(now)
+        self._start_awaiting()
+        self._wake_for(self._children.retire_surplus(now))
         for running in self._running.values():
             if running.name_logs_at is not None and running.name_logs_at <= now:
                 self._name_logs(running, now)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.formatting import format_size, pluralize
+from mulligan.core.model.waiting import WAITING_CPUS
 from mulligan.ports import Lease, Offer
 
 # The GPUs that a process may use, by number or name. CUDA and HIP read it.
@@ -22,15 +23,37 @@ _EPSILON = 1e-9
 _SHORT_SECONDS = 0.05
 _VERY_SHORT_SECONDS = 0.01
 _NEWEST_WEIGHT = 0.1
+# The share of the processors that waiting tasks have together, and the most that one of them counts.
+_WAITING_SHARE = 0.5
+_WAITING_CPUS_MAX = 0.5
+# The memory of the processes of waiting tasks that ask for one processor together: of ten requests, or four agents.
+_WAITING_BYTES_PER_CPU = 640 << 20
 
 
 class ResourcePool:
-    """Count reservations. A task is counted from its reservation until its end is reported."""
+    """Count reservations. A task is counted from its reservation until its end is reported.
+
+    Tasks that wait for another machine ask for little, and have at most half of the processors: others do not have to
+    wait for thousands of them. With `counts_waiting` each counts as a whole processor, as any task does: the user has
+    said how many tasks run at once.
+    """
 
     def __init__(
-        self, cpus: float, memory: int, gpus: int, labels: tuple[str, ...], environ: Mapping[str, str] | None = None
+        self,
+        cpus: float,
+        memory: int,
+        gpus: int,
+        labels: tuple[str, ...],
+        environ: Mapping[str, str] | None = None,
+        *,
+        counts_waiting: bool = False,
     ) -> None:
         self.cpus = cpus
+        # What a waiting task counts for each processor that it asks for: more if there is little memory.
+        self._waiting_factor = max(1.0, cpus * _WAITING_BYTES_PER_CPU / memory) if memory else math.inf
+        self._counts_waiting = counts_waiting
+        self._waiting_max = cpus if counts_waiting else max(1.0, cpus * _WAITING_SHARE)
+        self._waiting_reserved = 0.0
         self.memory = memory
         self.gpus = gpus
         self.labels = labels
@@ -69,7 +92,8 @@ class ResourcePool:
 
     def fits(self, task: Task) -> bool:
         return (
-            self._cpus_reserved + task.cpus <= self.cpus + _EPSILON
+            self._cpus_reserved + self._cpus_of(task) <= self.cpus + _EPSILON
+            and (not task.waits or self._waiting_reserved + self._cpus_of(task) <= self._waiting_max + _EPSILON)
             and self._memory_reserved + (task.memory or 0) <= self.memory
             and self._gpus_reserved + task.gpus <= self.gpus
             and (not task.labels or set(task.labels) <= set(self.labels))
@@ -98,10 +122,26 @@ class ResourcePool:
         cpus = max(0.0, self.cpus - self._cpus_reserved)
         memory = max(0, self.memory - self._memory_reserved)
         gpus = max(0, self.gpus - self._gpus_reserved)
-        return Offer(cpus, memory, gpus, self.labels, host=host, tasks_max=math.ceil(cpus - _EPSILON))
+        has_room = self._waiting_reserved < self._waiting_max - _EPSILON
+        return Offer(
+            cpus,
+            memory,
+            gpus,
+            self.labels,
+            host=host,
+            tasks_max=math.ceil(cpus - _EPSILON),
+            refused_cpus=() if has_room or self._counts_waiting else WAITING_CPUS,
+        )
+
+    def _cpus_of(self, task: Task) -> float:
+        if not task.waits:
+            return task.cpus
+        return 1.0 if self._counts_waiting else min(_WAITING_CPUS_MAX, task.cpus * self._waiting_factor)
 
     def _add(self, task: Task, sign: int) -> None:
-        self._cpus_reserved += sign * task.cpus
+        self._cpus_reserved += sign * self._cpus_of(task)
+        if task.waits:
+            self._waiting_reserved += sign * self._cpus_of(task)
         self._memory_reserved += sign * (task.memory or 0)
         self._gpus_reserved += sign * task.gpus
 

@@ -149,6 +149,7 @@ class WarmChild:
         # It gets no further task.
         self.is_leaving = False
         self.idle_since = 0.0
+        self.launched_at = time.monotonic()
         self._slots = {1: f"{folder}/child-{number}.out", 2: f"{folder}/child-{number}.err"}
         self._slot_result = f"{folder}/child-{number}.result"
         # The pipes it logs into, if its steps may know secrets.

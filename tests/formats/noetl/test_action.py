@@ -11,6 +11,8 @@ from mulligan.core.model.workflow import Action, Expression, Template
 from mulligan.errors import LanguageError
 from mulligan.language import load_text
 
+WITH_CODE = "mulligan.formats.noetl.runtime:run"
+WITHOUT_CODE = "mulligan.formats.noetl.runtime:run_without_code"
 # What a program has loaded that has read a file with this step.
 LOADED = """
 import sys
@@ -31,9 +33,28 @@ def test_a_noetl_step_is_an_action_with_values_of_ours():
     found = action('{step: one, noetl: {render: "{{ x }} $${y}", workload: "${run.id}"}}')
 
     assert found.kind == "noetl"
-    assert (found.params["call"], found.params["package"]) == ("mulligan.formats.noetl.runtime:run", "mulligan")
+    assert (found.params["call"], found.params["package"]) == (WITHOUT_CODE, "mulligan")
     assert found.params["args"]["render"] == "{{ x }} ${y}"
     assert [*found.bindings.values()] == [Template((Expression("run.id", ("run",)),))]
+
+
+@pytest.mark.parametrize(
+    ("tool", "call", "waits"),
+    [
+        ("tool: {kind: postgres, auth: pg, query: select 1}", WITHOUT_CODE, True),
+        ("tool: [{kind: http, endpoint: x}, {kind: noop}]", WITHOUT_CODE, True),
+        ("tool: {kind: duckdb, query: select 1}", WITHOUT_CODE, False),
+        ("tool: {kind: noop}", WITHOUT_CODE, False),
+        ("tool: {kind: python, code: result = 1}", WITH_CODE, False),
+        ("tool: [{kind: http, endpoint: x}, {kind: Shell, cmds: [ls]}]", WITH_CODE, False),
+        ("tool: {kind: http}, cases: [{then: {sink: {tool: python}}}]", WITH_CODE, False),
+        ("tool: {kind: http}, cases: [{then: [{sink: {tool: {kind: duckdb}}}]}]", WITHOUT_CODE, False),
+    ],
+)
+def test_a_step_without_code_runs_apart_from_those_with_code(tool: str, call: str, waits: bool) -> None:
+    found = action(f"{{step: one, noetl: {{{tool}}}}}")
+
+    assert (found.params["call"], found.params.get("waits", False)) == (call, waits)
 
 
 def test_a_key_that_it_does_not_have_is_refused():

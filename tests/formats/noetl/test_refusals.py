@@ -119,6 +119,44 @@ WARNED = [
             "'output' of a step is not honoured",
         ],
     ),
+    # keys that NoETL ignores
+    (
+        newer("""
+        workflow:
+          - step: a
+            needs: [b]
+            output_select: [x]
+            tool: {kind: http, url: x, credential: pg, retry_on: [500], assert: {}, output: {selct: 1}}
+            next: {arcs: [{step: b, label: x}]}
+          - step: b
+            tool: {kind: python, code: "1", payload: {}, spec: {policy: {rules: [{else: {do: fail}}], x: 1}}}
+        """),
+        [
+            "'needs' is not a key of step 'a' and is ignored",
+            "'output_select' is not a key of step 'a' and is ignored",
+            "'credential' is not a key of the tool 'http' of step 'a' and is ignored",
+            "'retry_on' is not a key of the tool 'http' of step 'a' and is ignored",
+            "'assert' is not a key of the tool 'http' of step 'a' and is ignored",
+            "'selct' is not a key of 'output' and is ignored",
+            "'label' is not a key of an entry of 'arcs' and is ignored",
+            "'payload' is not a key of the tool 'python' of step 'b' and is ignored",
+            "'else' without 'then' is taken as it is meant; NoETL passes over it",
+            "'x' is not a key of 'policy' and is ignored",
+        ],
+    ),
+    (
+        older("""
+        workflow:
+          - step: start
+            tool: {kind: http, url: x, retry: {max_attempts: 2, retry_on: [500]}}
+            case: [{when: "{{ true }}", then: {sink: {tool: {kind: event_log}}}, label: x}]
+            next: end
+        """),
+        [
+            "'retry_on' is not a key of 'retry' and is ignored",
+            "'label' is not a key of an entry of 'case' and is ignored",
+        ],
+    ),
     # what cannot be allowed to fail
     (
         newer("""

@@ -460,11 +460,15 @@ def test_a_failed_child_fails_the_step_that_called_it():
           - step: start
             tool: {kind: playbook, path: half, return_step: report, args: {n: 0}}
             case: [{when: "{{ event.name == 'call.error' }}", then: {next: fix}}]
-          - {step: fix, tool: {kind: python, args: {code: "{{ start.error.code }}"}, code: "result = code"}}
+          - step: fix
+            tool: {kind: python, args: {e: "{{ start.error }}"}, code: "result = [e['code'], e['kind'], e['cause']]"}
         """)
     )
 
-    assert (run["status"], run["outputs"]["result"]) == ("completed", "CHILD_FAILED")
+    code, kind, [cause] = run["outputs"]["result"]
+    assert (run["status"], code, kind) == ("completed", "CHILD_FAILED", "transform")
+    assert (cause["code"], cause["step"], cause["kind"]) == ("EXCEPTION", "halve", "transform")
+    assert "ZeroDivisionError" in cause["message"]
 
 
 def test_a_loop_calls_a_playbook_for_each_item():
@@ -642,3 +646,24 @@ workflow:
 """)
 
     assert run["outputs"]["result"]["rows"] == [{"s": 75}]
+
+
+def test_what_the_last_step_saves_is_saved():
+    run = ran(
+        """
+apiVersion: noetl.io/v1
+kind: Playbook
+metadata: {name: hello}
+workload: {message: Hello World}
+workflow:
+  - {step: start, next: [{step: say, args: {message: "{{ workload.message }}"}}]}
+  - {step: say, type: python, code: "result = {'message': message}", next: [{step: end}]}
+  - step: end
+    tool: python
+    code: "result = 1"
+    save: {tool: {kind: shell, cmds: ["echo '{{ say.message }}' > saved"]}}
+"""
+    )
+
+    assert run["status"] == "completed"
+    assert Path("saved").read_text(encoding="utf-8") == "Hello World\n"

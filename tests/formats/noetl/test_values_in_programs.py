@@ -226,3 +226,38 @@ def test_a_file_that_was_trusted_is_compared_as_one_that_is():
 
     assert "has changed" not in same.err
     assert "has changed" in changed.err
+
+
+# -- code --------------------------------------------------------------------------------------------------------------
+
+CODE = newer("""
+    workload: {n: 2, name: world, call: "len([1, 2, 3])"}
+    workflow:
+      - step: make
+        tool: {kind: python, code: "result = {'rows': [{{ workload.n }}, '{{ name }}'], 'all': {{ workload.call }}}"}
+        next: {arcs: [{step: read}]}
+      - step: read
+        tool:
+          kind: python
+          code: |
+            rows = {{ make.rows }}
+            {% if workload.n > 1 %}
+            rows = rows + [f"{len(rows)} of {{ make.all }}"]
+            {% endif %}
+            result = rows
+    """)
+
+
+def test_templates_in_code_are_rendered_and_no_value_of_a_run_becomes_code(folder: Path):
+    assert ran(CODE)["outputs"]["result"] == [2, "world", "2 of 3"]
+
+    attack = "'+open('pwned','w').name+'"
+    run = mulligan("run", written(CODE), "--json", "-i", f"name={attack}", "-i", "call=open('pwned','w')").json
+    assert run["steps"]["make"]["failure"]["code"] == "INPUT_INVALID"
+    assert not (folder / "pwned").exists()
+
+
+def test_code_that_is_invalid_whatever_its_templates_give_is_refused_when_the_file_is_read():
+    text = 'workflow: [{step: a, tool: {kind: python, code: "x = {{ n | int }}\\nresult = ("}}]'
+
+    assert "playbook.yaml:4:49: this Python code is invalid: '(' was never closed" in refused(newer(text))

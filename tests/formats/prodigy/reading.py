@@ -11,6 +11,9 @@ from mulligan.formats.translation import Translation, made
 from mulligan.language.document import parse
 from mulligan.language.nodes import Refusal, Sequence, Source, plain
 
+# Prodigy starts its agent so that it never asks for permission.
+UNASKED = {"skip_permissions": True}
+
 
 def steps(text: str, place: Context | None = None) -> list[dict[str, Any]]:
     """The steps of ours that a list of Prodigy's becomes, and behind them what only an edge leads to."""

@@ -73,6 +73,25 @@ def test_a_profile_is_chosen_by_an_input_and_holds_wherever_its_variables_are_re
     }
 
 
+def test_a_command_computes_a_variable_in_a_step_at_the_start() -> None:
+    found = tree("env: {N: {command: nproc, cache: true}, M: '${N}x', K: {command: 'get ${X}', secret: true}}\n" + STEP)
+
+    computing, step = found["steps"][1], found["steps"][2]
+    assert computing["step"] == "environment"
+    assert computing["args"] == {"commands": {"N": "nproc"}}
+    assert found["defaults"]["env"] == {"K": "${secrets.K}"}
+    assert step["env"] == {"N": "${steps.environment.output.N}", "M": "${string(steps.environment.output.N) + 'x'}"}
+    assert found["secrets"] == {"K": {"command": "get ${X}"}}
+
+
+def test_the_branch_may_decide_a_variable() -> None:
+    found = tree("env: {D: {condition: \"${branch} == 'main'\", when_true: production, when_false: staging}}\n" + STEP)
+
+    branch = "steps.worktree.output.target"
+    text = f"({branch} == null ? '' : string({branch})) == 'main'"
+    assert found["steps"][1]["env"] == {"D": f"${{({text} ? 'production' : 'staging')}}"}
+
+
 # -- files of variables ----------------------------------------------------------------------------------------------
 
 
@@ -122,12 +141,6 @@ def test_an_env_file_that_cannot_be_read_is_refused_by_name(here: Path) -> None:
 # -- what is refused -------------------------------------------------------------------------------------------------
 
 REFUSED = {
-    "a file that is not there": (
-        "env_files: [no.env]\n",
-        "error[language.prodigy]: flow.yml:1:13: there is no file 'no.env'\n"
-        "  1 | env_files: [no.env]\n"
-        "    |             ^^^^^^ remove the entry, or create the file before the run",
-    ),
     "a line that sets nothing": (
         "env_files: [bad.env]\n",
         "error[language.prodigy]: flow.yml:1:13: line 2 of 'bad.env' is not NAME=VALUE\n"
@@ -156,10 +169,28 @@ REFUSED = {
     ),
     "a variable that is a list": (
         "env: {A: [1]}\n",
-        "error[language.type]: flow.yml:1:10: 'A' in 'env' is a list, a text, a number, true, false, or a secret "
-        "is expected\n"
+        "error[language.type]: flow.yml:1:10: 'A' in 'env' is a list, a text, a number, true, false, a secret, "
+        "a command or a condition is expected\n"
         "  1 | env: {A: [1]}\n"
         "    |          ^",
+    ),
+    "two sources of a value": (
+        "env: {A: {command: a, value: b}}\n",
+        "error[language.prodigy]: flow.yml:1:11: 'A' has 'value' and 'command'\n"
+        "  1 | env: {A: {command: a, value: b}}\n"
+        "    |           ^^^^^^^ write one of 'value', 'command' or 'condition'",
+    ),
+    "half a condition": (
+        "env: {A: {condition: 'true', when_true: b}}\n",
+        "error[language.missing_key]: flow.yml:1:10: 'A' has a 'condition' but no 'when_false'\n"
+        "  1 | env: {A: {condition: 'true', when_true: b}}\n"
+        "    |          ^ add 'when_false: …'",
+    ),
+    "a cached text": (
+        "env: {A: {value: a, cache: true}}\n",
+        "error[language.stray_key]: flow.yml:1:21: 'cache' does not belong to 'value'\n"
+        "  1 | env: {A: {value: a, cache: true}}\n"
+        "    |                     ^^^^^ remove it",
     ),
     "a profile that would show a secret": (
         "secrets: {A: '${env:A}'}\nprofiles: {dev: {A: x}}\n",

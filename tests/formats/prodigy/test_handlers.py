@@ -10,10 +10,10 @@ import pytest
 from mulligan.formats import examine
 from mulligan.formats.prodigy.context import Context, StepSlots
 
-from .reading import item_commands, step, steps
+from .reading import UNASKED, item_commands, step, steps
 from .whole import tree
 
-AGENT = {"agent": {"provider": "claude", "prompt": "/fix"}}
+AGENT = {"agent": {"provider": "claude", "prompt": "/fix", **UNASKED}}
 ECHO = {"shell": "echo no"}
 
 # In a list of a regular workflow: the handler, and whether the workflow goes on.

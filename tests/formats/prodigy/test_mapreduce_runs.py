@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -38,9 +39,10 @@ map:
   input: printf 'a\\nb\\nc\\n'
   agent_template:
     - shell: test ${item} != b || test -e fixed
-    - shell: echo "${item} of ${item_id}"
+    - shell: echo "${item} is ${item_id}, ${item_index} of ${item_total}"
 reduce:
-  - shell: echo "${map.successful} of ${map.total}, ${map.failed} failed, ${map.results}"
+  - shell: echo "${map.successful} of ${map.total}, ${map.failed} failed, ${map.results[0].output}"
+  - write_file: {path: results.json, content: "${map.results}", format: json}
 """
 
 
@@ -48,8 +50,14 @@ def test_a_failing_command_without_a_handler_fails_its_item_and_the_others_go_on
     ran = run(live_file, SOME_FAIL)
 
     assert ran.status == "completed"
-    assert ran.steps["map"]["output"]["results"] == ["a of item_0", None, "c of item_2"]
-    assert ran.steps["echo"]["output"] == '2 of 3, 1 failed, ["a of item_0",null,"c of item_2"]'
+    assert ran.steps["echo"]["output"] == "2 of 3, 1 failed, a is item_0, 0 of 3"
+    changes: dict[str, list[str]] = {"commits": [], "files_modified": []}
+    why = "exit code 1"
+    assert json.loads((live_file.folder / "results.json").read_text()) == [
+        {"item_id": "item_0", "status": "Success", "output": "a is item_0, 0 of 3", **changes},
+        {"item_id": "item_1", "status": {"Failed": why}, "output": None, "commits": [], "error": why},
+        {"item_id": "item_2", "status": "Success", "output": "c is item_2, 2 of 3", **changes},
+    ]
 
 
 def test_what_failed_runs_again_alone(live_file: Live) -> None:

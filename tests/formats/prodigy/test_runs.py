@@ -102,6 +102,33 @@ def test_a_handler_mends_and_the_command_is_run_again(live_file: Live) -> None:
     assert (ran.status, output(ran, "next")) == ("completed", "went on")
 
 
+def test_what_a_step_printed_can_be_read_also_if_it_may_fail(live_file: Live) -> None:
+    ran = run(
+        live_file,
+        "- {id: a, shell: 'echo out; echo oops >&2; exit 3', capture: x, allow_failure: true}\n"
+        "- {id: b, shell: 'echo \"${x}, ${x.stderr}, ${x.exit_code}, ${x.success}\"'}\n"
+        "- {id: c, shell: 'echo fine; echo by the way >&2', capture: y}\n"
+        "- {id: d, shell: 'echo \"${y}, ${y.stderr}\"', when: '${y.duration} < 60'}\n"
+        "- foreach: [1, 2]\n  id: e\n  do:\n"
+        "    - {shell: 'echo ${item}; exit ${item}', capture: z, allow_failure: true}\n"
+        "    - shell: echo ${z} ended with ${z.exit_code}\n",
+    )
+
+    assert (ran.status, ran.steps["a"]["status"]) == ("completed", "failed")
+    assert (output(ran, "b"), output(ran, "d")) == ("out, oops, 3, false", "fine, by the way")
+    assert ran.steps["e"]["output"]["results"] == ["1 ended with 1", "2 ended with 2"]
+
+
+def test_a_failed_handler_that_is_fatal_fails_the_workflow_that_would_continue(live_file: Live) -> None:
+    ran = run(
+        live_file,
+        "- {id: a, shell: exit 1, on_failure: {shell: exit 2, fail_workflow: false, handler_failure_fatal: true}}\n"
+        "- {id: b, shell: echo never}\n",
+    )
+
+    assert (ran.status, ran.steps["b"]["status"]) == ("failed", "cancelled")
+
+
 def test_a_failure_that_may_not_be_ends_the_workflow_after_the_last_attempt(live_file: Live) -> None:
     ran = run(
         live_file,
@@ -400,10 +427,15 @@ def test_what_has_changed_is_known_to_who_asks(live_file: Live) -> None:
         "- shell: echo more >> old.txt\n"
         "- shell: echo new > 'a new.txt'\n"
         "- {id: step, shell: 'echo \"${step.files_added}|${step.files_modified}\"'}\n"
-        "- {id: run, shell: 'echo \"${workflow.files_changed}|${workflow.commit_count}|${workflow.insertions}\"'}\n",
+        "- {id: run, shell: 'echo \"${workflow.files_changed}|${workflow.commit_count}|${workflow.insertions}\"'}\n"
+        "- {id: json, shell: \"echo '${workflow.files_changed:json}' '${workflow.commits:json}'\"}\n"
+        "- {id: csv, shell: 'echo \"${workflow.files_changed:old*:csv}|${workflow.files_added:*.md}\"'}\n"
+        "- {id: words, shell: 'for f in ${workflow.files_changed:lines}; do echo \"[$f]\"; done'}\n",
     )
 
     assert (output(ran, "step"), output(ran, "run")) == ("a new.txt|old.txt", "a new.txt old.txt|0|1")
+    assert (output(ran, "json"), output(ran, "csv")) == ('["a new.txt", "old.txt"] []', "old.txt|")
+    assert output(ran, "words").split("\n") == ["[a]", "[new.txt]", "[old.txt]"]
 
 
 def test_outside_of_a_repository_nothing_has_changed(live_file: Live) -> None:
@@ -429,3 +461,65 @@ def test_a_file_that_a_step_did_not_make_is_a_failure(live_file: Live) -> None:
 
     said = "no file matches '*-plan.md', one of the step's 'outputs'"
     assert (ran.status, ran.steps["plan_outputs"]["failure"]["message"]) == ("failed", said)
+
+
+# -- computed variables ----------------------------------------------------------------------------------------------
+
+
+def test_computed_variables_are_in_the_environment_of_every_command(live_file: Live) -> None:
+    count = "echo x >> FILE; wc -l < FILE | tr -d ' '"
+    ran = run(
+        live_file,
+        "env:\n"
+        f'  ONCE: {{command: "{count.replace("FILE", "once")}", cache: true}}\n'
+        f'  EACH: {{command: "{count.replace("FILE", "each")}"}}\n'
+        "  WHERE: {condition: \"${ONCE} == '1'\", when_true: here, when_false: there}\n"
+        "commands:\n"
+        "  - {id: first, shell: 'echo $ONCE $EACH $WHERE'}\n"
+        "  - {id: second, shell: 'exit 1', on_failure: 'echo $ONCE $EACH'}\n"
+        "  - {id: own, shell: 'echo $EACH', env: {EACH: mine}}\n"
+        "  - {id: loop, foreach: [a], do: [{shell: 'echo $ONCE ${item} $WHERE'}]}\n"
+        "  - {id: ask, claude: 'say ${ONCE} ${WHERE}'}\n",
+    )
+
+    assert (output(ran, "first"), output(ran, "second"), output(ran, "own")) == ("1 2 here", "1 4", "mine")
+    assert ran.steps["loop"]["output"]["results"][0] == "1 a here"
+    assert "say 1 here" in str(output(ran, "ask"))
+
+
+def test_a_variable_whose_command_fails_is_a_failure_that_names_it(live_file: Live) -> None:
+    ran = run(live_file, "env: {N: {command: 'echo no >&2; exit 3', cache: true}}\ncommands: [{shell: echo}]\n")
+
+    said = "the command of the variable 'N' exited with 3: no"
+    assert (ran.status, ran.steps["environment"]["failure"]["message"]) == ("failed", said)
+
+
+def test_a_parameter_that_breaks_its_rule_fails_the_run_before_anything_else(live_file: Live) -> None:
+    text = "parameters: {n: {type: number, validation: value > 1}}\ncommands: [{id: use, shell: 'echo ${n}'}]\n"
+
+    ran = run(live_file, text, n="1")
+
+    said = "'n' is '1', but must be > 1"
+    assert (ran.status, ran.steps["parameters"]["failure"]["message"]) == ("failed", said)
+    assert ran.steps["use"]["status"] != "completed"
+
+
+# -- loops and conditions in handlers --------------------------------------------------------------------------------
+
+
+def test_a_handler_may_repeat_commands_and_have_conditions(live_file: Live) -> None:
+    ran = run(
+        live_file,
+        "- id: work\n"
+        "  shell: exit 3\n"
+        "  on_failure:\n"
+        "    - {foreach: [a b, {name: c}, 7], do: [{shell: 'echo ${index}/${total} \"${item}\" >> log'}]}\n"
+        "    - {foreach: [{n: x}], do: [{claude: 'fix ${item.n}'}]}\n"
+        "    - {shell: echo never >> log, when: '${error.exit_code} == 4'}\n"
+        "    - {shell: echo three >> log, when: '${error.exit_code} == 3'}\n"
+        "- {id: each, foreach: [1], do: [{foreach: [p, q], do: [{shell: 'echo ${item} >> log'}]}]}\n",
+    )
+
+    assert ran.status == "completed"
+    assert live_file.lines("log") == ["0/3 a b", '1/3 {"name":"c"}', "2/3 7", "three", "p", "q"]
+    assert "fix x" in live_file.lines("prompts.txt")

@@ -36,10 +36,13 @@ TEXTS = [
     ("echo ${item.tags.0}", "echo ${item.tags[0]}"),
     # defaults: the shell's own where it can have them, else an expression
     ("echo ${v:-none}", "echo ${outputs[0]:-none}"),
-    ("echo ${item.a:-it's}", "echo ${has(item.a) && item.a != null && item.a != '' ? item.a : 'it\\'s'}"),
+    (
+        "echo ${item.a:-it's}",
+        "echo ${type(item) == map && has(item.a) && item.a != null && item.a != '' ? item.a : 'it\\'s'}",
+    ),
     (
         "echo ${item.tags[0]:-none}",
-        "echo ${has(item.tags) && item.tags != null && size(item.tags) > 0 && "
+        "echo ${type(item) == map && has(item.tags) && type(item.tags) == list && size(item.tags) > 0 && "
         "item.tags[0] != null && item.tags[0] != '' ? item.tags[0] : 'none'}",
     ),
     # what is always the same is written out: `${3}` would be the shell's

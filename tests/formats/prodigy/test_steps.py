@@ -8,21 +8,21 @@ import pytest
 
 from mulligan.formats.prodigy.context import Context, StepSlots
 
-from .reading import item_commands, step, steps
+from .reading import UNASKED, item_commands, step, steps
 
 # What a step becomes, without its name.
 KINDS: list[tuple[str, dict[str, Any]]] = [
     # a text is a Claude command, with the slash or without it
-    ("- prodigy-lint", {"agent": {"provider": "claude", "prompt": "/prodigy-lint"}}),
-    ("- /prodigy-lint now", {"agent": {"provider": "claude", "prompt": "/prodigy-lint now"}}),
-    ("- claude: /fix it", {"agent": {"provider": "claude", "prompt": "/fix it"}}),
-    ("- claude: Please mend it", {"agent": {"provider": "claude", "prompt": "Please mend it"}}),
-    ("- command: fix it", {"agent": {"provider": "claude", "prompt": "/fix it"}}),
+    ("- prodigy-lint", {"agent": {"provider": "claude", "prompt": "/prodigy-lint", **UNASKED}}),
+    ("- /prodigy-lint now", {"agent": {"provider": "claude", "prompt": "/prodigy-lint now", **UNASKED}}),
+    ("- claude: /fix it", {"agent": {"provider": "claude", "prompt": "/fix it", **UNASKED}}),
+    ("- claude: Please mend it", {"agent": {"provider": "claude", "prompt": "Please mend it", **UNASKED}}),
+    ("- command: fix it", {"agent": {"provider": "claude", "prompt": "/fix it", **UNASKED}}),
     # the structured form
     (
         "- {name: fix, args: [a, 2], metadata: {retries: 2, timeout: 60, continue_on_error: true, env: {A: b}}}",
         {
-            "agent": {"provider": "claude", "prompt": "/fix a 2"},
+            "agent": {"provider": "claude", "prompt": "/fix a 2", **UNASKED},
             "env": {"A": "b"},
             "timeout": "60s",
             "retry": 2,
@@ -46,7 +46,7 @@ KINDS: list[tuple[str, dict[str, Any]]] = [
     ("- {shell: make, capture_streams: {duration: true}}", {"shell": "make"}),
     (
         "- {claude: /list, capture: files, capture_format: json}",
-        {"agent": {"provider": "claude", "prompt": "/list", "answer": "json"}},
+        {"agent": {"provider": "claude", "prompt": "/list", "answer": "json", **UNASKED}},
     ),
     (
         "- {shell: make, output_file: out/log.txt}",
@@ -148,9 +148,9 @@ def test_a_handler_and_a_check_that_stand_alone_belong_to_the_step_before_them()
 
     assert found == [
         {
-            "agent": {"provider": "claude", "prompt": "/optimize ${item}"},
+            "agent": {"provider": "claude", "prompt": "/optimize ${item}", **UNASKED},
             "validate": {"shell": "test-performance ${item}"},
-            "on_failure": {"commands": [{"agent": {"provider": "claude", "prompt": "/rollback ${item}"}}]},
+            "on_failure": {"commands": [{"agent": {"provider": "claude", "prompt": "/rollback ${item}", **UNASKED}}]},
         }
     ]
 
@@ -160,7 +160,7 @@ def test_a_handler_belongs_to_a_step_that_is_a_text_as_well() -> None:
 
     assert found == {
         "step": "lint",
-        "agent": {"provider": "claude", "prompt": "/lint"},
+        "agent": {"provider": "claude", "prompt": "/lint", **UNASKED},
         "on_failure": {"commands": [{"shell": "echo no"}]},
     }
 

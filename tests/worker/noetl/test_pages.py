@@ -113,6 +113,15 @@ def test_cases_may_walk_pages_and_the_last_of_them_goes_on(web: Web) -> None:
     assert found["ctx"]["args.check"][1] == {"items": 4, "seen": 4}
 
 
+def test_what_is_collected_may_be_a_template(web: Web) -> None:
+    found = result(tool=fetch(web, collect={"from": "{{ result.data.paging.page * 10 }}", "into": "tens"}))
+    assert found["tens"] == [10, 20, 30]
+
+    then = {"collect": {"from": "{{ result }}", "into": "all"}}
+    cases = [{"when": "{{ event.name == 'call.done' }}", "then": then}]
+    assert envelope(tool=python("result = {'n': 1}"), cases=cases)["ctx"]["ctx.all"][1] == [{"n": 1}]
+
+
 def test_a_retry_of_a_case_that_changes_something_is_the_next_page(web: Web) -> None:
     cases = [
         {
@@ -176,6 +185,14 @@ def test_a_row_that_is_there_may_be_changed_and_a_table_replaced() -> None:
 
     envelope(**sink({"kind": "duckdb", "table": "t", "mode": "replace", "args": {"id": 9}}))
     assert duckdb("select * from t") == [{"id": 9, "name": None}]
+
+
+def test_the_event_log_has_the_result_anyway_and_other_data_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    envelope(**sink({"tool": {"kind": "event_log"}}))
+    assert capsys.readouterr().out == ""
+
+    envelope(**sink({"backend": "event_log", "data": {"n": "{{ result.id + 1 }}"}}))
+    assert capsys.readouterr().out == '{"n": 2}\n'
 
 
 def test_any_tool_may_be_a_sink_and_reads_what_the_step_gave(tmp_path: Path) -> None:

@@ -96,6 +96,13 @@ def test_libraries_have_the_names_that_they_are_given() -> None:
     assert result(tool=tool) == [1, {"a": 1}]
 
 
+def test_libraries_in_a_list_have_their_own_names() -> None:
+    code = "result = [math.floor(1.5), os.path.basename('a/b'), m.ceil(1.5)]"
+
+    assert result(tool=python(code, libs=["math", "os.path", {"m": "math"}])) == [1, "b", 2]
+    assert result(tool=python("result = math.floor(1.5)", libs="math")) == 1
+
+
 def invalid(message: str) -> dict[str, Any]:
     details = {"kind": "schema", "code": "INPUT_INVALID", "source": "python", "retryable": False}
     return {"code": "INPUT_INVALID", "message": message, "retryable": False, "details": details}
@@ -119,6 +126,8 @@ def invalid(message: str) -> dict[str, Any]:
         ),
         (python("def main(*all):\n    pass"), "main(…) has '*all', but values are passed by name"),
         (python("1", libs={"x": "nowhere.x"}), "the code needs 'nowhere.x', which this worker does not have"),
+        (python("1", libs=["nowhere"]), "the code needs 'nowhere', which this worker does not have"),
+        (python("1", libs=[5]), "'libs' has 5, the name of a module is expected"),
         (python("1", auth="aws"), "there is no credential 'aws' for this step"),
     ],
 )

@@ -43,6 +43,7 @@ def test_of_exclusive_arcs_the_first_that_holds_is_taken_and_of_inclusive_ones_a
         # a condition that forgot its braces
         ("result.n == 5", True),
         ("result.n == 6", False),
+        ("{{ output.response.n == 5 }}", True),
         ("{% if result.n == 5 %}yes{% else %}no{% endif %}", True),
         ("{{ 'False' }}", False),
         ("{{ [] }}", False),

@@ -14,6 +14,7 @@ import msgspec
 
 from mulligan.core.deciding.affinity import bound_host
 from mulligan.core.deciding.budgets import check_raised_budgets, unreported_warning
+from mulligan.core.deciding.child_failure import child_failure
 from mulligan.core.deciding.classify import LIMIT, PAST_DEADLINE, classify
 from mulligan.core.deciding.flow import wake_starts
 from mulligan.core.deciding.ladder import start_due_retry, with_cap_detail
@@ -21,7 +22,7 @@ from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, make_
 from mulligan.core.deciding.resource_usage import adjustments_of, attempt_limits
 from mulligan.core.deciding.rounds import Round, plan_revision, plan_round
 from mulligan.core.deciding.stopping import stop_place
-from mulligan.core.evolve.evolve_places import is_agent
+from mulligan.core.evolve.evolve_places import is_agent, is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.failure import Failure, failure
@@ -29,7 +30,8 @@ from mulligan.core.model.formatting import format_size
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.run_data import size_problem
 from mulligan.core.model.spending import spent_from_usage
-from mulligan.core.model.workflow import END, is_group
+from mulligan.core.model.workflow import END
+from mulligan.core.state.held_steps import choose_steps, held_places
 from mulligan.core.state.scope import RUN_TOO_LONG, Now, fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -163,10 +165,32 @@ def _resume(now: Now, report: r.ResumeRequested) -> Facts:
         )
     if report.step:
         yield from _resume_steps(now, report)
-    elif run.status == "paused":
+        return
+    if report.steps and run.stop is not None:
+        raise Refused(f"run {run.run_id} is stopping: it cannot be resumed for some steps only")
+    if report.steps and run.status == "running":
+        # Nobody paused it: its process was interrupted, or drives it now.
+        yield e.RunPaused(report.by, report.reason)
+    if run.status == "paused":
         assert run.paused_at is not None
-        due = None if run.due is None else run.due + (now.at - run.paused_at)
-        yield e.RunResumed(report.by, report.reason, due=due, held=run.held, unstarted=run.unstarted)
+        yield e.RunResumed(
+            report.by,
+            report.reason,
+            due=None if run.due is None else run.due + (now.at - run.paused_at),
+            held=run.held,
+            unstarted=_unstarted(now.state),
+            steps=report.steps,
+            released=choose_steps(now.state, report.steps) if report.steps else (),
+            after_steps=run.stepping is not None,
+        )
+
+
+def _unstarted(state: State) -> tuple[str, ...]:
+    """The actions of the engine that could not start: because of the pause, or because their step was not chosen."""
+    if state.run.stepping is None:
+        return state.run.unstarted
+    held = (place.key for step in state.steps() for place in held_places(state, step) if is_engine_action(place.spec))
+    return tuple(dict.fromkeys((*state.run.unstarted, *held)))
 
 
 def _retry(now: Now, report: r.RetryRequested) -> Facts:
@@ -336,20 +360,8 @@ def _child_ended(now: Now, report: r.ChildEnded) -> Facts:
         yield e.AttemptCancelled(place.key, place.attempt, report.usage)
     else:
         yield e.AttemptFailed(
-            place.key, place.attempt, add_location(now, place, _failed_child(place, report)), report.usage
+            place.key, place.attempt, add_location(now, place, child_failure(place.spec.action, report)), report.usage
         )
-
-
-def _failed_child(place: Place, report: r.ChildEnded) -> Failure:
-    """CHILD_FAILED with the failures of the child. A group fails like its last failed step, so that rules match it."""
-    details: dict[str, Any] = {"child_run_id": report.child_run_id}
-    if is_group(place.spec.action) and report.failures:
-        last = report.failures[-1]
-        return msgspec.structs.replace(
-            last, cause=report.failures, details={**last.details, **details, "failed_step": last.step}
-        )
-    message = f"child run {report.child_run_id} {report.status}"
-    return failure("CHILD_FAILED", message, cause=report.failures, details=details)
 
 
 # -- people ------------------------------------------------------------------------------

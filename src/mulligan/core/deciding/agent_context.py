@@ -100,6 +100,11 @@ def _answer_text(output: Any) -> Any:
     return output["content"] if is_answer and isinstance(output["content"], str) else output
 
 
+def _is_blank(output: Any) -> bool:
+    text = _answer_text(output)
+    return isinstance(text, str) and not text.strip()
+
+
 def _as_text(value: Any) -> tuple[str, ContentType]:
     return (value, "text") if isinstance(value, str) else (msgspec.json.encode(value).decode(), "json")
 
@@ -172,10 +177,13 @@ def _rejected_output(state: State, place: Place) -> Iterator[PriorOutput]:
 
 
 def _prior_outputs(state: State, step: str) -> Iterator[PriorOutput]:
-    """The outputs of earlier steps, each once: needed steps in the order of `needs`, then sources of the edges taken."""  # noqa: E501
+    """The outputs of earlier steps, each once: needed steps in the order of `needs`, then sources of the edges taken.
+
+    An empty answer says nothing, and does not take the place of another output.
+    """
     for name in dict.fromkeys((*_needed_steps(state, step), *_arrived_steps(state, step))):
         place = state.places[name]
-        if place.output is not None and place.given is not None:
+        if place.output is not None and place.given is not None and not _is_blank(place.output):
             seq, at = place.given
             yield PriorOutput(
                 step=name,
@@ -189,7 +197,10 @@ def _prior_outputs(state: State, step: str) -> Iterator[PriorOutput]:
 
 
 def _needed_steps(state: State, step: str) -> Iterator[str]:
+    workspace = state.workflow.workspace
     for need in () if step == END else state.graph.nodes[step].step.needs:
+        if workspace is not None and need.of == workspace.opens:
+            continue
         yield from state.workflow.groups[need.of] if need.is_group else (need.of,)
 
 

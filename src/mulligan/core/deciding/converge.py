@@ -6,14 +6,17 @@ from mulligan.core.deciding.flow import (
     enter,
     enter_free_slots,
     is_at_max_parallel,
+    may_enter,
     pass_over,
     remaining_start_batches,
     wake_starts,
 )
 from mulligan.core.deciding.lifecycle import Facts, enter_command, make_failure, schedule
 from mulligan.core.model import events as e
+from mulligan.core.model.formatting import pluralize
 from mulligan.core.model.place_keys import undo_key
 from mulligan.core.model.workflow import END
+from mulligan.core.state.held_steps import has_run_its_steps
 from mulligan.core.state.scope import Now
 from mulligan.core.state.state import Place, State, UndoableVisit
 from mulligan.core.state.verdict import verdict
@@ -23,6 +26,9 @@ def converge(now: Now) -> Facts:
     """Called when nothing more follows in a turn: fire due loops, fill free slots, undo, enter `end`."""
     run = now.state.run
     if run.status != "running":
+        return
+    if run.stepping is not None and has_run_its_steps(now.state) and _has_more_to_start(now.state):
+        yield e.RunPaused(reason=f"{pluralize(run.stepping.asked, 'step')} ran, as asked")
         return
     yield from _fire_loops(now)
     yield from enter_free_slots(now)
@@ -41,6 +47,14 @@ def converge(now: Now) -> Facts:
             yield from enter_command(now, place, "undo", 0, undo_key(undoable.step, undoable.visit))
         else:
             yield from _enter_end(now)
+
+
+def _has_more_to_start(state: State) -> bool:
+    """Whether a step is held, is ready to start, or comes again in a loop; otherwise the run comes to its end."""
+    run = state.run
+    if run.active or run.loops:
+        return True
+    return any(may_enter(state, step) or _has_arrival(state, step) for step in state.steps())
 
 
 def _fire_loops(now: Now) -> Facts:

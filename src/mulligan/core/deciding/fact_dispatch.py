@@ -90,7 +90,7 @@ def _step_resumed(now: Now, fact: e.StepResumed) -> Facts:
     if now.state.run.status == "paused":
         return
     for place in list(held_places(now.state, now.state.places[fact.step])):
-        if place.status == "ready" and is_engine_action(place.spec):
+        if place.status == "ready" and is_engine_action(place.spec) and not is_on_hold(now.state, place):
             yield from start_engine_action(now, place)
 
 

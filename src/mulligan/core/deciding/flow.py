@@ -16,7 +16,7 @@ from mulligan.core.model.graph import Arc, Barrier, Node
 from mulligan.core.model.workflow import END
 from mulligan.core.state.scope import Now
 from mulligan.core.state.state import FailureRecord, Place, State
-from mulligan.core.state.verdict import is_handled, open_failures
+from mulligan.core.state.verdict import is_handled, open_failures, verdict
 from mulligan.errors import ExpressionFailed
 
 # -- which steps may start ------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ def is_at_max_parallel(state: State) -> bool:
 
 def waits_for_slot(state: State, place: Place) -> bool:
     """Whether a step is ready to start and waits only for a free slot of `max_parallel`."""
-    return is_at_max_parallel(state) and _may_enter(state, place)
+    return is_at_max_parallel(state) and may_enter(state, place)
 
 
 def enter_free_slots(now: Now) -> Facts:
@@ -79,13 +79,13 @@ def enter_free_slots(now: Now) -> Facts:
         if is_at_max_parallel(now.state):
             return
         # A paused step does not take a slot from another: it is entered only when nothing else is active or ready.
-        if _may_enter(now.state, place) and (place.pause is None or not _has_unpaused_work(now.state)):
+        if may_enter(now.state, place) and (place.pause is None or not _has_unpaused_work(now.state)):
             yield from enter(now, place)
 
 
 def _has_unpaused_work(state: State) -> bool:
     """Whether a step is active, or ready and not paused."""
-    return state.run.active > 0 or any(place.pause is None and _may_enter(state, place) for place in state.steps())
+    return state.run.active > 0 or any(place.pause is None and may_enter(state, place) for place in state.steps())
 
 
 def wake_starts(now: Now, begin: int) -> Facts:
@@ -101,11 +101,12 @@ def remaining_start_batches(state: State) -> range:
     graph = state.graph
     if len(graph.starts) <= graph.starts_at_once:
         return range(0)
-    waiting = (i for i, name in enumerate(graph.starts) if _may_enter(state, state.places[name]))
+    waiting = (i for i, name in enumerate(graph.starts) if may_enter(state, state.places[name]))
     return range(next(waiting, len(graph.starts)), len(graph.starts), graph.starts_at_once)
 
 
-def _may_enter(state: State, place: Place) -> bool:
+def may_enter(state: State, place: Place) -> bool:
+    """Whether a step that waits may start now."""
     return place.status == "waiting" and readiness(state, place) == "enter"
 
 
@@ -149,6 +150,9 @@ def pass_over(place: Place, reason: str) -> e.Fact:
 def enter(now: Now, place: Place) -> Facts:
     """Start a new visit, unless `when` is false. The visit beyond max_visits fails at once and is the last."""
     step = now.state.graph.nodes[place.key].step
+    workspace = now.state.workflow.workspace
+    if workspace is not None and place.key == workspace.closes and verdict(now.state) != "completed":
+        return iter((pass_over(place, "unsuccessful"),))
     if is_beyond_limit(now.state, place):
         return iter((pass_over(place, "loop_limit"),))
     try:
@@ -305,10 +309,13 @@ def fail_fast_after_pause(now: Now) -> Facts:
 
 
 def _stop_if_required(now: Now, records: Iterable[FailureRecord]) -> Facts:
-    policy, run = now.state.workflow.fail_fast, now.state.run
-    if policy == "never" or run.stop is not None or run.status == "paused":
+    run = now.state.run
+    if run.stop is not None or run.status == "paused":
         return
     for record in records:
+        policy = now.state.step(record.step).fail_fast or now.state.workflow.fail_fast
+        if policy == "never":
+            continue
         if policy == "always" or record.failure.severity == "critical":
             reason = f"{record.failure.code} in '{record.step}'"
             yield e.RunStopping("failed_fast", reason=reason)

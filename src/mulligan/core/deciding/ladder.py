@@ -349,6 +349,11 @@ def is_fatal_handler_failure(place: Place, failure: Failure) -> bool:
     )
 
 
+def _is_allowed(place: Place, failure: Failure) -> bool:
+    """Whether `continue_on_error` covers the failure: not if its handler failed too, and that is fatal."""
+    return place.spec.continue_on_error and not is_fatal_handler_failure(place, failure)
+
+
 def after_classified(now: Now, place: Place, fact: e.StepClassified) -> Facts:
     if fact.verdict == "retry":
         yield from schedule(now, place, "classified")
@@ -371,7 +376,7 @@ def route(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, b
             role=place.role,
             failure=failure,
             index=place.index,
-            is_allowed=place.spec.continue_on_error,
+            is_allowed=_is_allowed(place, failure),
         )
         return True
     chosen = _choose_route(now, place, failure)
@@ -393,7 +398,7 @@ def step_failed(now: Now, place: Place, failure: Failure, chosen: Route) -> e.St
     """The fact that ends a failed step, with all edges it takes."""
     if place.key == END:
         return e.StepFailed(END, place.visit, failure, place.attempt)
-    is_allowed = place.spec.continue_on_error
+    is_allowed = _is_allowed(place, failure)
     is_routed = chosen.is_sent
     edge = now.state.graph.arc(place.key, chosen.edge).edge if chosen.edge is not None else None
     taken = _edges_taken(now, place, failure, chosen, is_allowed)

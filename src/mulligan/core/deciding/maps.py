@@ -23,6 +23,11 @@ FAILURES_SHOWN_MAX = 20
 def expand(now: Now, place: Place) -> Facts:
     """Start an attempt of a map step: list its items, or, on a later attempt, continue with those not done."""
     policy = _policy(now, place)
+    try:
+        _most_parallel(now, place, policy)
+    except ExpressionFailed as error:
+        yield e.AttemptFailed(place.key, place.attempt, make_failure(now, place, "EXPRESSION_FAILED", error.message))
+        return
     if place.items is not None and (place.items.visit == place.visit or _runs_chosen_items(now, place)):
         yield _continue_list(now, place, place.items)
     elif policy.lister is not None:
@@ -174,7 +179,19 @@ def may_enter(now: Now, place: Place) -> bool:
         return False
     if policy.on_item_failure == "stop" and items.failed > _failures_allowed(policy, len(items.values)):
         return False
-    return policy.max_parallel is None or items.running < policy.max_parallel
+    most = _most_parallel(now, place, policy)
+    return most is None or items.running < most
+
+
+def _most_parallel(now: Now, place: Place, policy: Map) -> int | None:
+    """How many items may run at the same time; None: all. ExpressionFailed if its expression gives no such number."""
+    if policy.parallel is None:
+        return policy.max_parallel
+    most = now.evaluate(policy.parallel, place)
+    if isinstance(most, bool) or not isinstance(most, int | float) or most < 1 or not float(most).is_integer():
+        shown = most if isinstance(most, int | float) else _kind(most)
+        raise ExpressionFailed(f"'max_parallel' gave {shown}, not a whole number of at least 1")
+    return int(most)
 
 
 def _enter_or_skip(now: Now, item: Place, index: int) -> Facts:

@@ -96,14 +96,16 @@ def _file_records(state: State, place: Place) -> Iterable[FileRecord]:
 def steps_to_retry(state: State, from_step: str, stale: Iterable[StaleFile] = ()) -> tuple[str, ...]:
     """The steps that a new round runs: failed unhandled, cancelled, skipped or undone, and all from `from_step` on.
 
-    Also the steps between an undone step and one of these, since what they depend on is gone; and every step whose
-    files have changed, with all steps behind it.
+    Also the steps behind them that kept the result of an earlier pass of a loop; the steps between an undone step and
+    one of these, since what they depend on is gone; and every step whose files have changed, with all steps behind it.
     """
     again = {record.step for record in unhandled(state)}
     again |= state.graph.region(from_step) if from_step else frozenset()
     again |= {place.key for place in state.steps() if place.is_undone or place.status in ("cancelled", "skipped")}
     undone = [place.key for place in state.steps() if place.is_undone]
     again |= state.graph.between(undone, again)
+    # If a loop failed, the steps after that keep the result of an earlier pass, which is older than what they need.
+    again |= {name for name in state.graph.behind(again) if state.places[name].settled == "skipped"}
     for step in {one.step for one in stale}:
         again |= state.graph.region(step)
     return tuple(name for name in state.graph.nodes if name in again)
@@ -174,6 +176,8 @@ def _rerun_reason(state: State, plan: Round, failed: set[str], name: str) -> str
         return f"it was {place.status}"
     if plan.from_step and name in state.graph.region(plan.from_step):
         return f"it is behind '{plan.from_step}'"
+    if place.status == "completed" and place.settled == "skipped":
+        return "its result is from an earlier pass of the loop"
     source = next((one.step for one in plan.stale if name in state.graph.region(one.step)), "")
     if source:
         return f"it is behind '{source}'"

@@ -188,6 +188,17 @@ def _run_due(state: State, fact: Any) -> Iterable[Effect]:
     if isinstance(fact, e.RunResumed):
         yield ResumeChildren()
         yield from _idle_loops(state)
+        if fact.steps or fact.after_steps:
+            for step in state.steps():
+                yield from _queue_or_hold(state, step)
+
+
+def _queue_or_hold(state: State, step: Place) -> Iterable[Effect]:
+    """Queue the ready tasks of a step that may run now, and dequeue those of any other."""
+    for place in held_places(state, step):
+        if not is_engine_action(place.spec):
+            is_held = is_on_hold(state, place)
+            yield StopTask(place.key, place.attempt) if is_held else QueueTask(place.key, place.attempt)
 
 
 def _run_started(state: State, fact: e.RunStarted) -> Iterable[Effect]:
@@ -210,7 +221,7 @@ def _step_paused(state: State, fact: e.StepPaused) -> Iterable[Effect]:
 
 def _step_resumed(state: State, fact: e.StepResumed) -> Iterable[Effect]:
     for place in held_places(state, state.places[fact.step]):
-        if not is_engine_action(place.spec):
+        if not is_engine_action(place.spec) and not is_on_hold(state, place):
             yield QueueTask(place.key, place.attempt)
 
 

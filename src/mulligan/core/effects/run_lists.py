@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
 
 from mulligan.core.model.events import Entry, RunRevised
-from mulligan.core.model.workflow import END
+from mulligan.core.model.workflow import END, LABEL_CHARS_MAX
 from mulligan.core.state.state import FailureRecord
 
 # What a run can be found by, besides workflow, status and time.
@@ -18,7 +19,10 @@ AttributeKind = Literal["input", "label"]
 # kind, name, value
 Attribute = tuple[AttributeKind, str, str]
 # Longer values are not indexed.
-ATTRIBUTE_CHARS_MAX = 200
+ATTRIBUTE_CHARS_MAX = LABEL_CHARS_MAX
+# How much of a run can be found by its words: of one word, of one failure's message, and how many failures.
+WORD_CHARS_MAX, MESSAGE_CHARS_MAX, FAILURES_MAX = 40, 300, 10
+_WORD = re.compile(r"[^\W_]+")
 
 
 class RunFilter(msgspec.Struct, frozen=True):
@@ -31,8 +35,21 @@ class RunFilter(msgspec.Struct, frozen=True):
     until: datetime | None = None
     # All must match. A child run has the attributes of the root of its tree.
     attributes: tuple[Attribute, ...] = ()
+    # Started by one of these users.
+    starters: tuple[str, ...] = ()
+    # Failed with one of these codes in a failure that nothing handled, when its last round ended.
+    failure_codes: tuple[str, ...] = ()
+    # Each begins a word of the run: see `search_words`. A child run has the words of the root of its tree.
+    words: tuple[str, ...] = ()
     # Whether to include child runs.
     with_children: bool = False
+
+
+class RunFailures(msgspec.Struct, frozen=True):
+    """What a run is found by when a round has ended: the codes and the words of its unhandled failures."""
+
+    codes: tuple[str, ...] = ()
+    words: str = ""
 
 
 class OpenTasks(msgspec.Struct, frozen=True):
@@ -79,6 +96,36 @@ def attributes(inputs: Mapping[str, Any], labels: Mapping[str, str]) -> list[Att
     texts = ((name, attribute_text(value)) for name, value in inputs.items())
     found: list[Attribute] = [("input", name, text) for name, text in texts if text is not None and _is_indexable(name)]
     return found + [("label", name, value) for name, value in labels.items()]
+
+
+def search_words(texts: Iterable[str]) -> tuple[str, ...]:
+    """The words of these texts that a run is found by: letters and digits, in small letters, each once, sorted."""
+    found = (word for text in texts for word in _WORD.findall(text.casefold()) if "\0" not in word)
+    return tuple(sorted({word[:WORD_CHARS_MAX] for word in found}))
+
+
+def start_words(workflow: str, starter: str, labels: Mapping[str, str]) -> str:
+    """What a run is found by from its start to its end: the words of its workflow's name, its starter and its labels.
+
+    As stores have it: the words with a space between two.
+    """
+    return " ".join(search_words((workflow, starter, *labels.values())))
+
+
+def input_words(inputs: Mapping[str, Any]) -> str:
+    """The words of the inputs that are single, short values."""
+    return " ".join(search_words(value for _, _, value in attributes(inputs, {})))
+
+
+def run_failures(unhandled: Iterable[FailureRecord]) -> RunFailures:
+    """What a failed run is found by: codes, and the words of steps, codes and messages."""
+    records = list(unhandled)
+    texts = (text for record in records[:FAILURES_MAX] for text in _failure_texts(record))
+    return RunFailures(tuple(sorted({record.failure.code for record in records})), " ".join(search_words(texts)))
+
+
+def _failure_texts(record: FailureRecord) -> Iterator[str]:
+    yield from (record.step, record.failure.code, record.failure.message[:MESSAGE_CHARS_MAX])
 
 
 def corrected_inputs(entries: Iterable[Entry]) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from mulligan.core.deciding.lifecycle import expected_files, item_index
 from mulligan.core.effects.reuse import Reuse, path_of, reuse_of
 from mulligan.core.model.events import Adjusted, Role
 from mulligan.core.model.failure import Failure
+from mulligan.core.model.waiting import default_cpus, waits
 from mulligan.core.model.workflow import AGENT, Budget, Capture, Command, Resources, Secret
 from mulligan.core.state.scope import (
     CACHE_KEY,
@@ -29,6 +30,7 @@ from mulligan.core.state.scope import (
     reads_secrets,
 )
 from mulligan.core.state.state import Place, State
+from mulligan.core.state.workspace import folder_of
 
 _NO_RESOURCES = Resources()
 _NOT_ADJUSTED = Adjusted()
@@ -112,6 +114,15 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     budget: Budget | None = None
     # The data of the run.
     data: dict[str, Any] = {}
+    # It waits for another machine most of the time, and its file does not say how many processors it needs.
+    waits: bool = False
+    # Where the run was started, if `home` is a worktree: programs, secrets and links to logs are found from there.
+    called_from: str = ""
+
+    @property
+    def started_in(self) -> str:
+        """The folder in which the run was started."""
+        return self.called_from or self.home
 
     @property
     def is_small(self) -> bool:
@@ -141,14 +152,20 @@ def make_task(state: State, key: str) -> Task:
         # Under names that no expression can use.
         secrets = {**secrets, **{f"caller:{i}": secret for i, secret in enumerate(state.workflow.callers_secrets)}}
     late = _late_values(spec, place) if secrets and place.bindings else {}
-    may_be_reused = state.run.changed_only or step.spec.cache or step.spec.reads or step.spec.writes
+    params = fill_params(action, place.bindings) if action.bindings and not late else action.params
+    cpus, is_waiting = _cpus(adjusted, wanted, action.kind, params)
+    may_be_reused = bool(state.run.changed_only or step.spec.cache or step.spec.reads or step.spec.writes)
+    home = state.run.cwd
+    if state.workflow.workspace is not None:
+        # A result of another run is in the worktree of that run.
+        may_be_reused, home = False, folder_of(state, place)
     # Positional, in field order: with so many fields, keywords take five times as long.
     return Task(
         state.run.run_id,
         key,
         place.attempt,
         action.kind,
-        fill_params(action, place.bindings) if action.bindings and not late else action.params,
+        params,
         state.workflow.name,
         state.run.present_version,
         step.key,
@@ -156,12 +173,12 @@ def make_task(state: State, key: str) -> Task:
         place.role,
         None if is_step else item_index(state, place),
         _environment(action.kind, action.params, place.bindings) if place.bindings and not late else {},
-        state.run.cwd,
+        home,
         "" if late else place.bindings.get("cwd", ""),
         spec.capture,
         spec.timeout if adjusted.timeout is None else adjusted.timeout,
         _deadline(state, place),
-        _cpus(adjusted, wanted),
+        cpus,
         wanted.memory if adjusted.memory is None else adjusted.memory,
         wanted.gpus or 0,
         wanted.labels,
@@ -184,6 +201,8 @@ def make_task(state: State, key: str) -> Task:
         reuse_of(state, place) if may_be_reused else None,
         remaining_budget(state, place) if context is not None else None,
         {name: one.value for name, one in state.run.data.items()} if state.run.data else {},
+        is_waiting,
+        state.run.cwd if home != state.run.cwd else "",
     )
 
 
@@ -198,9 +217,15 @@ def demand(state: State, place: Place) -> Demand:
     wanted = place.spec.resources or _NO_RESOURCES
     adjusted = place.climb.adjusted or _NOT_ADJUSTED
     memory = wanted.memory if adjusted.memory is None else adjusted.memory
-    return Demand(
-        _cpus(adjusted, wanted), memory or 0, gpus=wanted.gpus or 0, labels=wanted.labels, host=bound_host(state, place)
+    action = place.spec.action
+    has_values = action is not None and all(name in place.bindings for name in action.bindings)
+    cpus, _ = _cpus(
+        adjusted,
+        wanted,
+        action.kind if action else "",
+        {} if action is None else fill_params(action, place.bindings) if has_values else action.params,
     )
+    return Demand(cpus, memory or 0, gpus=wanted.gpus or 0, labels=wanted.labels, host=bound_host(state, place))
 
 
 def fill_late_values(task: Task, values: Mapping[str, Any]) -> Task:
@@ -228,10 +253,10 @@ def _files(state: State, place: Place) -> dict[str, str]:
     return {name: path_of(state, step, name) for name in expected_files(state, place)}
 
 
-def _cpus(adjusted: Adjusted, wanted: Resources) -> float:
-    """The processors that were granted or declared, 1 by default. 0 is a valid value."""
+def _cpus(adjusted: Adjusted, wanted: Resources, kind: str, params: Mapping[str, Any]) -> tuple[float, bool]:
+    """The processors that were granted or declared, otherwise those of its kind; and whether it waits. 0 is valid."""
     cpus = wanted.cpus if adjusted.cpus is None else adjusted.cpus
-    return 1.0 if cpus is None else cpus
+    return (default_cpus(kind, params), waits(kind, params)) if cpus is None else (cpus, False)
 
 
 def _failure_about(state: State, place: Place) -> Failure | None:

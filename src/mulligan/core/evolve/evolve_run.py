@@ -29,7 +29,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.graph import Arc
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END
-from mulligan.core.state.held_steps import held_places
+from mulligan.core.state.held_steps import begin_stepping, held_places, release
 from mulligan.core.state.state import (
     NO_CLIMB,
     FailureRecord,
@@ -44,6 +44,7 @@ from mulligan.core.state.state import (
     UndoableVisit,
 )
 from mulligan.core.state.transitions import PLACE
+from mulligan.core.state.workspace import opened_folder
 
 _replace = msgspec.structs.replace
 
@@ -106,12 +107,20 @@ def _keep(state: State, kept: Collection[e.Kept], entry: e.Entry) -> None:
         set_status(state, place, one.status)
         place.output, place.given = one.output, (entry.seq, entry.at)
         place.files, place.fingerprint, place.kept_run_id = one.files, one.fingerprint, one.run_id
+        _remember_workspace(state, one.step, one.output)
         for arc in state.graph.nodes[one.step].arcs:
             if arc.to in steps and arc.to in one.taken:
                 state.put(state.arcs, arc.key, "taken")
     for one in kept:
         taken = [arc.edge.index for arc in state.graph.nodes[one.step].arcs if arc.to in one.taken]
         settle(state, one.step, one.status, taken)
+
+
+def _remember_workspace(state: State, step: str, output: Any) -> None:
+    """The run works in the worktree that this step has opened, if it is the step that opens it."""
+    workspace = state.workflow.workspace
+    if workspace is not None and step == workspace.opens:
+        state.run.workspace = opened_folder(output)
 
 
 def _run_paused(state: State, fact: e.RunPaused, entry: e.Entry) -> None:
@@ -125,11 +134,13 @@ def _run_resumed(state: State, fact: e.RunResumed, entry: e.Entry) -> None:
     run = state.run
     run.due = fact.due
     _lift_pause(run)
+    if fact.steps:
+        begin_stepping(state, fact.steps, fact.released)
 
 
 def _lift_pause(run: Run) -> None:
     """Clear everything that belongs to a pause."""
-    run.paused_at, run.reason, run.held, run.unstarted = None, "", (), ()
+    run.paused_at, run.reason, run.held, run.unstarted, run.stepping = None, "", (), (), None
 
 
 def _step_paused(state: State, fact: e.StepPaused, entry: e.Entry) -> None:
@@ -142,6 +153,8 @@ def _step_resumed(state: State, fact: e.StepResumed, entry: e.Entry) -> None:
     step, run = state.touch(fact.step), state.run
     step.pause = None
     run.paused_steps = tuple(name for name in run.paused_steps if name != fact.step)
+    if step.is_active:
+        release(state, step)
     if run.status == "paused":
         # They start when the run is resumed.
         own = (place.key for place in held_places(state, step) if is_engine_action(place.spec))
@@ -211,7 +224,7 @@ def _run_ended(state: State, fact: e.RunCompleted, entry: e.Entry) -> None:
     move_run(state, fact)
     _resume_all_steps(state)
     state.run.outputs, state.run.degraded, state.run.reason = fact.outputs, fact.degraded, fact.reason
-    state.run.paused_at, state.run.held = None, ()
+    state.run.paused_at, state.run.held, state.run.stepping = None, (), None
 
 
 def _timer_held(state: State, fact: e.TimerHeld, entry: e.Entry) -> None:
@@ -239,6 +252,7 @@ def _step_entered(state: State, place: Place, fact: e.StepEntered, entry: e.Entr
         place.arrival, place.queue = place.queue[0], place.queue[1:]
     if fact.step != END:
         reopen_arrivals(state, fact.step)
+        release(state, place)
 
 
 def _keeps_items(state: State, place: Place) -> bool:
@@ -290,6 +304,7 @@ def _step_completed(state: State, place: Place, fact: e.StepCompleted, entry: e.
         place.failure = None
     if fact.step == END:
         return
+    _remember_workspace(state, fact.step, fact.output)
     _remember_loop(state, place, fact.taken)
     if place.failure is not None:
         _record_recovery(state, place, fact, entry)

@@ -59,6 +59,7 @@ _STEP_POLICIES: dict[str, Any] = {
     "undo": None,
     "max_visits": 0,
     "is_start": False,
+    "fail_fast": None,
     "budget": None,
 }
 # The keys of fields in a file, if they differ.
@@ -194,7 +195,7 @@ def _without_policies(command: Command) -> Command:
 
 
 def _map_without_policies(listed: Map) -> Map:
-    return _replace(listed, max_parallel=None, lister=listed.lister and _without_policies(listed.lister))
+    return _replace(listed, max_parallel=None, parallel=None, lister=listed.lister and _without_policies(listed.lister))
 
 
 def _called_file(command: Command) -> str:

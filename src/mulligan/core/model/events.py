@@ -140,6 +140,11 @@ class RunResumed(Fact):
     # What the pause held back: timers that fired (kind, place, number), and engine actions that could not start.
     held: tuple[tuple[str, str, int], ...] = ()
     unstarted: tuple[str, ...] = ()
+    # How many steps may run before the next pause, 0 for all; and those of them that can go on now.
+    steps: int = 0
+    released: tuple[str, ...] = ()
+    # An earlier resume was for some steps only: the tasks of the others were not queued.
+    after_steps: bool = False
 
 
 class StepPaused(Fact):

@@ -95,6 +95,8 @@ class ChildEnded(Report):
     failures: tuple[Failure, ...] = ()
     # What its agents have spent.
     usage: dict[str, Any] = {}
+    # Why it ended so, if no failure of a step says it: an output that cannot be evaluated, its time.
+    reason: str = ""
 
 
 class StartsDue(Report):
@@ -128,6 +130,8 @@ class ResumeRequested(Report):
     by: str = ""
     reason: str = ""
     step: str = ""
+    # How many steps may run before the run is paused again; 0 for all of them.
+    steps: int = 0
 
 
 class Revised(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -3,24 +3,81 @@
 A paused step is still entered when it is ready, and stays `ready`: it counts as active, and `end` and the loops around
 it wait for it. Its task is not queued. A running attempt may finish, with its handlers, recovery script and check;
 another attempt, or the next command of an item, does not start.
+
+A run that was resumed for some steps only (`resume --steps`) holds all other steps in the same way. A visit counts when
+it starts, and its retries, handlers and items belong to it. Visits that had started before count first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from mulligan.core.model.place_keys import item_key
-from mulligan.core.state.state import Place, State
+from mulligan.core.model.workflow import END
+from mulligan.core.state.state import Place, State, Stepping
 
 # The roles that a pause keeps from starting. Everything else belongs to an attempt that has started.
 _HELD_ROLES = ("step", "do")
 
 
 def is_on_hold(state: State, place: Place) -> bool:
-    """Whether an attempt at this place must wait until its step is resumed."""
-    if not state.run.paused_steps or place.role not in _HELD_ROLES:
+    """Whether an attempt at this place must wait until its step, or the run, is resumed."""
+    run = state.run
+    if (not run.paused_steps and run.stepping is None) or place.role not in _HELD_ROLES:
         return False
-    return state.step_of(place).pause is not None
+    step = state.step_of(place)
+    return step.pause is not None or is_beyond_steps(state, step)
+
+
+def is_beyond_steps(state: State, step: Place) -> bool:
+    """Whether the run was resumed for some steps only, and this visit is not one of them."""
+    stepping = state.run.stepping
+    return stepping is not None and step.key != END and (step.key, step.visit) not in stepping.visits
+
+
+def release(state: State, step: Place) -> None:
+    """Let this visit run, if the run was resumed for some steps and one of them is left."""
+    stepping = state.run.stepping
+    if stepping is not None and stepping.left and step.pause is None and is_beyond_steps(state, step):
+        visits = tuple(visit for visit in stepping.visits if _is_open(state, *visit))
+        state.run.stepping = msgspec.structs.replace(
+            stepping, left=stepping.left - 1, visits=(*visits, (step.key, step.visit))
+        )
+
+
+def begin_stepping(state: State, asked: int, released: tuple[str, ...]) -> None:
+    """The run is resumed for so many steps, of which these can go on now."""
+    visits = tuple((name, state.places[name].visit) for name in released)
+    state.run.stepping = Stepping(asked, max(0, asked - len(released)), visits)
+
+
+def choose_steps(state: State, count: int) -> tuple[str, ...]:
+    """The steps that can go on now: all that have started, then those that are ready, in the order of the file.
+
+    A step that waits for an answer of a person has started and does not count: others can be chosen meanwhile.
+    """
+    active = [step for step in state.steps() if step.is_active and step.pause is None]
+    started = [step.key for step in active if step.status != "ready" and not _waits_for_answer(step)]
+    ready = [step.key for step in active if step.status == "ready"]
+    return (*started, *ready[: max(0, count - len(started))])
+
+
+def _waits_for_answer(step: Place) -> bool:
+    is_approval = step.spec.action is not None and step.spec.action.kind == "approve"
+    return step.status == "pending_failed" or (is_approval and step.status == "running")
+
+
+def has_run_its_steps(state: State) -> bool:
+    """Whether the run was resumed for some steps only, and all of them have ended."""
+    stepping = state.run.stepping
+    return stepping is not None and not stepping.left and not any(_is_open(state, *visit) for visit in stepping.visits)
+
+
+def _is_open(state: State, name: str, visit: int) -> bool:
+    step = state.places[name]
+    return step.visit == visit and step.is_active
 
 
 def held_places(state: State, step: Place) -> Iterator[Place]:

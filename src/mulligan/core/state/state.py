@@ -105,6 +105,14 @@ class StepPause(msgspec.Struct, frozen=True, omit_defaults=True):
     at: datetime
 
 
+class Stepping(msgspec.Struct, frozen=True):
+    """The run was resumed for some steps only: how many, how many may still start, and the visits that may run."""
+
+    asked: int
+    left: int
+    visits: tuple[tuple[str, int], ...] = ()
+
+
 class Place(msgspec.Struct):
     """Anything that has rungs 0 to 2: a step, an item of a map, a command of a handler, a script, an undo.
 
@@ -328,6 +336,10 @@ class Run(msgspec.Struct):
     budgets: dict[str, Budget] = {}
     callers_budget: Budget | None = None
     data: dict[str, DataValue] = {}
+    # Set while it runs some steps only, and in the pause after them: see `held_steps`.
+    stepping: Stepping | None = None
+    # The folder of its worktree in which its steps run; "" if it has none.
+    workspace: str = ""
 
     @property
     def present_version(self) -> str:

@@ -88,13 +88,22 @@ def _read_draft(root: Node, source: Source) -> Tree:
     return tree
 
 
+# The lists whose entries others refer to, and the key of the name.
+_NAMES = {"nodes": "nodeKey", "phases": "name"}
+
+
 def _read_records(fields: Fields, key: str, record: Record, label: str, source: Source) -> list[Fields]:
     """The entries of a list that have all required keys; missing keys of others were noted."""
     found: list[Fields] = []
     for entry in fields.get(key) or ():
+        form = None
         with source.noting:
-            found.append(record.read(entry, label, source))
-    return [entry for entry in found if all(word in entry for word in record.required)]
+            form = record.read(entry, label, source)
+        if form is not None and all(word in form for word in record.required):
+            found.append(form)
+        elif key in _NAMES:
+            source.note_unread(entry, _NAMES[key])
+    return found
 
 
 def _read_node(fields: Fields) -> TreeNode:
@@ -186,7 +195,7 @@ def _check_edge(owner: TreeNode, edge: TreeEdge, guard: str, source: Source) -> 
 
 
 def _unknown_node(key: str, at: Node, tree: Tree, source: Source) -> Refusal:
-    return source.refuse("unknown_step", f"there is no node '{key}'", at, hint=did_you_mean(key, tree.nodes))
+    return source.refuse_unknown(f"there is no node '{key}'", key, at, hint=did_you_mean(key, tree.nodes))
 
 
 def _drop_dangling_edges(tree: Tree, source: Source) -> None:

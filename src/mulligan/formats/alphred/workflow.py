@@ -90,7 +90,7 @@ def _named_starts(tree: Tree, source: Source) -> list[str]:
     for key, entry in zip(keys, entries, strict=False):
         if key not in tree.nodes:
             hint = did_you_mean(key, tree.nodes)
-            source.note(source.refuse("unknown_step", f"there is no node '{shorten(key)}'", entry, hint=hint))
+            source.note(source.refuse_unknown(f"there is no node '{shorten(key)}'", key, entry, hint=hint))
     return [key for key in keys if key in tree.nodes]
 
 

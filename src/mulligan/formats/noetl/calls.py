@@ -1,23 +1,21 @@
-"""Playbooks that call others: our `workflow` action. NoETL finds them in its catalog, we find them beside the file."""
+"""Playbooks that call others: our `workflow` action. The file is found, and pinned, when the playbook is loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Mapping as Dict
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from mulligan.core.model.workflow import END
-from mulligan.errors import LanguageError
 from mulligan.formats.expressions import entry
+from mulligan.formats.noetl.catalogue import Ambiguous, Child, find_playbook
 from mulligan.formats.noetl.texts import foreign, has_templates, input_name
 from mulligan.formats.noetl.tools import Tool, input_of, merged
-from mulligan.formats.recognition import recognize
-from mulligan.formats.translation import scalar
-from mulligan.language.document import parse
-from mulligan.language.loading import file_bytes, read_tree
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
+from mulligan.formats.translation import Translation, literal, scalar
+from mulligan.language.nodes import Mapping, Node, Scalar, Source, describe, shorten
 from mulligan.language.suggestions import did_you_mean
 
 
@@ -28,27 +26,36 @@ class Call(msgspec.Struct, frozen=True, eq=False):
     at: Node
     given: Mapping | None
     return_step: str | None
+    # The path, if `at` is a template for it.
+    path: str = ""
 
     @property
     def is_rendered(self) -> bool:
-        """Whether its inputs contain templates, which must be rendered before the call."""
-        return has_templates(self.given)
+        """Whether its inputs or its path contain templates, which must be rendered before the call."""
+        return has_templates(self.given) or bool(self.path)
 
     @property
-    def rendered(self) -> Node:
-        assert self.given is not None
-        return foreign(self.given)
+    def reads(self) -> tuple[Node, ...]:
+        """What is rendered."""
+        return tuple(node for node in (self.given, self.at if self.path else None) if node is not None)
+
+    @property
+    def rendering(self) -> dict[str, Any]:
+        """What the action renders: the inputs; and the path, which must still be the one that is pinned."""
+        pinned = {"path": foreign(self.at), "is": literal(self.path)} if self.path else None
+        return {"render": foreign(self.given) if self.given is not None else {}, "pinned": pinned}
 
     def action(self, rendered: str) -> dict[str, Any]:
         """The `workflow` action. `rendered` is the expression for the envelope with the rendered inputs, or ""."""
+        file = scalar(literal(self.child.file), self.at)
         if self.given is None:
-            return {"file": scalar(self.child.file, self.at)}
+            return {"file": file}
         inputs = Mapping(self.given.line, self.given.column)
         for key, value in self.given.items():
             name = input_name(key.text)
             filled = scalar(f"${{{entry(f'{rendered}.result', key.text)}}}", value) if rendered else foreign(value)
             inputs.entries[name] = (scalar(name, key), filled)
-        return {"file": scalar(self.child.file, self.at), "inputs": inputs}
+        return {"file": file, "inputs": inputs}
 
     def result_in(self, output: str) -> str:
         """The expression for its result; `output` is that for the output of the child run."""
@@ -57,91 +64,70 @@ class Call(msgspec.Struct, frozen=True, eq=False):
         return entry(f"{output}.steps", self.return_step) if self.return_step else f"{output}.result"
 
 
-def read_call(tool: Tool, given: Node | None, source: Source) -> Call:
+def read_call(tool: Tool, given: Node | None, workload: Dict[str, Any], translation: Translation) -> Call:
     """Read a `playbook` tool. Refused where the file is missing."""
-    node = tool.fields.node
+    node, source = tool.fields.node, translation.source
     at = node.get("path") or node
-    child = find_child(node.get("path"), node, source)
+    path = _path(node.get("path"), node, workload, translation)
+    child = _find_child(path, at, translation)
     inputs = merged(given, input_of(node))
     if inputs is not None and not isinstance(inputs, Mapping):
         message = f"the input of a playbook is {describe(inputs)}, a mapping is expected"
         raise source.refuse("type", message, inputs)
-    wanted = node.get("return_step")
+    wanted, returned = node.get("return_step"), None
     if isinstance(wanted, Scalar) and wanted.value is not None:
-        child.refuse_unknown_step(wanted, source)
-        return Call(child, at, inputs, wanted.text)
-    return Call(child, at, inputs, None)
+        _refuse_unknown_step(child, wanted, source)
+        returned = wanted.text
+    return Call(child, at, inputs, returned, path if has_templates(at) else "")
 
 
-_SUFFIXES = ("", ".yaml", ".yml")
-# Files in larger folders are not all searched.
-_FILES_MAX = 500
+def _find_child(path: str, at: Node, translation: Translation) -> Child:
+    source = translation.source
+    try:
+        child = find_playbook(path, Path(source.file), translation.catalogue)
+    except Ambiguous as several:
+        message = f"there are several playbooks '{shorten(path)}': {several}"
+        raise source.refuse("noetl", message, at, hint="name the folder of the right one: --catalogue DIR") from None
+    if child is None:
+        named = translation.catalogue
+        where = "in the folders above; or name its folder: --catalogue DIR" if named is None else f"below '{named}'"
+        hint = f"looked for '{shorten(path)}.yaml', and a file with this 'metadata.path', beside this file and {where}"
+        raise source.refuse("noetl", f"there is no playbook '{shorten(path)}'", at, hint=hint)
+    return child
 
 
-class Child(msgspec.Struct, frozen=True):
-    """A called file, relative to the caller. `steps` are those of a playbook; None where it is not a playbook."""
-
-    file: str
-    steps: tuple[str, ...] | None = None
-
-    def refuse_unknown_step(self, node: Scalar, source: Source) -> None:
-        # Every playbook has an `end`, written or not.
-        if self.steps is not None and node.text not in (*self.steps, END):
-            hint = did_you_mean(node.text, self.steps)
-            message = f"'{self.file}' has no step '{shorten(node.text)}'"
-            raise source.refuse("unknown_step", message, node, hint=hint)
+# A template that reads a key of the workload, perhaps with a default.
+_READS_WORKLOAD = re.compile(
+    r"""\{\{-?\s*(?:(?:workload|ctx)\.)?([A-Za-z_]\w*)\s*(?:\|\s*default\(\s*(?:'([^']*)'|"([^"]*)")\s*\)\s*)?-?\}\}"""
+)
 
 
-def find_child(node: Node | None, tool: Mapping, source: Source) -> Child:
-    """The file that `path` names: as it is, with .yaml, or by the path or name in the metadata of a file beside it."""
+def _path(node: Node | None, tool: Mapping, workload: Dict[str, Any], translation: Translation) -> str:
+    """The path as it is when the run starts: its templates read the workload, with the inputs of the run."""
+    source = translation.source
     if node is None:
         raise source.refuse("missing_key", "the tool 'playbook' has no 'path'", tool, hint="add 'path: …'")
-    if not isinstance(node, Scalar) or not isinstance(node.value, str) or "{{" in node.text:
-        message = f"'path' is {describe(node)}, the name of a file is expected"
-        raise source.refuse("noetl", message, node, hint="the playbook must be known when the file is read")
-    folder, path = Path(source.file).parent, node.text.strip()
-    for suffix in _SUFFIXES:
-        if (folder / f"{path}{suffix}").is_file():
-            return _child(folder, f"{path}{suffix}")
-    for file, root in _playbooks(folder):
-        if path in _names(root):
-            return Child(file, _steps(root))
-    message = f"there is no playbook '{shorten(path)}'"
-    hint = f"looked for '{path}.yaml' beside this file, and for a file there with this 'metadata.path' or name"
-    raise source.refuse("noetl", message, node, hint=hint)
+    if not isinstance(node, Scalar) or not isinstance(node.value, str):
+        raise source.refuse("noetl", f"'path' is {describe(node)}, the path of a playbook is expected", node)
+
+    def value_of(found: re.Match[str]) -> str:
+        name, otherwise = found[1], found[2] or found[3]
+        value = translation.given.get(input_name(name), workload.get(name))
+        if not isinstance(value, str) and otherwise is not None:
+            return otherwise
+        return value if isinstance(value, str) else found[0]
+
+    path = _READS_WORKLOAD.sub(value_of, node.value).strip()
+    if "{{" in path or "{%" in path:
+        message = f"the playbook '{shorten(node.text)}' is not known when the run starts"
+        hint = "read a key of 'workload' that has a default or is given with -i; or write a step for each, and arcs"
+        raise source.refuse("noetl", message, node, hint=hint)
+    return path
 
 
-def _child(folder: Path, file: str) -> Child:
-    root = _tree(folder / file)
-    return Child(file, _steps(root) if root is not None and recognize(root) == "noetl" else None)
-
-
-def _playbooks(folder: Path) -> Iterator[tuple[str, Mapping]]:
-    files = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES[1:])
-    for path in files[:_FILES_MAX]:
-        root = _tree(path)
-        if root is not None and recognize(root) == "noetl":
-            yield path.name, root
-
-
-def _tree(path: Path) -> Mapping | None:
-    """The tree of a file; None where it cannot be read. Loading it reports the problem."""
-    try:
-        _, root = read_tree(file_bytes(path), path, parse)
-    except LanguageError:
-        return None
-    return root if isinstance(root, Mapping) else None
-
-
-def _names(root: Mapping) -> set[str]:
-    metadata = root.get("metadata")
-    nodes = [of.get(key) for of in (root, metadata) if isinstance(of, Mapping) for key in ("path", "name")]
-    return {node.text for node in nodes if isinstance(node, Scalar)}
-
-
-def _steps(root: Mapping) -> tuple[str, ...]:
-    steps = root.get("workflow")
-    named = [
-        step.get("step") for step in (steps.items if isinstance(steps, Sequence) else ()) if isinstance(step, Mapping)
-    ]
-    return tuple(node.text for node in named if isinstance(node, Scalar))
+def _refuse_unknown_step(child: Child, node: Scalar, source: Source) -> None:
+    # Every playbook has an `end`, written or not.
+    if child.steps is not None and node.text not in (*child.steps, END):
+        hint = did_you_mean(node.text, child.steps)
+        message = f"'{child.file}' has no step '{shorten(node.text)}'"
+        raise source.refuse("unknown_step", message, node, hint=hint)

@@ -12,16 +12,36 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from jinja2 import Environment, TemplateSyntaxError
+from jinja2.compiler import CodeGenerator, Frame
+from jinja2.exceptions import TemplateAssertionError
+from jinja2.nodes import EvalContextModifier, Impossible
 
 from mulligan.formats.noetl.steps import Step
 from mulligan.formats.noetl.texts import is_word
 from mulligan.formats.noetl.tools import Tool, input_of
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
 
-_JINJA = Environment(extensions=["jinja2.ext.do"])  # noqa: S701
+
+class _WithoutConstants(CodeGenerator):
+    """Calls no filter of a constant when it compiles, which could fill the memory of this process."""
+
+    def _output_child_to_const(self, *_: object) -> str:
+        raise Impossible
+
+    def visit_EvalContextModifier(self, node: EvalContextModifier, frame: Frame) -> None:  # noqa: N802
+        pass
+
+
+_JINJA = Environment(extensions=["jinja2.ext.do"], optimized=False)  # noqa: S701
+_JINJA.code_generator_class = _WithoutConstants
+# A shorter text cannot be nested too deep for Python, whose code Jinja2 makes of it.
+_DEEP_CHARS_MIN = 200
+_DEEP_CODE_CHARS_MIN = 900
+_TOO_DEEP = "it is nested too deep, or a calculation in it is too long"
 _NO_TEMPLATES = frozenset({"code", "desc", "description", "name", "step"})
 # Keys that name the kind of a tool, in any dialect.
 _KINDS = ("kind", "type", "tool")
+_VALUE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _RAW = "write text that is not a template between '{% raw %}' and '{% endraw %}'"
 
 
@@ -46,7 +66,7 @@ def refuse_unreadable(nodes: Iterable[Node], source: Source) -> None:
 def _check_mapping(node: Mapping, source: Source) -> None:
     code = node.get("code")
     is_python = any(is_word(node.get(key), "python") for key in _KINDS)
-    if is_python and isinstance(code, Scalar) and (wrong := _python(code.text)):
+    if is_python and isinstance(code, Scalar) and (wrong := _python(code.text) and _python(_without_values(code.text))):
         source.note(_refusal(code, wrong, f"this Python code is invalid: {wrong.message}", "", source))
     inner = (value for key, (_, value) in node.entries.items() if key not in _NO_TEMPLATES)
     refuse_unreadable(inner, source)
@@ -67,21 +87,49 @@ def _template(text: str) -> _Mistake | None:
         return None
     try:
         _JINJA.parse(text)
+        if len(text) > _DEEP_CHARS_MIN:
+            _JINJA.compile(text)
+    except TemplateAssertionError:
+        pass  # such as an unknown filter: it counts only where it is called
     except TemplateSyntaxError as wrong:
         return _Mistake(_in_our_style(wrong.message or "it cannot be read"), wrong.lineno)
+    except (RecursionError, MemoryError, SyntaxError):
+        return _Mistake(_TOO_DEEP, 0)
+    except (ValueError, OverflowError):
+        return _Mistake("a number in it is too long", 0)
     return None
+
+
+def _without_values(code: str) -> str:
+    """Code with a name in place of each template. Statements of templates may write any code, so then there is none."""
+    if ("{{" not in code and "{%" not in code) or _template(code):
+        return code
+    return "" if "{%" in code else _VALUE.sub("value", code)
 
 
 @lru_cache(maxsize=1024)
 def _python(code: str) -> _Mistake | None:
     """What is wrong with Python code. A `return` outside of functions is allowed."""
     try:
-        ast.parse(code)
+        tree = ast.parse(code)
     except SyntaxError as wrong:
         return _Mistake(_in_our_style(wrong.msg), wrong.lineno or 0)
+    except (RecursionError, MemoryError):
+        return _Mistake(_TOO_DEEP, 0)
     except ValueError as wrong:  # a NUL
         return _Mistake(_in_our_style(str(wrong)), 0)
-    return None
+    return _Mistake(_TOO_DEEP, 0) if len(code) > _DEEP_CODE_CHARS_MIN and _is_too_deep(tree) else None
+
+
+def _is_too_deep(tree: ast.Module) -> bool:
+    """Whether Python reads the code, but cannot compile it."""
+    try:
+        compile(tree, "<code>", "exec", dont_inherit=True)
+    except (RecursionError, MemoryError):
+        return True
+    except (SyntaxError, ValueError):
+        pass  # a `return` outside of functions is allowed
+    return False
 
 
 def _in_our_style(message: str) -> str:
@@ -101,7 +149,7 @@ _HINT = "write it in the file, with templates for the values only; or use --trus
 
 def refuse_programs_from_steps(steps: Iterable[Step], source: Source) -> None:
     """Note each command and each query whose whole text is the result of a step."""
-    all_steps = [*steps]
+    all_steps = [part for step in steps for part in (*step.before, step)]
     names = {name for step in all_steps for name in (step.name, step.name.replace("-", "_"))}
     for step in all_steps:
         for tool in step.tools.all:

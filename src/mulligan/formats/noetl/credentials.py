@@ -19,7 +19,7 @@ class Credentials:
     """The credentials that a playbook names."""
 
     def __init__(self, workload: dict[str, Any], source: Source) -> None:
-        self._workload = workload
+        self.workload = workload
         self._source = source
         self.secrets: dict[str, str] = {}
 
@@ -75,7 +75,7 @@ class Credentials:
         if not has_templates(node):
             return node.text
         key = workload_name(node.text)
-        value = self._workload.get(key) if key else None
+        value = self.workload.get(key) if key else None
         if isinstance(value, str) and value.strip() and "{{" not in value:
             return value
         message = f"the name of the credential '{node.text}' must be known when the file is read"
@@ -86,6 +86,11 @@ class Credentials:
 def variable(name: str) -> str:
     """The environment variable that holds a credential."""
     return f"NOETL_{input_name(name).upper().lstrip('_')}"
+
+
+def secret_commands(keychain: tuple[Fields, ...]) -> dict[str, Node]:
+    """The commands that print credentials, by the names of our secrets."""
+    return {input_name(str(entry["name"])): entry.at("command") for entry in keychain if "command" in entry}
 
 
 def refuse_plain_credentials(keychain: tuple[Fields, ...], source: Source) -> None:

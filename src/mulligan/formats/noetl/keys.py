@@ -41,14 +41,14 @@ METADATA = Open(
         "inline_when_safe": Key(ANY, "a comment"),
     },
 )
-REQUIRES = Record(
+REQUIRES = Dialect(
     "requires",
     {
         "tools": Key(ListOf(TEXT), "refused where one of them is not there"),
         "features": Key(ListOf(TEXT), "a comment"),
     },
 )
-EXECUTOR_POLICY = Record(
+EXECUTOR_POLICY = Dialect(
     "executor_policy",
     {
         "defaults": Key(ANY, "not honoured: a warning"),
@@ -56,7 +56,7 @@ EXECUTOR_POLICY = Record(
         "limits": Key(ANY, "not honoured: a warning"),
     },
 )
-EXECUTOR_SPEC = Record(
+EXECUTOR_SPEC = Dialect(
     "executor_spec",
     {
         "entry_step": Key(NAME, "the step that starts (default: 'start', else the first)"),
@@ -65,7 +65,7 @@ EXECUTOR_SPEC = Record(
         "policy": Key(EXECUTOR_POLICY, "not honoured: a warning"),
     },
 )
-EXECUTOR = Record(
+EXECUTOR = Dialect(
     "executor",
     {
         "profile": Key(Choice(("local", "distributed", "auto")), "makes no difference"),
@@ -74,7 +74,7 @@ EXECUTOR = Record(
         "spec": Key(EXECUTOR_SPEC, "where it starts and ends"),
     },
 )
-KEYCHAIN = Record(
+KEYCHAIN = Dialect(
     "keychain",
     {
         "name": Key(NAME, "a secret of that name, from the variable NOETL_NAME", is_required=True),
@@ -87,6 +87,7 @@ KEYCHAIN = Record(
             ),
             "where NoETL gets it; here it comes from the environment, and 'static' is refused",
         ),
+        "command": Key(TEXT, "a command that prints it, in the place of the variable; NoETL has no such key"),
         "scope": Key(Choice(("local", "global", "shared", "catalog")), "makes no difference"),
         **{
             key: Key(ANY, "not used: the secret comes from the environment")
@@ -97,7 +98,7 @@ KEYCHAIN = Record(
         },
     },
 )
-WORKBOOK = Record(
+WORKBOOK = Dialect(
     "workbook_entry",
     {
         "name": Key(NAME, "what steps call it by", is_required=True),
@@ -129,12 +130,14 @@ PLAYBOOK = Dialect(
 
 # -- steps -------------------------------------------------------------------------------------------------------------
 
-STEP_POLICY = Record(
+STEP_POLICY = Dialect(
     "step_policy",
     {
         "admit": Key(ANY, "not honoured, nor by NoETL: a warning"),
         "lifecycle": Key(ANY, "not honoured, nor by NoETL: a warning"),
-        "failure": Key(ANY, "'best_effort' is 'continue_on_error' (NoETL does not read it)"),
+        "failure": Key(
+            ANY, "'best_effort' is 'continue_on_error', 'fail_fast' is 'fail_fast: true' (NoETL reads neither)"
+        ),
         "emit": Key(ANY, "not honoured, nor by NoETL: a warning"),
     },
 )
@@ -156,7 +159,7 @@ ARC = Dialect(
     },
     elsewhere={"args": "write it as 'set'"},
 )
-ROUTER_SPEC = Record(
+ROUTER_SPEC = Dialect(
     "next_spec",
     {
         "mode": Key(Choice(("exclusive", "inclusive")), "the first arc that holds (default), or all that hold"),
@@ -166,14 +169,14 @@ ROUTER_SPEC = Record(
         "policy": Key(ANY, "not honoured, nor by NoETL: a warning"),
     },
 )
-ROUTER = Record(
+ROUTER = Dialect(
     "next",
     {
         "spec": Key(ROUTER_SPEC, "how arcs are chosen"),
         "arcs": Key(ListOf(ARC), "what follows"),
     },
 )
-LOOP_POLICY = Record("loop_policy", {"exec": Key(ANY, "makes no difference on one machine")})
+LOOP_POLICY = Dialect("loop_policy", {"exec": Key(ANY, "makes no difference on one machine")})
 LOOP_SPEC = Dialect(
     "loop_spec",
     {
@@ -194,7 +197,7 @@ LOOP = Dialect(
         "mode": "put it into 'spec:'",
         "collection": "did you mean 'in'?",
         "element": "did you mean 'iterator'?",
-        "cursor": "rows are not claimed one by one: list them in a step before, and loop over its result",
+        "cursor": "claim the rows in a step before ('update … returning'), and loop over its result",
     },
 )
 OLDER_LOOP = Dialect(
@@ -210,7 +213,7 @@ OLDER_LOOP = Dialect(
     },
     elsewhere={
         "spec": "write 'mode' and 'max_in_flight' without 'spec'",
-        "cursor": "rows are not claimed one by one: list them in a step before, and loop over its result",
+        "cursor": "claim the rows in a step before ('update … returning'), and loop over its result",
         **dict.fromkeys(("where", "order_by", "chunk", "filter", "until"), "make the list in a step before"),
     },
 )
@@ -229,19 +232,24 @@ STEP = Dialect(
     },
     elsewhere={
         "case": "write each case as an arc of 'next': {step: …, when: …}",
-        "vars": "write it as 'set'",
         "set_ctx": "write it as 'set' with 'ctx.NAME'",
         "set_iter": "write it as 'set' with 'iter.NAME'",
         "args": "write it as 'input'",
         "when": "put the condition on the arc that leads here",
         "type": "write it as 'kind' of 'tool'",
-        "retry": "write it as a rule of 'tool.spec.policy'",
         "result": "the result of a step is read by its name",
         "outcome": "the outcome of a step is read as 'output'",
-        "sink": "write it as a separate step",
-        "save": "write it as a separate step",
-        **dict.fromkeys(("needs", "depends_on"), "write it as an arc: in 'next' of the step that comes before"),
     },
+    ignored={
+        **dict.fromkeys(("sink", "save"), "write it as a separate step"),
+        **dict.fromkeys(("needs", "depends_on"), "write it as an arc: in 'next' of the step that comes before"),
+        "vars": "write it as 'set'",
+        "retry": "write it as a rule of 'tool.spec.policy'",
+        "output_select": "the whole result is available",
+        "credential": "write it as 'auth' of 'tool'",
+        "assert": "write a step that checks it",
+    },
+    needed=("tool",),
 )
 TARGET = Dialect(
     "target",
@@ -255,7 +263,7 @@ TARGET = Dialect(
         "else": Key(ANY, "the steps that follow where nothing before held"),
     },
 )
-CASE = Record(
+CASE = Dialect(
     "case",
     {
         "when": Key(
@@ -277,7 +285,7 @@ THEN = Dialect(
         "sink": Key(ANY, "where what it gave is put, by a tool or into a table, before it goes on"),
     },
 )
-ITERATOR = Record(
+ITERATOR = Dialect(
     "iterator",
     {
         "collection": Key(ANY, "what the map runs over"),

@@ -62,7 +62,9 @@ class Plan:
     def __init__(
         self, steps: list[Step], final: Step | None, workload: Any, credentials: Credentials, translation: Translation
     ) -> None:
-        self._steps = steps
+        self._steps = [part for step in steps for part in (*(() if step.loop else step.before), step)]
+        self._all = [part for step in steps for part in (*step.before, step)]
+        steps = self._steps
         self._final = final
         self._workload = workload
         self._credentials = credentials
@@ -89,16 +91,18 @@ class Plan:
 
     def _read_calls(self) -> dict[str, Call]:
         found: dict[str, Call] = {}
-        for step in self._steps:
+        for step in self._all:
             if step.tools.child is not None:
                 with self._source.noting:
-                    found[step.name] = read_call(step.tools.child, step.input, self._source)
+                    found[step.name] = read_call(
+                        step.tools.child, step.input, self._credentials.workload, self._translation
+                    )
         self._warn_about_waiting(found)
         return found
 
     def _warn_about_waiting(self, calls: dict[str, Call]) -> None:
         """Warn once per file that steps wait for the playbooks that they call."""
-        first = next((step for step in self._steps if _is_not_awaited(calls.get(step.name))), None)
+        first = next((step for step in self._all if _is_not_awaited(calls.get(step.name))), None)
         if first is not None and first.tools.child is not None:
             message = "the step waits for the playbook that it calls; NoETL does so only with 'return_step'"
             self._translation.warn("noetl", message, first.tools.child.fields.key("kind"))
@@ -106,12 +110,17 @@ class Plan:
     def _named(self) -> dict[str, Parts]:
         names = Names.of_steps()
         owns = {step.name: names.fit(step.name) for step in self._steps}
-        return {step.name: self._parts(step, owns[step.name], names) for step in self._steps}
+        found = {step.name: self._parts(step, owns[step.name], names) for step in self._steps}
+        for step in self._steps:
+            if step.before and not step.part_of and step.loop is None:
+                first = found[step.before[0].name].entry
+                found[step.name] = msgspec.structs.replace(found[step.name], entry=first)
+        return found
 
     def _parts(self, step: Step, own: str, names: Names) -> Parts:
         entry = route = own
         call = self._calls.get(step.name)
-        if step.loop is not None and not _is_written_out(step.loop.over):
+        if step.loop is not None and (step.loop.parallel is not None or not _is_written_out(step.loop.over)):
             entry = names.fit(f"{own}_items")
         elif step.loop is None and call is not None and call.is_rendered:
             entry = names.fit(f"{own}_input")
@@ -159,14 +168,15 @@ class Plan:
             self._add_plain(step, names)
         if not {names.entry, names.own} <= self._at.keys():
             return  # it was refused
+        if step.before and step.loop is None:
+            self._at[self.names[step.before[-1].name].route].next = [names.own if not step.part_of else names.entry]
         after = step.router.after_failure()
         if any(not self._is_final(arc.to) for arc in after.targets):
             self._add_failure_route(step, after, names)
 
     def _add_plain(self, step: Step, names: Parts) -> None:
-        action = self._action(
-            step, names.own, tool=self._tool(step), input=_copied(step.input), set=_copied(step.set), **_routes(step)
-        )
+        given = {"tool": self._tool(step), "input": _copied(step.input), "before": self._before(step)}
+        action = self._action(step, names.own, **given, set=_copied(step.set), **_routes(step))
         body = {**self._description(step), "noetl": action, **self._timeout_and_retry(step), **self._after_arcs(step)}
         self._put(names.own, step, body, action, *self._texts(step), next=self._edges(step.router))
 
@@ -174,10 +184,15 @@ class Plan:
         loop = step.loop
         assert loop is not None
         items: Any = f"{output_of(names.entry)}.result"
+        max_parallel: Any = loop.max_parallel
         if names.entry != names.own:
-            action = self._action(step, names.entry, render=foreign(loop.over))
+            rendered = foreign(loop.over)
+            if loop.parallel is not None:
+                max_parallel, items = f"${{{items}.max_in_flight}}", f"{items}.items"
+                rendered = made({"items": rendered, "max_in_flight": foreign(loop.parallel)}, loop.over)
+            action = self._action(step, names.entry, render=rendered)
             body = {"description": f"the items of '{step.name}'", "noetl": action}
-            self._put(names.entry, step, body, action, loop.over, next=[names.own])
+            self._put(names.entry, step, body, action, loop.over, loop.parallel, next=[names.own])
         else:
             items = foreign(loop.over)
         item = {"name": loop.iterator, "value": f"${{{_ITEM}}}", "index": "${index}", "length": _length(items)}
@@ -186,9 +201,9 @@ class Plan:
         commands, inner, reads = self._commands(step, item)
         mapped = {
             "over": f"${{{items}}}" if isinstance(items, str) else items,
-            "max_parallel": loop.max_parallel,
+            "max_parallel": max_parallel,
             "max_items": loop.max_items,
-            "on_item_failure": {"best_effort": "collect", "fail_fast": "stop"}.get(step.after_failure),
+            "on_item_failure": _after_failed_item(step),
         }
         body = {**self._description(step), "map": mapped, "do": commands}
         self._put(names.own, step, body, inner, *reads, next=[names.route])
@@ -205,39 +220,61 @@ class Plan:
         self, step: Step, item: dict[str, Any]
     ) -> tuple[list[Any], tuple[dict[str, Any], ...], list[Node | None]]:
         """The commands for each item; the actions among them, and what these read."""
-        own_set = step.set if _is_of_items(step) else None
         call = self._calls.get(step.name)
+        place = {"item": item, "previous": "${previous}" if _passes_values_on(step) else None}
+        after = {"set": _copied(step.set_of_items), "cases": [foreign(case) for case in step.item_cases] or None}
         if call is None:
-            cases = [foreign(case) for case in step.item_cases] or None
-            given = {"tool": self._tool(step), "input": _copied(step.input), "set": _copied(own_set), "cases": cases}
-            action = self._action(step, "", item=item, **given)
-            return (
-                [{"noetl": action, **self._timeout_and_retry(step)}],
-                (action,),
-                [*self._texts(step), own_set, *step.item_cases],
-            )
-        if not call.is_rendered and not step.item_cases:
-            return [{"workflow": call.action("")}], (), []
-        return self._calling_commands(step, call, item)
-
-    def _calling_commands(
-        self, step: Step, call: Call, item: dict[str, Any]
-    ) -> tuple[list[Any], tuple[dict[str, Any], ...], list[Node | None]]:
-        """The commands for a child run of an item: its inputs, the run, and the cases for its result."""
-        rendering = self._action(step, "", render=call.rendered, item=item) if call.is_rendered else None
-        commands: list[Any] = [{"noetl": rendering}] if rendering is not None else []
+            commands, before, reads = self._commands_before(step, place)
+            given = {"tool": self._tool(step), "input": _copied(step.input), "before": before or None}
+            action = self._action(step, "", **given, **place, **after)
+            commands.append({"noetl": action, **self._timeout_and_retry(step)})
+            actions = tuple(command["noetl"] for command in commands if "noetl" in command)
+            return commands, actions, [*self._texts(step), *reads, *step.item_cases]
+        rendering = self._action(step, "", **call.rendering, **place) if call.is_rendered else None
+        commands = [{"noetl": rendering}] if rendering is not None else []
         commands.append({"workflow": call.action("output" if rendering is not None else "")})
-        if step.item_cases:
-            cases = [foreign(case) for case in step.item_cases]
-            ending = self._action(step, "", result=f"${{{call.result_in('output')}}}", item=item, cases=cases)
-            commands.append({"noetl": ending})
+        if step.acts_after_items:
+            result = f"${{{call.result_in('output')}}}"
+            commands.append({"noetl": self._action(step, "", result=result, **place, **after)})
         actions = tuple(command["noetl"] for command in commands if "noetl" in command)
-        return commands, actions, [call.rendered if call.is_rendered else None, *step.item_cases]
+        return commands, actions, [*call.reads, step.set_of_items, *step.item_cases]
+
+    def _commands_before(
+        self, step: Step, place: dict[str, Any]
+    ) -> tuple[list[Any], list[dict[str, Any]], list[Node | None]]:
+        """The commands for the parts of a list of tools before the last one, their results, and what they read."""
+        commands: list[Any] = []
+        before: list[dict[str, Any]] = []
+        reads: list[Node | None] = []
+        for part in step.before:
+            call, so_far = self._calls.get(part.name), list(before) or None
+            if call is None:
+                given = {"tool": self._tool(part), "input": _copied(part.input), "before": so_far}
+                commands.append({"noetl": self._action(part, "", **given, **place), **self._timeout_and_retry(part)})
+                output = f"outputs[{len(commands) - 1}]"
+                before.append({"result": f"${{{output}.result}}", "ctx": f"${{{output}.ctx}}"})
+                reads += self._texts(part)
+                continue
+            if call.is_rendered:
+                commands.append({"noetl": self._action(part, "", **call.rendering, before=so_far, **place)})
+                reads += call.reads
+            commands.append({"workflow": call.action("output" if call.is_rendered else "")})
+            result = call.result_in(f"outputs[{len(commands) - 1}]")
+            before.append({"name": _label(part), "result": f"${{{result}}}"})
+        return commands, before, reads
+
+    def _before(self, step: Step) -> list[dict[str, Any]] | None:
+        """The results of the parts of a list of tools before this one."""
+        found: list[dict[str, Any]] = []
+        for part in step.before:
+            result = {"result": f"${{{output_of(self.names[part.name].route)}.result}}"}
+            found.append({"name": _label(part), **result} if part.tools.child is not None else result)
+        return found or None
 
     def _results(self, step: Step, names: Parts) -> str:
         """The output of the map, with the result of each child run as the result of its item."""
         call, output = self._calls.get(step.name), output_of(names.own)
-        if call is None or step.item_cases:
+        if call is None or step.acts_after_items:
             return output  # each is an envelope
         given = f"r == null ? null : {call.result_in('r')}"
         kept = ", ".join(f'"{key}": {output}.{key}' for key in ("total", "succeeded", "failed", "failures"))
@@ -248,9 +285,9 @@ class Plan:
         if call is None:
             return  # the problem was noted
         if call.is_rendered:
-            action = self._action(step, names.entry, render=call.rendered)
+            action = self._action(step, names.entry, **call.rendering, before=self._before(step))
             body = {"description": f"what '{step.name}' is called with", "noetl": action}
-            self._put(names.entry, step, body, action, call.rendered, next=[names.own])
+            self._put(names.entry, step, body, action, *call.reads, next=[names.own])
         inputs = output_of(names.entry) if call.is_rendered else ""
         body = {**self._description(step), "workflow": call.action(inputs), **self._timeout_and_retry(step)}
         self._put(names.own, step, body, (), next=[names.route])
@@ -258,7 +295,7 @@ class Plan:
 
     def _add_gathering(self, step: Step, names: Parts, **given: Any) -> None:
         """Add the step that collects the results of a loop or a child run, and routes on."""
-        own_set = None if step.loop is not None and _is_of_items(step) else step.set
+        own_set = step.set
         action = self._action(step, names.route, **given, set=_copied(own_set), **_routes(step))
         body = {"description": f"where '{step.name}' goes on", "noetl": action, **self._after_arcs(step)}
         reads = (own_set, *step.router.cases, *_conditions(step.router))
@@ -266,7 +303,8 @@ class Plan:
 
     def _add_failure_route(self, step: Step, after: Router, names: Parts) -> None:
         """Add the step that decides where a failure leads. Where no arc is taken the failure stays unhandled."""
-        for name in dict.fromkeys((names.entry, names.own)):
+        parts = [self.names[part.name] for part in (() if step.loop else step.before)]
+        for name in dict.fromkeys(name for part in (*parts, names) for name in (part.entry, part.own)):
             self._at[name].next.append({"to": names.on_error, "on": "failure"})
         action = self._action(step, names.on_error, failure="${failure}", **_routes_of(after, step))
         body = {"description": f"where '{step.name}' goes on after a failure", "noetl": action, "no_match": "fail"}
@@ -289,14 +327,17 @@ class Plan:
             one["auth"] = self._auth(step, reads)
             if one.get("tool") is not None or one.get("cases"):
                 one |= self._trust(step, reads, one.get("item"))
+        if step.after_failure == "fail_fast":
+            body = {**body, "fail_fast": True}
         self._at[name] = PlannedStep(name, step.at, body, actions, reads, next)
         self.planned.append(self._at[name])
 
     def end(self, final: Step) -> Mapping | None:
         """Our `end`; None where the final step does nothing."""
-        if not final.tools.all:
+        if not final.tools.all and not final.router.cases:
             return None
-        action = self._action(final, END, tool=self._tool(final), input=_copied(final.input))
+        given = {"tool": self._tool(final), "input": _copied(final.input), "cases": cases_for_action(final.router)}
+        action = self._action(final, END, **{key: value or None for key, value in given.items()})
         reads = self._texts(final)
         action["auth"] = self._auth(final, reads)
         action |= self._trust(final, reads, None)
@@ -311,14 +352,28 @@ class Plan:
 
     def _action(self, step: Step, place: str, **keys: Any) -> dict[str, Any]:
         """A `noetl` action with its keys in reading order."""
-        order = ("tool", "render", "result", "loop", "failure", "input", "item", "workload", "derived", "seen", "auth")
+        order = ("tool", "render", "pinned", "result", "loop", "failure", "input", "item", "previous", "before")
         keys |= {"workload": self._workload, "derived": self.derived}
-        keys["name"] = step.name if place != step.name else None
-        words = ("name", *order, "set", "cases", "next", "defaults", "trust_templates")
+        keys["name"] = step.part_of or (step.name if place != step.name else None)
+        words = (
+            "name",
+            *order,
+            "workload",
+            "derived",
+            "seen",
+            "auth",
+            "set",
+            "cases",
+            "next",
+            "defaults",
+            "trust_templates",
+        )
         return {key: keys.get(key) for key in words}
 
     def _tool(self, step: Step) -> Node | None:
         node = step.tools.node
+        if node is None and step.before:
+            return made([], step.at)  # its result is made of those before
         return foreign(node) if node is not None else None
 
     def _auth(self, step: Step, reads: tuple[Node | None, ...]) -> dict[str, str] | None:
@@ -341,7 +396,7 @@ class Plan:
         return {"defaults": {key: node for key, node in found.items() if not has_templates(node)} or None}
 
     def _texts(self, step: Step) -> tuple[Node | None, ...]:
-        return (step.tools.node, step.input, step.set, *step.router.cases, *_conditions(step.router))
+        return (step.tools.node, step.input, step.set, step.set_of_items, *step.router.cases, *_conditions(step.router))
 
     def _description(self, step: Step) -> dict[str, Any]:
         own = self.names[step.name].own
@@ -406,7 +461,9 @@ class Plan:
 def _writes_programs(step: Step) -> bool:
     """Whether its commands, queries, or names of tables or scripts may contain templates."""
     kinds = {tool.kind for tool in step.tools.all}
-    return not _PROGRAMS.isdisjoint(kinds) or not {"sink", "script"}.isdisjoint(words(*step.router.cases, *_keys(step)))
+    if not _PROGRAMS.isdisjoint(kinds) or any(has_templates(tool.node.get("code")) for tool in step.tools.all):
+        return True
+    return not {"sink", "script"}.isdisjoint(words(*step.router.cases, *_keys(step)))
 
 
 def _keys(step: Step) -> tuple[Node | None, ...]:
@@ -424,6 +481,13 @@ def _first_of(sources: list[str]) -> str:
     """The first output that is not null."""
     outputs = [output_of(name) for name in sources]
     return outputs[0] if len(outputs) == 1 else f"{outputs[0]} == null ? {outputs[1]} : {outputs[0]}"
+
+
+def _label(part: Step) -> Node:
+    """The name of a called playbook in its list of tools."""
+    name = part.tools.all[0].node.get("name")
+    assert name is not None, "each tool of such a list has a name"
+    return name
 
 
 def _is_not_awaited(call: Call | None) -> bool:
@@ -456,9 +520,15 @@ def _is_written_out(over: Node) -> bool:
     return isinstance(over, Sequence) and not has_templates(over)
 
 
-def _is_of_items(step: Step) -> bool:
-    """Whether `set` of a loop is for each item, and not for the whole loop."""
-    return step.loop is not None and not {"iter", step.loop.iterator}.isdisjoint(words(step.set))
+def _passes_values_on(step: Step) -> bool:
+    """Whether an item of a loop reads what the items before it have set."""
+    return step.loop is not None and step.loop.max_parallel == 1 and step.sets_in_items
+
+
+def _after_failed_item(step: Step) -> str | None:
+    """What a failed item means for the others. Where they read what it sets, those after it wait for its retry."""
+    modes = {"best_effort": "collect", "fail_fast": "stop"}
+    return modes.get(step.after_failure) or ("stop" if _passes_values_on(step) else None)
 
 
 def _length(items: Any) -> Any:

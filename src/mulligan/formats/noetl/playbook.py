@@ -55,7 +55,7 @@ def read_playbook(root: Node, translation: Translation) -> Playbook | None:
     refuse_plain_credentials(fields.get("keychain", ()), source)
     keep_as_comments(fields, translation)
     workload = {key: plain(node) for key, node in (fields.get("workload") or {}).items()}
-    reader = Reader(_is_newer(fields), workload, Workbook(fields.get("workbook", ()), translation), translation)
+    reader = Reader(_is_newer(fields), Workbook(fields.get("workbook", ()), translation), translation)
     steps = _steps(fields.get("workflow", ()), reader, source)
     if not steps:
         return None
@@ -100,12 +100,14 @@ def _is_older(step: Mapping) -> bool:
 def _steps(nodes: tuple[Node, ...], reader: Reader, source: Source) -> list[Step]:
     steps: dict[str, Step] = {}
     for node in nodes:
+        step = None
         with source.noting:
             step = reader.read(node)
-            if step is None:
-                continue
-            if step.name in steps:
-                raise source.refuse("duplicate_step", f"there are two steps '{shorten(step.name)}'", step.at)
+        if step is None:
+            source.note_unread(node, "step")
+        elif step.name in steps:
+            source.note(source.refuse("duplicate_step", f"there are two steps '{shorten(step.name)}'", step.at))
+        else:
             steps[step.name] = step
     return list(steps.values())
 
@@ -141,7 +143,7 @@ def _named_step(key: str, steps: list[Step], fields: Fields, source: Source) -> 
     if step is None:
         at = fields["executor"]["spec"].at(key)
         hint = did_you_mean(str(name), [step.name for step in steps])
-        source.note(source.refuse("unknown_step", f"there is no step '{shorten(str(name))}'", at, hint=hint))
+        source.note(source.refuse_unknown(f"there is no step '{shorten(str(name))}'", str(name), at, hint=hint))
     return step
 
 
@@ -168,7 +170,7 @@ def _refuse_unknown_targets(step: Step, known: dict[str, Step], source: Source) 
     for arc in step.router.targets:
         if arc.to not in known and arc.to.lower() != END:
             message = f"step '{step.name}' leads to '{shorten(arc.to)}', which is not a step"
-            source.note(source.refuse("unknown_step", message, arc.at, hint=did_you_mean(arc.to, known)))
+            source.note(source.refuse_unknown(message, arc.to, arc.at, hint=did_you_mean(arc.to, known)))
 
 
 def _check_executor(fields: Fields, translation: Translation) -> None:
@@ -218,4 +220,5 @@ def _of_keychain(playbook: Fields) -> Iterator[str]:
         if "name" not in entry:
             continue
         name, kind = str(entry["name"]), entry.get("kind", "credential")
-        yield f"NoETL looks up the credential '{name}' as {kind}; here it is in the variable {variable(name)}"
+        where = "a command prints it" if "command" in entry else f"it is in the variable {variable(name)}"
+        yield f"NoETL looks up the credential '{name}' as {kind}; here {where}"

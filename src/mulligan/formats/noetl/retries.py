@@ -123,7 +123,7 @@ def policy_for_rules(rules: Iterator[Mapping]) -> dict[str, Any] | None:
     """The retry policy of a step whose tool has rules; None where no rule retries."""
     most = 1
     for rule in rules:
-        if (then := _then(rule)) is not None and is_word(then.get("do"), "retry"):
+        if (then := then_of(rule)) is not None and is_word(then.get("do"), "retry"):
             attempts = then.get("attempts")
             given = attempts.value if isinstance(attempts, Scalar) else None
             most = max(most, _attempts(given))
@@ -137,9 +137,10 @@ def _attempts(given: Any) -> int:
     return given if type(given) is int else ATTEMPTS_MAX
 
 
-def _then(rule: Mapping) -> Mapping | None:
+def then_of(rule: Mapping) -> Mapping | None:
+    """What a rule says to do."""
     otherwise = rule.get("else")
-    found = otherwise.get("then") if isinstance(otherwise, Mapping) else rule.get("then")
+    found = otherwise.get("then") or otherwise if isinstance(otherwise, Mapping) else rule.get("then")
     return found if isinstance(found, Mapping) else None
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from mulligan.formats.noetl.keys import OLDER_STEP, STEP
-from mulligan.formats.noetl.oldest import in_newer_dialect
+from mulligan.formats.noetl.oldest import in_newer_dialect, kind_of
 from mulligan.formats.noetl.retries import Retries, policy_for_requests, read_retry, seconds
 from mulligan.formats.noetl.routes import Router, actions_of_case, check_sink, read_next, read_router, split_loop_cases
-from mulligan.formats.noetl.texts import is_word, words, workload_name
+from mulligan.formats.noetl.texts import has_key, has_templates, is_word, words
 from mulligan.formats.noetl.tool_keys import CASE_PAGES, NEXT_CALL
-from mulligan.formats.noetl.tools import Tools, Workbook, input_of
+from mulligan.formats.noetl.tools import Tools, Workbook, input_of, keys_of_oldest_tool
 from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Mapping, Node, Scalar, Source, describe, shorten
 from mulligan.language.shapes import Fields
@@ -30,32 +30,54 @@ class Step(msgspec.Struct, eq=False):
     input: Node | None = None
     loop: Loop | None = None
     set: Node | None = None
+    # In a loop: what is set after each item. `set` is then what is set after the last.
+    set_of_items: Node | None = None
     timeout: Node | None = None
     # The value of `spec.policy.failure`: best_effort, fail_fast or "".
     after_failure: str = ""
     retry: dict[str, Any] | None = None
     # The cases for the result of each item of a loop.
     item_cases: tuple[Mapping, ...] = ()
+    # The parts of its list of tools before this one, which called playbooks divide.
+    before: tuple[Step, ...] = ()
+    # For such a part: the name of its step. `name` is then one that no other step has.
+    part_of: str = ""
 
     @property
     def is_setter(self) -> bool:
         """Whether it may set values that other steps read."""
         arcs = any(arc.set is not None or arc.args is not None for arc in self.router.arcs)
-        spec = [tool.node.get("spec") for tool in self.tools.all]
-        return self.set is not None or arcs or not {"set", "args"}.isdisjoint(words(*self.router.cases, *spec))
+        cases = not {"set", "args", "collect"}.isdisjoint(words(*self.router.cases))
+        return self.set is not None or arcs or cases or self.sets_in_items
+
+    @property
+    def sets_in_items(self) -> bool:
+        """Whether its tools, or what follows each item of its loop, may set values."""
+        if self.set_of_items is not None or any(has_key(tool.node.get("spec"), "set") for tool in self.tools.all):
+            return True
+        actions = [action for case in self.item_cases for action in actions_of_case(case)]
+        return any(not {"set", "collect"}.isdisjoint(action.entries) for action in actions)
+
+    @property
+    def acts_after_items(self) -> bool:
+        """Whether something is done after each item of its loop."""
+        return self.set_of_items is not None or bool(self.item_cases)
 
     @property
     def can_be_end(self) -> bool:
         """Whether our `end` can do it: one action without successors."""
-        return not self.router.targets and self.loop is None and self.tools.child is None
+        return not (self.router.targets or self.before) and self.loop is None and self.tools.child is None
+
+
+# The keys of `save` that name what it is stored by, in the words of the oldest files.
+_STORAGE = ("storage", "type")
 
 
 class Reader:
     """Reads the steps of one playbook."""
 
-    def __init__(self, is_newer: bool, workload: dict[str, Any], book: Workbook, translation: Translation) -> None:
+    def __init__(self, is_newer: bool, book: Workbook, translation: Translation) -> None:
         self._is_newer = is_newer
-        self._workload = workload
         self._book = book
         self._translation = translation
         self._source = translation.source
@@ -70,17 +92,39 @@ class Reader:
         named = node.get("step")
         name = named.text if isinstance(named, Scalar) else ""
         label = f"step '{shorten(name)}'" if name else "the step"
-        form: Fields = (STEP if self._is_newer else OLDER_STEP).read(node, label, self._source)
+        form = STEP.read(node, label, self._source) if self._is_newer else self._read_older(node, label)
         if "step" not in form or named is None:
             return None
         step = self._newer(form, named, label) if self._is_newer else self._older(form, named, label)
         if form.get("desc"):
             step.description = str(form["desc"])
         if "loop" in form:
-            step.loop = read_loop(form["loop"], self._workload, self._source)
+            step.loop = read_loop(form["loop"], self._source)
             own, step.router = split_loop_cases(step.router)
             step.item_cases = (*own, *step.item_cases)
+            step.set_of_items, step.set = _split_set(step)
+            self._warn_about_collecting(step)
+        if step.tools.is_pipeline and any(tool.kind == "playbook" for tool in step.tools.all):
+            _divide(step)
         return step
+
+    def _read_older(self, node: Mapping, label: str) -> Fields:
+        """The keys of a step. In the oldest dialect some belong to its tool, and are checked with it."""
+        kind = kind_of(node)
+        of_tool = keys_of_oldest_tool(kind.text) if kind is not None else frozenset()
+        own = Mapping(node.line, node.column)
+        own.entries = {key: entry for key, entry in node.entries.items() if key not in of_tool}
+        form: Fields = OLDER_STEP.read(own, label, self._source)
+        form.node.entries.update({key: entry for key, entry in node.entries.items() if key in of_tool})
+        return form
+
+    def _warn_about_collecting(self, step: Step) -> None:
+        """Warn where items that run at the same time collect into one list."""
+        found = [action for case in step.item_cases for action in actions_of_case(case) if "collect" in action.entries]
+        if step.loop is not None and step.loop.max_parallel != 1 and found:
+            message = "items run at the same time, so only what the last item collects is kept"
+            hint = "write 'mode: sequential', or read the results of the step"
+            self._translation.warn("noetl", message, found[0].key("collect"), hint=hint)
 
     def _newer(self, form: Fields, named: Node, label: str) -> Step:
         tools = self._book.tools(form.node, label)
@@ -135,12 +179,14 @@ class Reader:
         """Make a case of `save` and `sink` that holds after every success; in a loop, after each item."""
         key = next((key for key in ("save", "sink") if key in form), None)
         node = form[key].node if key is not None else None
-        if key is None or node is None or is_word(node.get("storage"), "event_log"):
+        if key is None or node is None:
+            return
+        if any(is_word(node.get(word), "event_log") for word in _STORAGE):
             return  # the log has the result of every step anyway
         if step.router.cases and "loop" not in form:
             message = f"'{key}' cannot stand beside 'case'"
             raise self._source.refuse("noetl", message, form.key(key), hint="put 'sink' into the 'then' of a case")
-        sink = made({("tool" if word.text == "storage" else word.text): value for word, value in node.items()}, node)
+        sink = made({("tool" if word.text in _STORAGE else word.text): value for word, value in node.items()}, node)
         check_sink(sink, self._source)
         case = made({"when": "{{ event.name == 'call.done' }}", "then": {"sink": sink}}, node)
         assert isinstance(case, Mapping)
@@ -170,6 +216,39 @@ class Reader:
         return read_retry(node, self._source)
 
 
+def _divide(step: Step) -> None:
+    """Make a part of each called playbook in the list of tools, and of the tools before it."""
+    *parts, rest = step.tools.parts
+    step.tools = Tools(rest, is_pipeline=True)
+    for number, tools in enumerate(parts, start=1):
+        is_call = tools[0].kind == "playbook"
+        part = Step(f"{step.name} {number}", step.at, step.node, Tools(tools, is_pipeline=not is_call), Router())
+        part.input, part.timeout, part.part_of, part.before = step.input, step.timeout, step.name, step.before
+        part.after_failure = "" if step.after_failure == "best_effort" else step.after_failure
+        step.before = (*step.before, part)
+
+
+# Names in a template that mean the results of all items of a loop.
+_OF_ALL_ITEMS = frozenset({"results", "stats"})
+
+
+def _split_set(step: Step) -> tuple[Node | None, Node | None]:
+    """Split `set` of a loop: values for each item, as NoETL sets them, and values made of the results of all items."""
+    if not isinstance(step.set, Mapping) or step.loop is None:
+        return None, step.set
+    items, after = Mapping(step.set.line, step.set.column), Mapping(step.set.line, step.set.column)
+    for key, (place, value) in step.set.entries.items():
+        (items if _is_of_item(value, step, step.loop) else after).entries[key] = (place, value)
+    return items if items.entries else None, after if after.entries else None
+
+
+def _is_of_item(value: Node, step: Step, loop: Loop) -> bool:
+    read = words(value)
+    if not {"iter", loop.iterator}.isdisjoint(read):
+        return True
+    return has_templates(value) and _OF_ALL_ITEMS.isdisjoint(read) and step.name not in read
+
+
 def _retries(case: Mapping) -> list[Node]:
     return [node for entry in actions_of_case(case) if (node := entry.get("retry")) is not None]
 
@@ -189,45 +268,40 @@ class Loop(msgspec.Struct, frozen=True, eq=False):
 
     over: Node
     iterator: str
-    # None: no limit.
+    # None: no limit, or that of the template `parallel`, which is rendered when the loop starts.
     max_parallel: int | None = 1
+    parallel: Node | None = None
     max_items: int | None = None
 
 
-def read_loop(form: Fields, workload: dict[str, Any], source: Source) -> Loop | None:
+def read_loop(form: Fields, source: Source) -> Loop | None:
     """Read a loop of either dialect. Notes missing keys."""
     over = form.node.get("in") or form.node.get("collection")
     iterator = form.get("iterator") or form.get("element")
-    for found, key in ((over, "in"), (iterator, "iterator")):
-        if (
-            found is None and not form.has_unknown_keys
-        ):  # otherwise it most likely has a misspelled name, which was noted
-            source.note(source.refuse("missing_key", f"'loop' has no '{key}'", form.node, hint=f"add '{key}: …'"))
+    for found, word in ((over, "in"), (iterator, "iterator")):
+        # With other keys it most likely has a misspelled name, which was noted.
+        if found is None and not form.has_unknown_keys:
+            source.note(source.refuse("missing_key", f"'loop' has no '{word}'", form.node, hint=f"add '{word}: …'"))
     if over is None or iterator is None:
         return None
     how = form.get("spec", form)
-    return Loop(over, iterator, _max_parallel(how, workload, source), form.get("limit"))
-
-
-def _max_parallel(how: Fields, workload: dict[str, Any], source: Source) -> int | None:
+    limit = form.get("limit")
     key = next((key for key in ("max_in_flight", "concurrency") if key in how), None)
-    if key is None:
-        return 1 if how.get("mode", "sequential") == "sequential" else None
+    mode = how.get("mode", "parallel" if key is not None else "sequential")
+    if mode == "sequential" or key is None:
+        return Loop(over, iterator, 1 if mode == "sequential" else None, max_items=limit)
     node = how.at(key)
-    number = _number(node, workload)
+    if has_templates(node):
+        return Loop(over, iterator, None, parallel=node, max_items=limit)
+    number = _number(node)
     if number is None or number < 1:
         message = f"'{key}' is {describe(node)}, a whole number of at least 1 is expected"
-        hint = "it must be known when the file is read: a number, or a key of 'workload' that has one"
-        raise source.refuse("type", message, node, hint=hint)
-    return number if how.get("mode") != "sequential" else 1
+        raise source.refuse("type", message, node, hint="write a number, or a template that gives one")
+    return Loop(over, iterator, number, max_items=limit)
 
 
-def _number(node: Node, workload: dict[str, Any]) -> int | None:
-    if not isinstance(node, Scalar):
-        return None
-    value = node.value
-    if isinstance(value, str) and (key := workload_name(value)):
-        value = workload.get(key)
+def _number(node: Node) -> int | None:
+    value = node.value if isinstance(node, Scalar) else None
     if isinstance(value, str) and value.strip().isdecimal():
         value = int(value)
     return value if type(value) is int else None

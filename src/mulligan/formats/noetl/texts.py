@@ -60,6 +60,13 @@ def has_templates(node: Node | None) -> bool:
     return any("{{" in text or "{%" in text for text in texts(node))
 
 
+def has_key(node: Node | None, key: str) -> bool:
+    """Whether a mapping in it has this key."""
+    if isinstance(node, Mapping):
+        return key in node.entries or any(has_key(value, key) for _, value in node.items())
+    return isinstance(node, Sequence) and any(has_key(item, key) for item in node.items)
+
+
 def workload_name(text: str) -> str | None:
     """The key of the workload if the whole text is `{{ workload.NAME }}` or `{{ NAME }}`."""
     match = _ONE_NAME.fullmatch(text)

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import msgspec
 
+from mulligan.formats.shapes import LenientRecord
 from mulligan.language.nodes import Mapping, Refusal, Scalar, Source, shorten
 from mulligan.language.shapes import (
     FLAG,
@@ -33,10 +34,21 @@ GROWTH = number(1, 1000)
 DESCRIPTION = Key(Either("a text", text=TEXT, empty=Nothing()), "the step's 'description'")
 
 
-class Dialect(Record, frozen=True):
-    """A mapping of one of NoETL's dialects. A key of another dialect is refused with what to write instead."""
+class Dialect(LenientRecord, frozen=True):
+    """A mapping of one of NoETL's dialects, which ignores unknown keys: each is a warning.
+
+    A key in `elsewhere`, which NoETL refuses or which we cannot honour, is refused with what to write instead. Keys in
+    `ignored` are warnings, with what to write instead.
+    """
 
     elsewhere: dict[str, str] = msgspec.field(default_factory=dict)
+    ignored: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def is_foreign(self, word: str) -> bool:
+        return word in self.elsewhere
+
+    def hint(self, word: str) -> str:
+        return self.ignored.get(word) or super().hint(word)
 
     def _refuse_unknown(self, key: Scalar, node: Mapping, label: str, source: Source) -> Refusal:
         hint = self.elsewhere.get(key.text) or key_hint(key.text, self.words)
@@ -68,7 +80,13 @@ OUTPUT = Dialect(
     },
     elsewhere={"accumulate": "gather with 'set'", "as": "write it as 'set' of the step"},
 )
-RULE_THEN = Record(
+# Words of earlier engines, which set values: ignored, they would be wrong data.
+_SETS_OF_RULES = {
+    "set_ctx": "write it as 'set: {ctx.NAME: …}'",
+    "set_iter": "write it as 'set: {iter.NAME: …}'",
+    "set_vars": "write it as 'set: {ctx.NAME: …}'",
+}
+RULE_THEN = Dialect(
     "rule_then",
     {
         "do": Key(Choice(("continue", "retry", "break", "jump", "fail")), "what is done", is_required=True),
@@ -80,9 +98,19 @@ RULE_THEN = Record(
         "to": Key(NAME, "the task to jump to"),
         "set": Key(ANY, "is set"),
     },
+    elsewhere=_SETS_OF_RULES,
 )
-RULE_ELSE = Record("rule_else", {"then": Key(RULE_THEN, "what is done where no rule before holds", is_required=True)})
-RULE = Record(
+RULE_ELSE = Dialect(
+    "rule_else",
+    {
+        "then": Key(RULE_THEN, "what is done where no rule before holds"),
+        # NoETL passes over an `else` without `then`. It is taken as it is meant.
+        **{word: msgspec.structs.replace(key, is_required=False) for word, key in RULE_THEN.keys.items()},
+    },
+    elsewhere=_SETS_OF_RULES,
+    needed=("then", "do"),
+)
+RULE = Dialect(
     "rule",
     {
         "when": Key(ANY, "evaluated after each call"),
@@ -90,7 +118,7 @@ RULE = Record(
         "else": Key(RULE_ELSE, "what is done where no rule before holds"),
     },
 )
-TOOL_POLICY = Record(
+TOOL_POLICY = Dialect(
     "tool_policy",
     {
         "rules": Key(ListOf(RULE, at_least=1), "the first that holds decides"),
@@ -99,23 +127,26 @@ TOOL_POLICY = Record(
         **{key: Key(ANY, "not honoured, nor by NoETL: a warning") for key in ("before", "after", "finally")},
     },
 )
-TOOL_SPEC = Record(
+TOOL_SPEC = Dialect(
     "tool_spec",
     {
         "policy": Key(TOOL_POLICY, "what to do after each call"),
         "timeout": Key(ANY, "the step's 'timeout'"),
     },
 )
-COLLECT = Record(
+COLLECT = Dialect(
     "collect",
     {
         "strategy": Key(TEXT, "append, extend, concat, merge or replace"),
         "mode": Key(TEXT, "the same"),
-        "path": Key(TEXT, "where in an answer the data are that are gathered; they become the data of the result"),
-        "from": Key(TEXT, "where in an answer that is what is gathered beside the data"),
+        "path": Key(
+            TEXT, "the data in an answer that are gathered: a path or a template; they become the data of the result"
+        ),
+        "from": Key(TEXT, "what is gathered beside the data: a path in an answer, or a template"),
         "into": Key(NAME, "what it is called in the result (default: pages)"),
     },
 )
+# Not lenient: what cannot be changed would be the same in every call.
 NEXT_CALL = Record(
     "next_call",
     {
@@ -141,8 +172,8 @@ _FIGURES = {
     "max_delay": Key(SECONDS, "no delay is longer"),
 }
 CASE_PAGES = Record("case_pages", {"max_attempts": Key(ATTEMPTS, "how many pages there are at most"), **NEXT_CALL.keys})
-RETRY_THEN = Record("retry_then", {**_FIGURES, **_PAGES})
-ON_SUCCESS = Record(
+RETRY_THEN = Dialect("retry_then", {**_FIGURES, **_PAGES})
+ON_SUCCESS = Dialect(
     "on_success",
     {
         "while": Key(ANY, "there is another page where it holds"),
@@ -151,7 +182,7 @@ ON_SUCCESS = Record(
         **_PAGES,
     },
 )
-ON_ERROR = Record("on_error", {"when": Key(ANY, "a retry only where it holds"), **_FIGURES})
+ON_ERROR = Dialect("on_error", {"when": Key(ANY, "a retry only where it holds"), **_FIGURES})
 RETRY = Dialect(
     "retry",
     {
@@ -186,24 +217,38 @@ _COMMON = {
 
 def _tool(kind: str, about: dict[str, str], *unused: str) -> Dialect:
     keys = {**_COMMON, **{key: Key(ANY, text) for key, text in about.items()}}
-    return Dialect(f"tool_{kind}", {key: known for key, known in keys.items() if key not in unused}, elsewhere=_GONE)
+    known = {key: found for key, found in keys.items() if key not in unused}
+    return Dialect(f"tool_{kind}", known, elsewhere=_GONE, ignored=_IGNORED, needed=_NEEDED.get(kind, ()))
 
 
 # Tools that a sink may be.
-SINKS = ("postgres", "duckdb", "http", "python", "shell")
+SINKS = ("postgres", "duckdb", "http", "python", "shell", "event_log")
 _GONE = {
     "eval": "write it as 'spec.policy.rules'",
     "expr": "write it as 'when'",
     "pipe": "write the tools as a list under 'tool'",
     "set_vars": "write it as 'set' of the step",
-    "sink": "write it as a separate step",
-    "save": "write it as a separate step",
     "credentials": "write 'attach' in its command",
     "deps": "install packages where the workers run",
     **dict.fromkeys(
         ("db_host", "db_port", "db_user", "db_password", "db_name", "db_conn_string"),
         "name a credential under 'auth', and put it into the variable NOETL_NAME",
     ),
+}
+# The keys of which a tool has one: a misspelled one is refused.
+_NEEDED = {
+    "python": ("code", "code_b64", "code_base64", "script"),
+    "http": ("url", "endpoint"),
+    "shell": ("cmds", "cmd", "command"),
+    "playbook": ("path",),
+    "postgres": ("command", "commands", "query", "sql", "command_b64", "commands_b64", "query_b64", "script"),
+    "duckdb": ("command", "commands", "query", "queries", "cmd", "cmds", "command_b64", "commands_b64", "script"),
+}
+_IGNORED = {
+    **dict.fromkeys(("sink", "save"), "write it as a separate step"),
+    "credential": "write it as 'auth'",
+    "output_select": "write it as 'output: {select: …}'; the whole result is available anyway",
+    "assert": "write a step that checks it",
 }
 _SQL = {
     "command": "what it runs",
@@ -279,7 +324,7 @@ TOOLS: dict[str, Dialect] = {
     "playbook": _tool(
         "playbook",
         {
-            "path": "the other file: beside this one, or by its 'metadata.path' or name",
+            "path": "the other file: beside this one or in the catalogue, by its place or its 'metadata.path'",
             "version": "ignored: the file that is found",
             "return_step": "the step whose result is the result",
             "timeout": "the step's 'timeout', in seconds",
@@ -296,6 +341,32 @@ TOOLS: dict[str, Dialect] = {
         "secrets",
         {"provider": "'env'; others are refused", "secret_name": "the environment variable"},
     ),
+    "agent": _tool(
+        "agent",
+        {
+            "framework": "'noetl': another playbook; others are refused",
+            "entrypoint": "the path of the playbook",
+            "payload": "its input",
+            "return_step": "the step whose result is the result",
+            "timeout": "the step's 'timeout', in seconds",
+            "entrypoint_mode": "ignored",
+            "on_failure": "not honoured: a warning",
+        },
+        "auth",
+    ),
+    "mcp": _tool(
+        "mcp",
+        {
+            "endpoint": "the address of the server",
+            "url": "the same",
+            "server": "the same",
+            "method": "what is asked of it (default: tools/call)",
+            "tool": "the tool of the server that is called",
+            "arguments": "its arguments",
+            "headers": "headers of the request",
+            "timeout_seconds": "how long the server may take",
+        },
+    ),
     "noop": _tool("noop", {}, "auth"),
 }
 # Tools of NoETL's that are not here, and what to do in their place.
@@ -306,11 +377,9 @@ MISSING_TOOLS = {
     "snowflake_transfer": "use 'python' with snowflake's own package",
     "gcs": "use 'shell' with 'gcloud storage', or 'python'",
     "nats": "use 'shell' with the 'nats' program, or 'python'",
-    "container": "use 'shell' with 'docker run'",
+    "container": "use 'shell' with 'docker run --rm IMAGE …', or 'kubectl'",
     "script": "use 'shell' or 'python' with its 'script'",
-    "artifact": "results of any size are kept: read the step's result",
-    "mcp": "use 'python' or 'http'",
-    "agent": "write 'noop' for now, convert the file, and write the step with 'agent:'",
+    "artifact": "results of any size are kept: read the step's result; for other files use 'shell' or 'python'",
     "iterator": "write it as 'loop' of a step",
     "playbooks": "write one step per playbook",
     "gateway": "use 'http'",

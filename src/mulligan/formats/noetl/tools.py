@@ -9,11 +9,11 @@ import msgspec
 
 from mulligan.formats.noetl.keys import OLDER_STEP, WORKBOOK
 from mulligan.formats.noetl.oldest import kind_of
-from mulligan.formats.noetl.retries import Retries, policy_for_rules, read_retry
+from mulligan.formats.noetl.retries import Retries, policy_for_rules, read_retry, then_of
 from mulligan.formats.noetl.texts import is_word
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, TOOLS
 from mulligan.formats.translation import Translation, made, scalar
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain, shorten
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, describe, plain, shorten
 from mulligan.language.shapes import Fields
 from mulligan.language.suggestions import did_you_mean, quote_list
 
@@ -50,6 +50,19 @@ class Tools(msgspec.Struct, eq=False):
         return self.all[0] if len(self.all) == 1 and self.all[0].kind == "playbook" else None
 
     @property
+    def parts(self) -> list[tuple[Tool, ...]]:
+        """A list of tools, divided at each playbook that it calls; the last part calls none, and may be empty."""
+        found: list[tuple[Tool, ...]] = []
+        waiting: tuple[Tool, ...] = ()
+        for tool in self.all:
+            if tool.kind == "playbook":
+                found += [part for part in (waiting, (tool,)) if part]
+                waiting = ()
+            else:
+                waiting = (*waiting, tool)
+        return [*found, waiting]
+
+    @property
     def node(self) -> Node | None:
         """The tools as the action takes them."""
         if not self.all:
@@ -66,6 +79,7 @@ class Workbook:
         for entry in entries:
             with translation.source.noting:
                 self._read(entry)
+        self._is_complete = len(self._tools) == len(entries)
 
     def _read(self, node: Node) -> None:
         source = self._translation.source
@@ -116,10 +130,8 @@ class Workbook:
                 if not isinstance(item, Mapping):
                     raise source.refuse("type", f"a tool of {label} is {describe(item)}, a mapping is expected", item)
                 found.append(self._tool(_without_label(item), label))
+        self._refuse_rules_beside_playbooks(found)
         for tool in found:
-            if tool.kind == "playbook":
-                message = f"a playbook needs a separate step: {label} has a list of tools"
-                source.note(source.refuse("noetl", message, tool.fields.key("kind")))
             if "retry" in tool.fields:
                 hint = "write it as a rule of 'spec.policy'"
                 source.note(
@@ -128,7 +140,26 @@ class Workbook:
                     )
                 )
         self._refuse_duplicate_names(found)
+        for at, tool in enumerate(found):
+            if any(one.kind == "playbook" for one in found) and "name" not in tool.fields:
+                tool.node = _with(tool.node, "name", made(f"task_{at}", tool.node))
         return Tools(tuple(found), is_pipeline=True)
+
+    def _refuse_rules_beside_playbooks(self, found: list[Tool]) -> None:
+        """A called playbook divides a list of tools: no rule can leave its part, nor decide about the playbook."""
+        calls = [tool for tool in found if tool.kind == "playbook"]
+        source, hint = self._translation.source, "write the playbook as a separate step"
+        for tool in calls:
+            if next(_rules(tool.node), None) is not None:
+                message = "a playbook in a list of tools cannot have rules"
+                source.note(source.refuse("noetl", message, tool.fields.key("spec"), hint=hint))
+        if not calls:
+            return
+        for rule in (rule for tool in found for rule in _rules(tool.node)):
+            then = then_of(rule)
+            if then is not None and (is_word(then.get("do"), "jump") or is_word(then.get("do"), "break")):
+                message = "a list of tools with a playbook cannot jump or break"
+                source.note(source.refuse("noetl", message, then, hint=hint))
 
     def _refuse_duplicate_names(self, found: list[Tool]) -> None:
         names: set[str] = set()
@@ -143,11 +174,35 @@ class Workbook:
 
     def _tool(self, node: Mapping, label: str) -> Tool:
         kind, at = self._kind(node, label)
+        if kind == "agent":
+            return self._tool(self._playbook_of_agent(node, label), label)
         fields: Fields = TOOLS[kind].read(node, f"the tool '{kind}' of {label}", self._translation.source)
         self._warn(fields, label)
         if kind == "workbook":
             return self._from_workbook(fields, at, label)
-        return Tool(kind, _action_keys(node, kind), fields)
+        return Tool(kind, _action_keys(fields.node, kind), fields)
+
+    def _playbook_of_agent(self, node: Mapping, label: str) -> Mapping:
+        """The call of a playbook that an agent of NoETL's own framework is. Others are refused."""
+        source = self._translation.source
+        fields: Fields = TOOLS["agent"].read(node, f"the tool 'agent' of {label}", source)
+        if not is_word(node.get("framework"), "noetl"):
+            at = node.get("framework") or node.get("kind") or node
+            message = f"the tool 'agent' of {label} is not one of NoETL's own framework"
+            hint = "use 'python' with the agent's package; or convert the file, and write the step with 'agent:'"
+            raise source.refuse("noetl", message, at, hint=hint)
+        if "on_failure" in fields:
+            message = "'on_failure' of an agent is not honoured: its failure is that of the step"
+            self._translation.warn("noetl", message, fields.key("on_failure"), hint="add an arc for its failure")
+        names = {"entrypoint": "path", "payload": "args"}
+        found = Mapping(node.line, node.column)
+        for key, (place, value) in node.entries.items():
+            if key == "kind":
+                value = scalar("playbook", value)
+            if key not in ("framework", "entrypoint_mode", "on_failure"):
+                name = names.get(key, key)
+                found.entries[name] = (scalar(name, place), value)
+        return found
 
     def _kind(self, node: Mapping, label: str) -> tuple[str, Node]:
         source, written = self._translation.source, node.get("kind")
@@ -173,15 +228,23 @@ class Workbook:
         for key in ("before", "after", "finally"):
             if policy is not None and key in policy:
                 self._translation.warn("noetl", f"'{key}' of a policy is not honoured", policy.key(key))
+        for rule in policy.get("rules", ()) if policy is not None else ():
+            if "else" in rule and "do" in rule["else"]:
+                message = "'else' without 'then' is taken as it is meant; NoETL passes over it"
+                self._translation.warn("noetl", message, rule["else"].key("do"), hint="write 'else: {then: {do: …}}'")
 
     def _from_workbook(self, fields: Fields, at: Node, label: str) -> Tool:
         source = self._translation.source
         key = "task" if "task" in fields else "name"
+        if key not in fields and key in fields.node.entries and source.problems:
+            raise Refusal(source.problems[0])  # noted: it is not a name
         if key not in fields:
             message = f"the tool 'workbook' of {label} has no 'name'"
             raise source.refuse("missing_key", message, fields.node, hint="add 'name: …'")
-        name = str(fields[key])
+        name = str(plain(fields.at(key)))
         book = self._tools.get(name)
+        if book is None and not self._is_complete and source.problems:
+            raise Refusal(source.problems[0])  # it may be the entry that was refused
         if book is None:
             hint = did_you_mean(name, self._tools) or "add it under 'workbook:'"
             raise source.refuse("noetl", f"there is no '{shorten(name)}' in the workbook", fields.at(key), hint=hint)
@@ -232,8 +295,15 @@ def _oldest_tool(step: Mapping, tool: Node | None) -> Mapping | None:
         return None
     node = Mapping(kind.line, kind.column)
     node.entries["kind"] = (scalar("kind", kind), kind)
-    node.entries.update({key: entry for key, entry in step.entries.items() if key in _TOOL_KEYS})
+    of_tool = _TOOL_KEYS | keys_of_oldest_tool(kind.value)
+    node.entries.update({key: entry for key, entry in step.entries.items() if key in of_tool})
     return node
+
+
+def keys_of_oldest_tool(kind: str) -> frozenset[str]:
+    """The keys of a tool that a step of the oldest dialect may have as well, beside those of all steps."""
+    tool = TOOLS.get(kind.strip().lower())
+    return frozenset(tool.keys) - frozenset(OLDER_STEP.keys) if tool is not None else frozenset()
 
 
 def _action_keys(node: Mapping, kind: str) -> Mapping:

@@ -11,10 +11,12 @@ from typing import Any
 from mulligan.core.model.workflow import END
 from mulligan.formats.expressions import output_of
 from mulligan.formats.noetl.checks import refuse_programs_from_steps, refuse_unreadable
+from mulligan.formats.noetl.credentials import secret_commands
 from mulligan.formats.noetl.keys import RECORDS
 from mulligan.formats.noetl.plan import Plan
 from mulligan.formats.noetl.playbook import Playbook, read_playbook
 from mulligan.formats.noetl.texts import foreign, has_templates, input_name
+from mulligan.formats.noetl.unknown_names import warn_of_unknown_names
 from mulligan.formats.translation import Translation, mapping
 from mulligan.language.nodes import Mapping, Node, Scalar, TooManyProblems, plain
 from mulligan.language.shapes import Fields
@@ -35,6 +37,8 @@ def translate(root: Node, translation: Translation) -> Mapping:
             refuse_programs_from_steps((*playbook.steps, *final), translation.source)
     if playbook is None or translation.source.problems:
         raise TooManyProblems
+    assert isinstance(root, Mapping)
+    warn_of_unknown_names(root, {*playbook.workload}, {step.name for step in playbook.steps}, translation.source)
     plan = Plan(playbook.steps, playbook.final, _workload_value(playbook.workload), playbook.credentials, translation)
     plan.derived = _template_defaults(playbook.fields)
     plan.defaults = playbook.fields.get("workload") or {}
@@ -44,7 +48,11 @@ def translate(root: Node, translation: Translation) -> Mapping:
     if translation.source.problems:
         raise TooManyProblems
     outputs = _outputs(plan, playbook, translation)
-    secrets = {name: {"env": variable} for name, variable in playbook.credentials.secrets.items()}
+    commands = secret_commands(playbook.fields.get("keychain", ()))
+    secrets = {
+        name: {"command": commands[name]} if name in commands else {"env": variable}
+        for name, variable in playbook.credentials.secrets.items()
+    }
     return mapping(
         {
             **_name_and_description(playbook.fields),
@@ -70,7 +78,8 @@ def _name_and_description(fields: Fields) -> dict[str, Any]:
 
 def _outputs(plan: Plan, playbook: Playbook, translation: Translation) -> dict[str, Any]:
     """The result; and, where another playbook calls this one, the results of the steps, which it may ask for."""
-    routes = {name: output_of(names.route) for name, names in plan.names.items()}
+    parts = {part.name for step in playbook.steps for part in step.before}
+    routes = {name: output_of(names.route) for name, names in plan.names.items() if name not in parts}
     result = _last_result(plan, list(routes.values()))
     end = output_of(END)
     if playbook.aggregates:

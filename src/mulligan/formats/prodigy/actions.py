@@ -18,7 +18,6 @@ from mulligan.core.model.workflow import Template
 from mulligan.formats.prodigy.context import Context
 from mulligan.formats.prodigy.forms import is_prompt
 from mulligan.formats.prodigy.variables import (
-    ARGUMENTS,
     fill_in,
     find_env_variable,
     find_variable,
@@ -26,16 +25,17 @@ from mulligan.formats.prodigy.variables import (
     refuse_unavailable,
     replace_references,
     translate_text,
+    unknown_hint,
+    warn_of_unknown,
     with_default,
 )
-from mulligan.formats.translation import Translation, made
+from mulligan.formats.translation import Translation, literal, made
 from mulligan.language.expressions import Placeholder, check, find_placeholders
 from mulligan.language.nodes import Node, Scalar, describe
 from mulligan.language.shapes import Fields
 from mulligan.language.shell_lexer import PlaceholderSite, scan
 from mulligan.language.shell_placeholders import ROOTS, Names, ShellRefused, UnknownName
 from mulligan.language.shell_safety import SINGLE_QUOTES
-from mulligan.language.suggestions import did_you_mean
 
 # -- variables that a script assigns itself --------------------------------------------------------------------------
 
@@ -68,6 +68,7 @@ def assigned_variables(script: str) -> frozenset[str]:
 
 SCRIPT_VARIABLE = "PRODIGY_SCRIPT"
 ARGUMENTS_VARIABLE = "PRODIGY_ARGS"
+_WORDS_VARIABLE = "PRODIGY_WORDS_"
 EVALUATED_REMARK = "values become part of this script and are executed, as in Prodigy: use trusted values only"
 _PLAIN_PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[(?:\d+|\"[^\"]*\")\])*", re.A)
 _POSITIONAL = re.compile(r"\$\{?[1-9]")
@@ -86,30 +87,23 @@ class Script(NamedTuple):
 def translate_script(node: Scalar, context: Context, translation: Translation) -> Script:
     """Translate the script of a shell step. Refuse variables that are not known."""
     refuse_unavailable(node, context, translation)
+    warn_of_unknown(node, context, translation, assigned_variables(node.text), is_script=True)
     try:
         return shell_text(node.text, context)
     except UnknownName as unknown:
         shown = f"${{{unknown.source}}}"
-        message, hint = f"'{shown}' is not a known variable here", _hint_for(unknown.source, context)
+        message, hint = f"'{shown}' is not a known variable here", unknown_hint(unknown.source, context)
         offset = max(0, node.text.find(shown))
-        raise translation.source.refuse_in("prodigy", message, node, offset, len(shown), hint=hint) from None
-
-
-def _hint_for(path: str, context: Context) -> str:
-    """A hint about an unknown variable."""
-    if path in ("shell.output", "claude.output", "last.output"):
-        return "no previous step sets it"
-    roots = {variable.partition(".")[0] for variable in context.variables}
-    return did_you_mean(path, context.variables) or did_you_mean(path.partition(".")[0], roots)
+        raise translation.source.refuse_in("unknown_name", message, node, offset, len(shown), hint=hint) from None
 
 
 def shell_text(template: str, context: Context) -> Script:
     """Replace known variables by expressions; leave all others to the shell."""
     own = assigned_variables(template)
     naive = replace_references(template, str, lambda match: _replace_in_shell(match, context, own))
-    env = {ARGUMENTS_VARIABLE: f"${{{ARGUMENTS}}}"} if _reads_arguments(template) else {}
+    env = {ARGUMENTS_VARIABLE: f"${{{context.arguments}}}"} if _reads_arguments(template) else {}
     try:
-        text = _close_single_quotes(naive, context)
+        text = _close_single_quotes(naive, context, env)
     except UnknownName:
         raise
     except ShellRefused:
@@ -148,8 +142,11 @@ def _leave_to_shell(match: re.Match[str], context: Context) -> str:
     return match.group()
 
 
-def _close_single_quotes(naive: str, context: Context) -> str | None:
-    """Close single quotes around values; None if a value is meant as code or cannot be passed safely."""
+def _close_single_quotes(naive: str, context: Context, env: dict[str, str]) -> str | None:
+    """Close single quotes around values; None if a value is meant as code or cannot be passed safely.
+
+    A list of words without quotes becomes a shell variable, added to `env`, since the shell splits only those.
+    """
     names = Names(context.names, ROOTS)
     pieces, position = [], 0
     for slot in scan(naive, names).sites:
@@ -162,6 +159,11 @@ def _close_single_quotes(naive: str, context: Context) -> str | None:
             pieces += [naive[position : start - is_first], '"' if is_first else "'\"", naive[start:end]]
             pieces.append('"' if is_last else "\"'")
             position = end + is_last
+        elif slot.quoting == "bare" and slot.danger is None and slot.placeholder.source in context.word_lists:
+            name = f"{_WORDS_VARIABLE}{len(env) + 1}"
+            env[name] = f"${{{slot.placeholder.source}}}"
+            pieces += [naive[position:start], f"${{{name}}}"]
+            position = end
     text = "".join([*pieces, naive[position:]])
     return None if any(slot.danger for slot in scan(text, names).sites) else text
 
@@ -187,10 +189,11 @@ WRITE = "mulligan.formats.prodigy.runtime:write_file"
 def agent_action(
     node: Scalar, context: Context, translation: Translation, words: str = "", *, has_to_answer_json: bool = False
 ) -> dict[str, Any]:
-    """A prompt for the agent, followed by `words`."""
+    """A prompt for the agent, followed by `words`. Prodigy starts it so that it never asks for permission."""
     prompt = node_for(translate_text(node, context, translation) + words, node)
     answer = "json" if has_to_answer_json else None
-    return {"agent": made({"provider": "claude", "prompt": prompt, "answer": answer}, node)}
+    keys = {"provider": "claude", "prompt": prompt, "answer": answer, "skip_permissions": True}
+    return {"agent": made(keys, node)}
 
 
 def node_for(words: str, node: Scalar) -> Node:
@@ -201,9 +204,11 @@ def node_for(words: str, node: Scalar) -> Node:
 def shell_action(node: Scalar, context: Context, translation: Translation) -> dict[str, Any]:
     """A shell script with the environment variables that it needs."""
     found = translate_script(node, context, translation)
-    action: dict[str, Any] = {"shell": node_for(found.text, node)}
-    if found.env:
-        action["env"] = {name: made(value, node) for name, value in found.env.items()}
+    begin = "".join(f'{name}=$(eval "$PRODIGY_ENV_{name}") || exit\nexport {name}\n' for name in context.env_commands)
+    action: dict[str, Any] = {"shell": node_for(begin + found.text, node)}
+    env = {**found.env, **{f"PRODIGY_ENV_{name}": literal(text) for name, text in context.env_commands.items()}}
+    if env:
+        action["env"] = {name: made(value, node) for name, value in env.items()}
     return action
 
 

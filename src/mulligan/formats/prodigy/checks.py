@@ -25,7 +25,7 @@ from mulligan.formats.prodigy.repository import (
     require_commit,
     with_required_commit,
 )
-from mulligan.formats.prodigy.variables import translate_text
+from mulligan.formats.prodigy.variables import captured_names, translate_text
 from mulligan.formats.translation import Translation, literal, literal_value, made
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain
 from mulligan.language.shapes import Fields
@@ -61,7 +61,9 @@ def translate_checks(
     form: Fields, kind: str, title: str, context: Context, translation: Translation, translate: TranslateStep
 ) -> dict[str, Any] | None:
     """The chain of checks of a step; None if it has none."""
-    after = msgspec.structs.replace(context, slots=HandlerSlots(), names=context.names | {"output"})
+    given = "output.content" if kind == "claude" else "output"
+    own = dict.fromkeys((*captured_names(form), "last.output", f"{kind}.output"), given)
+    after = msgspec.structs.replace(context.with_variables(own), slots=HandlerSlots(), names=context.names | {"output"})
     commands: list[dict[str, Any]] = []
     if "output_file" in form:
         commands.append(_write_output_file(form.at("output_file"), kind, after, translation))
@@ -73,7 +75,8 @@ def translate_checks(
             commands += _with_limits(translate_step_validate(form.at("step_validate"), after, translation), form)
     if "validate" in form:
         with translation.source.noting:
-            commands += _with_limits([translate_validate(form.at("validate"), after, translation, translate)], form)
+            check = translate_validate(form.at("validate"), after, translation, translate)
+            commands += _with_limits([check], form) if check else []
     return chain(commands)
 
 
@@ -125,17 +128,14 @@ def _commit_checks(form: Fields, title: str, after: Context, translation: Transl
 
 def translate_validate(
     node: Node, context: Context, translation: Translation, translate: TranslateStep
-) -> dict[str, Any]:
-    """Translate `validate` to one check."""
+) -> dict[str, Any] | None:
+    """Translate `validate` to one check; None for an empty list."""
     if isinstance(node, Mapping) and not _is_step(node):
         return _judged_check(read_record(VALIDATE, node, "'validate'", translation), context, translation, translate)
     if isinstance(node, Scalar) and not isinstance(node.value, str):
         message = f"'validate' is {describe(node)}, a command, a list of steps or a mapping is expected"
         raise translation.source.refuse("type", message, node)
-    found = chain(translate_commands(node, context, translation, translate))
-    if found is None:
-        raise translation.source.refuse("prodigy", "'validate' is an empty list", node)
-    return found
+    return chain(translate_commands(node, context, translation, translate))
 
 
 def _is_step(node: Mapping) -> bool:

@@ -28,11 +28,16 @@ _CONDITION_TOKEN = re.compile(
     re.X | re.A,
 )
 _CONDITION_HINT = "write a comparison such as ${count} > 5 && ${branch} == 'main'"
+_EXISTS = ".exists"
 _COMPARISONS = frozenset("== != < <= > >=".split())
 
 
 class _Operand(NamedTuple):
-    """One side of a comparison. `kind` is "number", "text", "condition", or "variable" if its type is not known."""
+    """One side of a comparison.
+
+    `kind` is "number", "text", "condition", "variable" if its type is not known, "unset" for a variable that nothing
+    sets, or "default" for one that has only its default.
+    """
 
     expression: str
     kind: str
@@ -112,18 +117,34 @@ class _ConditionParser:
             with self._tokens.deeper():
                 inner = self._operand()
             self._tokens.expect(")")
-            return _Operand(f"{inner.expression} != null", "condition")
+            return _exists(inner)
         return self._variable(words)
 
     def _variable(self, path: str) -> _Operand:
         path, has_default, default = path.replace("|default:", ":-").partition(":-")
+        if path.endswith(_EXISTS) and not has_default:
+            return self._existence(path.removesuffix(_EXISTS))
         found = find_variable(path, self._place) or find_env_variable(path, self._place)
         if found is None:
             # Not set: Prodigy compares with an empty text.
-            return _Operand(quoted(default), "variable")
+            return _Operand(quoted(default), "default" if has_default else "unset")
         if is_condition(found.expression):
             return _Operand(found.expression, "condition")
         return _Operand(f"({with_default(found, default)})" if has_default else found.or_null, "variable")
+
+    def _existence(self, path: str) -> _Operand:
+        """`${NAME.exists}`: the field of that name if the value has one, otherwise whether there is a value."""
+        owner, field = self._variable(path), find_variable(f"{path}{_EXISTS}", self._place)
+        if owner.kind != "variable" or field is None or not field.exists_when:
+            return _exists(owner)
+        is_true = f"string({field.expression}) == 'true'"
+        return _Operand(f"({field.exists_when} ? {is_true} : {owner.expression} != null)", "condition")
+
+
+def _exists(operand: _Operand) -> _Operand:
+    """Whether there is a value: not for a variable that nothing sets."""
+    expression = {"unset": "false", "variable": f"{operand.expression} != null"}.get(operand.kind, "true")
+    return _Operand(expression, "condition")
 
 
 def _compare(left: _Operand, operator: str, right: _Operand) -> str:
@@ -143,7 +164,7 @@ def _number(operand: _Operand) -> str:
 
 def _text(operand: _Operand) -> str:
     """The operand as text; null becomes an empty text."""
-    if operand.kind == "text" or (operand.kind == "variable" and operand.expression.startswith("'")):
+    if operand.kind in ("text", "unset", "default"):
         return operand.expression
     if operand.kind in ("number", "condition"):
         return f"string({operand.expression})"

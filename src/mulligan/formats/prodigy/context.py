@@ -29,6 +29,11 @@ class Slot(NamedTuple):
     output: str
 
 
+def call_at(slot: Slot, function: str) -> str:
+    """The call of a command that the file does not have. In an item its attempts are not counted."""
+    return f"mulligan.formats.prodigy.runtime{'' if slot.name else '.added'}:{function}"
+
+
 class Slots:
     """The list that commands are added to. It numbers them, so each command takes one slot, once."""
 
@@ -76,6 +81,9 @@ class Context(msgspec.Struct, frozen=True):
     `cwd`: the working folder, as a template; None is where the run was started.
     `is_regular`: in a regular workflow, where a plain Claude handler means three attempts.
     `tracks_changes`: the next step asks what this step changed.
+    `env_commands`: variables that a shell command computes before it begins, each with its command.
+    `arguments`: the expression of what Prodigy calls --args.
+    `word_lists`: expressions of lists of words, which a shell splits where they are not quoted.
     `names`: names that an expression may use here without a field (`item`, `index`, `output`); see ITEM_NAMES.
     """
 
@@ -86,6 +94,9 @@ class Context(msgspec.Struct, frozen=True):
     is_regular: bool = False
     names: frozenset[str] = frozenset()
     tracks_changes: bool = False
+    word_lists: frozenset[str] = frozenset()
+    env_commands: Dict[str, str] = {}
+    arguments: str = "inputs.args"
 
     def with_variables(self, variables: Dict[str, str]) -> Context:
         """The same context with more variables."""

@@ -1,11 +1,13 @@
 """The environment of a workflow's commands: `env`, `env_files`, `secrets` and `profiles`.
 
 Each variable is available in two ways: to every command as an environment variable, and to the file as an expression.
-A profile overrides `env`, and `env` overrides a file.
+A profile overrides `env`, and `env` overrides a file. A value may also be the output of a command, or depend on a
+condition: a step at the start of the run computes such values, and all later steps have them in their environment.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping as Dict
@@ -14,9 +16,13 @@ from typing import Any, NamedTuple
 
 from mulligan.core.model.formatting import error_reason
 from mulligan.formats.expressions import quoted
+from mulligan.formats.prodigy.conditions import translate_condition
+from mulligan.formats.prodigy.context import Context, StepSlots
+from mulligan.formats.prodigy.forms import require_keys
 from mulligan.formats.translation import Translation, literal, made
 from mulligan.language.nodes import Node, Scalar, Sequence, shorten
 from mulligan.language.shapes import Fields, Shape
+from mulligan.language.suggestions import quote_list
 
 PROFILE_INPUT = "profile"
 _FROM_ENV = re.compile(r"\$\{env:([A-Za-z_]\w*)\}", re.A)
@@ -31,12 +37,19 @@ _DESCRIPTION = "description"
 
 
 class Environment(NamedTuple):
-    """The translated environment: inputs, secrets and variables; and each variable as an expression."""
+    """The translated environment: inputs, secrets and variables; and each variable as an expression.
+
+    `env` is that of every step, `late_env` that of the steps after the one that computes variables. `commands` compute
+    a variable each; those in `repeated` run again before each shell command.
+    """
 
     inputs: dict[str, Any]
     secrets: dict[str, Any]
     env: dict[str, Node]
     expressions: dict[str, str]
+    late_env: Dict[str, Node] = {}
+    commands: Dict[str, Scalar] = {}
+    repeated: frozenset[str] = frozenset()
 
 
 EMPTY_ENVIRONMENT = Environment({}, {}, {}, {})
@@ -52,11 +65,17 @@ class _EnvVariable(NamedTuple):
 class _EnvironmentReader:
     """The variables of a file that have been read so far."""
 
-    def __init__(self, translation: Translation, overrides: dict[str, dict[str, Scalar]]) -> None:
+    def __init__(
+        self, translation: Translation, overrides: dict[str, dict[str, Scalar]], parameters: Dict[str, str]
+    ) -> None:
         self.translation = translation
+        # Parameters of the workflow, each with its expression.
+        self.parameters = parameters
         self.overrides = overrides
         self.variables: dict[str, _EnvVariable] = {}
         self.secrets: dict[str, Any] = {}
+        self.commands: dict[str, Scalar] = {}
+        self.repeated: set[str] = set()
 
     def set(self, name: str, expression: str, at: Node) -> None:
         """Set a variable: to the value of the chosen profile, or to `expression` if the profile does not set it."""
@@ -77,29 +96,42 @@ class _EnvironmentReader:
         """The expression of a value that may refer to variables set before. Unknown references stay as written."""
         parts, position = [], 0
         for match in _REFERENCE.finditer(text):
-            known = self.variables.get(match[1] or match[2])
+            name = match[1] or match[2]
+            known = self.variables[name].expression if name in self.variables else self.parameters.get(name)
             if known is not None:
-                parts += [quoted(text[position : match.start()]), f"string({known.expression})"]
+                parts += [quoted(text[position : match.start()]), f"string({known})"]
                 position = match.end()
         parts.append(quoted(text[position:]))
         return " + ".join(part for part in parts if part != "''") or "''"
 
 
-def translate_environment(fields: Fields, translation: Translation) -> Environment:
-    """Translate the keys of the environment."""
-    reading = _EnvironmentReader(translation, _overrides(fields))
+def translate_environment(
+    fields: Fields, translation: Translation, parameters: Dict[str, str] | None = None
+) -> Environment:
+    """Translate the keys of the environment. Values may refer to `parameters`, each with its expression."""
+    reading = _EnvironmentReader(translation, _overrides(fields), parameters or {})
     _read_files(fields, reading)
     _read_secrets(fields, reading)
     _read_env(fields, reading)
     for name, values in reading.overrides.items():
         if name not in reading.variables:
             reading.set(name, "''", next(iter(values.values())))
+    texts = {name: made(_env_text(found.expression), found.at) for name, found in reading.variables.items()}
+    late = [name for name, found in reading.variables.items() if _is_late(found.expression)]
     return Environment(
-        _profile_input(fields),
-        reading.secrets,
-        {name: made(_env_text(found.expression), found.at) for name, found in reading.variables.items()},
-        {name: found.expression for name, found in reading.variables.items()},
+        inputs=_profile_input(fields),
+        secrets=reading.secrets,
+        env={name: text for name, text in texts.items() if name not in late},
+        expressions={name: found.expression for name, found in reading.variables.items()},
+        late_env={name: texts[name] for name in late},
+        commands=reading.commands,
+        repeated=frozenset(reading.repeated),
     )
+
+
+def _is_late(expression: str) -> bool:
+    """Whether a value is known only after the first steps of the run."""
+    return any(f"steps.{step}." in expression for step in (WORKTREE_STEP, ENVIRONMENT_STEP))
 
 
 def _env_text(expression: str) -> str:
@@ -124,6 +156,10 @@ def _read_files(fields: Fields, reading: _EnvironmentReader) -> None:
 def _read_file(entry: Scalar, reading: _EnvironmentReader) -> None:
     """Read a file of variables. Variables with secret names are not copied: workers read them from the file."""
     path = _find_file(entry, reading)
+    if path is None:
+        message = f"there is no file '{shorten(entry.text)}', so it is skipped"
+        reading.translation.warn("prodigy", message, entry)
+        return
     for name, value in _assignments(path, entry, reading):
         if _SECRET_NAME.search(name):
             script = f'set -a; . {shlex.quote(_sourceable(path))}; printf %s "${name}"'
@@ -132,15 +168,10 @@ def _read_file(entry: Scalar, reading: _EnvironmentReader) -> None:
             reading.set(name, quoted(value), entry)
 
 
-def _find_file(entry: Scalar, reading: _EnvironmentReader) -> str:
-    """The path of a file: relative to the current folder, or to the file that names it."""
-    source = reading.translation.source
-    beside = Path(source.file).parent / entry.text
-    for path in (Path(entry.text), beside):
-        if path.is_file():
-            return str(path)
-    message = f"there is no file '{shorten(entry.text)}'"
-    raise source.refuse("prodigy", message, entry, hint="remove the entry, or create the file before the run")
+def _find_file(entry: Scalar, reading: _EnvironmentReader) -> str | None:
+    """The path of a file: relative to the current folder, or to the file that names it; None if there is none."""
+    beside = Path(reading.translation.source.file).parent / entry.text
+    return next((str(path) for path in (Path(entry.text), beside) if path.is_file()), None)
 
 
 def _sourceable(path: str) -> str:
@@ -191,12 +222,76 @@ def _read_env_value(name: str, value: Scalar | Fields, reading: _EnvironmentRead
 
 
 def _read_secret_value(name: str, form: Fields, reading: _EnvironmentReader) -> None:
-    if "value" not in form or "secret" not in form:
+    """A secret, or a value that a command or a condition computes."""
+    require_keys(form, *form.node.entries, translation=reading.translation)
+    _refuse_mixed(name, form, reading)
+    is_secret = form.get("secret", False)
+    if "command" in form:
+        _read_command(name, form, reading, is_secret=is_secret)
         return
-    if form["secret"]:
+    if is_secret and "condition" in form:
+        message = "a value that depends on a condition cannot be a secret"
+        raise reading.translation.source.refuse("secret", message, form.key("secret"), hint="remove 'secret'")
+    if "condition" in form:
+        _read_conditional(name, form, reading)
+    if "value" not in form:
+        return
+    if is_secret:
         reading.hide(name, {"env": _secret_variable(name, form["value"], reading)}, form.node)
     else:
         _read_env_value(name, form["value"], reading)
+
+
+_SOURCES = {"value": ("value",), "command": ("command", "cache"), "condition": ("condition", "when_true", "when_false")}
+
+
+def _refuse_mixed(name: str, form: Fields, reading: _EnvironmentReader) -> None:
+    """Refuse a value with more than one source, or with a part of one."""
+    source = reading.translation.source
+    found = [key for key in _SOURCES if key in form]
+    if len(found) != 1:
+        message = f"'{name}' has {quote_list(found, 'and')}" if found else f"'{name}' has no value"
+        at = form.key(found[1]) if found else form.node
+        raise source.refuse("prodigy", message, at, hint=f"write one of {quote_list(_SOURCES)}")
+    belongs = _SOURCES[found[0]]
+    if found[0] == "condition" and (missing := [key for key in belongs if key not in form]):
+        message = f"'{name}' has a 'condition' but no '{missing[0]}'"
+        raise source.refuse("missing_key", message, form.node, hint=f"add '{missing[0]}: …'")
+    stray = next((key for key in form.node.entries if key not in (*belongs, "secret")), None)
+    if stray is not None:
+        message = f"'{stray}' does not belong to '{found[0]}'"
+        raise source.refuse("stray_key", message, form.key(stray), hint="remove it")
+
+
+def _read_command(name: str, form: Fields, reading: _EnvironmentReader, *, is_secret: bool) -> None:
+    """A value that a command prints. If its name is that of a secret, workers run the command when they need it."""
+    node = form.at("command")
+    assert isinstance(node, Scalar)
+    if is_secret or _SECRET_NAME.search(name):
+        reading.hide(name, {"command": node.text}, form.node)
+        return
+    reading.commands[name] = node
+    if not form.get("cache", False) and name not in reading.overrides:
+        reading.repeated.add(name)
+    reading.set(name, f"steps.{ENVIRONMENT_STEP}.output.{name}", form.node)
+
+
+def _read_conditional(name: str, form: Fields, reading: _EnvironmentReader) -> None:
+    """A value that depends on a condition about other variables, the environment, or the Git branch."""
+    known = {**reading.parameters, **{each: found.expression for each, found in reading.variables.items()}}
+    for word in _CONDITION_NAMES.findall(form["condition"].text):
+        known.setdefault(word, f"(has(env.{word}) ? env.{word} : '')")
+    known |= {"branch": _BRANCH, "git.branch": _BRANCH}
+    condition = translate_condition(form.at("condition"), Context(StepSlots(), known), reading.translation)
+    values = [reading.expression(form[key].text) for key in ("when_true", "when_false")]
+    reading.set(name, f"({condition} ? {values[0]} : {values[1]})", form.node)
+
+
+# The steps that a run begins with: see `frame`.
+WORKTREE_STEP = "worktree"
+ENVIRONMENT_STEP = "environment"
+_BRANCH = f"steps.{WORKTREE_STEP}.output.target"
+_CONDITION_NAMES = re.compile(r"\$\{?([A-Za-z_]\w*)\b(?!\.)", re.A)
 
 
 def _secret_variable(name: str, node: Scalar, reading: _EnvironmentReader) -> str:
@@ -269,20 +364,26 @@ _LITERAL_NUMBER = re.compile(r"'(\d+(?:\.\d+)?)'")
 
 
 def read_number(form: Fields, key: str, shape: Shape, variables: Dict[str, str], translation: Translation) -> Any:
-    """The number at `key`, or None. A variable must have its value before the run, since the map needs it."""
+    """The number at `key`, or None. A variable must have its value before the run, since the map needs it.
+
+    `env` of the file comes before the environment of this process.
+    """
     if key not in form:
         return None
     node = form.at(key)
     match = _NUMBER_VARIABLE.fullmatch(node.text) if isinstance(node, Scalar) else None
+    if isinstance(node, Scalar) and isinstance(node.value, str) and node.value.strip().isdecimal():
+        node = made(int(node.value), node)
     if match is None:
         return shape.read(node, f"'{key}'", translation.source)
     return shape.read(_variable_value(match[1], node, key, variables, translation), f"'{key}'", translation.source)
 
 
 def _variable_value(name: str, node: Node, key: str, variables: Dict[str, str], translation: Translation) -> Node:
-    written = _LITERAL_NUMBER.fullmatch(variables.get(name, ""))
+    given = variables[name] if name in variables else quoted(os.environ.get(name, ""))
+    written = _LITERAL_NUMBER.fullmatch(given)
     if written is None:
-        message = f"'{key}' is '${name}', but 'env' has no number with that name"
-        hint = f"add 'env: {{{name}: 5}}': the number must be known before the run starts"
+        message = f"'{key}' is '${name}', but neither 'env' nor the environment has a number with that name"
+        hint = f"add 'env: {{{name}: 5}}', or set {name}: the number must be known before the run starts"
         raise translation.source.refuse("prodigy", message, node, hint=hint)
     return made(float(written[1]) if "." in written[1] else int(written[1]), node)

@@ -33,9 +33,10 @@ from mulligan.formats.prodigy.forms import join_steps, read_record, require_keys
 from mulligan.formats.prodigy.keys import BACKOFFS, HANDLER_FORMS, SECONDS, fibonacci_numbers, format_seconds
 from mulligan.formats.prodigy.repository import with_required_commit
 from mulligan.formats.prodigy.variables import agent_answer, captured_names, fill_in
+from mulligan.formats.shapes import LenientRecord
 from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, plain
-from mulligan.language.shapes import Fields, Key, ListOf, Record, number
+from mulligan.language.shapes import Fields, Key, ListOf, number
 from mulligan.language.suggestions import quote_list
 
 # -- on_failure ------------------------------------------------------------------------------------------------------
@@ -45,6 +46,7 @@ from mulligan.language.suggestions import quote_list
 TranslateStep: TypeAlias = "Callable[[Node, Context, Translation], list[dict[str, Any]]]"
 
 REGULAR_ATTEMPTS = 3
+_NO_COMMAND = "'on_failure' has no command: nothing runs, and the failure is ignored"
 # The variables that a handler can read. The output of the failed command is in the message: see `steps`.
 ERROR_VARIABLES = {
     "error.message": "error.message",
@@ -54,6 +56,7 @@ ERROR_VARIABLES = {
     "shell.output": "error.message",
     "last.output": "error.message",
     "test.output": "error.message",
+    "CAPTURED_OUTPUT": "error.message",
     "test.exit_code": "error.exit_code",
     "test.attempt": "error.attempt",
 }
@@ -77,7 +80,8 @@ def translate_handler(
     inner = handler_context(context).with_variables(dict.fromkeys(names, "error.message"))
     if not isinstance(form, Fields):
         if isinstance(node, Sequence) and not node.items:
-            raise translation.source.refuse("type", "'on_failure' is an empty list", node, hint="write 'false'")
+            translation.warn("prodigy", _NO_COMMAND, node)
+            return Handler(continue_on_error=True)
         return Handler({"commands": translate_commands(node, inner, translation, translate)})
     return _translate_mapping(form, inner, context, translation, translate)
 
@@ -106,6 +110,8 @@ def _translate_mapping(
 ) -> Handler:
     require_keys(form, *form.node.entries, translation=translation)
     commands = _handler_commands(form, inner, translation, translate)
+    if not commands:
+        return _handler_without_commands(form, context, translation)
     if form.get("commit_required"):
         commands = with_required_commit(commands, form.node)
     rerun = _rerun_count(form, context)
@@ -117,7 +123,16 @@ def _translate_mapping(
     if form.get("handler_failure_fatal"):
         entries["handler_failure_fatal"] = True
     goes_on = not form.get("fail_workflow", not rerun or not context.is_in_steps)
-    return Handler(entries if commands else None, goes_on, tuple(form.get("capture", ())))
+    return Handler(entries, goes_on, tuple(form.get("capture", ())))
+
+
+def _handler_without_commands(form: Fields, context: Context, translation: Translation) -> Handler:
+    """A handler that runs nothing: it says only whether the workflow continues, and how often the step runs again."""
+    rerun = _rerun_count(form, context)
+    if "fail_workflow" not in form and not rerun:
+        translation.warn("prodigy", _NO_COMMAND, form.node)
+    again = {"commands": [{"shell": made("true", form.node)}], "rerun": rerun} if rerun else None
+    return Handler(again, continue_on_error=not form.get("fail_workflow", bool(rerun) and not context.is_in_steps))
 
 
 def _handler_commands(
@@ -136,10 +151,6 @@ def _handler_commands(
         found += translate(_single_command_step(form.node, kind, is_last=kind == kinds[-1]), inner, translation)
     if "on_success" in form:
         found += translate_commands(form.at("on_success"), inner, translation, translate)
-    if not found and "fail_workflow" not in form:
-        message = "the handler has no command"
-        hint = "add 'shell', 'claude' or 'commands'"
-        raise translation.source.refuse("prodigy", message, form.node, hint=hint)
     return found
 
 
@@ -219,7 +230,8 @@ def _exit_code_edge(
         "error.message": "failure.message",
         "error.step": "failure.step",
     }
-    variables |= {"error.timestamp": "failure.timestamp", "shell.output": "failure.message"}
+    variables |= {"error.timestamp": "failure.timestamp"}
+    variables |= dict.fromkeys(("shell.output", "CAPTURED_OUTPUT"), "failure.message")
     variables |= dict.fromkeys(names, "failure.message")
     steps = command(step, context.with_variables(variables), translation).commands
     if len(steps) > 1:
@@ -262,9 +274,11 @@ _RETRY_PATTERNS = {
     "server_error": "(?i)server error|internal error|\\b50[0-9]\\b|service unavailable|bad gateway",
     "rate_limit": "(?i)rate limit|too many requests|\\b429\\b",
 }
-LINEAR = Record("linear", {"increment": Key(SECONDS, "by how much each delay grows", is_required=True)})
-EXPONENTIAL = Record("exponential", {"base": Key(number(1, 1000), "factor by which each delay grows (default 2)")})
-CUSTOM = Record("custom", {"delays": Key(ListOf(SECONDS, at_least=1), "one for each retry", is_required=True)})
+LINEAR = LenientRecord("linear", {"increment": Key(SECONDS, "by how much each delay grows", is_required=True)})
+EXPONENTIAL = LenientRecord(
+    "exponential", {"base": Key(number(1, 1000), "factor by which each delay grows (default 2)")}
+)
+CUSTOM = LenientRecord("custom", {"delays": Key(ListOf(SECONDS, at_least=1), "one for each retry", is_required=True)})
 BACKOFF_RECORDS = (LINEAR, EXPONENTIAL, CUSTOM)
 
 
@@ -324,7 +338,7 @@ def _uncapped_delays(form: Fields, retries: int, translation: Translation) -> li
         return [first * base**index for index in range(min(retries, 60))] + [first * base**60] * max(0, retries - 60)
     if kind == "fibonacci":
         return [first * figure for figure in fibonacci_numbers(retries)]
-    if kind == "custom" and options:
+    if kind == "custom" and options and options["delays"]:
         named = list(options["delays"])
         return (named + [named[-1]] * retries)[:retries]
     return [first] * retries

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from collections.abc import Mapping as Dict
 from typing import Any
 
 import msgspec
 
 from mulligan.formats.prodigy.context import Context, StepSlots
-from mulligan.formats.prodigy.environment import Environment
+from mulligan.formats.prodigy.environment import ENVIRONMENT_STEP, Environment
 from mulligan.formats.prodigy.keys import format_seconds
 from mulligan.formats.prodigy.repository import Worktree, close_run, merge_run, open_run_worktree, report_worktree
 from mulligan.formats.prodigy.steps import TranslatedSteps, translate_steps
 from mulligan.formats.prodigy.variables import ARGUMENTS, mentions
-from mulligan.formats.translation import Translation, mapping
+from mulligan.formats.translation import Translation, literal, made, mapping
 from mulligan.language.nodes import Mapping, Node, Sequence
 from mulligan.language.shapes import Fields
 
 SHELL = "sh"
+# Prodigy's commands for Claude look at this variable: with it they ask no questions.
+_AUTOMATION = {"PRODIGY_AUTOMATION": "true"}
 _ARGUMENTS = re.compile(re.escape(ARGUMENTS))
 
 
@@ -32,16 +35,62 @@ def wrap_steps(
     translation: Translation,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The top-level keys that the environment needs, and all steps. `body` makes the workflow's own steps."""
-    run = open_run_worktree(msgspec.structs.replace(context, env=environment.expressions), at, translation)
+    repeated = {name: environment.commands[name].text for name in sorted(environment.repeated)}
+    inside = msgspec.structs.replace(context, env=environment.expressions, env_commands=repeated)
+    run = open_run_worktree(inside, at, translation)
+    computed = _compute_variables(environment, run)
     done = body(run)
-    steps = [run.command, *done.commands, *_merge_steps(form, at, run, done.context, translation)]
+    late = [*computed, *done.commands, *_merge_steps(form, at, run, done.context, translation)]
+    if environment.late_env:
+        _add_late_env([*late[len(computed) :], *_edge_targets(context)], environment.late_env)
+    steps = [run.command, *late]
+    env = {**_AUTOMATION, **environment.env} if _has_agent([*steps, *_edge_targets(context)]) else environment.env
     head = {
         "inputs": environment.inputs,
         "secrets": environment.secrets or None,
-        "defaults": {"shell": SHELL, "strict": False, "env": environment.env or None},
+        "defaults": {"shell": SHELL, "strict": False, "env": env or None},
         "end": report_worktree(run, at, translation),
     }
     return head, steps
+
+
+_COMPUTE = "mulligan.formats.prodigy.runtime:compute_variables"
+
+
+def _compute_variables(environment: Environment, run: Worktree) -> list[dict[str, Any]]:
+    """The step that computes variables of the environment by commands, if there are any."""
+    if not environment.commands:
+        return []
+    slot = run.context.slots.take(ENVIRONMENT_STEP)
+    assert slot.name == ENVIRONMENT_STEP, "it is taken right after the worktree"
+    commands = {name: made(literal(node.text), node) for name, node in environment.commands.items()}
+    first = next(iter(environment.commands.values()))
+    return [
+        {
+            "step": slot.name,
+            "python": made({"call": _COMPUTE}, first),
+            "args": {"commands": commands},
+            "cwd": run.context.cwd,
+        }
+    ]
+
+
+def _edge_targets(context: Context) -> list[dict[str, Any]]:
+    assert isinstance(context.slots, StepSlots)
+    return context.slots.edge_targets
+
+
+def _has_agent(tree: Any) -> bool:
+    """Whether an agent is called anywhere in these steps."""
+    if isinstance(tree, dict):
+        return "agent" in tree or any(map(_has_agent, tree.values()))
+    return isinstance(tree, list) and any(map(_has_agent, tree))
+
+
+def _add_late_env(steps: list[dict[str, Any]], env: Dict[str, Node]) -> None:
+    """Add computed variables to the steps. Their handlers and the commands of items inherit them."""
+    for step in steps:
+        step["env"] = {**env, **(step.get("env") or {})}
 
 
 def _merge_steps(
@@ -51,7 +100,11 @@ def _merge_steps(
     if form is None or "merge" not in form:
         return [merge_run(run, at, translation)]
     node, merge = form.at("merge"), form["merge"]
-    own = translate_steps(step_list(node, "merge", translation), context, translation).commands
+    steps = step_list(node, "merge", translation)
+    if not steps.items:
+        translation.warn("prodigy", "'merge' has no steps: the branch is merged as without it", form.key("merge"))
+        return [merge_run(run, at, translation)]
+    own = translate_steps(steps, context, translation).commands
     timeout = merge.get("timeout") if isinstance(merge, Fields) else None
     return [*with_timeout(own, timeout), close_run(run, node, translation)]
 
@@ -59,7 +112,7 @@ def _merge_steps(
 def step_list(node: Node, key: str, translation: Translation) -> Sequence:
     """The steps of a phase: the list itself, or its `commands`."""
     inner = node.get("commands") if isinstance(node, Mapping) else node
-    if isinstance(inner, Sequence) and inner.items:
+    if isinstance(inner, Sequence):
         return inner
     message = f"'{key}' has no steps, a list of steps is expected"
     raise translation.source.refuse("type", message, inner or node)
@@ -76,11 +129,10 @@ def with_timeout(steps: list[dict[str, Any]], seconds: float | None) -> list[dic
 
 def build_workflow(head: dict[str, Any], steps: list[dict[str, Any]], context: Context, at: Node) -> Mapping:
     """The translated workflow: `head`, the steps in order, then the steps that only an edge leads to."""
-    assert isinstance(context.slots, StepSlots)
     inputs = head.get("inputs") or {}
     tree = {"name": None, "description": None, **head, "inputs": None}
     end = tree.pop("end")
-    in_order = [*add_needs(steps), *context.slots.edge_targets]
+    in_order = [*add_needs(steps), *_edge_targets(context)]
     tree |= {"order": "sequential", "steps": [mapping(step, first_node(step, at)) for step in in_order], "end": end}
     whole = mapping(tree, at)
     if mentions(whole, _ARGUMENTS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from mulligan.formats.shapes import LenientRecord
 from mulligan.language.action_keys import ANY_TEXT, as_node
 from mulligan.language.quantities import parse_duration
 from mulligan.language.regular_expressions import PATTERN
@@ -30,10 +31,14 @@ from mulligan.language.shapes import (
 # -- durations -------------------------------------------------------------------------------------------------------
 
 
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.A)
 _BLANK = re.compile(r"(?<=[a-z])\s+(?=\d)")
 
 
 def _read_seconds(value: Any) -> float:
+    """A number of seconds, also as text, or a duration."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        return float(value)
     return parse_duration(_BLANK.sub("", value.strip()) if isinstance(value, str) else value)
 
 
@@ -71,13 +76,13 @@ VARIABLE = Value("the name of a variable", _read_variable_name, {"type": "string
 COMMAND_TEXT = Template("a command")
 # A step in any of its forms; it is read where it is translated.
 STEP_FORM: Shape = as_node(Either("a step", text=COMMAND_TEXT, mapping=Deferred(lambda: STEP)))
-STEP_LIST: Shape = as_node(ListOf(STEP_FORM, at_least=1))
+STEP_LIST: Shape = as_node(ListOf(STEP_FORM))
 STEPS_FORM: Shape = as_node(Either("a list of steps", text=COMMAND_TEXT, list=STEP_LIST, mapping=STEP_FORM))
 COUNT = whole(1, 1000)
 # The names under which a regular workflow may have its steps.
 LISTS = ("commands", "steps", "tasks")
 
-HANDLER = Record(
+HANDLER = LenientRecord(
     "on_failure",
     {
         "shell": Key(COMMAND_TEXT, "a command of the handler"),
@@ -105,12 +110,12 @@ HANDLER_FORMS = Either(
 )
 HANDLER_FORM: Shape = as_node(HANDLER_FORMS)
 
-RETRY_PATTERN = Record(
+RETRY_PATTERN = LenientRecord(
     "retry_pattern", {"pattern": Key(TEXT, "a regular expression that the message matches", is_required=True)}
 )
 RETRY_ON = ("network", "timeout", "server_error", "rate_limit")
 BACKOFFS = ("fixed", "linear", "exponential", "fibonacci", "custom")
-BACKOFF = Record(
+BACKOFF = LenientRecord(
     "backoff",
     {
         "fixed": Key(as_node(Json()), "the same delay each time"),
@@ -120,10 +125,15 @@ BACKOFF = Record(
         "custom": Key(as_node(Json()), "'delays', one after the other"),
     },
     one_of=tuple((name,) for name in BACKOFFS),
+    needed=BACKOFFS,
 )
-FALLBACK_COMMAND = Record("fallback_command", {"command": Key(COMMAND_TEXT, "what runs instead", is_required=True)})
-FALLBACK = Record("fallback", {"fallback": Key(FALLBACK_COMMAND, "a command that replaces it", is_required=True)})
-RETRY = Record(
+FALLBACK_COMMAND = LenientRecord(
+    "fallback_command", {"command": Key(COMMAND_TEXT, "what runs instead", is_required=True)}
+)
+FALLBACK = LenientRecord(
+    "fallback", {"fallback": Key(FALLBACK_COMMAND, "a command that replaces it", is_required=True)}
+)
+RETRY = LenientRecord(
     "retry",
     {
         "attempts": Key(COUNT, "number of attempts (default 3)"),
@@ -144,7 +154,7 @@ RETRY = Record(
     },
 )
 
-ON_INCOMPLETE = Record(
+ON_INCOMPLETE = LenientRecord(
     "on_incomplete",
     {
         "claude": Key(COMMAND_TEXT, "a prompt for the agent that completes the work"),
@@ -156,7 +166,7 @@ ON_INCOMPLETE = Record(
         "commit_required": Key(FLAG, "true: completing it must make a commit"),
     },
 )
-VALIDATE = Record(
+VALIDATE = LenientRecord(
     "validate",
     {
         "shell": Key(COMMAND_TEXT, "the command that checks"),
@@ -178,7 +188,7 @@ VALIDATE_FORM: Shape = as_node(
     Either("a command, a list of steps or a mapping", text=COMMAND_TEXT, list=STEP_LIST, mapping=VALIDATE)
 )
 
-CHECK = Record(
+CHECK = LenientRecord(
     "step_validate_command",
     {
         "command": Key(COMMAND_TEXT, "the command that checks", is_required=True),
@@ -187,8 +197,8 @@ CHECK = Record(
         "command_type": Key(Choice(("shell", "claude", "test")), "what runs it"),
     },
 )
-AT_LEAST = Record("atleast", {"atleast": Key(COUNT, "how many checks must pass", is_required=True)})
-STEP_VALIDATE = Record(
+AT_LEAST = LenientRecord("atleast", {"atleast": Key(COUNT, "how many checks must pass", is_required=True)})
+STEP_VALIDATE = LenientRecord(
     "step_validate",
     {
         "commands": Key(
@@ -204,7 +214,7 @@ STEP_VALIDATE = Record(
     },
 )
 
-WRITE_FILE = Record(
+WRITE_FILE = LenientRecord(
     "write_file",
     {
         "path": Key(Template("a file"), "which file", is_required=True),
@@ -214,8 +224,8 @@ WRITE_FILE = Record(
         "create_dirs": Key(FLAG, "true: missing folders are created"),
     },
 )
-OUTPUT_FILE = Record("output_pattern", {"file_pattern": Key(TEXT, "which files", is_required=True)})
-COMMIT_CONFIG = Record(
+OUTPUT_FILE = LenientRecord("output_pattern", {"file_pattern": Key(TEXT, "which files", is_required=True)})
+COMMIT_CONFIG = LenientRecord(
     "commit_config",
     {
         "message_template": Key(COMMAND_TEXT, "the message of the commit"),
@@ -227,17 +237,17 @@ COMMIT_CONFIG = Record(
         "squash": Key(FLAG, "ignored"),
     },
 )
-STREAMS = Record(
+STREAMS = LenientRecord(
     "capture_streams",
     {
         "stdout": Key(FLAG, "true: capture stdout (default)"),
         "stderr": Key(FLAG, "true: capture stderr as well"),
         "exit_code": Key(FLAG, "${NAME.exit_code}, which is always set"),
         "success": Key(FLAG, "${NAME.success}, which is always set"),
-        "duration": Key(FLAG, "ignored: see 'mulligan show'"),
+        "duration": Key(FLAG, "${NAME.duration}, which is always set"),
     },
 )
-TEST = Record(
+TEST = LenientRecord(
     "test",
     {
         "command": Key(COMMAND_TEXT, "the command", is_required=True),
@@ -245,7 +255,7 @@ TEST = Record(
     },
 )
 _ANALYSIS = Key(as_node(Json()), "analysis before the step, which Prodigy has removed: ignored")
-METADATA = Record(
+METADATA = LenientRecord(
     "metadata",
     {
         "retries": Key(whole(0, 1000), "number of retries"),
@@ -258,7 +268,7 @@ METADATA = Record(
 )
 
 KINDS = ("claude", "shell", "test", "foreach", "write_file", "command")
-STEP: Record = Record(
+STEP: Record = LenientRecord(
     "step",
     {
         "name": Key(ANY_TEXT, "its title; without an action, a Claude command"),
@@ -333,8 +343,10 @@ STEP: Record = Record(
         ),
         "analysis": _ANALYSIS,
     },
+    needed=(*KINDS, "name"),
+    foreign=("step",),
 )
-FOREACH = Record(
+FOREACH = LenientRecord(
     "foreach_mapping",
     {
         "foreach": Key(as_node(Json()), "the list, or the command that prints it"),
@@ -376,14 +388,22 @@ _STEP_RECORDS: tuple[Record, ...] = (
 PROVIDERS = ("env", "file", "vault", "aws", "custom")
 _ANYTHING = r"(?s:.+)"
 
-SECRET_VALUE = Record(
-    "secret_value",
+ENV_VALUE = LenientRecord(
+    "env_value",
     {
-        "secret": Key(FLAG, "true: the value is hidden wherever it would be shown", is_required=True),
-        "value": Key(ANY_TEXT, "the value, preferably '${env:NAME}'", is_required=True),
+        "secret": Key(FLAG, "true: the value is hidden wherever it would be shown"),
+        "value": Key(ANY_TEXT, "the value, preferably '${env:NAME}'"),
+        "command": Key(COMMAND_TEXT, "a command that prints the value"),
+        "cache": Key(FLAG, "true: the command runs once in a run, not before each shell command (default false)"),
+        "condition": Key(
+            Template("a condition", ("string", "boolean")), "decides between 'when_true' and 'when_false'"
+        ),
+        "when_true": Key(ANY_TEXT, "the value if the condition is true"),
+        "when_false": Key(ANY_TEXT, "the value if the condition is false"),
     },
+    one_of=(("value",), ("command",), ("condition",)),
 )
-SECRET = Record(
+SECRET = LenientRecord(
     "secret",
     {
         "provider": Key(Choice(PROVIDERS), "env: a variable of the worker; file: a file. The others are refused"),
@@ -392,12 +412,12 @@ SECRET = Record(
     },
 )
 VALUE_FORM = Either(
-    "a text, a number, true, false, or a secret",
+    "a text, a number, true, false, a secret, a command or a condition",
     text=ANY_TEXT,
     number=ANY_TEXT,
     flag=ANY_TEXT,
     empty=ANY_TEXT,
-    mapping=SECRET_VALUE,
+    mapping=ENV_VALUE,
 )
 SECRET_FORM = Either("'${env:NAME}' or a mapping", text=COMMAND_TEXT, mapping=SECRET)
 PROFILE = MapOf(ANY_TEXT)
@@ -405,13 +425,44 @@ PROFILE = MapOf(ANY_TEXT)
 ENVIRONMENT_KEYS = {
     "env": Key(MapOf(VALUE_FORM), "environment variables of every command"),
     "secrets": Key(MapOf(SECRET_FORM), "environment variables whose values are hidden"),
-    "env_files": Key(ListOf(TEXT, or_one=True), "files with one variable per line; a missing file is refused"),
+    "env_files": Key(ListOf(TEXT, or_one=True), "files with one variable per line; a missing file is skipped"),
     "profiles": Key(
         MapOf(PROFILE, _ANYTHING, names="characters"),
         "other values of variables, chosen with the input 'profile'",
     ),
 }
-_ENVIRONMENT_RECORDS: tuple[Record, ...] = (SECRET_VALUE, SECRET)
+_ENVIRONMENT_RECORDS: tuple[Record, ...] = (ENV_VALUE, SECRET)
+
+
+# -- composition -----------------------------------------------------------------------------------------------------
+
+
+IMPORT = LenientRecord(
+    "import",
+    {
+        "path": Key(COMMAND_TEXT, "the file", is_required=True),
+        "alias": Key(COMMAND_TEXT, "a name for 'extends' and 'template': its steps are not added"),
+        "selective": Key(
+            as_node(ListOf(COMMAND_TEXT, at_least=1, or_one=True)), "only these steps and parameters, by their names"
+        ),
+    },
+)
+TEMPLATE_USE = LenientRecord(
+    "template",
+    {
+        "name": Key(COMMAND_TEXT, "what it is called; the name of the file without a 'source'"),
+        "source": Key(as_node(Json()), "the file, or {file: …}"),
+        "with": Key(as_node(Json()), "values of its parameters"),
+        "override": Key(as_node(Json()), "other values for its keys: {env: …, commands.0.timeout: 60}"),
+    },
+)
+COMPOSITION_KEYS = {
+    "imports": Key(as_node(Json()), "files whose steps come first"),
+    "extends": Key(as_node(Json()), "the file that this one is based on"),
+    "template": Key(as_node(Json()), "a file with parameters, whose steps come first"),
+    "defaults": Key(as_node(Json()), "values of parameters and variables that nothing else sets"),
+}
+_COMPOSITION_RECORDS: tuple[Record, ...] = (IMPORT, TEMPLATE_USE)
 
 
 # -- MapReduce -------------------------------------------------------------------------------------------------------
@@ -420,7 +471,7 @@ _ENVIRONMENT_RECORDS: tuple[Record, ...] = (SECRET_VALUE, SECRET)
 # A number, or an `env` variable with a number.
 NUMBER_FORM = Either("a number or '$NAME'", number=as_node(whole(1)), text=as_node(Template("'$NAME'")))
 
-CAPTURE = Record(
+CAPTURE = LenientRecord(
     "capture_output",
     {
         "command_index": Key(whole(0), "which command of the setup, from 0", is_required=True),
@@ -434,7 +485,7 @@ CAPTURE = Record(
         ),
     },
 )
-SETUP = Record(
+SETUP = LenientRecord(
     "setup",
     {
         "commands": Key(STEP_LIST, "the steps before the map", is_required=True),
@@ -452,9 +503,9 @@ SETUP = Record(
         ),
     },
 )
-TEMPLATE = Record("agent_template", {"commands": Key(STEP_LIST, "what runs for each item", is_required=True)})
-REDUCE = Record("reduce", {"commands": Key(STEP_LIST, "the steps after the map", is_required=True)})
-MERGE = Record(
+TEMPLATE = LenientRecord("agent_template", {"commands": Key(STEP_LIST, "what runs for each item", is_required=True)})
+REDUCE = LenientRecord("reduce", {"commands": Key(STEP_LIST, "the steps after the map", is_required=True)})
+MERGE = LenientRecord(
     "merge",
     {
         "commands": Key(STEP_LIST, "the steps that merge, instead of ours", is_required=True),
@@ -466,7 +517,7 @@ MERGE_KEY = Key(
     "the steps that merge the run's branch, instead of ours",
 )
 
-TIMEOUTS = Record(
+TIMEOUTS = LenientRecord(
     "timeout_config",
     {
         "agent_timeout_secs": Key(NUMBER_FORM, "timeout of each command of an item (default 600)"),
@@ -490,7 +541,7 @@ TIMEOUTS = Record(
         "enable_monitoring": Key(FLAG, "no effect: durations are always measured"),
     },
 )
-MAP = Record(
+MAP = LenientRecord(
     "map",
     {
         "input": Key(Template("a file or a command"), "a file, or a command that prints the items", is_required=True),
@@ -513,23 +564,23 @@ MAP = Record(
     },
 )
 
-BACKOFF_FIXED = Record("fixed", {"delay": Key(SECONDS, "each delay", is_required=True)})
-BACKOFF_LINEAR = Record(
+BACKOFF_FIXED = LenientRecord("fixed", {"delay": Key(SECONDS, "each delay", is_required=True)})
+BACKOFF_LINEAR = LenientRecord(
     "linear_backoff",
     {
         "initial": Key(SECONDS, "the first delay", is_required=True),
         "increment": Key(SECONDS, "by how much each further delay grows", is_required=True),
     },
 )
-BACKOFF_EXPONENTIAL = Record(
+BACKOFF_EXPONENTIAL = LenientRecord(
     "exponential_backoff",
     {
         "initial": Key(SECONDS, "the first delay (default 1s)"),
         "multiplier": Key(number(1, 1000), "factor by which each further delay grows (default 2)"),
     },
 )
-BACKOFF_FIBONACCI = Record("fibonacci", {"initial": Key(SECONDS, "the first delay", is_required=True)})
-ITEM_BACKOFF = Record(
+BACKOFF_FIBONACCI = LenientRecord("fibonacci", {"initial": Key(SECONDS, "the first delay", is_required=True)})
+ITEM_BACKOFF = LenientRecord(
     "item_backoff",
     {
         "fixed": Key(BACKOFF_FIXED, "the same delay each time"),
@@ -539,14 +590,14 @@ ITEM_BACKOFF = Record(
     },
     one_of=(("fixed",), ("linear",), ("exponential",), ("fibonacci",)),
 )
-ITEM_RETRY = Record(
+ITEM_RETRY = LenientRecord(
     "retry_config",
     {
         "max_attempts": Key(whole(1, 1000), "number of attempts of each command of an item (default 3)"),
         "backoff": Key(ITEM_BACKOFF, "how delays grow (default exponential from 1s)"),
     },
 )
-CIRCUIT_BREAKER = Record(
+CIRCUIT_BREAKER = LenientRecord(
     "circuit_breaker",
     {
         "failure_threshold": Key(whole(1), "how many failures in a row open it (default 5)"),
@@ -555,8 +606,10 @@ CIRCUIT_BREAKER = Record(
         "half_open_requests": Key(whole(1), "ignored: it lets one command through at a time"),
     },
 )
-BATCH = Record("batched", {"size": Key(whole(1), "ignored: errors are reported as they occur", is_required=True)})
-COLLECTION = Record(
+BATCH = LenientRecord(
+    "batched", {"size": Key(whole(1), "ignored: errors are reported as they occur", is_required=True)}
+)
+COLLECTION = LenientRecord(
     "error_collection", {"batched": Key(BATCH, "ignored: errors are reported as they occur", is_required=True)}
 )
 
@@ -573,7 +626,7 @@ POLICY_KEYS = {
         Either(
             "dlq, retry, skip or stop",
             text=Choice(("dlq", "retry", "skip", "stop", "custom")),
-            mapping=Record("custom", {"custom": Key(as_node(Json()), "code inside Prodigy: refused")}),
+            mapping=LenientRecord("custom", {"custom": Key(as_node(Json()), "code inside Prodigy: refused")}),
         ),
         "what the failure of an item means (default dlq)",
     ),
@@ -585,7 +638,7 @@ POLICY_KEYS = {
         "ignored: errors are reported as they occur",
     ),
 }
-POLICY = Record(
+POLICY = LenientRecord(
     "error_policy",
     {
         **POLICY_KEYS,
@@ -594,12 +647,14 @@ POLICY = Record(
     },
 )
 
-MAPREDUCE = Record(
+MAPREDUCE = LenientRecord(
     "mapreduce",
     {
         "name": Key(ANY_TEXT, "the name of the workflow"),
         "description": Key(ANY_TEXT, "what it is for"),
         "mode": Key(Choice(("mapreduce",)), "what it is"),
+        "parameters": Key(as_node(Json()), "inputs of the workflow"),
+        **COMPOSITION_KEYS,
         **ENVIRONMENT_KEYS,
         "setup": Key(Either("a list of steps or a mapping", list=STEP_LIST, mapping=SETUP), "the steps before the map"),
         "map": Key(MAP, "what runs for each item", is_required=True),
@@ -610,10 +665,11 @@ MAPREDUCE = Record(
         "error_policy": Key(POLICY, "what happens when items fail"),
         **POLICY_KEYS,
     },
+    may_extend=True,
 )
 _MAPREDUCE_RECORDS: tuple[Record, ...] = (
     *(MAPREDUCE, SETUP, CAPTURE, MAP, TEMPLATE, TIMEOUTS, REDUCE, MERGE, POLICY, COLLECTION, BATCH),
     *(CIRCUIT_BREAKER, ITEM_RETRY, ITEM_BACKOFF),
     *(BACKOFF_FIXED, BACKOFF_LINEAR, BACKOFF_EXPONENTIAL, BACKOFF_FIBONACCI),
 )
-RECORDS = (*_STEP_RECORDS, *_MAPREDUCE_RECORDS, *_ENVIRONMENT_RECORDS)
+RECORDS = (*_STEP_RECORDS, *_MAPREDUCE_RECORDS, *_ENVIRONMENT_RECORDS, *_COMPOSITION_RECORDS)

@@ -6,6 +6,7 @@ is merged when its last command has completed.
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,6 +16,7 @@ from mulligan.formats.prodigy.environment import read_number, translate_environm
 from mulligan.formats.prodigy.forms import as_mapping, is_step, join_steps, parse_text
 from mulligan.formats.prodigy.frame import build_workflow, step_list, with_timeout, wrap_steps
 from mulligan.formats.prodigy.keys import LISTS, MAPREDUCE, POLICY_KEYS, SECONDS, fibonacci_numbers, format_seconds
+from mulligan.formats.prodigy.parameters import translate_parameters
 from mulligan.formats.prodigy.queries import parse_filter, parse_order, parse_path
 from mulligan.formats.prodigy.repository import Worktree, merge_item, open_item_worktree
 from mulligan.formats.prodigy.steps import TranslatedSteps, translate_steps
@@ -218,6 +220,10 @@ class _CaptureRules:
 
 
 LISTER = "mulligan.formats.prodigy.runtime:list_items"
+RESULTS = "mulligan.formats.prodigy.runtime:map_results"
+_READS_RESULTS = re.compile(r"\$\{map\.results\b")
+_READS_TOTAL = re.compile(r"\$\{item_total\b")
+_ITEM_ID = "('item_' + string(index))"
 MAX_PARALLEL_DEFAULT = 10
 AGENT_SECONDS_DEFAULT = 600.0
 _KINDS = {"shell": "shell", "agent": "claude", "python": "write_file"}
@@ -242,19 +248,20 @@ def is_mapreduce(root: Node) -> bool:
 def translate_mapreduce(root: Node, translation: Translation) -> Mapping:
     """Translate a MapReduce workflow."""
     form: Fields = MAPREDUCE.read(_with_setup(root), "the workflow", translation.source)
-    context = Context(StepSlots())
+    inputs, context, checks = translate_parameters(form, Context(StepSlots()), translation)
     name = form.node.get("name")
     handling = translate_policy(form, name.text if isinstance(name, Scalar) else "mapreduce", translation)
     top, steps = wrap_steps(
         form,
         at=root,
         context=context,
-        environment=translate_environment(form, translation),
+        environment=translate_environment(form, translation, context.variables),
         body=lambda run: _phases(_Workflow(form, handling, run, translation)),
         translation=translation,
     )
     head = {key: form.node.get(key) for key in ("name", "description")}
-    return build_workflow({**head, **top, "breakers": handling.breakers or None}, steps, context, root)
+    tree = {**head, **top, "breakers": handling.breakers or None, "inputs": {**top["inputs"], **inputs}}
+    return build_workflow(tree, [*checks, *steps], context, root)
 
 
 def _with_setup(root: Node) -> Node:
@@ -275,8 +282,8 @@ def _phases(workflow: _Workflow) -> TranslatedSteps:
             steps, context = translate_setup(form, context, translation)
     if "map" in form and {"agent_template", "input"} <= form["map"].values.keys():
         with translation.source.noting:
-            step, context = _map_step(workflow, context)
-            steps = [*steps, step]
+            mapped, context = _map_steps(workflow, context)
+            steps = [*steps, *mapped]
     if "reduce" in form:
         after, context = translate_steps(step_list(form.at("reduce"), "reduce", translation), context, translation)
         steps = [*steps, *after]
@@ -286,11 +293,19 @@ def _phases(workflow: _Workflow) -> TranslatedSteps:
 # -- the map ---------------------------------------------------------------------------------------------------------
 
 
-def _map_step(workflow: _Workflow, context: Context) -> tuple[dict[str, Any], Context]:
+def _map_steps(workflow: _Workflow, context: Context) -> TranslatedSteps:
+    """The map; before it a step that lists its items if they are counted, behind it one that makes `map.results`."""
     form, policy, translation = workflow.form["map"], workflow.policy, workflow.translation
     slot = context.slots.take("map")
+    over: Any = _lister(form, workflow.run, context, translation)
+    before: list[dict[str, Any]] = []
+    if _READS_TOTAL.search(translation.source.text):
+        listed = context.slots.take("map_items")
+        before = [{"step": listed.name, **over}]
+        over = made(f"${{{listed.output}}}", form.at("input"))
+        context = context.with_variables({"item_total": _counted(listed.output, form)})
     keys = {
-        "over": _lister(form, workflow.run, context, translation),
+        "over": over,
         "max_parallel": read_number(form, "max_parallel", whole(1), context.env, translation) or MAX_PARALLEL_DEFAULT,
         "offset": form.get("offset"),
         "max_items": form.get("max_items"),
@@ -299,8 +314,22 @@ def _map_step(workflow: _Workflow, context: Context) -> tuple[dict[str, Any], Co
     do = _item_commands(workflow, context, _timeouts(form, context, translation))
     again = {"retry": form["retry_on_failure"]} if form.get("retry_on_failure") else {}
     step = {"step": slot.name, "map": made(keys, form.node), "do": do, **again, **policy.of_step}
-    variables = {"total": "total", "successful": "succeeded", "failed": "failed", "results": "results"}
-    return step, context.with_variables({f"map.{name}": f"{slot.output}.{ours}" for name, ours in variables.items()})
+    variables = {"total": "total", "successful": "succeeded", "failed": "failed"}
+    context = context.with_variables({f"map.{name}": f"{slot.output}.{ours}" for name, ours in variables.items()})
+    if not _READS_RESULTS.search(translation.source.text):
+        return TranslatedSteps([*before, step], context)
+    results = context.slots.take("map_results")
+    args = {name: f"${{{slot.output}.{name}}}" for name in ("results", "failures")}
+    behind = {"step": results.name, "python": {"call": RESULTS}, "args": args}
+    return TranslatedSteps([*before, step, behind], context.with_variables({"map.results": results.output}))
+
+
+def _counted(items: str, form: Fields) -> str:
+    """How many items of a list the map takes."""
+    count, offset, most = f"size({items})", form.get("offset", 0), form.get("max_items")
+    if offset:
+        count = f"({count} > {offset} ? {count} - {offset} : 0)"
+    return count if most is None else f"({count} < {most} ? {count} : {most})"
 
 
 def _lister(form: Fields, run: Worktree, context: Context, translation: Translation) -> dict[str, Any]:
@@ -333,7 +362,8 @@ def _item_commands(workflow: _Workflow, context: Context, timeouts: dict[str, fl
         # In Prodigy a printed line is an object with this one field.
         "item.item": "(type(item) == map ? item.item : item)",
         "item_json": "item",
-        "item_id": "('item_' + string(index))",
+        "item_id": _ITEM_ID,
+        "item_index": "index",
         "index": "index",
     }
     inside = msgspec.structs.replace(
@@ -342,7 +372,8 @@ def _item_commands(workflow: _Workflow, context: Context, timeouts: dict[str, fl
     opened = open_item_worktree(run, inside, template, translation)
     done = translate_steps(step_list(template, "agent_template", translation), opened.context, translation).commands
     own = [_with_item_limits(command, timeouts, workflow.policy.of_commands) for command in done]
-    return [opened.command, *own, merge_item(run, opened, template, translation)]
+    item_id = _ITEM_ID if _READS_RESULTS.search(translation.source.text) else ""
+    return [opened.command, *own, merge_item(run, opened, template, translation, item_id=item_id)]
 
 
 def _with_item_limits(

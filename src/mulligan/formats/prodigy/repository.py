@@ -6,7 +6,6 @@ in the Git folder of the worktree. Its name contains the step's position in the 
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -14,10 +13,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mulligan.formats.expressions import quoted
-from mulligan.formats.prodigy.context import Context
-from mulligan.formats.prodigy.variables import GIT_FIELDS, mentions, translate_text
+from mulligan.formats.prodigy.context import Context, Slot, call_at
+from mulligan.formats.prodigy.variables import translate_text
 from mulligan.formats.translation import Translation, literal, made
-from mulligan.language.nodes import Mapping, Node, Scalar
+from mulligan.language.nodes import Node, Scalar
 from mulligan.language.shapes import Fields
 
 # -- commits ---------------------------------------------------------------------------------------------------------
@@ -38,6 +37,11 @@ def remember_head(at: Node) -> dict[str, Any]:
     """The command before a step that remembers HEAD."""
     command = f'{{ git rev-parse -q --verify HEAD || true; }} > "$(git rev-parse --git-dir)/{head_file(at)}"'
     return {"shell": made(f"{_SKIP_OUTSIDE_GIT}\n{command}", at)}
+
+
+def remember_head_of_item(at: Node, slot: Slot) -> dict[str, Any]:
+    """The same for a command of an item."""
+    return {"python": made({"call": call_at(slot, "remember_head")}, at), "args": {"name": head_file(at)}, **_NO_RETRY}
 
 
 def require_commit(at: Node, title: str) -> dict[str, Any]:
@@ -120,52 +124,7 @@ def head_file(at: Node) -> str:
     return f"prodigy-head-{at.line + 1}-{at.column + 1}"
 
 
-# -- changes ---------------------------------------------------------------------------------------------------------
-
-
-_CHANGES_SINCE = "mulligan.formats.prodigy.runtime:changes_since"
-_FIND_OUTPUTS = "mulligan.formats.prodigy.runtime:find_outputs"
-_CHANGE_FIELDS = "|".join(GIT_FIELDS)
-_STEP_CHANGES = re.compile(rf"\$\{{step\.(?:{_CHANGE_FIELDS})\}}")
-_RUN_CHANGES = re.compile(rf"\$\{{workflow\.(?:{_CHANGE_FIELDS})\}}")
-# The key in `Context.variables` of the file that remembers HEAD. It is not a variable of Prodigy.
-_REMEMBERED = "step before"
-_ACTION_KEYS = ("shell", "claude", "write_file", "test", "command")
-_TARGET_BRANCH = "merge.target_branch"
-
-
-def track_for_next(context: Context, following: Node | None) -> Context:
-    """The context of a step; it tracks changes if the following step asks for them."""
-    own = following
-    if isinstance(following, Mapping):
-        own = next((node for node in map(following.get, _ACTION_KEYS) if node is not None), None)
-    return msgspec.structs.replace(context, tracks_changes=own is not None and mentions(own, _STEP_CHANGES))
-
-
-def after_tracking(context: Context, at: Node) -> Context:
-    """The context after a step, with the file that remembers HEAD before it."""
-    forgotten = {name: value for name, value in context.variables.items() if name != _REMEMBERED}
-    remembered = {_REMEMBERED: head_file(at)} if context.tracks_changes else {}
-    return msgspec.structs.replace(context, variables={**forgotten, **remembered}, tracks_changes=False)
-
-
-def look_up_changes(asked: Node, title: str, context: Context) -> tuple[list[dict[str, Any]], Context]:
-    """The commands that look up changes for the text `asked`, and the context in which they are variables.
-
-    `step` is the previous step: HEAD before it was remembered. `workflow` is the run: what its branch has that its
-    target branch does not have.
-    """
-    looks: list[dict[str, Any]] = []
-    target = context.variables.get(_TARGET_BRANCH)
-    for root, pattern, args in (
-        ("step", _STEP_CHANGES, {"remembered": context.variables.get(_REMEMBERED)}),
-        ("workflow", _RUN_CHANGES, {"branch": target and f"${{{target}}}"}),
-    ):
-        if mentions(asked, pattern) and all(args.values()):
-            slot = context.slots.take(f"{title}_changes")
-            looks.append({"step": slot.name or None, "python": {"call": _CHANGES_SINCE}, "args": args})
-            context = context.with_variables({f"{root}.{field}": f"{slot.output}.{field}" for field in GIT_FIELDS})
-    return looks, context
+# -- outputs ---------------------------------------------------------------------------------------------------------
 
 
 def find_output_files(form: Fields, title: str, at: Node, context: Context) -> tuple[list[dict[str, Any]], Context]:
@@ -176,7 +135,7 @@ def find_output_files(form: Fields, title: str, at: Node, context: Context) -> t
     if slot is None or not slot.output:
         return [], context
     args = {"remembered": head_file(at), "patterns": {name: literal(pattern) for name, pattern in patterns.items()}}
-    found = {"step": slot.name or None, "python": {"call": _FIND_OUTPUTS}, "args": args}
+    found = {"step": slot.name or None, "python": {"call": call_at(slot, "find_outputs")}, "args": args}
     return [found], context.with_variables({f"{title}.{name}": f"{slot.output}.{name}" for name in patterns})
 
 
@@ -237,20 +196,26 @@ def open_item_worktree(run: Worktree, context: Context, at: Node, translation: T
     """The first command of an item: it opens its worktree."""
     work = context.slots.take("worktree").output
     args = {"run": f"${{{run.work}}}", "index": "${index}"}
-    command = _call("open_item", args, at, translation, _OPEN_ITEM_REMARK)
+    command = _call("added:open_item", args, at, translation, _OPEN_ITEM_REMARK)
     return Worktree(
         {**command, **_NO_RETRY}, msgspec.structs.replace(context, cwd=f"${{any_path({work}.folder)}}"), work
     )
 
 
-def merge_item(run: Worktree, item: Worktree, at: Node, translation: Translation) -> dict[str, Any]:
-    """The last command of an item: it merges, and passes on the output of the command before it."""
-    args = {"run": f"${{{run.work}}}", "item": f"${{{item.work}}}", "result": "${output}"}
-    return {**_call("merge_item", args, at, translation, ""), **_NO_RETRY}
+def merge_item(
+    run: Worktree, item: Worktree, at: Node, translation: Translation, *, item_id: str = ""
+) -> dict[str, Any]:
+    """The last command of an item: it merges, and passes on the output of the command before it.
+
+    With `item_id`, an expression, its output is an entry of Prodigy's `map.results`.
+    """
+    entry = {"result": "${outputs}", "item_id": f"${{{item_id}}}"} if item_id else {"result": "${output}"}
+    args = {"run": f"${{{run.work}}}", "item": f"${{{item.work}}}", **entry}
+    return {**_call("added:merge_item", args, at, translation, ""), **_NO_RETRY}
 
 
 def _call(function: str, args: dict[str, str], at: Node, translation: Translation, about: str) -> dict[str, Any]:
-    python = made({"call": f"{_CALLS}:{function}"}, at)
+    python = made({"call": f"{_CALLS}.{function}" if ":" in function else f"{_CALLS}:{function}"}, at)
     if about:
         translation.remark(python, about)
     return {"python": python, "args": args}

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from mulligan.formats.expressions import quoted
 from mulligan.formats.prodigy import actions
 from mulligan.formats.prodigy.actions import EVALUATED_REMARK, SCRIPT_VARIABLE, shell_action
 from mulligan.formats.prodigy.checks import translate_checks
 from mulligan.formats.prodigy.conditions import translate_condition
-from mulligan.formats.prodigy.context import ITEM_NAMES, Context, HandlerSlots, ItemSlots, Slot, StepSlots
+from mulligan.formats.prodigy.context import ITEM_NAMES, Context, HandlerSlots, ItemSlots, Slot, StepSlots, call_at
 from mulligan.formats.prodigy.failures import (
     Handler,
     exit_code_keys,
@@ -29,27 +30,28 @@ from mulligan.formats.prodigy.forms import (
     script_title,
     with_slash,
 )
+from mulligan.formats.prodigy.git_variables import after_tracking, look_up_changes, track_for_next
 from mulligan.formats.prodigy.keys import FOREACH, KINDS, STEP, TEST, WRITE_FILE, format_seconds
 from mulligan.formats.prodigy.repository import (
-    after_tracking,
     commit_required_at,
     find_output_files,
-    look_up_changes,
+    head_file,
     remember_head,
-    track_for_next,
+    remember_head_of_item,
     warn_of_squash,
 )
 from mulligan.formats.prodigy.variables import (
     capture_key,
     captured_names,
     context_after,
+    keep_streams,
     mentions,
     must_answer_json,
     redirection,
     translate_text,
 )
 from mulligan.formats.translation import Translation, literal_value, made
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, describe, plain
 from mulligan.language.shapes import Fields
 from mulligan.language.suggestions import quote_list
 
@@ -70,14 +72,7 @@ class ForEach(NamedTuple):
 
 def translate_foreach(form: Fields, slot: Slot, context: Context, translation: Translation) -> ForEach:
     """Translate a `foreach`. Its keys may be beside it or inside it."""
-    _refuse_nested_foreach(form, context, translation)
-    own = form
-    listed = form.at("foreach")
-    if isinstance(listed, Mapping):
-        own = read_record(FOREACH, listed, "'foreach'", translation)
-        listed = _listed_node(own, translation)
-    if "do" not in own:
-        raise translation.source.refuse("missing_key", "'foreach' has no 'do'", own.node, hint="add 'do: […]'")
+    own, listed = _loop_parts(form, translation)
     before, over, total, extra = _map_source(listed, slot, context, translation)
     keys = {
         "over": over,
@@ -98,11 +93,67 @@ def _max_parallel(own: Fields) -> int:
     return (PARALLEL_DEFAULT if parallel else 1) if isinstance(parallel, bool) else int(parallel)
 
 
-def _refuse_nested_foreach(form: Fields, context: Context, translation: Translation) -> None:
-    if not context.is_in_steps:
-        message = "'foreach' is not allowed in items and handlers"
-        hint = "loop in the shell, or move it to a separate step"
-        raise translation.source.refuse("prodigy", message, form.key("foreach"), hint=hint)
+def _loop_parts(form: Fields, translation: Translation) -> tuple[Fields, Node]:
+    """The keys of a loop, which may be beside `foreach` or inside it, and its list."""
+    own, listed = form, form.at("foreach")
+    if isinstance(listed, Mapping):
+        own = read_record(FOREACH, listed, "'foreach'", translation)
+        listed = _listed_node(own, translation)
+    if "do" not in own:
+        raise translation.source.refuse("missing_key", "'foreach' has no 'do'", own.node, hint="add 'do: […]'")
+    return own, listed
+
+
+UNROLLED_MAX = 100
+_UNROLLED_KEYS = frozenset("foreach do parallel max_items continue_on_error id name description".split())
+
+
+def unroll_foreach(form: Fields, context: Context, translation: Translation) -> TranslatedSteps:
+    """Translate a `foreach` in an item or a handler: there its steps are repeated, one after the other.
+
+    So the list must be in the file, and the steps have all keys that the loop would have.
+    """
+    source = translation.source
+    own, listed = _loop_parts(form, translation)
+    if not isinstance(listed, Sequence):
+        message = "in an item or a handler, 'foreach' needs a list of values, not a command"
+        raise source.refuse("prodigy", message, listed, hint="loop in the shell, or move it to a separate step")
+    stray = next((key for key in form.values if key not in _UNROLLED_KEYS), None)
+    if stray is not None:
+        message = f"in an item or a handler, 'foreach' cannot have '{stray}'"
+        raise source.refuse("prodigy", message, form.key(stray), hint="move it to the steps in 'do'")
+    items = listed.items[: own.get("max_items")]
+    if len(items) > UNROLLED_MAX:
+        message = f"in an item or a handler, 'foreach' can have at most {UNROLLED_MAX} values"
+        raise source.refuse("prodigy", message, listed, hint="loop in the shell, or move it to a separate step")
+    do = own.at("do")
+    found: list[dict[str, Any]] = []
+    for index, item in enumerate(items):
+        variables = {**_item_variables(item), "index": str(index), "total": str(len(items))}
+        inside = context.with_variables(variables)
+        if isinstance(context.slots, HandlerSlots):
+            commands = translate_commands(do, inside, translation, _translate_nested)
+        else:
+            whole = do if isinstance(do, Sequence) else made([do], do)
+            assert isinstance(whole, Sequence)
+            commands = translate_steps(whole, inside, translation).commands
+        found += [
+            {**command, "continue_on_error": True} if own.get("continue_on_error") else command for command in commands
+        ]
+    return TranslatedSteps(found, context)
+
+
+def _item_variables(item: Node) -> dict[str, str]:
+    """The variables of a value that is known: each as an expression, the fields of a mapping also alone."""
+    value = plain(item)
+    fields = value.items() if isinstance(value, dict) else ()
+    return {"item": _known_value(value), **{f"item.{name}": _known_value(field) for name, field in fields}}
+
+
+def _known_value(value: Any) -> str:
+    """A value as an expression. It reads a name of ours: in a script, a literal alone is left to the shell."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return f"(run.id == null ? '' : {quoted(text)})"
 
 
 def _listed_node(own: Fields, translation: Translation) -> Node:
@@ -148,7 +199,7 @@ def _bounded_total(total: str, most: int | None) -> str:
 
 
 # A handler reads the output of its command by one of these.
-_READS_OUTPUT = r"\$\{(?:shell|test|last)\.output"
+_READS_OUTPUT = r"\$\{(?:shell|test|last)\.output|\$\{?CAPTURED_OUTPUT\b"
 _REMOVED = {
     "analyze": "Prodigy has removed 'analyze': give the analysis to the agent as a prompt",
     "goal_seek": "Prodigy has removed 'goal_seek': use 'validate' with 'threshold' and 'on_incomplete'",
@@ -188,6 +239,8 @@ def translate_step(step: Node, context: Context, translation: Translation) -> Tr
     _refuse_removed(form, translation)
     kind = _step_kind(form, translation)
     require_keys(form, kind, translation=translation)
+    if kind == "foreach" and not context.is_in_steps:
+        return unroll_foreach(form, context, translation)
     return _StepTranslation(form, kind, context, translation).translated()
 
 
@@ -225,6 +278,8 @@ def _step_kind(form: Fields, translation: Translation) -> str:
         return kinds[0]
     if isinstance(form.get("name"), Scalar) and form["name"].text.strip():
         return "name"
+    if form.has_unknown_keys:
+        raise Refusal(translation.source.problems[-1])  # an unknown key was meant as the action, which is noted
     message, hint = "the step has no action", f"add one of {quote_list(KINDS[:5])}"
     raise translation.source.refuse("prodigy", message, form.node, hint=hint)
 
@@ -258,6 +313,8 @@ class _StepTranslation:
         self._remember()
         self.seen = self._looked()
         self.slot: Slot = context.slots.take(self.title)
+        self.handled = self._handled()
+        self.keeps_streams = self._are_streams_read()
         self.action = self._action()
 
     @property
@@ -285,7 +342,8 @@ class _StepTranslation:
         if at is None:
             return
         slot = self.context.slots.take(f"{self.title}_before")
-        self.before.append(_with_folder({"step": slot.name or None, **remember_head(at)}, self.context))
+        remember = remember_head(at) if slot.name or self._is_nested() else remember_head_of_item(at, slot)
+        self.before.append(_with_folder({"step": slot.name or None, **remember}, self.context))
 
     def _is_nested(self) -> bool:
         return isinstance(self.context.slots, HandlerSlots)
@@ -293,9 +351,12 @@ class _StepTranslation:
     def _looked(self) -> Context:
         """The context of the action. Changes that it reads are looked up by a command before it."""
         asked = self.form.node.get(self.written_as)
+        own = {**self.metadata.get("env", {}), **self.form.get("env", {})}
+        computed = {name: text for name, text in self.context.env_commands.items() if name not in own}
+        context = msgspec.structs.replace(self.context, env_commands=computed)
         if asked is None or self._is_nested():
-            return self.context
-        looks, seen = look_up_changes(asked, self.title, self.context)
+            return context
+        looks, seen = look_up_changes(asked, self.title, context, self.translation)
         self.before += [_with_folder(look, self.context) for look in looks]
         return seen
 
@@ -308,7 +369,7 @@ class _StepTranslation:
             raise self.translation.source.refuse("prodigy", message, self.form.key(named[0]), hint=hint)
 
     def translated(self) -> TranslatedSteps:
-        handled = self._handled()
+        handled = self.handled
         keys: dict[str, Any] = {
             "step": self.slot.name or None,
             "description": self._description(),
@@ -326,8 +387,16 @@ class _StepTranslation:
             keys["continue_on_error"] = True
         keys |= exit_code_keys(self.form, keys, self.context, self.translation, translate_step)
         around = {"when": keys["when"]} if keys["when"] else {}
-        context = context_after(self.form, self.kind, self.slot, self.context, is_certain=self._is_certain())
-        context = after_tracking(context, commit_required_at(self.form) or self.form.node)
+        streams = self._streams()
+        context = context_after(
+            self.form,
+            self.kind,
+            self.slot,
+            self.context,
+            is_certain=self._is_certain(),
+            streams=streams[1].output if streams else "",
+        )
+        context = after_tracking(context, head_file(commit_required_at(self.form) or self.form.node))
         if output := self.slot.output:
             # Null if the handler did not run.
             captured = {name: f"(type({output}) == map ? {output}.{name} : null)" for name in handled.captured}
@@ -336,7 +405,8 @@ class _StepTranslation:
             self.form, self.title, commit_required_at(self.form) or self.form.node, context
         )
         before = [{**each, **around} for each in self.before]
-        behind = [_with_folder({**each, **around}, self.context) for each in files]
+        read = [streams[0]] if streams else []
+        behind = [_with_folder({**each, **around}, self.context) for each in (*read, *files)]
         return TranslatedSteps([*before, self._remarked(_with_folder(keys, self.context)), *behind], context)
 
     def _is_certain(self) -> bool:
@@ -355,7 +425,10 @@ class _StepTranslation:
             return None
         node = self.form.at("when")
         if isinstance(self.context.slots, HandlerSlots):
-            message, hint = "a command of a handler cannot have 'when'", "test the condition in the command"
+            if self.kind == "shell":
+                return None  # tested by the script
+            message = "in a handler, only a shell command can have 'when'"
+            hint = "write a handler for each case, or test the condition in a shell command before it"
             raise self.translation.source.refuse("prodigy", message, self.form.key("when"), hint=hint)
         return made(translate_condition(node, self.context, self.translation), node)
 
@@ -394,6 +467,13 @@ class _StepTranslation:
         script = redirection(self.form) + found.text
         if self._is_output_read():
             script = _print_output_on_failure(script)
+        if self.keeps_streams:
+            script = keep_streams(script, self._streams_key())
+        if self._is_nested() and "when" in self.form:
+            condition = translate_condition(self.form.at("when"), self.context, self.translation)
+            script = f'[ "$PRODIGY_WHEN" = true ] || exit 0\n{script}'
+            env = {**action.get("env", {}), "PRODIGY_WHEN": made(f"${{{condition}}}", node)}
+            action = {**action, "env": env}
         return {**action, "shell": found if script == found.text else made(script, node)}
 
     def _is_output_read(self) -> bool:
@@ -402,6 +482,28 @@ class _StepTranslation:
         pattern = re.compile(rf"{_READS_OUTPUT}|\$\{{?(?:{own})\b" if own else _READS_OUTPUT)
         nodes = (self._failing(), self.form.node.get("on_exit_code"))
         return any(node is not None and mentions(node, pattern) for node in nodes)
+
+    def _are_streams_read(self) -> bool:
+        """Whether a later command reads stderr, the duration, or what the command printed although it failed."""
+        names = "|".join(map(re.escape, captured_names(self.form)))
+        if not names or self.kind != "shell" or self._is_nested():
+            return False
+        may_fail = self._may_fail() or self.handled.continue_on_error
+        fields = rf"\$\{{(?:{names})\.(?:stderr|duration)\b"
+        known = "success|exit_code" if self.slot.name else "success"
+        pattern = rf"{fields}|\$\{{?(?:{names})\b(?!\.(?:{known})\b)" if may_fail else fields
+        return re.search(pattern, self.translation.source.text) is not None
+
+    def _streams_key(self) -> str:
+        return f"prodigy-printed-{self.form.node.line + 1}-{self.form.node.column + 1}"
+
+    def _streams(self) -> tuple[dict[str, Any], Slot] | None:
+        """The command after the step that reads what it printed; and its slot."""
+        if not self.keeps_streams:
+            return None
+        slot = self.context.slots.take(f"{self.title}_printed")
+        args = {"key": self._streams_key(), "item": None if slot.name else "${index}"}
+        return {"step": slot.name or None, "python": {"call": call_at(slot, "read_streams")}, "args": args}, slot
 
     def _loop(self) -> dict[str, Any]:
         found = translate_foreach(self.form, self.slot, self.context, self.translation)

@@ -15,22 +15,27 @@ from mulligan.formats.prodigy.context import Context, Slot
 from mulligan.formats.translation import Translation, literal
 from mulligan.language.nodes import Mapping, Node, Scalar
 from mulligan.language.shapes import Fields
+from mulligan.language.suggestions import did_you_mean
 
 _FIELD = r"\.[A-Za-z_][\w-]*|\.\d+|\[\d+\]"
 _PATH = rf"[A-Za-z_][\w-]*(?:{_FIELD})*"
+GIT_FIELDS = tuple(
+    "files_added files_modified files_deleted files_changed commits commit_count insertions deletions".split()
+)
+# A variable about changes in Git, with a modifier or without.
+_GIT_PATH = rf"(?:step|workflow)\.(?:{'|'.join(GIT_FIELDS)})\b"
+GIT_REFERENCE = re.compile(r"\$\{(?P<root>step|workflow)\.(?P<field>\w+)(?::(?!-)(?P<modifier>[^{}]*))?\}")
 REFERENCE = re.compile(
-    rf"\$(?:\{{(?P<path>{_PATH}|\d+)(?:(?::-|\|default:)(?P<default>[^{{}}]*))?\}}|(?P<bare>[A-Za-z_]\w*|\d))", re.A
+    rf"\$(?:\{{(?P<path>{_PATH}|\d+|{_GIT_PATH}:(?!-)[^{{}}]*)(?:(?::-|\|default:)(?P<default>[^{{}}]*))?\}}"
+    r"|(?P<bare>[A-Za-z_]\w*|\d))",
+    re.A,
 )
 _FIELDS = re.compile(_FIELD, re.A)
 _ARGUMENT = re.compile(r"(?:ARG_)?([1-9]\d?)")
 # Prodigy evaluates these while it fills in a text.
 _COMPUTED = re.compile(r"\$\{(file|cmd|json|date):[^}]*\}")
 _MODIFIED = re.compile(r"\$\{[A-Za-z_][\w.-]*\|(?!default:)\w[^}]*\}", re.A)
-_NOT_CAPTURED = re.compile(r"\$\{([A-Za-z_][\w-]*)\.(stderr|duration)\b[^}]*\}", re.A)
-GIT_FIELDS = tuple(
-    "files_added files_modified files_deleted files_changed commits commit_count insertions deletions".split()
-)
-_GIT_CONTEXT = re.compile(rf"\$\{{(?:step|workflow)\.(?:{'|'.join(GIT_FIELDS)})\b[^}}]*\}}")
+_GIT_CONTEXT = re.compile(rf"\$\{{{_GIT_PATH}[^}}]*\}}")
 
 _CONDITION = re.compile(r"\([^?]*(?: in \['true', 'yes', '1', 'on'\]| == 'completed'| != null)\)")
 
@@ -59,7 +64,7 @@ def find_variable(path: str, context: Context) -> Variable | None:
         return Variable(_GLOBAL_VARIABLES[path])
     argument = _ARGUMENT.fullmatch(path)
     if argument:
-        return Variable(_argument_expression(int(argument[1])))
+        return Variable(_argument_expression(int(argument[1]), context.arguments))
     fields = list(_FIELDS.finditer(path))
     for field in reversed(fields):
         beginning = context.variables.get(path[: field.start()])
@@ -68,8 +73,8 @@ def find_variable(path: str, context: Context) -> Variable | None:
     return None
 
 
-def _argument_expression(number: int) -> str:
-    words = f"{ARGUMENTS}.split(' ')"
+def _argument_expression(number: int, arguments: str) -> str:
+    words = f"{arguments}.split(' ')"
     return f"(size({words}) >= {number} ? {words}[{number - 1}] : '')"
 
 
@@ -79,9 +84,9 @@ def _field_of(expression: str, fields: str) -> Variable:
     whole = expression if is_path else f"({expression})"
     conditions: list[str] = []
     for field in _FIELDS.findall(fields):
-        if conditions:
-            conditions.append(f"{whole} != null")
         name = field.removeprefix(".").strip("[]")
+        # A text, or the null of a step that was skipped, has no fields.
+        conditions.append(f"type({whole}) == {'list' if name.isdigit() else 'map'}")
         if name.isdigit():
             conditions.append(f"size({whole}) > {name}")
             whole = f"{whole}[{name}]"
@@ -97,16 +102,40 @@ def _field_of(expression: str, fields: str) -> Variable:
 def translate_text(node: Scalar, context: Context, translation: Translation) -> str:
     """Translate a text that is not a shell script. Warn of unknown variables."""
     refuse_unavailable(node, context, translation)
+    warn_of_unknown(node, context, translation)
+    return fill_in(node.text, context)
+
+
+def warn_of_unknown(
+    node: Scalar,
+    context: Context,
+    translation: Translation,
+    own: frozenset[str] = frozenset(),
+    *,
+    is_script: bool = False,
+) -> None:
+    """Warn of unknown variables: of all with a dot, and of a plain name that looks like a known one.
+
+    A plain name may be an environment variable. In a script it may be one of its `own`, and one with a dot is refused.
+    """
     for match in REFERENCE.finditer(node.text):
         path = match["path"] or ""
-        if (
-            "." in path
-            and match["default"] is None
-            and not (find_variable(path, context) or find_env_variable(path, context))
-        ):
+        if not path or path in own or path.isdigit() or match["default"] is not None:
+            continue
+        if find_variable(path, context) or find_env_variable(path, context):
+            continue
+        hint = unknown_hint(path, context)
+        if (hint and not path.isupper()) if "." not in path else not is_script:
             message = f"'{match.group()}' is not a known variable here and is left as written"
-            translation.source.warn_in("prodigy", message, node, match.start(), len(match.group()))
-    return fill_in(node.text, context)
+            translation.source.warn_in("unknown_name", message, node, match.start(), len(match.group()), hint=hint)
+
+
+def unknown_hint(path: str, context: Context) -> str:
+    """A hint about an unknown variable."""
+    if path in ("shell.output", "claude.output", "last.output"):
+        return "no previous step sets it"
+    roots = {variable.partition(".")[0] for variable in context.variables}
+    return did_you_mean(path, context.variables) or did_you_mean(path.partition(".")[0], roots)
 
 
 def fill_in(template: str, context: Context) -> str:
@@ -162,7 +191,14 @@ def with_default(found: Variable, default: str) -> str:
 
 
 def refuse_unavailable(node: Scalar, context: Context, translation: Translation) -> None:
-    """Refuse variables that Prodigy computes while it fills in a text, and those that are not available."""
+    """Refuse variables that Prodigy computes while it fills in a text, and those that are not available.
+
+    An unknown filter is a warning: Prodigy leaves it as written.
+    """
+    for found in _MODIFIED.finditer(node.text):
+        message = f"'{found.group()}' has a filter that Prodigy does not know (only 'default'), and is left as written"
+        hint = "compute it in a shell step with 'capture: NAME' and write ${NAME}"
+        translation.source.warn_in("prodigy", message, node, found.start(), len(found.group()), hint=hint)
     for pattern, is_kept, why, hint in _UNAVAILABLE:
         for found in pattern.finditer(node.text):
             if not is_kept(found, context):
@@ -180,25 +216,10 @@ _UNAVAILABLE: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Context], bo
         "print the value in a shell step with 'capture: NAME' and write ${NAME}",
     ),
     (
-        _MODIFIED,
-        lambda found, context: False,
-        "has a modifier that is not supported (only 'default' is)",
-        "compute it in a shell step with 'capture: NAME' and write ${NAME}",
-    ),
-    (
         _GIT_CONTEXT,
         lambda found, context: found.group()[2:-1] in context.variables,
-        "is only available in the text of a step that follows another step, and without a filter",
+        "is only available in the action of a step, not in a handler or a condition",
         "run 'git diff --name-only HEAD~1' in a shell step with 'capture: NAME' and write ${NAME}",
-    ),
-    (
-        _NOT_CAPTURED,
-        # A variable that was not captured may have such a field.
-        lambda found, context: (
-            f"{found[1]}.stdout" not in context.variables or found.group()[2:-1] in context.variables
-        ),
-        "is not captured",
-        "with 'capture_streams: both' stderr is part of ${NAME}; 'mulligan show' has the duration",
     ),
 )
 
@@ -245,23 +266,49 @@ def agent_answer(output: str, field: str = "content") -> str:
     return f"(type({output}) == map && has({output}.{field}) ? {output}.{field} : {output})"
 
 
-def context_after(form: Fields | None, kind: str, slot: Slot, context: Context, *, is_certain: bool) -> Context:
+def context_after(
+    form: Fields | None, kind: str, slot: Slot, context: Context, *, is_certain: bool, streams: str = ""
+) -> Context:
     """The context after a step: its output is in Prodigy's variables.
 
-    `is_certain`: later commands run only if the step's own command succeeded.
+    `is_certain`: later commands run only if the step's own command succeeded. `streams` is the output of the command
+    that reads what the step printed, also if it failed; see `keep_streams`.
     """
     if not slot.output:
         return context
     value = _captured_value(form, kind, slot.output, is_certain=is_certain)
-    variables = {"last.output": value}
+    if streams and not is_certain and not is_condition(value):
+        value = f"({slot.output} != null ? {value} : {streams}.stdout)"
+    variables = {"last.output": value, "CAPTURED_OUTPUT": value}
     if kind in ("shell", "claude"):
         variables[f"{kind}.output"] = value
     for name in captured_names(form):
         variables |= {name: value, f"{name}.stdout": value}
         variables |= _outcome_variables(name, slot, is_certain=is_certain)
-        if form is not None and redirection(form):
+        if streams:
+            variables |= {f"{name}.{field}": f"{streams}.{field}" for field in ("stdout", "stderr", "duration")}
+            if not slot.name:
+                variables[f"{name}.exit_code"] = f"({slot.output} != null ? 0 : {streams}.exit_code)"
+        elif form is not None and redirection(form):
             variables[f"{name}.stderr"] = value
     return context.with_variables(variables)
+
+
+def keep_streams(script: str, key: str) -> str:
+    """A script that also writes what it prints to files, for `read_streams`. Its logs and exit code are the same."""
+    return f"""\
+_kept="$MULLIGAN_OUTPUT_DIR/{key}${{MULLIGAN_ITEM:+-$MULLIGAN_ITEM}}"
+rm -f "$_kept".* && mkfifo "$_kept.pipe" && : > "$_kept.start" || exit 1
+tee "$_kept.err" < "$_kept.pipe" >&2 &
+{{
+(
+{script}
+) 2> "$_kept.pipe"
+echo $? > "$_kept.code"
+}} | tee "$_kept.out"
+wait
+rm -f "$_kept.pipe"
+exit "$(cat "$_kept.code")\""""
 
 
 def captured_names(form: Fields | None) -> list[str]:

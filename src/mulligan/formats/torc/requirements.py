@@ -18,6 +18,8 @@ DEFAULT = "default"
 # A program cannot run with less memory, so a smaller number is not meant as a limit.
 MEMORY_BYTES_MIN = 32 * 1024 * 1024
 _MEMORY = lazy_regex(r"\s*(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)[iI]?[bB]?\s*")
+# An exbibyte.
+_MEMORY_MAX = 1 << 60
 _UNITS = {"": "B", "k": "KiB", "m": "MiB", "g": "GiB", "t": "TiB"}
 _CPUS_MIN = 0.001
 
@@ -73,6 +75,8 @@ def _memory(node: Node | None, source: Source) -> tuple[int, str]:
         raise source.refuse("type", message, node)
     number, unit = found.group(1), found.group(2).lower()
     size = float(number) * 1024 ** ["", "k", "m", "g", "t"].index(unit)
+    if size >= _MEMORY_MAX:
+        raise source.refuse("type", f"'memory' is {describe(node)}, which is more than any machine has", node)
     return int(size), f"{number}{_UNITS[unit]}" if size else ""
 
 

@@ -71,43 +71,64 @@ SELECT key, run_id FROM starts WHERE key = ANY (%s::text[]) ORDER BY key
 
 -- name: insert_runs
 INSERT INTO runs (run_id, workflow, version, created_at, updated_at,
-                  parent_run_id, parent_place, parent_attempt, root_run_id, holder, fence)
+                  parent_run_id, parent_place, parent_attempt, root_run_id, holder, fence, started_by)
 SELECT n.run_id, n.workflow, n.version, n.at, n.at,
-       n.parent, n.place, n.attempt, coalesce(p.root_run_id, n.run_id), n.holder, (n.holder <> '')::int
-FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::text[], %s::bigint[], %s::text[])
-     AS n (run_id, workflow, version, at, parent, place, attempt, holder)
+       n.parent, n.place, n.attempt, coalesce(p.root_run_id, n.run_id), n.holder, (n.holder <> '')::int, n.starter
+FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::text[], %s::bigint[], %s::text[],
+            %s::text[])
+     AS n (run_id, workflow, version, at, parent, place, attempt, holder, starter)
 LEFT JOIN runs p ON p.run_id = n.parent
 
 -- name: insert_attributes
 INSERT INTO attributes SELECT * FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::text[])
 
+-- Words as one text each, with a space between two: an array of arrays would have to be of one length.
+-- name: insert_words
+INSERT INTO run_words (run_id, started, inputs)
+SELECT n.run_id, array_to_tsvector(string_to_array(n.started, ' ')), array_to_tsvector(string_to_array(n.inputs, ' '))
+FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS n (run_id, started, inputs)
+
+-- name: set_input_words
+UPDATE run_words t SET inputs = array_to_tsvector(string_to_array(n.words, ' '))
+FROM unnest(%s::bigint[], %s::text[]) AS n (run_id, words) WHERE t.run_id = n.run_id
+
+-- name: set_failure_words
+UPDATE run_words t SET failed = array_to_tsvector(string_to_array(n.words, ' '))
+FROM unnest(%s::bigint[], %s::text[]) AS n (run_id, words) WHERE t.run_id = n.run_id
+
+-- How far the order of creation times and that of ids differ at most: `at` is the earliest time of new runs, `among` how
+-- far they differ among themselves. Nearly always nothing changes.
+-- name: widen_skew
+UPDATE skew SET micros = greatest(%(among)s::bigint, (SELECT max(created_at) FROM runs) - %(at)s::bigint)
+WHERE micros < greatest(%(among)s::bigint, (SELECT max(created_at) FROM runs) - %(at)s::bigint)
+
 -- name: run
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
 FROM runs WHERE run_id = %s
 
 -- name: lock_run
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
 FROM runs WHERE run_id = %s FOR SHARE
 
 -- name: runs
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
 FROM runs WHERE run_id < %s::bigint AND (cardinality(%s::text[]) = 0 OR status = ANY (%s::text[]))
 ORDER BY run_id DESC LIMIT %s::bigint
 
 -- Uses the index of unfinished runs: there may be a hundred thousand others.
 -- name: unfinished_runs
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
 FROM runs
 WHERE status NOT IN ('completed', 'failed', 'cancelled') AND run_id < %s::bigint AND status = ANY (%s::text[])
 ORDER BY run_id DESC LIMIT %s::bigint
 
 -- name: children
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
 FROM runs WHERE parent_run_id = %s ORDER BY run_id
 
 -- name: workflow
@@ -183,6 +204,12 @@ DELETE FROM timers WHERE run_id = ANY(%s::bigint[])
 
 -- name: remove_inputs
 DELETE FROM attributes WHERE run_id = ANY (%s::bigint[]) AND kind = 'input'
+
+-- name: remove_failures
+DELETE FROM attributes WHERE run_id = ANY (%s::bigint[]) AND kind = 'failure'
+
+-- name: remove_words
+DELETE FROM run_words WHERE run_id = ANY (%s::bigint[])
 
 -- name: remove_attributes
 DELETE FROM attributes WHERE run_id = ANY (%s::bigint[])
@@ -391,6 +418,7 @@ SELECT t.task, t.cpus, t.memory, t.gpus
 FROM tasks t JOIN runs r USING (run_id)
 WHERE EXISTS (SELECT 1 FROM known)
       AND t.worker = '' AND t.cpus <= %(cpus)s AND t.memory <= %(memory)s AND t.gpus <= %(gpus)s
+      AND t.cpus <> ALL(%(refused_cpus)s::double precision[])
       AND t.labels <@ %(labels)s::jsonb
       AND (t.host IN ('', %(host)s) OR t.host NOT IN (SELECT host FROM workers))
       AND r.status <> 'paused' AND (%(root)s::bigint IS NULL OR r.root_run_id = %(root)s::bigint)
@@ -422,28 +450,97 @@ SELECT pg_notify(%s, run_id::text) FROM inserted
 
 -- lists --------------------------------------------------------------------------------------------------------------
 
--- name: find_runs
-SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder
-FROM runs
-WHERE run_id < %(before)s::bigint
+-- Candidates, the newest first. `run_search` chooses the shortest list.
+-- name: candidates_of_all
+SELECT run_id FROM runs
+WHERE (%(with_children)s::boolean OR parent_run_id IS NULL) AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
+ORDER BY run_id DESC LIMIT %(limit)s::bigint
+
+-- name: candidates_by_status
+SELECT run_id FROM runs
+WHERE parent_run_id IS NULL AND status = %(value)s AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
+ORDER BY run_id DESC LIMIT %(limit)s::bigint
+
+-- name: candidates_by_workflow
+SELECT run_id FROM runs
+WHERE parent_run_id IS NULL AND workflow = %(value)s AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
+ORDER BY run_id DESC LIMIT %(limit)s::bigint
+
+-- name: candidates_by_starter
+SELECT run_id FROM runs
+WHERE parent_run_id IS NULL AND started_by = %(value)s AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
+ORDER BY run_id DESC LIMIT %(limit)s::bigint
+
+-- name: candidates_by_attribute
+SELECT run_id FROM attributes
+WHERE kind = %(kind)s AND name = %(named)s AND value = %(value)s AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
+ORDER BY run_id DESC LIMIT %(limit)s::bigint
+
+-- Among the newest runs, by their key: a word that many runs have is found there.
+-- name: candidates_by_words_near
+SELECT run_id FROM run_words
+WHERE words @@ %(words)s::tsquery AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
+ORDER BY run_id DESC LIMIT %(limit)s::bigint
+
+-- All runs with the words, by the index, before any is left out: a word that few runs have.
+-- name: candidates_by_words
+WITH found AS MATERIALIZED (SELECT run_id FROM run_words WHERE words @@ %(words)s::tsquery)
+SELECT run_id FROM found
+WHERE run_id < %(before)s::bigint AND run_id > %(after)s::bigint
+ORDER BY run_id DESC LIMIT %(limit)s::bigint
+
+-- Between these runs are all that were created in a time, since the order of ids and of times differ by the skew.
+-- name: time_bounds
+SELECT (SELECT run_id FROM runs WHERE created_at >= %(until)s::bigint + (SELECT micros FROM skew)
+        ORDER BY created_at LIMIT 1),
+       (SELECT run_id FROM runs WHERE created_at < %(since)s::bigint - (SELECT micros FROM skew)
+        ORDER BY created_at DESC LIMIT 1)
+
+-- name: matching_runs
+SELECT run_id FROM runs
+WHERE run_id = ANY (%(run_ids)s::bigint[])
       AND (cardinality(%(statuses)s::text[]) = 0 OR status = ANY (%(statuses)s::text[]))
       AND (cardinality(%(workflows)s::text[]) = 0 OR workflow = ANY (%(workflows)s::text[]))
       AND (%(since)s::bigint IS NULL OR created_at >= %(since)s::bigint)
       AND (%(until)s::bigint IS NULL OR created_at < %(until)s::bigint)
       AND (%(with_children)s::boolean OR parent_run_id IS NULL)
-      AND NOT EXISTS (
-          SELECT 1 FROM unnest(%(kinds)s::text[], %(names)s::text[], %(values)s::text[]) AS wanted (kind, name, value)
-          WHERE NOT EXISTS (
-              SELECT 1 FROM attributes a
-              WHERE a.run_id = runs.root_run_id AND a.kind = wanted.kind AND a.name = wanted.name
-                    AND a.value = wanted.value
-          )
-      )
-ORDER BY run_id DESC LIMIT %(limit)s::bigint
+      AND (cardinality(%(starters)s::text[]) = 0 OR started_by = ANY (%(starters)s::text[]))
+ORDER BY run_id DESC
+
+-- A child run has the attributes and the words of its root, and its own failures. The subqueries give one value each, so
+-- that they are looked up for each run: joins would be turned into a search for all runs with the attribute.
+-- name: runs_with_attribute
+SELECT r.run_id FROM unnest(%s::bigint[]) AS r (run_id)
+WHERE (SELECT a.value FROM attributes a
+       WHERE a.run_id = (SELECT root_run_id FROM runs WHERE runs.run_id = r.run_id) AND a.kind = %s AND a.name = %s) = %s
+ORDER BY r.run_id DESC
+
+-- name: runs_with_failure
+SELECT r.run_id FROM unnest(%s::bigint[]) AS r (run_id)
+WHERE (SELECT count(*) FROM attributes a
+       WHERE a.run_id = r.run_id AND a.kind = 'failure' AND a.name = ANY (%s::text[])) > 0
+ORDER BY r.run_id DESC
+
+-- name: runs_with_words
+SELECT r.run_id FROM unnest(%s::bigint[]) AS r (run_id)
+WHERE (SELECT t.words FROM run_words t
+       WHERE t.run_id = (SELECT root_run_id FROM runs WHERE runs.run_id = r.run_id)) @@ %s::tsquery
+ORDER BY r.run_id DESC
+
+-- name: runs_with_ids
+SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
+FROM runs WHERE run_id = ANY (%s::bigint[]) ORDER BY run_id DESC
+
+-- name: last_run_id
+SELECT max(run_id) FROM runs
+
+-- name: status_counts
+SELECT status, count(*) FROM runs WHERE parent_run_id IS NULL GROUP BY status
 
 -- name: attributes
-SELECT run_id, kind, name, value FROM attributes WHERE run_id = ANY (%s::bigint[]) ORDER BY run_id, kind, name
+SELECT run_id, kind, name, value FROM attributes WHERE run_id = ANY (%s::bigint[]) AND kind IN ('input', 'label')
+ORDER BY run_id, kind, name
 
 -- name: rows_of_kind
 SELECT wanted.run_id, s.key, s.data
@@ -486,6 +583,26 @@ FROM tasks t JOIN runs r USING (run_id) WHERE t.worker <> '' ORDER BY t.worker, 
 
 -- name: holders
 SELECT holder, count(*), min(run_id) FROM runs WHERE holder <> '' GROUP BY holder ORDER BY holder
+
+-- for a migration ----------------------------------------------------------------------------------------------------
+
+-- name: stored_runs
+SELECT r.run_id, r.workflow, r.status = 'failed', r.parent_run_id IS NOT NULL,
+       coalesce(
+           (SELECT entry FROM events e WHERE e.run_id = r.run_id AND e.seq = 1),
+           (SELECT report FROM messages m WHERE m.run_id = r.run_id ORDER BY id LIMIT 1)
+       )
+FROM runs r WHERE r.run_id > %s::bigint ORDER BY r.run_id LIMIT %s::bigint
+
+-- name: stored_attributes
+SELECT run_id, kind, name, value FROM attributes WHERE run_id = ANY (%s::bigint[])
+
+-- name: stored_failures
+SELECT run_id, data FROM rows WHERE run_id = ANY (%s::bigint[]) AND kind = 'failures'
+
+-- name: fill_starters
+UPDATE runs SET started_by = n.starter
+FROM unnest(%s::bigint[], %s::text[]) AS n (run_id, starter) WHERE runs.run_id = n.run_id
 
 -- breakers -----------------------------------------------------------------------------------------------------------
 

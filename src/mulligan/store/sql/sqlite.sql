@@ -39,26 +39,41 @@ INSERT INTO starts VALUES (?, ?)
 SELECT run_id FROM starts WHERE key = ?
 
 -- name: insert_run
-INSERT INTO runs VALUES (?, ?, ?, 'running', 1, 0, ?, ?, 0, '', ?, ?, ?, ?, ?, ?, NULL)
+INSERT INTO runs VALUES (?, ?, ?, 'running', 1, 0, ?, ?, 0, '', ?, ?, ?, ?, ?, ?, NULL, ?)
 
 -- name: insert_attribute
 INSERT INTO attributes VALUES (?, ?, ?, ?)
 
+-- name: insert_words
+INSERT INTO run_words (rowid, started, inputs, failed) VALUES (?, ?, ?, '')
+
+-- name: set_input_words
+UPDATE run_words SET inputs = ?2 WHERE rowid = ?1
+
+-- name: set_failure_words
+UPDATE run_words SET failed = ?2 WHERE rowid = ?1
+
+-- How far the order of creation times and that of ids differ at most: ?1 is the earliest time of new runs, ?2 how far
+-- they differ among themselves. Nearly always nothing changes.
+-- name: widen_skew
+UPDATE counters SET value = max(?2, coalesce((SELECT max(created_at) FROM runs) - ?1, 0))
+WHERE name = 'skew' AND value < max(?2, coalesce((SELECT max(created_at) FROM runs) - ?1, 0))
+
 -- name: run
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
 FROM runs WHERE run_id = ?
 
 -- name: runs
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
 FROM runs WHERE run_id < ?1 AND (?2 = '[]' OR status IN (SELECT value FROM json_each(?2)))
 ORDER BY run_id DESC LIMIT ?3
 
 -- Uses the index of unfinished runs: there may be a hundred thousand others.
 -- name: unfinished_runs
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
 FROM runs INDEXED BY runs_unfinished
 WHERE status NOT IN ('completed', 'failed', 'cancelled')
       AND run_id < ?1 AND status IN (SELECT value FROM json_each(?2))
@@ -66,7 +81,7 @@ ORDER BY run_id DESC LIMIT ?3
 
 -- name: children
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
 FROM runs WHERE parent_run_id = ? ORDER BY run_id
 
 -- name: root
@@ -135,8 +150,14 @@ DELETE FROM starts WHERE run_id = ?
 -- name: remove_inputs
 DELETE FROM attributes WHERE run_id = ? AND kind = 'input'
 
+-- name: remove_failures
+DELETE FROM attributes WHERE run_id = ? AND kind = 'failure'
+
 -- name: remove_attributes
 DELETE FROM attributes WHERE run_id = ?
+
+-- name: remove_words
+DELETE FROM run_words WHERE rowid = ?
 
 -- name: remove_run
 DELETE FROM runs WHERE run_id = ?
@@ -302,28 +323,85 @@ UPDATE tasks SET worker = ?, ticket = ?, leased_at = ? WHERE run_id = ? AND plac
 
 -- lists --------------------------------------------------------------------------------------------------------------
 
--- From the newest run back; stops as soon as there are enough. A child run has the attributes of its root.
--- name: find_runs
-SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder
-FROM runs
-WHERE run_id < ?1
-      AND (?2 = '[]' OR status IN (SELECT value FROM json_each(?2)))
+-- Candidates, the newest first, with ids below ?1 and above ?2. `run_search` chooses the shortest list.
+-- name: candidates_of_all
+SELECT run_id FROM runs WHERE run_id < ?1 AND run_id > ?2 AND (?4 OR parent_run_id IS NULL)
+ORDER BY run_id DESC LIMIT ?3
+
+-- name: candidates_by_status
+SELECT run_id FROM runs INDEXED BY runs_by_status
+WHERE parent_run_id IS NULL AND status = ?4 AND run_id < ?1 AND run_id > ?2 ORDER BY run_id DESC LIMIT ?3
+
+-- name: candidates_by_workflow
+SELECT run_id FROM runs INDEXED BY runs_by_workflow
+WHERE parent_run_id IS NULL AND workflow = ?4 AND run_id < ?1 AND run_id > ?2 ORDER BY run_id DESC LIMIT ?3
+
+-- name: candidates_by_starter
+SELECT run_id FROM runs INDEXED BY runs_by_starter
+WHERE parent_run_id IS NULL AND started_by = ?4 AND run_id < ?1 AND run_id > ?2 ORDER BY run_id DESC LIMIT ?3
+
+-- name: candidates_by_attribute
+SELECT run_id FROM attributes INDEXED BY attributes_by_value
+WHERE kind = ?4 AND name = ?5 AND value = ?6 AND run_id < ?1 AND run_id > ?2 ORDER BY run_id DESC LIMIT ?3
+
+-- name: candidates_by_words
+SELECT rowid FROM run_words WHERE run_words MATCH ?4 AND rowid < ?1 AND rowid > ?2 ORDER BY rowid DESC LIMIT ?3
+
+-- Among the newest ?5 runs with the beginnings of the words: those with the whole words ?6.
+-- name: candidates_by_words_near
+SELECT rowid FROM (
+    SELECT rowid, ' ' || started || ' ' || inputs || ' ' || failed AS words FROM run_words
+    WHERE run_words MATCH ?4 AND rowid < ?1 AND rowid > ?2 ORDER BY rowid DESC LIMIT ?5
+)
+WHERE NOT EXISTS (SELECT 1 FROM json_each(?6) asked WHERE NOT instr(words, ' ' || asked.value)) LIMIT ?3
+
+-- Between these runs are all that were created in a time, since the order of ids and of times differ by the skew.
+-- name: time_bounds
+WITH skew (micros) AS MATERIALIZED (SELECT value FROM counters WHERE name = 'skew')
+SELECT (SELECT run_id FROM runs WHERE created_at >= ?2 + (SELECT micros FROM skew) ORDER BY created_at LIMIT 1),
+       (SELECT run_id FROM runs WHERE created_at < ?1 - (SELECT micros FROM skew) ORDER BY created_at DESC LIMIT 1)
+
+-- name: matching_runs
+SELECT run_id FROM json_each(?1) wanted CROSS JOIN runs ON run_id = wanted.value
+WHERE (?2 = '[]' OR status IN (SELECT value FROM json_each(?2)))
       AND (?3 = '[]' OR workflow IN (SELECT value FROM json_each(?3)))
       AND (?4 IS NULL OR created_at >= ?4) AND (?5 IS NULL OR created_at < ?5)
       AND (?6 OR parent_run_id IS NULL)
-      AND (?7 = '[]' OR NOT EXISTS (
-          SELECT 1 FROM json_each(?7) wanted WHERE NOT EXISTS (
-              SELECT 1 FROM attributes a
-              WHERE a.run_id = runs.root_run_id AND a.kind = wanted.value ->> 0 AND a.name = wanted.value ->> 1
-                    AND a.value = wanted.value ->> 2
-          )
-      ))
-ORDER BY run_id DESC LIMIT ?8
+      AND (?7 = '[]' OR started_by IN (SELECT value FROM json_each(?7)))
+ORDER BY run_id DESC
+
+-- A child run has the attributes and the words of its root, and its own failures.
+-- name: runs_with_attribute
+SELECT r.run_id FROM json_each(?1) wanted CROSS JOIN runs r ON r.run_id = wanted.value
+CROSS JOIN attributes a ON a.run_id = r.root_run_id AND a.kind = ?2 AND a.name = ?3 AND a.value = ?4
+ORDER BY r.run_id DESC
+
+-- name: runs_with_failure
+SELECT DISTINCT a.run_id FROM json_each(?1) wanted CROSS JOIN json_each(?2) code
+CROSS JOIN attributes a ON a.run_id = wanted.value AND a.kind = 'failure' AND a.name = code.value
+ORDER BY a.run_id DESC
+
+-- name: runs_with_words
+SELECT r.run_id FROM json_each(?1) wanted CROSS JOIN runs r ON r.run_id = wanted.value
+CROSS JOIN run_words t ON t.rowid = r.root_run_id
+WHERE NOT EXISTS (
+    SELECT 1 FROM json_each(?2) asked
+    WHERE NOT instr(' ' || t.started || ' ' || t.inputs || ' ' || t.failed, ' ' || asked.value)
+)
+ORDER BY r.run_id DESC
+
+-- name: runs_with_ids
+SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
+FROM json_each(?1) wanted CROSS JOIN runs ON run_id = wanted.value
+ORDER BY run_id DESC
+
+-- name: status_counts
+SELECT status, count(*) FROM runs INDEXED BY runs_by_status WHERE parent_run_id IS NULL GROUP BY status
 
 -- name: attributes
 SELECT a.run_id, a.kind, a.name, a.value FROM json_each(?) wanted CROSS JOIN attributes a ON a.run_id = wanted.value
-ORDER BY a.run_id, a.kind, a.name
+WHERE a.kind IN ('input', 'label') ORDER BY a.run_id, a.kind, a.name
 
 -- name: rows_of_kind
 SELECT s.run_id, s.key, s.data FROM json_each(?1) wanted CROSS JOIN rows s ON s.run_id = wanted.value AND s.kind = ?2
@@ -366,6 +444,29 @@ FROM tasks t CROSS JOIN runs r USING (run_id) WHERE t.worker <> '' ORDER BY t.wo
 
 -- name: holders
 SELECT holder, count(*), min(run_id) FROM runs WHERE holder <> '' GROUP BY holder ORDER BY holder
+
+-- for a migration ----------------------------------------------------------------------------------------------------
+
+-- name: stored_runs
+SELECT r.run_id, r.workflow, r.status = 'failed', r.parent_run_id IS NOT NULL,
+       coalesce(
+           (SELECT entry FROM events WHERE id = (r.run_id << 32) + 1),
+           (SELECT report FROM messages WHERE messages.run_id = r.run_id ORDER BY id LIMIT 1)
+       )
+FROM runs r WHERE r.run_id > ?1 ORDER BY r.run_id LIMIT ?2
+
+-- name: stored_attributes
+SELECT a.run_id, a.kind, a.name, a.value FROM json_each(?) wanted CROSS JOIN attributes a ON a.run_id = wanted.value
+
+-- name: stored_failures
+SELECT s.run_id, s.data FROM json_each(?) wanted
+CROSS JOIN rows s ON s.run_id = wanted.value AND s.kind = 'failures'
+
+-- name: fill_starter
+UPDATE runs SET started_by = ?2 WHERE run_id = ?1
+
+-- name: fill_words
+INSERT INTO run_words (rowid, started, inputs, failed) VALUES (?, ?, ?, ?)
 
 -- breakers -----------------------------------------------------------------------------------------------------------
 

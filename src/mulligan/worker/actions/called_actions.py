@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.waiting import WAITS
+from mulligan.plugins import CODE_FREE_CALLS
 from mulligan.ports import Lease
 from mulligan.worker.actions import python
 from mulligan.worker.folders import Folders, ScratchFiles
@@ -12,7 +14,11 @@ from mulligan.worker.programs import Programs
 from mulligan.worker.warm_child import CallRequest
 
 # Imported only in the child, so that their dependencies cost nothing elsewhere.
-BUILT_IN = {"http": "mulligan.worker.actions.http:run", "sql": "mulligan.worker.actions.sql:run"}
+BUILT_IN = {
+    "http": "mulligan.worker.actions.http:run",
+    "sql": "mulligan.worker.actions.sql:run",
+    "workspace": "mulligan.worker.workspaces:run",
+}
 PLUGIN = "mulligan.worker.actions.plugin:run"
 _OURS = "mulligan."
 # The group of children that run nothing but our own code.
@@ -24,16 +30,20 @@ def is_known(task: Task) -> bool:
     return task.kind in BUILT_IN or "call" in task.params
 
 
-def is_built_in(task: Task) -> bool:
-    """Whether it runs only our own code, which leaves no secrets behind in the process."""
-    return task.kind in BUILT_IN
+def runs_own_code(task: Task) -> bool:
+    """Whether it runs only our own code, which leaves no secrets behind in the process for others."""
+    return task.kind in BUILT_IN or _is_code_free(task)
+
+
+def _is_code_free(task: Task) -> bool:
+    return task.kind in CODE_FREE_CALLS and task.params.get("call") == CODE_FREE_CALLS[task.kind]
 
 
 def build_call(lease: Lease, scratch: ScratchFiles, folders: Folders) -> CallRequest:
     """Return what the child has to call. InputInvalid if a value does not fit."""
-    params = lease.task.params
+    params = {name: value for name, value in lease.task.params.items() if name != WAITS}
     call = BUILT_IN.get(lease.task.kind, PLUGIN)
-    is_ours = is_built_in(lease.task) or str(params["call"]).startswith(_OURS)
+    is_ours = lease.task.kind in BUILT_IN or str(params["call"]).startswith(_OURS)
     return python.make_call(lease, scratch, folders, params, call=call, is_ours=is_ours)
 
 
@@ -43,5 +53,10 @@ def interpreter_of(task: Task, programs: Programs) -> str:
 
 
 def child_group_of(task: Task) -> str:
-    """Share children for our own code. A plugin shares none with another plugin or workflow."""
-    return BUILT_IN_CHILDREN if task.kind in BUILT_IN else f"{task.kind} {task.version}"
+    """Share children for our own code. A plugin shares none with another plugin or workflow.
+
+    Nor do steps without code share one with steps that have some: that could read what those keep.
+    """
+    if task.kind in BUILT_IN:
+        return BUILT_IN_CHILDREN
+    return f"{task.kind} {task.version}{' without code' if _is_code_free(task) else ''}"

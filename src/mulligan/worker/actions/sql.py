@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 from mulligan import StepError
 from mulligan.worker.databases.address import Address, read_address
 from mulligan.worker.databases.failures import invalid
+from mulligan.worker.databases.kept_connections import KEPT
 from mulligan.worker.databases.parameters import bind_parameters
 from mulligan.worker.databases.statements import Dialect, Statement, statements
 from mulligan.worker.json_encoding import EncodedJson
@@ -47,7 +48,9 @@ def run(
     """
     address = read_address(connection)
     try:
-        return _run(address, query, params, is_read_only=read_only, keep_rows=rows == "json")
+        # A process that runs this action runs nothing but our own actions.
+        with KEPT.keep_connections():
+            return _run(address, query, params, is_read_only=read_only, keep_rows=rows == "json")
     except StepError as error:
         shown = redact_error(error, address)
         # Print it to the log too, with the line and the caret.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -23,6 +24,7 @@ from mulligan.worker.databases.failures import (
     temporary_failure,
     timed_out,
 )
+from mulligan.worker.databases.kept_connections import KEPT
 from mulligan.worker.databases.statements import Dialect, RenderedStatement, Statement
 from mulligan.worker.databases.values import collect_rows
 from mulligan.worker.json_encoding import EncodedJson
@@ -47,6 +49,11 @@ _WRITING = frozenset("INSERT UPDATE DELETE MERGE INTO".split())
 _READING = frozenset("SELECT VALUES TABLE WITH".split())
 _TALKING = frozenset("STDIN STDOUT".split())
 _CHANGING = frozenset("INSERT UPDATE DELETE MERGE COPY".split())
+# What `DISCARD ALL` does not undo, or what we cannot look into: the name of a setting that did not exist, a library,
+# the state of `random`, a block of code. And settings that count from the next connection on.
+_LASTING = frozenset("SET LOAD DO CALL".split())
+_LASTING_FUNCTIONS = frozenset("SET_CONFIG SETSEED".split())
+_SET_FOR_LATER = frozenset("ROLE USER DATABASE SYSTEM".split())
 # Conflicts with other sessions: serialization, deadlock, a lock, no free connection.
 _AGAIN = frozenset("40001 40P01 55P03 53300 55006".split())
 _PROTOCOL_VIOLATION = "08P01"
@@ -64,6 +71,7 @@ class Session:
 
     def __init__(self, connection: psycopg.Connection[Any], is_read_only: bool) -> None:
         self._connection = connection
+        self._leaves_traces = self._is_committed = False
         self.changed = 0
         connection.execute("BEGIN READ ONLY" if is_read_only else "BEGIN")
         has_watch = connection.info.server_version >= _WATCHFUL_SINCE
@@ -78,6 +86,7 @@ class Session:
             raise invalid("'copy' from stdin or to stdout is not possible in a step")
         names = list(dict.fromkeys(placeholder.name for placeholder in statement.placeholders))
         rendered = statement.render([f"${names.index(placeholder.name) + 1}" for placeholder in statement.placeholders])
+        self._leaves_traces = self._leaves_traces or _leaves_traces(statement.words)
         with _translate_errors(rendered):
             bound = [_bound(values[name]) for name in names]
             return self._execute(rendered.text, bound, keep_rows, _is_reading(statement.words))
@@ -87,6 +96,20 @@ class Session:
             self._connection.execute("COMMIT")
         except psycopg.Error as error:
             raise _uncertain(error) if self._connection.broken else _failure(error) from None
+        self._is_committed = True
+
+    def reset(self) -> bool:
+        """Return whether another task may use the connection: the session is as if it had just begun.
+
+        Temporary tables, settings, prepared statements, cursors, advisory locks and channels are gone.
+        """
+        if not self._is_committed or self._leaves_traces:
+            return False
+        try:
+            self._connection.execute("DISCARD ALL")
+        except psycopg.Error:
+            return False  # the task itself has been committed
+        return not self._connection.closed
 
     def _encoded(self, text: str) -> bytes:
         """Encode the text as the server decodes it: in another encoding it would see quotes where there are none."""
@@ -115,14 +138,54 @@ class Session:
 
 @contextmanager
 def open_session(location: str, is_read_only: bool) -> Iterator[Session]:
-    """Open a transaction on the server."""
-    connection = _connected(location)
+    """Open a transaction on the server, in a session that no other task has left anything in."""
+    key = KEPT.key_of(location)
+    connection, session, opened_at = _kept(key, is_read_only) or _opened(location, is_read_only)
+    is_reset = False
+    try:
+        yield session
+        is_reset = KEPT.is_keeping and session.reset()
+    finally:
+        if not is_reset:
+            connection.close()
+    if is_reset:
+        KEPT.put_back(key, connection, opened_at)
+
+
+_Opened = tuple[psycopg.Connection[Any], Session, float]
+
+
+def _kept(key: bytes, is_read_only: bool) -> _Opened | None:
+    """Begin the transaction on a connection that was kept; None if there is none, or the server has closed it.
+
+    Nothing of the task has been sent when that is noticed, so nothing is executed twice.
+    """
+    found = KEPT.take(key)
+    if found is None:
+        return None
+    connection, opened_at = found
+    assert isinstance(connection, psycopg.Connection)
+    session: Session | None = None
+    try:
+        session = Session(connection, is_read_only)
+    except psycopg.Error:
+        return None
+    finally:
+        if session is None:
+            connection.close()
+    return connection, session, opened_at
+
+
+def _opened(location: str, is_read_only: bool) -> _Opened:
+    connection, opened_at = _connected(location), time.monotonic()
+    session: Session | None = None
     try:
         with _translate_errors():
             session = Session(connection, is_read_only)
-        yield session
     finally:
-        connection.close()
+        if session is None:
+            connection.close()
+    return connection, session, opened_at
 
 
 def _connected(location: str) -> psycopg.Connection[Any]:
@@ -161,6 +224,12 @@ class _MomentLoader(TextLoader):
 
 def _is_reading(words: list[str]) -> bool:
     return bool(_READING.intersection(words[:1])) and not _WRITING.intersection(words)
+
+
+def _leaves_traces(words: list[str]) -> bool:
+    """Whether the session may differ from a new one after `DISCARD ALL`."""
+    is_setting = words[:1] == ["ALTER"] and not _SET_FOR_LATER.isdisjoint(words[1:2])
+    return is_setting or not _LASTING.isdisjoint(words[:1]) or not _LASTING_FUNCTIONS.isdisjoint(words)
 
 
 def _columns(cursor: psycopg.Cursor[Any]) -> list[str]:

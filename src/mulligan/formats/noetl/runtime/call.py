@@ -9,6 +9,7 @@ from jinja2 import Undefined
 
 from mulligan.formats.noetl.runtime.credentials import Credentials
 from mulligan.formats.noetl.runtime.file_texts import FileText, mark_file_texts, without_marks
+from mulligan.formats.noetl.runtime.parts import Parts
 from mulligan.formats.noetl.runtime.template_reads import are_from_file, paths_read
 from mulligan.formats.noetl.runtime.templates import Names, is_template, render_text, render_value
 
@@ -25,6 +26,8 @@ class Call:
     credentials: Credentials
     given: dict[str, Any] = field(default_factory=dict)
     trusts_templates: bool = False
+    # Where the outcome of the call is recorded; None where it is the only part of its step.
+    parts: Parts | None = None
 
     @property
     def known(self) -> dict[str, Any]:

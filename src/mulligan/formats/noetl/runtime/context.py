@@ -13,6 +13,7 @@ from mulligan.formats.noetl.runtime.answers import mark_answer
 from mulligan.formats.noetl.runtime.call import merge_inputs, render_marked
 from mulligan.formats.noetl.runtime.credentials import Credentials
 from mulligan.formats.noetl.runtime.file_texts import FileText, mark_file_texts
+from mulligan.formats.noetl.runtime.parts import Parts
 from mulligan.formats.noetl.runtime.sandbox import Absent, Nothing
 from mulligan.formats.noetl.runtime.templates import Names, render_value
 from mulligan.formats.noetl.runtime.tools import SECRET
@@ -34,6 +35,8 @@ class Context:
         derived: dict[str, Any] | None = None,
         seen: dict[str, Any] | None = None,
         item: dict[str, Any] | None = None,
+        previous: dict[str, Any] | None = None,
+        before: list[dict[str, Any]] | None = None,
         auth: dict[str, Any] | None = None,
         input: dict[str, Any] | None = None,
         defaults: dict[str, Any] | None = None,
@@ -42,20 +45,25 @@ class Context:
         self.step = name or os.environ.get("MULLIGAN_STEP", "")
         self.credentials = Credentials(auth or {})
         self.trusts_templates = trust_templates
+        # Where the outcomes of calls are recorded, if the step makes several.
+        self.parts: Parts | None = None
         self._workload = self._with_derived(_mark_defaults(workload or {}, defaults or {}), derived or {})
         self._seen = seen or {}
         self._item = _mark_item(item or {}, defaults or {})
-        before = versions.merge_entries(_entries(envelope) for envelope in self._seen.values())
-        self._settings = Settings(before, self.step, self._item.get("index", 0))
+        passed_on = versions.merge_entries([_entries(previous), *(part.get("ctx") or {} for part in before or [])])
+        set_before = versions.merge_entries([*map(_entries, self._seen.values()), passed_on])
+        self._settings = Settings(set_before, self.step, self._item.get("index", 0), passed_on)
         self._iter = self._of_item()
+        # In a list of tools that called playbooks divide: the results of the tools before, by name, and the last one.
+        self.results, self.last = _results_before(before or [])
         self._own: dict[str, Any] = {}
         self.given: dict[str, Any] = {}
-        handed = versions.values(before, ARGS).get(self.step, {})
+        handed = versions.values(set_before, ARGS).get(self.step, {})
         self.given = merge_inputs(handed, render_marked(input or {}, self.names()))
 
     @property
     def set_here(self) -> versions.Entries:
-        """The values that this step set, for its envelope."""
+        """The values that this step set, for its envelope; in a loop also those that earlier items passed on."""
         return self._settings.own
 
     def names(self, **now: Any) -> dict[str, Any]:
@@ -67,6 +75,7 @@ class Context:
             **ctx,
             **{name.replace("-", "_"): result for name, result in steps.items()},
             **steps,
+            **self._of_tools_before(),
             **self._of_loop(),
             **self.given,
             **self._of_run(),
@@ -137,6 +146,12 @@ class Context:
             return mark_answer({"value": value, "secret_value": value, "data": value})
         return mark_answer(result)
 
+    def _of_tools_before(self) -> dict[str, Any]:
+        if not self.results:
+            return {}
+        results = {name: mark_answer(result) for name, result in self.results.items()}
+        return {**results, "results": results, "_prev": mark_answer(self.last)}
+
     def _of_item(self) -> dict[str, Any]:
         if not self._item:
             return {}
@@ -159,6 +174,21 @@ class Context:
             run_id = FileText(run_id)
         job = {"uuid": run_id, "execution_id": run_id, "id": run_id}
         return {"execution_id": run_id, "job": job, "catalog_id": os.environ.get("MULLIGAN_WORKFLOW", "")}
+
+
+def _results_before(before: list[dict[str, Any]]) -> tuple[dict[str, Any], Any]:
+    """The results of tools and called playbooks, by name, and the last of them."""
+    results: dict[str, Any] = {}
+    last: Any = None
+    for part in before:
+        found = part.get("result")
+        if "name" in part:
+            results[part["name"]] = last = found
+        elif isinstance(found, dict):  # the result of a list of tools
+            results |= found.get("results") or {}
+            own = {key: value for key, value in found.items() if key != "results"}
+            last = own["data"] if own.keys() == {"data"} else own
+    return results, last
 
 
 def _mark_defaults(workload: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -22,6 +23,11 @@ class Credentials:
         """All of them, as `keychain` in templates."""
         return {name: self.of(name) for name in self._auth}
 
+    @property
+    def texts(self) -> Iterator[str]:
+        """Every text in them."""
+        return _texts([self._auth, self.by_name()])
+
     def of(self, name: str) -> Any:
         """The fields of a credential, or its text. INPUT_INVALID where the step has none of that name."""
         if name not in self._auth:
@@ -33,6 +39,14 @@ class Credentials:
         # As NoETL stores it: with its name and type around the fields.
         inner = fields.get("data")
         return {"type": fields.get("type"), **inner} if isinstance(inner, dict) else fields
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
 
 
 def _object(value: Any) -> dict[str, Any] | None:

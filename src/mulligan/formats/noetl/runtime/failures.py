@@ -89,6 +89,19 @@ def view(error: StepError) -> dict[str, Any]:
     return found
 
 
+def with_cause(details: dict[str, Any], causes: Any) -> dict[str, Any]:
+    """The details of a failed loop or playbook, with `cause`: what failed inside it. The kind is that of the first."""
+    found = [_cause(one) for one in causes or () if isinstance(one, dict)]
+    return {"kind": found[0]["kind"], **details, "cause": found} if found else details
+
+
+def _cause(failure: dict[str, Any]) -> dict[str, Any]:
+    details = with_cause(dict(failure.get("details") or {}), failure.get("cause"))
+    known = {key: failure.get(key) for key in ("code", "message", "step")}
+    kind = details.get("kind") or _BY_CODE.get(str(failure.get("code")), "unknown")
+    return {**known, "kind": kind, **({"cause": details["cause"]} if "cause" in details else {})}
+
+
 def _view(error: StepError, source: str) -> dict[str, Any]:
     details = error.details
     found: dict[str, Any] = {"kind": details.get("kind") or _kind(error, source), "code": error.code, "source": source}

@@ -22,7 +22,7 @@ def run(tool: dict[str, Any], call: Call) -> Any:
     method = render_text(str(tool.get("method") or "GET"), names).upper()
     headers = {str(name).lower(): value for name, value in render_value(tool.get("headers") or {}, names).items()}
     query, body = _sent(tool, method, call)
-    options = {**_body(body, headers), **_authorized(tool, headers, call), **_limits(render_value(_how(tool), names))}
+    options = {**_body(body, headers), **authorized(tool, headers, call), **limits(render_value(_how(tool), names))}
     found = http.run(url=_url(tool, call), method=method, headers=headers, params=query, **options)
     return {
         "status": found["status"],
@@ -61,7 +61,7 @@ def _body(body: Any, headers: dict[str, Any]) -> dict[str, Any]:
     return {"body": body} if isinstance(body, str) else {"json": body}
 
 
-def _authorized(tool: dict[str, Any], headers: dict[str, Any], call: Call) -> dict[str, Any]:
+def authorized(tool: dict[str, Any], headers: dict[str, Any], call: Call) -> dict[str, Any]:
     auth = render_value(tool.get("auth"), call.names)
     if not auth:
         return {}
@@ -76,7 +76,7 @@ def _how(tool: dict[str, Any]) -> dict[str, Any]:
     return {key: tool[key] for key in ("timeout", *_FLAGS) if key in tool}
 
 
-def _limits(how: dict[str, Any]) -> dict[str, Any]:
+def limits(how: dict[str, Any]) -> dict[str, Any]:
     # A playbook has one key for both limits, so messages do not name ours.
     options: dict[str, Any] = {"names_limits": False}
     if how.get("timeout") is not None:

@@ -15,7 +15,7 @@ from mulligan.formats.noetl.runtime.call import Call
 from mulligan.formats.noetl.runtime.context import Context
 from mulligan.formats.noetl.runtime.credentials import invalid_input
 from mulligan.formats.noetl.runtime.sinks import write_sinks
-from mulligan.formats.noetl.runtime.templates import holds
+from mulligan.formats.noetl.runtime.templates import Names, holds, is_template, render_value
 from mulligan.formats.noetl.runtime.tools import call_tool
 
 # As in NoETL, whatever the playbook says.
@@ -46,7 +46,7 @@ def call_all_pages(tool: dict[str, Any], call: Call, context: Context) -> Any:
         names = {**call.names, **context.names(), **collected.names, **_now(result, number, context)}
         rule: dict[str, Any] = next((rule for rule in rules if holds(rule.get("when", True), names)), {})
         kept = rule or _only_one(rules)
-        collected.take(kept.get("collect"), result)
+        collected.take(kept.get("collect"), result, names)
         if "sink" in kept:
             write_sinks(kept["sink"], replace(call, names=names))
         following = rule.get("next_call")
@@ -95,10 +95,10 @@ class _Collected:
         self.names: dict[str, Any] = {}
         self._is_data = False
 
-    def take(self, collect: dict[str, Any] | None, result: Any) -> None:
+    def take(self, collect: dict[str, Any] | None, result: Any, names: Names) -> None:
         if collect:
             into = collection_name(collect)
-            self.names[into] = collect_into(self.names.get(into), collect, result)
+            self.names[into] = collect_into(self.names.get(into), collect, result, names)
             self._is_data = self._is_data or "path" in collect
 
     def in_result(self, result: Any) -> Any:
@@ -115,9 +115,13 @@ def collection_name(collect: dict[str, Any]) -> str:
     return str(collect.get("into") or "pages")
 
 
-def collect_into(so_far: Any, collect: dict[str, Any], result: Any) -> Any:
-    """The values so far, with those of this result. A case appends one value, a tool appends its items."""
-    value = _value_at(str(collect.get("path") or collect.get("from") or ""), result)
+def collect_into(so_far: Any, collect: dict[str, Any], result: Any, names: Names) -> Any:
+    """The values so far, with those of this result. A case appends one value, a tool appends its items.
+
+    `path` and `from` are a path in the result, or a template for the value.
+    """
+    path = str(collect.get("path") or collect.get("from") or "")
+    value = render_value(path, names) if is_template(path) else _value_at(path, result)
     strategy = str(collect.get("strategy") or collect.get("mode") or "append")
     if strategy not in _STRATEGIES:
         raise invalid_input(f"'{strategy}' is not a strategy for pages: use one of {', '.join(_STRATEGIES)}")

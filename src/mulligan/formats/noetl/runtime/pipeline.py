@@ -66,7 +66,8 @@ def with_route_problem(error: StepError, problem: StepError) -> StepError:
 
 def output_view(result: Any, error: dict[str, Any] | None, attempt: int) -> dict[str, Any]:
     """`output` for rules and arcs."""
-    found = {"status": "error" if error else "ok", "data": mark_answer(result), "error": error, "ref": None}
+    data = mark_answer(result)
+    found = {"status": "error" if error else "ok", "data": data, "response": data, "error": error, "ref": None}
     http = {"status": (error or {}).get("http_status")}
     if error is None and isinstance(result, dict) and "headers" in result:
         http = {"status": result.get("status"), "headers": result["headers"]}
@@ -98,6 +99,7 @@ def _call(tool: dict[str, Any], context: Context, names: dict[str, Any]) -> tupl
         credentials=context.credentials,
         given=context.given,
         trusts_templates=context.trusts_templates,
+        parts=context.parts,
     )
     try:
         return call_all_pages(tool, call, context) if "pages" in tool else call_tool(tool, call), None
@@ -122,14 +124,14 @@ def _call_once(tool: dict[str, Any], context: Context) -> tuple[Any, dict[str, A
 
 
 class Pipeline:
-    """Tools that run one after the other within one attempt. After a crash it starts from the beginning."""
+    """Tools that run one after the other within one attempt. After a crash those that have ended do not run again."""
 
     def __init__(self, tasks: list[dict[str, Any]], context: Context, name: str = "") -> None:
         self._tasks = tasks
         self._context = context
         self._names = [task.get("name") or name or f"task_{at}" for at, task in enumerate(tasks)]
-        self._results: dict[str, Any] = {}
-        self._previous: Any = None
+        self._results: dict[str, Any] = dict(context.results)
+        self._previous: Any = context.last
         self._output: dict[str, Any] = output_view(None, None, 1)
 
     def run(self) -> tuple[Any, dict[str, Any]]:
@@ -139,7 +141,8 @@ class Pipeline:
                 return self._result(), self._output
             result, error, decision = self._step(at, attempt)
             if decision.do == "retry" and attempt < decision.attempts:
-                time.sleep(min(decision.wait(attempt), WAIT_SECONDS_MAX))
+                if self._context.parts is None or not self._context.parts.is_replaying:
+                    time.sleep(min(decision.wait(attempt), WAIT_SECONDS_MAX))
                 attempt += 1
                 continue
             if decision.do in ("retry", "fail"):

@@ -25,6 +25,7 @@ from mulligan.formats.noetl.runtime.answers import to_json
 from mulligan.formats.noetl.runtime.call import Call
 from mulligan.formats.noetl.runtime.credentials import find_credential, invalid_input
 from mulligan.formats.noetl.runtime.file_texts import without_marks
+from mulligan.formats.noetl.runtime.python_text import Code, invalid_code, parse_code, parse_plain
 from mulligan.formats.noetl.runtime.scripts import decode_base64, script_text
 from mulligan.formats.noetl.runtime.templates import parse_literal, render_value
 from mulligan.worker.step_errors import exit_status
@@ -48,9 +49,12 @@ def run(tool: dict[str, Any], call: Call) -> Any:
         name: parse_literal(value) if isinstance(value, str) else value
         for name, value in without_marks(call.given).items()
     }
-    code = _code(tool, call)
-    program, is_wrapped = _program(code, _filename(call, code), given)
-    names = {**_known(call), **_libraries(tool), "input_data": given, **_identifiers(given)}
+    filename = f"<step {call.step}>"
+    code = _code(tool, call, filename)
+    # Tracebacks show its lines, although there is no file.
+    linecache.cache[filename] = (len(code.text), None, code.text.splitlines(keepends=True), filename)
+    program, is_wrapped = _program(code.tree, filename, given)
+    names = {**_known(call), **_libraries(tool), "input_data": given, **_identifiers(given), **code.values}
     os.environ.update(_variables(tool, call))
     try:
         return _refuse_failed_status(to_json(_result(program, is_wrapped, names, given, call)))
@@ -97,37 +101,26 @@ def _refuse_failed_status(result: Any) -> Any:
 # -- the code
 
 
-def _code(tool: dict[str, Any], call: Call) -> str:
+def _code(tool: dict[str, Any], call: Call, filename: str) -> Code:
+    """The code of the tool. Only code that is in the playbook as it is has templates."""
     for key in ("code_b64", "code_base64"):
         if key in tool:
-            return decode_base64(tool[key], key)
+            return parse_plain(decode_base64(tool[key], key), filename)
     if "script" in tool:
-        return script_text(tool["script"], call)
+        return parse_plain(script_text(tool["script"], call), filename)
     code = tool.get("code")
     if not isinstance(code, str) or not code.strip():
         raise invalid_input("the tool 'python' has no code")
-    return code
+    return parse_code(code, call, filename)
 
 
-def _filename(call: Call, code: str) -> str:
-    """The name of the code in tracebacks, which show its lines although there is no file."""
-    name = f"<step {call.step}>"
-    linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
-    return name
-
-
-def _program(code: str, filename: str, given: dict[str, Any]) -> tuple[CodeType, bool]:
+def _program(tree: ast.Module, filename: str, given: dict[str, Any]) -> tuple[CodeType, bool]:
     """The compiled code, and whether it was made a function because it has a `return` outside of functions."""
+    is_wrapped = any(_returns(tree.body))
     try:
-        tree = ast.parse(code, filename)
-        is_wrapped = any(_returns(tree.body))
-        if is_wrapped:
-            tree = _wrap(tree, given)
-        return compile(tree, filename, "exec", dont_inherit=True), is_wrapped
-    except (SyntaxError, ValueError) as error:
-        line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise invalid_input(f"the Python code is invalid{line}: {reason}") from None
+        return compile(_wrap(tree, given) if is_wrapped else tree, filename, "exec", dont_inherit=True), is_wrapped
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise invalid_code(error) from None
 
 
 def _wrap(tree: ast.Module, given: dict[str, Any]) -> ast.Module:
@@ -176,7 +169,7 @@ def _identifiers(given: dict[str, Any]) -> dict[str, Any]:
 def _libraries(tool: dict[str, Any]) -> dict[str, Any]:
     """The modules, or names in modules, that `libs` asks for, by their aliases."""
     found = {}
-    for alias, library in (tool.get("libs") or {}).items():
+    for alias, library in _aliases(tool.get("libs") or {}):
         module, name = (
             (library.get("from", ""), library.get("import", "")) if isinstance(library, dict) else (library, "")
         )
@@ -186,6 +179,29 @@ def _libraries(tool: dict[str, Any]) -> dict[str, Any]:
             where = f"'{name}' of '{module}'" if name else f"'{module}'"
             raise invalid_input(f"the code needs {where}, which this worker does not have") from None
     return found
+
+
+def _aliases(libs: Any) -> Iterator[tuple[str, Any]]:
+    """Each alias with its library. A list names modules, which have their own names in the code."""
+    if isinstance(libs, dict):
+        yield from libs.items()
+        return
+    for one in libs if isinstance(libs, list) else [libs]:
+        if isinstance(one, dict):
+            yield from one.items()
+        elif isinstance(one, str) and one:
+            # As `import a.b`: the code says `a.b`.
+            _import_module(one)
+            yield one.partition(".")[0], one.partition(".")[0]
+        else:
+            raise invalid_input(f"'libs' has {one!r}, the name of a module is expected")
+
+
+def _import_module(module: str) -> None:
+    try:
+        importlib.import_module(module)
+    except (ImportError, ValueError):
+        raise invalid_input(f"the code needs '{module}', which this worker does not have") from None
 
 
 def _import(module: str, name: str) -> Any:

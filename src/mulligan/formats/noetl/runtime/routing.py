@@ -41,6 +41,11 @@ class Routes:
         """Whether the cases decide about retries: then nothing else does."""
         return any(_retries(case) for case in self._cases)
 
+    @property
+    def write_sinks(self) -> bool:
+        """Whether a case may write to a sink after the call."""
+        return any("sink" in action for case in self._cases for action in _case_actions(case))
+
     def retry(self, events: tuple[str, ...], now: dict[str, Any]) -> Decision | None:
         """The retry that the first matching case of an event asks for; None where it asks for none."""
         for event in events:
@@ -102,12 +107,18 @@ class Routes:
 
     def _call(self, names: dict[str, Any]) -> Call:
         context = self._context
-        return Call(context.step, names, context.credentials, trusts_templates=context.trusts_templates)
+        return Call(
+            context.step,
+            names,
+            context.credentials,
+            trusts_templates=context.trusts_templates,
+            parts=context.parts,
+        )
 
     def _collect(self, collect: dict[str, Any], names: dict[str, Any]) -> None:
         """Without pages: collect over all steps, in `ctx`."""
         into = collection_name(collect)
-        self._context.put(into, collect_into(names["ctx"].get(into), collect, names.get("result")))
+        self._context.put(into, collect_into(names["ctx"].get(into), collect, names.get("result"), names))
 
     def _of_arcs(self, event: str, now: dict[str, Any], is_failure: bool) -> Iterator[str]:
         """The steps of the arcs that hold. An arc without a condition holds only after a success."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from mulligan.formats.noetl.runtime import sql_tools
+from mulligan.formats.noetl.runtime.answers import to_json
 from mulligan.formats.noetl.runtime.call import Call
 from mulligan.formats.noetl.runtime.credentials import invalid_input
 from mulligan.formats.noetl.runtime.placeholders import mark_values
@@ -13,6 +15,8 @@ from mulligan.formats.noetl.runtime.templates import render_text, render_value
 from mulligan.formats.noetl.runtime.tools import call_tool
 
 _TABLES = ("postgres", "duckdb")
+_DATA = ("data", "args", "input")
+_EVENT_LOG = "event_log"
 _MODES = ("insert", "append", "upsert", "replace")
 
 
@@ -23,14 +27,30 @@ def write_sinks(sinks: Any, call: Call) -> None:
 
 
 def _write_sink(tool: dict[str, Any], call: Call) -> None:
+    if tool["kind"] == _EVENT_LOG:
+        _print_data(tool, call)
+        return
     if "table" not in tool:
         call_tool(tool, call)
         return
     if tool["kind"] not in _TABLES:
         raise invalid_input(f"the sink '{tool['kind']}' has no tables")
-    rows = _rows(tool, call)
-    if rows:
-        sql_tools.run_query(tool, call, *_statements(tool, rows, call))
+
+    def write() -> None:
+        if rows := _rows(tool, call):
+            sql_tools.run_query(tool, call, *_statements(tool, rows, call))
+
+    if call.parts is None:
+        write()
+    else:
+        call.parts.run(tool, write)
+
+
+def _print_data(tool: dict[str, Any], call: Call) -> None:
+    """`event_log`: results are in the log of the run anyway. Other data is printed, so that the log has it."""
+    data = next((tool[key] for key in _DATA if tool.get(key) is not None), None)
+    if data is not None:
+        print(json.dumps(to_json(render_value(data, call.names)), ensure_ascii=False))
 
 
 def _tool(sink: dict[str, Any]) -> dict[str, Any]:
@@ -45,7 +65,7 @@ def _tool(sink: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rows(tool: dict[str, Any], call: Call) -> list[dict[str, Any]]:
-    data = next((tool[key] for key in ("data", "args", "input") if tool.get(key) is not None), "{{ result }}")
+    data = next((tool[key] for key in _DATA if tool.get(key) is not None), "{{ result }}")
     found = render_value(data, call.names)
     rows = found if isinstance(found, list) else [found]
     if not all(isinstance(row, dict) and row for row in rows):

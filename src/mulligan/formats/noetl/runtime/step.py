@@ -7,6 +7,8 @@ from typing import Any
 from mulligan import StepError
 from mulligan.formats.noetl.runtime import failures
 from mulligan.formats.noetl.runtime.context import Context, result_of
+from mulligan.formats.noetl.runtime.credentials import invalid_input
+from mulligan.formats.noetl.runtime.parts import open_parts
 from mulligan.formats.noetl.runtime.pipeline import (
     failed_attempts,
     final_failure,
@@ -16,9 +18,11 @@ from mulligan.formats.noetl.runtime.pipeline import (
     run_tools,
     with_route_problem,
 )
-from mulligan.formats.noetl.runtime.policy import Decision
+from mulligan.formats.noetl.runtime.policy import Decision, must_retry_in_place
 from mulligan.formats.noetl.runtime.routing import AFTER_FAILURE, AFTER_LOOP, AFTER_SUCCESS, Routes
-from mulligan.formats.noetl.runtime.templates import render_value
+from mulligan.formats.noetl.runtime.templates import render_text, render_value
+from mulligan.formats.noetl.runtime.tools import refuse_code
+from mulligan.worker.databases.kept_connections import KEPT
 
 _NOTHING = {"kind": "noop"}
 _ABSENT = object()
@@ -28,6 +32,7 @@ def run(
     *,
     tool: Any = None,
     render: Any = _ABSENT,
+    pinned: dict[str, str] | None = None,
     result: Any = _ABSENT,
     loop: dict[str, Any] | None = None,
     set: dict[str, Any] | None = None,
@@ -41,25 +46,71 @@ def run(
     routes = Routes(context, cases, next)
     if failure is not None:
         return _route_failure(failure, context, routes)
+    if result is _ABSENT and render is _ABSENT and loop is None:
+        tool = routes.with_pages(_NOTHING if tool is None else tool)
+    context.parts = open_parts(context.credentials.texts) if _has_parts(tool, routes) else None
+    try:
+        return _outcome(context, routes, tool=tool, render=render, pinned=pinned, result=result, loop=loop, set=set)
+    except Exception:
+        if context.parts is not None:
+            context.parts.discard()
+        raise
+
+
+def _has_parts(tool: Any, routes: Routes) -> bool:
+    """Whether the step makes several calls: then those that ended are recorded, and a crash does not repeat them."""
+    is_repeated = isinstance(tool, dict) and ("pages" in tool or must_retry_in_place(tool))
+    return isinstance(tool, list) or is_repeated or routes.write_sinks
+
+
+def _outcome(
+    context: Context,
+    routes: Routes,
+    *,
+    tool: Any,
+    render: Any,
+    pinned: dict[str, str] | None,
+    result: Any,
+    loop: dict[str, Any] | None,
+    set: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """The envelope of the step: of its tool, of what it renders or was given, or of the loop before it."""
     if loop is not None:
         result = _collect_results(loop, context)
     elif render is not _ABSENT:
+        _refuse_other_playbook(pinned, context)
         result = render_value(render, context.names())
     if result is not _ABSENT:
         now, events = outcome_names(result, None, 1), AFTER_LOOP if loop is not None else AFTER_SUCCESS
         now |= {} if loop is None else {"loop": {"done": True, "length": len(result["results"])}}
     else:
-        (result, now), events = _run_tool(_NOTHING if tool is None else tool, context, routes), AFTER_SUCCESS
+        (result, now), events = _run_tool(tool, context, routes), AFTER_SUCCESS
     context.know(result)
     context.set(set, context.names(**now, event=context.event(events[0], now["output"])))
     return _envelope(result, context, routes.follow(events, now))
+
+
+def run_without_code(**keys: Any) -> dict[str, Any]:
+    """Run a step that has no tool with code. Its process may keep a connection for the next such step."""
+    with refuse_code(), KEPT.keep_connections():
+        return run(**keys)
+
+
+def _refuse_other_playbook(pinned: dict[str, str] | None, context: Context) -> None:
+    """Refuse to call the pinned playbook where its path is another one now."""
+    if pinned is None:
+        return
+    path = render_text(pinned["path"], context.names()).strip()
+    if path != pinned["is"]:
+        message = f"the step calls '{path}', but '{pinned['is']}' was pinned when the run started: set it with -i there"
+        raise invalid_input(message)
 
 
 def _run_tool(tool: Any, context: Context, routes: Routes) -> tuple[Any, dict[str, Any]]:
     """The result of the tool, and the names for its outcome. A case may ask for a retry after any outcome."""
     tries = failed_attempts()
     try:
-        result, output = run_tools(routes.with_pages(tool), context)
+        result, output = run_tools(tool, context)
     except StepError as error:
         decision = _retry_after(error, routes, tries)
         if decision is None and routes.decide_retries:
@@ -90,7 +141,7 @@ def _route_failure(failure: dict[str, Any], context: Context, routes: Routes) ->
         str(failure.get("code") or "EXCEPTION"),
         str(failure.get("message") or ""),
         retryable=False,
-        details=dict(failure.get("details") or {}),
+        details=failures.with_cause(dict(failure.get("details") or {}), failure.get("cause")),
     )
     view = failures.view(error)
     context.know({"status": "error", "error": view})

@@ -16,6 +16,7 @@ from jinja2.runtime import Undefined
 
 from mulligan import StepError
 from mulligan.formats.noetl.runtime.answers import to_json
+from mulligan.formats.noetl.runtime.render_limits import LimitReached, run_limited
 from mulligan.formats.noetl.runtime.sandbox import CONDITIONS, TEXT_CHARS_MAX, VALUES, Absent, Nothing, UnknownName
 
 Names: TypeAlias = Mapping[str, Any]
@@ -90,10 +91,12 @@ def _value(text: str, names: Names) -> Any:
         return text
     expression = _only_expression(text)
     if not expression:
-        return _typed(render_text(text, names), text)
+        template, with_names = _template(text), dict(names)
+        return evaluate(text, lambda: _typed(join_bounded(template.generate(with_names)), text))
     calculate = _expression(text, expression)
-    value = evaluate(text, lambda: _defined(calculate(dict(names))))
-    return value if _PATH.fullmatch(expression) else _typed(value, text)
+    if _PATH.fullmatch(expression):
+        return evaluate(text, lambda: _defined(calculate(dict(names))))
+    return evaluate(text, lambda: _typed(_defined(calculate(dict(names))), text))
 
 
 def _defined(value: Any) -> Any:
@@ -133,11 +136,13 @@ def parse_literal(text: str) -> Any:
 
 
 def evaluate(text: str, work: Callable[[], Any]) -> Any:
-    """Evaluate a template. Any exception becomes a failure that shows the template, but no values."""
+    """Evaluate a template within its limits. Any exception becomes a failure that shows the template, but no values."""
     try:
-        return work()
+        return work() if _is_plain(text) else run_limited(work)
     except StepError:
         raise
+    except LimitReached as limit:
+        raise limit_failure(text, limit) from None
     except UnknownName as error:
         raise render_failure(text, str(error), InvalidTemplate) from None
     except UndefinedError as error:
@@ -151,6 +156,19 @@ def evaluate(text: str, work: Callable[[], Any]) -> Any:
 def render_failure(text: str, reason: str, kind: type[StepError] = StepError) -> StepError:
     """The failure of a template that cannot be rendered."""
     return kind("EXPRESSION_FAILED", f"'{excerpt(text)}': {reason}", retryable=False)
+
+
+def limit_failure(text: str, limit: LimitReached) -> StepError:
+    """The failure of a template that needs too much memory or time: no retry helps, and no rule takes it for false."""
+    return render_failure(text, f"{limit}: do this work in a 'python' tool", InvalidTemplate)
+
+
+@lru_cache(maxsize=1024)
+def _is_plain(text: str) -> bool:
+    """Whether all that it does is to read values: then it needs no limits, which cost as much as it does."""
+    if not is_template(text) or "{%" in text:
+        return False
+    return all(_PATH.fullmatch(expression.strip()) for expression in _ONE_EXPRESSION.findall(text))
 
 
 def excerpt(text: str) -> str:
@@ -213,8 +231,11 @@ def _condition(text: str, source: str) -> TemplateExpression:
 
 
 def compile_template(text: str, work: Callable[[], Any]) -> Any:
+    """Compile a template within the limits: Jinja2 calls filters of constants when it compiles."""
     try:
-        return work()
+        return run_limited(work)
+    except LimitReached as limit:
+        raise limit_failure(text, limit) from None
     except TemplateError as error:
         raise render_failure(text, f"this template is invalid: {_in_our_style(error)}", InvalidTemplate) from None
     except (RecursionError, MemoryError, SyntaxError):

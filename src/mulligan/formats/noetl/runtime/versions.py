@@ -35,10 +35,10 @@ def values(entries: Entries, group: str) -> dict[str, Any]:
 
 
 class Settings:
-    """The values that this step sets, and those that were set before."""
+    """The values that this step sets, and those that were set before. It passes on those of earlier items."""
 
-    def __init__(self, before: Entries, step: str, item: int) -> None:
-        self.own: Entries = {}
+    def __init__(self, before: Entries, step: str, item: int, passed_on: Entries) -> None:
+        self.own: Entries = dict(passed_on)
         self._before = before
         self._by = [step, item]
         self._number = 1 + max((entry[0] for entry in before.values()), default=0)

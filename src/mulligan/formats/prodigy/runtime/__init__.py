@@ -7,9 +7,12 @@ from importlib import import_module
 from typing import Any
 
 _MODULES = {
-    **dict.fromkeys(("changes_since", "find_outputs"), "git"),
-    "list_items": "items",
-    **dict.fromkeys(("capture_variables", "judge_completion", "run_checks", "write_file"), "outputs"),
+    **dict.fromkeys(("changes_since", "find_outputs", "remember_head"), "git"),
+    **dict.fromkeys(("list_items", "map_results"), "items"),
+    **dict.fromkeys(("capture_variables", "judge_completion", "read_streams", "run_checks", "write_file"), "outputs"),
+    "compute_variables": "environment",
+    "check_parameters": "parameters",
+    **dict.fromkeys(("begin_iteration", "end_iteration", "list_inputs"), "iterations"),
     **dict.fromkeys(("close_run", "merge_item", "merge_run", "open_item", "open_run", "report_worktree"), "worktrees"),
 }
 

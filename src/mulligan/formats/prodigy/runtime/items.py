@@ -70,6 +70,36 @@ def _parse_output(text: str) -> Any:
         return [line for line in text.splitlines() if line.strip()]
 
 
+# -- results ---------------------------------------------------------------------------------------------------------
+
+
+def map_results(results: list[Any], failures: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Prodigy's `map.results`: an object for each item in order, those of failed items made from their failures."""
+    by_index = {failure["index"]: failure for failure in failures}
+    return [
+        _failed_result(index, by_index[index]) if index in by_index else result for index, result in enumerate(results)
+    ]
+
+
+def _failed_result(index: int, failure: dict[str, Any]) -> dict[str, Any]:
+    message = failure["message"]
+    status = "Timeout" if failure["code"] == "TIMEOUT" else {"Failed": message}
+    return {"item_id": f"item_{index}", "status": status, "output": None, "commits": [], "error": message}
+
+
+def item_result(item_id: str, outputs: list[Any], changes: dict[str, list[str]]) -> dict[str, Any]:
+    """The entry of an item that succeeded. Its output is what its commands printed, one after the other."""
+    texts = [text for text in map(_printed, outputs) if text]
+    return {"item_id": item_id, "status": "Success", "output": "\n".join(texts), **changes}
+
+
+def _printed(output: Any) -> str:
+    """What a command printed; of an agent its answer."""
+    if isinstance(output, dict) and isinstance(output.get("content"), str):
+        output = output["content"]
+    return output if isinstance(output, str) else "" if output is None else json.dumps(output, ensure_ascii=False)
+
+
 def _remove_duplicates(found: list[Any], path: str) -> list[Any]:
     value = field_getter(path)
     seen: dict[str, Any] = {}

@@ -218,6 +218,26 @@ def _run_check(check: dict[str, Any]) -> str:
     return ""
 
 
+# -- streams ---------------------------------------------------------------------------------------------------------
+
+
+def read_streams(key: str, item: int | None = None) -> dict[str, Any]:
+    """What a step printed to each stream, its exit code and how many seconds it took; nothing if it did not run.
+
+    The files are written by the step itself: see `keep_streams`.
+    """
+    stem = Path(os.environ["MULLIGAN_OUTPUT_DIR"], key if item is None else f"{key}-{item}")
+    start, code = stem.with_name(f"{stem.name}.start"), stem.with_name(f"{stem.name}.code")
+    if not start.is_file() or not code.is_file():
+        return {"stdout": "", "stderr": "", "exit_code": None, "duration": None}
+    text = {
+        name: stem.with_name(f"{stem.name}.{ending}").read_text(encoding="utf-8", errors="replace").rstrip("\n")
+        for name, ending in (("stdout", "out"), ("stderr", "err"))
+    }
+    seconds = round(code.stat().st_mtime - start.stat().st_mtime, 3)
+    return {**text, "exit_code": int(code.read_text() or 1), "duration": seconds}
+
+
 # -- capture_outputs -------------------------------------------------------------------------------------------------
 
 

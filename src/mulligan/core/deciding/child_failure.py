@@ -1,0 +1,84 @@
+"""The failure of a step whose child run did not complete: it says what went wrong inside, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from mulligan.core.model.failure import Failure, failure
+from mulligan.core.model.failure_line import most_useful_line
+from mulligan.core.model.formatting import escape_unprintable, single_line, strip_control_characters
+from mulligan.core.model.reports import ChildEnded
+from mulligan.core.model.workflow import END, Action, is_group
+from mulligan.core.state.state import State
+from mulligan.core.state.verdict import unhandled
+
+CHILD_FAILED = "CHILD_FAILED"
+# How much of the message inside is repeated. All of it is in the cause.
+_LINE_CHARS_MAX = 200
+
+
+def failures_of_child(state: State) -> tuple[Failure, ...]:
+    """What failed a child run: the failures that nothing handled, and that of its `end`."""
+    end = state.places.get(END)
+    of_end = (end.failure,) if end is not None and end.status == "failed" and end.failure is not None else ()
+    return (*(record.failure for record in unhandled(state)), *of_end)
+
+
+def child_failure(action: Action | None, report: ChildEnded) -> Failure:
+    """CHILD_FAILED with the failures of the child. A group fails like its last failed step, so that rules match it."""
+    details: dict[str, Any] = {"child_run_id": report.child_run_id}
+    if is_group(action) and report.failures:
+        last = report.failures[-1]
+        return msgspec.structs.replace(
+            last, cause=report.failures, details={**last.details, **details, "failed_step": last.step}
+        )
+    message = f"child run {report.child_run_id} {report.status}{_why(report)}"
+    return failure(CHILD_FAILED, message, cause=report.failures, details=details)
+
+
+def _why(report: ChildEnded) -> str:
+    """` at 'load/fetch': EXIT_NONZERO 3: no such table`; otherwise the reason that the run gives for its status."""
+    if not report.failures or report.status != "failed":
+        return f": {_line(report.reason)}" if report.reason else ""
+    chain = tuple(_chain(report.failures[0]))
+    # The failure of the item that follows names the step as well.
+    path = "/".join(_name(one) for one in chain if one.step and not _is_of_items(one))
+    notes = [one.message for one in chain if _is_of_items(one)]
+    more = len(report.failures) - 1
+    notes += [f"and {more} more {'failure' if more == 1 else 'failures'}"] if more else []
+    at = f" at '{path}'" if path else ""
+    note = f" ({'; '.join(notes)})" if notes else ""
+    return f"{at}: {_words(chain[-1])}{note}"
+
+
+def _chain(outer: Failure) -> Iterator[Failure]:
+    """The failure; where it is that of a child run or of items, also the first one inside it, down to the last."""
+    yield outer
+    if outer.cause and (_is_of_items(outer) or "child_run_id" in outer.details):
+        # A group has the code and the message of its last failure.
+        yield from _chain(outer.cause[-1 if "failed_step" in outer.details else 0])
+
+
+def _is_of_items(one: Failure) -> bool:
+    return one.code == "ITEMS_FAILED" and bool(one.cause)
+
+
+def _name(one: Failure) -> str:
+    return one.step if one.item is None else f"{one.step}[{one.item}]"
+
+
+def _words(inner: Failure) -> str:
+    """Its code, its exit code and one line of its message."""
+    figure = "" if inner.exit_code is None else f" {inner.exit_code}"
+    text = inner.message
+    line = _line(text.lstrip().partition("\n")[0] if inner.code == "EXCEPTION" else most_useful_line(text))
+    says_more = line and line not in (f"exit code {inner.exit_code}", inner.code)
+    return f"{_line(inner.code)}{figure}{f': {line}' if says_more else ''}"
+
+
+def _line(text: str) -> str:
+    line = escape_unprintable(single_line(strip_control_characters(text)).strip())
+    return line if len(line) <= _LINE_CHARS_MAX else f"{line[: _LINE_CHARS_MAX - 1]}…"

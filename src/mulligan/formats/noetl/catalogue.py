@@ -1,0 +1,168 @@
+"""Find a called playbook: beside the file that calls it, or in the catalogue, a folder with playbooks below it.
+
+NoETL keeps playbooks in a catalogue, by their paths. Here it is the folder that `--catalogue` names; otherwise the
+folders above the file are searched, up to the root of its repository; without one, up to the nearest that holds
+playbooks beside the way to the file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import gettempdir
+
+import msgspec
+
+from mulligan.errors import LanguageError
+from mulligan.formats.noetl.yaml_1_1 import parse
+from mulligan.formats.recognition import recognize
+from mulligan.language.loading import file_bytes, read_tree
+from mulligan.language.nodes import Mapping, Scalar, Sequence
+from mulligan.language.suggestions import quote_list
+
+_YAML = (".yaml", ".yml")
+_SUFFIXES = ("", *_YAML)
+# How much is looked at below one folder.
+_FILES_MAX = 2000
+_FOLDERS_MAX = 2000
+_DEPTH_MAX = 8
+_PASSED_BY = frozenset({"node_modules", "__pycache__", "site-packages", "venv"})
+# In every playbook, as its `apiVersion`.
+_MARK = b"noetl.io/"
+
+
+class Child(msgspec.Struct, frozen=True):
+    """A called file, relative to the caller. `steps` are those of a playbook; None where it is not a playbook."""
+
+    file: str
+    steps: tuple[str, ...] | None = None
+
+
+class Ambiguous(Exception):
+    """Several playbooks have the path. `files` are relative to the catalogue."""
+
+    def __init__(self, files: list[str]) -> None:
+        super().__init__(quote_list(files, "and"))
+
+
+def find_playbook(path: str, caller: Path, catalogue: Path | None) -> Child | None:
+    """The playbook of this path; None where there is none. Ambiguous where there are several."""
+    folder = caller.parent
+    for suffix in _SUFFIXES:
+        if path and (folder / f"{path}{suffix}").is_file():
+            return _child(folder / f"{path}{suffix}", f"{path}{suffix}")
+    beside = next((file for file in _yaml_files(folder, depth_max=0) if _is_called(file, path, "path", "name")), None)
+    if beside is not None:
+        return _child(beside, beside.name)
+    if not path or Path(path).is_absolute() or ".." in Path(path).parts:
+        return None
+    found = _in_catalogue(path, catalogue) if catalogue is not None else _above(path, folder.resolve())
+    return None if found is None else _child(found, Path(os.path.relpath(found, folder.resolve())).as_posix())
+
+
+def _in_catalogue(path: str, catalogue: Path) -> Path | None:
+    catalogue = catalogue.resolve()
+    files = list(_yaml_files(catalogue))
+    return (
+        _file_of(path, catalogue)
+        or _only([file for file in files if _is_called(file, path, "path")], catalogue)
+        or _only([file for file in files if _is_called(file, path, "name")], catalogue)
+    )
+
+
+def _above(path: str, folder: Path) -> Path | None:
+    """The file of this path below the nearest folder above that has it. The home folder is no catalogue."""
+    ends = {Path.home().resolve(), Path(gettempdir()).resolve(), Path(folder.anchor)}
+    has_repository = any((one / ".git").exists() for one in (folder, *folder.parents))
+    below = folder
+    for one in (folder, *folder.parents):
+        if one in ends:
+            return None
+        files = list(_yaml_files(one))
+        found = _file_of(path, one) or _only([file for file in files if _is_called(file, path, "path")], one)
+        if found is not None:
+            return found
+        is_top = (one / ".git").exists() if has_repository else one != folder and _holds_more(files, below)
+        if is_top:
+            return None
+        below = one
+    return None
+
+
+def _file_of(path: str, catalogue: Path) -> Path | None:
+    return next((file for suffix in _SUFFIXES if (file := catalogue / f"{path}{suffix}").is_file()), None)
+
+
+def _only(files: list[Path], catalogue: Path) -> Path | None:
+    if len(files) > 1:
+        raise Ambiguous([file.relative_to(catalogue).as_posix() for file in files])
+    return files[0] if files else None
+
+
+def _holds_more(files: list[Path], below: Path) -> bool:
+    """Whether there are playbooks among the files that are not below this folder."""
+    return any(not file.is_relative_to(below) and _MARK in _bytes_of(file) for file in files)
+
+
+def _yaml_files(folder: Path, depth_max: int = _DEPTH_MAX) -> Iterator[Path]:
+    """The YAML files in a folder and below it, in the order of their names. Hidden folders are left out."""
+    found = ahead = 0
+    for at, names, files in os.walk(folder):
+        depth = len(Path(at).relative_to(folder).parts)
+        ahead += len(names)
+        names[:] = sorted(one for one in names if not one.startswith(".") and one not in _PASSED_BY)
+        if depth >= depth_max or ahead > _FOLDERS_MAX:
+            names.clear()
+        for name in sorted(files):
+            # Reading a pipe could wait for ever.
+            if name.endswith(_YAML) and Path(at, name).is_file():
+                yield Path(at, name)
+                found += 1
+                if found >= _FILES_MAX:
+                    return
+
+
+def _is_called(file: Path, path: str, *keys: str) -> bool:
+    """Whether it is a playbook with this text under one of these keys. Few files are parsed for it."""
+    data = _bytes_of(file)
+    if path.encode() not in data:
+        return False
+    root = _tree(file)
+    return root is not None and recognize(root) == "noetl" and path in _texts_of(root, *keys)
+
+
+def _bytes_of(file: Path) -> bytes:
+    try:
+        return file_bytes(file)
+    except LanguageError:
+        return b""
+
+
+def _child(file: Path, name: str) -> Child:
+    root = _tree(file)
+    return Child(name, _steps(root) if root is not None and recognize(root) == "noetl" else None)
+
+
+def _tree(path: Path) -> Mapping | None:
+    """The tree of a file; None where it cannot be read. Loading it reports the problem."""
+    try:
+        _, root = read_tree(file_bytes(path), path, parse)
+    except LanguageError:
+        return None
+    return root if isinstance(root, Mapping) else None
+
+
+def _texts_of(root: Mapping, *keys: str) -> set[str]:
+    """What the file, or its metadata, says under these keys."""
+    metadata = root.get("metadata")
+    nodes = [of.get(key) for of in (root, metadata) if isinstance(of, Mapping) for key in keys]
+    return {node.text for node in nodes if isinstance(node, Scalar)}
+
+
+def _steps(root: Mapping) -> tuple[str, ...]:
+    steps = root.get("workflow")
+    named = [
+        step.get("step") for step in (steps.items if isinstance(steps, Sequence) else ()) if isinstance(step, Mapping)
+    ]
+    return tuple(node.text for node in named if isinstance(node, Scalar))

@@ -1,0 +1,103 @@
+"""The states of runs that are looked at again and again: loaded once, then moved on by their logs.
+
+For faces that stay up. A state here belongs to the cache: it may be read until the next call, and never be changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mulligan.core.effects.snapshot import restore
+from mulligan.core.evolve.evolve_run import evolve
+from mulligan.core.model import events as e
+from mulligan.core.model.place_keys import step_name
+from mulligan.core.model.workflow import decode
+from mulligan.core.state.state import State
+from mulligan.errors import MulliganError
+from mulligan.service.run_reader import RunReader
+
+# How many events a state is moved on by; behind more of them it is loaded again.
+ENTRIES_MAX = 5_000
+# How many places all states together may have: about 2 kB each. The run that was asked for last always stays.
+PLACES_MAX = 100_000
+
+
+class CachedRun:
+    """The state of a run at one event, and which steps have changed since it was loaded."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        # What changed before this event is not known.
+        self.known_since = state.run.seq
+        self._changed_at: dict[str, int] = {}
+
+    @property
+    def seq(self) -> int:
+        return self.state.run.seq
+
+    def changed_since(self, seq: int) -> list[str] | None:
+        """The steps that have changed after this event, perhaps a few more; None if that is not known."""
+        if not self.known_since <= seq <= self.seq:
+            return None
+        return [name for name, at in self._changed_at.items() if at > seq]
+
+    def advance(self, entries: list[e.Entry]) -> None:
+        """Apply the next entries of the log."""
+        self.state.begin()
+        for entry in entries:
+            evolve(self.state, entry)
+        for name in _changed_steps(self.state):
+            self._changed_at[name] = self.seq
+        self.state.commit()
+        if any(isinstance(entry.fact, e.RunStarted | e.RunRevised) for entry in entries):
+            # All steps are new.
+            self.known_since, self._changed_at = self.seq, {}
+
+
+def _changed_steps(state: State) -> Iterator[str]:
+    """The steps whose line in a list may have changed since `begin`."""
+    for table, key in state.changed_entries():
+        if table == "places":
+            yield step_name(key)
+        elif table == "failures" and key < len(state.failures):
+            yield state.failures[key].step
+
+
+class RunCache:
+    """States by run, each at its newest event when it is asked for."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self._reader = reader
+        # The one that was asked for last is the last.
+        self._runs: dict[int, CachedRun] = {}
+
+    def get(self, run_id: int) -> CachedRun:
+        """The run as it is now. `UnknownRun` if there is none."""
+        seq = self._reader.record(run_id).seq
+        found = self._runs.pop(run_id, None)
+        if found is not None and found.seq != seq:
+            found = self._advanced(found, run_id, seq)
+        if found is None:
+            found = self._loaded(run_id)
+        self._runs[run_id] = found
+        self._make_room()
+        return found
+
+    def _advanced(self, found: CachedRun, run_id: int, seq: int) -> CachedRun | None:
+        """The same state, moved on; None if it has to be loaded."""
+        if not 0 < seq - found.seq <= ENTRIES_MAX:
+            return None
+        try:
+            found.advance(self._reader.store.log(run_id, found.seq, ENTRIES_MAX))
+        except (MulliganError, LookupError, AssertionError):
+            # The log and the tables of a store that was changed by hand may disagree: `show` says so.
+            return None
+        return found
+
+    def _loaded(self, run_id: int) -> CachedRun:
+        loaded = self._reader.store.load(run_id)
+        return CachedRun(restore(decode(loaded.workflow), loaded.rows))
+
+    def _make_room(self) -> None:
+        while len(self._runs) > 1 and sum(len(run.state.places) for run in self._runs.values()) > PLACES_MAX:
+            del self._runs[next(iter(self._runs))]

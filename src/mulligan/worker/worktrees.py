@@ -1,0 +1,425 @@
+"""Git worktrees: a run, or an item of a map, works in its own, on its own branch, which is merged when it is done.
+
+Every function can be called again after a crash: it continues from what exists. No change is ever lost: uncommitted
+changes are committed before a merge, a worktree is removed only after its branch is merged, and uncommitted files of
+the user are left alone.
+
+The user's checkout is never in the middle of a merge: the target is first merged into the branch, in its worktree, so
+conflicts occur there, and the checkout is only fast-forwarded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mulligan import StepError
+from mulligan.worker.git import Git, RepositoryLock, is_installed, lock_repository
+
+# -- submodules ------------------------------------------------------------------------------------------------------
+
+
+class _Submodule(NamedTuple):
+    """A submodule: its name, its folder in the worktree, and its repository in the user's checkout."""
+
+    name: str
+    path: str
+    home: Path
+
+
+def init_submodules(worktree: Path, checkout: Git) -> None:
+    """Check out the submodules from the repositories of the user's checkout, without a remote."""
+    found = list(_submodules(worktree, checkout))
+    if found:
+        homes = [word for one in found for word in ("-c", f"submodule.{one.name}.url={one.home}")]
+        paths = [one.path for one in found]
+        Git(worktree)(
+            "-c", "protocol.file.allow=always", *homes, "submodule", "--quiet", "update", "--init", "--", *paths
+        )
+
+
+def save_submodules(worktree: Path, checkout: Git, session: str) -> bool:
+    """Fetch commits of submodules into those of the user's checkout. False if there are uncommitted changes."""
+    found = [one for one in _submodules(worktree, checkout) if (worktree / one.path / ".git").exists()]
+    for one in found:
+        Git(one.home)("fetch", "--quiet", str(worktree / one.path), f"+HEAD:refs/mulligan/{session}")
+    return not any(Git(worktree / one.path)("status", "--porcelain") for one in found)
+
+
+def _submodules(worktree: Path, checkout: Git) -> Iterator[_Submodule]:
+    if not (worktree / ".gitmodules").is_file():
+        return
+    common = Path(checkout.folder, checkout("rev-parse", "--git-common-dir"))
+    listed = Git(worktree).query("config", "--null", "--file", ".gitmodules", "--get-regexp", r"\.path$") or ""
+    for entry in filter(None, listed.split("\0")):
+        key, _, path = entry.partition("\n")
+        name = key.removeprefix("submodule.").removesuffix(".path")
+        if (common / "modules" / name).is_dir():
+            yield _Submodule(name, path, common / "modules" / name)
+
+
+# -- runs and items --------------------------------------------------------------------------------------------------
+
+
+# A file in the Git folder of a worktree: we created the worktree completely. Removed with it.
+_MARKER = "mulligan.json"
+_FAST_FORWARD_TRIES_MAX = 3
+Work = dict[str, Any]
+
+
+def unavailable_reason(folder: str) -> str:
+    """Why no worktree can be made of the repository that this folder is in; "" if one can be made."""
+    if not is_installed():
+        return "git is not installed, or not on the PATH of the worker"
+    git = Git(folder)
+    if git.query("rev-parse", "--is-bare-repository") == "true":
+        return f"'{folder}' is a bare repository, which has no checkout to merge into"
+    if git.query("rev-parse", "--is-inside-work-tree") != "true":
+        return f"'{folder}' is not in a Git repository"
+    if not git.succeeds("rev-parse", "--verify", "HEAD"):
+        return f"the Git repository of '{folder}' has no commit yet"
+    return f"'{folder}' is ignored by Git" if git.succeeds("check-ignore", ".") else ""
+
+
+def open_run_worktree(session: str, branch: str) -> Work:
+    """Open the worktree of a run in the repository of the current folder, and return where it works.
+
+    The keys: `folder` (in which its steps run), `worktree`, `branch`, the user's `checkout` and `target` branch, and
+    `session`. If the branch exists, the worktree gets another one: it may hold work of another run.
+    """
+    here = os.getcwd()
+    checkout = Git(Git(here)("rev-parse", "--show-toplevel"))
+    work = {
+        "folder": here,
+        "worktree": str(_worktrees() / session),
+        "branch": "",
+        "checkout": checkout.folder,
+        "target": checkout.branch,
+        "session": session,
+        "prefix": Git(here)("rev-parse", "--show-prefix").rstrip("/"),
+    }
+    with lock_repository(checkout):
+        base = checkout("rev-parse", "HEAD")
+        return _open({**work, "base": base}, branch, base)
+
+
+def open_item_worktree(run: Work, index: int) -> Work:
+    """Open the worktree of an item, based on the branch of the run."""
+    session = f"{run['session']}-item-{index}"
+    with lock_repository(Git(run["checkout"])):
+        of_run = _restore(run)
+        _commit_leftovers(of_run, run)
+        work = {**run, "worktree": str(_worktrees() / session), "target": run["branch"], "session": session}
+        return _open(work, f"mulligan/{session}", of_run("rev-parse", "HEAD"))
+
+
+def merge_item_worktree(run: Work, item: Work, again: str) -> dict[str, list[str]]:
+    """Merge an item into its run, one at a time. Return its commits and the files that they changed.
+
+    `again` is the command that repeats the merge after a conflict was resolved.
+    """
+    changes: dict[str, list[str]] = {"commits": [], "files_modified": []}
+    with lock_repository(Git(run["checkout"])) as lock:
+        of_run = _restore(run)
+        if _has_branch(item):
+            _restore(item)
+            _commit_leftovers(of_run, run)
+            _merge_from(item, run["branch"], again, later=run["target"])
+            own = f"{run['branch']}..{item['branch']}"
+            changes["commits"] = of_run("rev-list", "--reverse", "--no-merges", own).split()
+            changes["files_modified"] = of_run.paths("diff", "--name-only", own)
+            of_run("merge", "--quiet", "--ff-only", item["branch"])
+        _remove(item, lock)
+    return changes
+
+
+def close_run_worktree(run: Work, merge: str) -> Work:
+    """Commit what is left in the worktree of a run, and merge it; with `none` the worktree and its branch are kept."""
+    if merge != "none":
+        return {"branch": run["branch"], **merge_run_worktree(run, merge)}
+    with lock_repository(Git(run["checkout"])):
+        git = _restore(run)
+        _commit_leftovers(git, run)
+        commits = int(git("rev-list", "--count", f"{run['target'] or run['base']}..{run['branch']}"))
+    return {"branch": run["branch"], "merged_into": "", "commits": commits, "kept": _remaining_worktrees(run)}
+
+
+def merge_run_worktree(run: Work, merge: str = "merge") -> Work:
+    """Merge the run into the branch that was checked out when it started, and remove its worktree.
+
+    `merge`: with `fast-forward` that branch must have no new commits; with `squash` it gets a single commit.
+    """
+    checkout = Git(run["checkout"])
+    with lock_repository(checkout) as lock:
+        before = _count_commits(checkout, run["target"] or "HEAD")
+        if _has_branch(run):
+            _restore(run)
+            _fast_forward(checkout, run, lock, merge)
+        _remove(run, lock)
+    after = _count_commits(checkout, run["target"] or "HEAD")
+    return {"merged_into": run["target"], "commits": after - before, "kept": _remaining_worktrees(run)}
+
+
+def remove_merged_worktree(run: Work) -> Work:
+    """Remove the worktree of a run if its branch is merged by now, and keep it otherwise."""
+    checkout = Git(run["checkout"])
+    target = run["target"] or "HEAD"
+    with lock_repository(checkout) as lock:
+        is_there = _read_marker(Path(run["worktree"])) is not None
+        is_dirty = is_there and bool(Git(run["worktree"])("status", "--porcelain"))
+        is_merged = not is_dirty and checkout.succeeds("merge-base", "--is-ancestor", run["branch"], target)
+        if is_merged or not _has_branch(run):
+            _remove(run, lock)
+    return {"merged_into": target if is_merged else "", "kept": _remaining_worktrees(run)}
+
+
+# -- making ----------------------------------------------------------------------------------------------------------
+
+
+def _worktrees() -> Path:
+    """The folder of worktrees in the home of the runs. $MULLIGAN_OUTPUT_DIR is HOME/runs/N/output."""
+    return Path(os.environ["MULLIGAN_OUTPUT_DIR"]).parents[2] / "worktrees"
+
+
+def _open(work: Work, branch: str, start: str) -> Work:
+    """Open a worktree if it is complete, otherwise create it again: no step has run in an incomplete one."""
+    worktree, checkout = Path(work["worktree"]), Git(work["checkout"])
+    found = _read_marker(worktree)
+    if found is not None:
+        return found
+    _clear(worktree, checkout)
+    checkout.query("branch", "--delete", branch)  # Git refuses if there is work on it
+    branch = _free_branch_name(checkout, branch)
+    worktree.parent.mkdir(parents=True, exist_ok=True)
+    checkout("worktree", "add", "--quiet", "-b", branch, str(worktree), start)
+    init_submodules(worktree, checkout)
+    folder = worktree / work["prefix"]
+    folder.mkdir(parents=True, exist_ok=True)
+    work = {**work, "branch": branch, "folder": str(folder)}
+    _write_marker(worktree, work)
+    return work
+
+
+def _read_marker(worktree: Path) -> Work | None:
+    if not worktree.is_dir() or Git(worktree).query("rev-parse", "--show-toplevel") != str(worktree.resolve()):
+        return None
+    mark = Git(worktree).git_folder / _MARKER
+    found: Work | None = json.loads(mark.read_text()) if mark.exists() else None
+    return found
+
+
+def _write_marker(worktree: Path, work: Work) -> None:
+    mark = Git(worktree).git_folder / _MARKER
+    new = mark.with_suffix(".new")
+    new.write_text(json.dumps(work))
+    new.replace(mark)
+
+
+def _clear(worktree: Path, checkout: Git) -> None:
+    """Remove what is left of a worktree if its process died while it created or removed it."""
+    if worktree.exists():
+        checkout.query("worktree", "remove", "--force", "--force", str(worktree))
+        shutil.rmtree(worktree, ignore_errors=True)
+    checkout("worktree", "prune")
+
+
+def _free_branch_name(checkout: Git, branch: str) -> str:
+    """A name that no branch has. An existing branch may hold work of a run in another home."""
+    names = set(checkout("for-each-ref", "--format=%(refname:short)", "refs/heads/").splitlines())
+    name, count = branch, 1
+    while name in names:
+        count += 1
+        name = f"{branch}-{count}"
+    return name
+
+
+def _restore(work: Work) -> Git:
+    """Git in an existing worktree, which is created again if it is incomplete.
+
+    A worker may have died while it removed it, the user may have removed it, or the run was merged and continues in
+    another round.
+    """
+    worktree, checkout = Path(work["worktree"]), Git(work["checkout"])
+    if _read_marker(worktree) is not None:
+        _unlock(worktree)
+    elif _is_complete(worktree, work["branch"]):
+        # The user restored it.
+        _write_marker(worktree, work)
+    else:
+        _clear(worktree, checkout)
+        what = (work["branch"],) if _has_branch(work) else (work["target"] or "HEAD", "-b", work["branch"])
+        checkout("worktree", "add", "--quiet", str(worktree), *what)
+        Path(work["folder"]).mkdir(parents=True, exist_ok=True)
+        _write_marker(worktree, work)
+    return Git(worktree)
+
+
+def _is_complete(worktree: Path, branch: str) -> bool:
+    """Whether it is a worktree on this branch. Git locks one until it has checked out all files."""
+    if not worktree.is_dir() or Git(worktree).query("rev-parse", "--show-toplevel") != str(worktree.resolve()):
+        return False
+    git = Git(worktree)
+    return git.branch == branch and not (git.git_folder / "locked").exists()
+
+
+def _has_branch(work: Work) -> bool:
+    """Whether there is something to merge: the branch is deleted last, after the merge."""
+    return Git(work["checkout"]).succeeds("rev-parse", "--verify", "--quiet", f"refs/heads/{work['branch']}")
+
+
+# -- merging ---------------------------------------------------------------------------------------------------------
+
+
+def _unlock(worktree: Path) -> None:
+    """Remove stale Git locks from our worktree: their owner was a worker, and we hold the lock that it needs."""
+    git = Git(worktree)
+    for lock in _locks_of_a_checkout(git):
+        lock.unlink(missing_ok=True)
+    git.path_of(f"refs/heads/{git.branch}.lock").unlink(missing_ok=True)
+
+
+def _commit_leftovers(git: Git, work: Work) -> None:
+    git.commit_all(f"Uncommitted changes of {work['session']}")
+
+
+def _merge_from(work: Work, base: str, then: str, later: str = "") -> None:
+    """Merge `base` into the branch. A conflict is a failure and leaves the branch as it was.
+
+    `later` is the branch to name if `base` is merged into it and gone by then.
+    """
+    git = Git(work["worktree"])
+    unsolved = git.paths("diff", "--name-only", "--diff-filter=U")
+    if not unsolved:
+        _commit_leftovers(git, work)
+    conflicts = unsolved or git.merge(base)
+    if conflicts:
+        raise StepError(
+            "MERGE_CONFLICT",
+            _conflict_message(work, base, conflicts, then, later),
+            retryable=False,
+            details=_location(work),
+        )
+
+
+def _conflict_message(work: Work, base: str, conflicts: list[str], then: str, later: str) -> str:
+    files = ", ".join(f"'{path}'" for path in conflicts[:5]) + (" and others" if len(conflicts) > 5 else "")
+    instead = f" (or '{later}' after the run is merged)" if later else ""
+    return (
+        f"{files} changed both on '{work['branch']}' and on '{base}': "
+        f"merge '{base}'{instead} in {work['worktree']} and commit, then: {then}"
+    )
+
+
+def _location(work: Work) -> Work:
+    return {"worktree": work["worktree"], "branch": work["branch"]}
+
+
+def _run_number(run: Work) -> str:
+    return str(run["session"]).removeprefix("run-")
+
+
+def _fast_forward(checkout: Git, run: Work, lock: RepositoryLock, merge: str) -> None:
+    """Fast-forward the target branch to the work of the run, whatever the user has checked out by now."""
+    for tried in range(_FAST_FORWARD_TRIES_MAX):
+        target = run["target"] or checkout("rev-parse", "HEAD")
+        if merge == "fast-forward":
+            _require_no_new_commits(run, target)
+        else:
+            _merge_from(run, target, f"mulligan retry {_run_number(run)}")
+        work = _squash(run, target) if merge == "squash" else run["branch"]
+        try:
+            with lock.locking(*_locks_of_a_checkout(checkout), _lock_of_a_branch(run["target"], lock)):
+                if checkout.branch == run["target"]:
+                    checkout("merge", "--quiet", "--ff-only", work)
+                else:
+                    checkout("fetch", "--quiet", ".", f"{work}:{_target_of(run)}")
+            return
+        except StepError as refused:
+            # The target may have new commits by now: then merge them first.
+            is_last = tried == _FAST_FORWARD_TRIES_MAX - 1
+            if is_last or "overwritten" in refused.message or "fast-forward" not in refused.message:
+                raise _blocked_error(run, refused) from None
+
+
+def _require_no_new_commits(run: Work, target: str) -> None:
+    """Raise if the branch of the run does not contain the target, so that only a real merge could join them."""
+    git = Git(run["worktree"])
+    _commit_leftovers(git, run)
+    if not git.succeeds("merge-base", "--is-ancestor", target, run["branch"]):
+        message = (
+            f"'{target}' has commits that '{run['branch']}' lacks: rebase or merge in {run['worktree']}, "
+            f"then: mulligan retry {_run_number(run)}"
+        )
+        raise StepError("MERGE_BLOCKED", message, retryable=False, details=_location(run))
+
+
+def _squash(run: Work, target: str) -> str:
+    """One commit on top of the target with all the work of the run; returns a ref to it.
+
+    After a crash the target may have that commit already: then there is nothing left to add.
+    """
+    git = Git(run["worktree"])
+    ref = f"refs/mulligan/squashed-{run['session']}"
+    if git.succeeds("diff", "--quiet", target, run["branch"]):
+        commit = git("rev-parse", target)
+    else:
+        commit = git.commit_tree(f"{run['branch']}^{{tree}}", target, f"Work of {run['branch']}")
+    git("update-ref", ref, commit)
+    return ref
+
+
+def _target_of(run: Work) -> str:
+    if not run["target"]:
+        message = f"HEAD was detached when the run started, and now a branch is checked out: merge '{run['branch']}'"
+        raise StepError("MERGE_BLOCKED", message, retryable=False, details=_location(run))
+    return str(run["target"])
+
+
+def _blocked_error(run: Work, refused: StepError) -> StepError:
+    """The error if files of the user block the merge: it names them, and they are left alone."""
+    files = [f"'{line.strip()}'" for line in refused.message.splitlines() if line.startswith("\t")]
+    why = f"{', '.join(files)} would be overwritten" if files else " ".join(refused.message.split())
+    message = (
+        f"'{run['branch']}' cannot be merged into '{run['target'] or 'HEAD'}': {why}; "
+        f"commit or move the changes there, then: mulligan retry {_run_number(run)}"
+    )
+    return StepError("MERGE_BLOCKED", message, retryable=False, details=_location(run))
+
+
+# -- removing --------------------------------------------------------------------------------------------------------
+
+
+def _remove(work: Work, lock: RepositoryLock) -> None:
+    """Remove a worktree and its merged branch. Keep it if a submodule has uncommitted work."""
+    checkout, worktree = Git(work["checkout"]), Path(work["worktree"])
+    if worktree.is_dir() and not save_submodules(worktree, checkout, work["session"]):
+        return
+    _clear(worktree, checkout)
+    shared = (lock.common / name for name in ("packed-refs.lock", "packed-refs.new", "config.lock"))
+    with lock.locking(*shared, _lock_of_a_branch(work["branch"], lock)):
+        checkout.query("branch", "--delete", "--force", work["branch"])
+
+
+def _locks_of_a_checkout(checkout: Git) -> tuple[Path, ...]:
+    folder = checkout.git_folder
+    return tuple(folder / name for name in ("index.lock", "HEAD.lock", "ORIG_HEAD.lock"))
+
+
+def _lock_of_a_branch(branch: str, lock: RepositoryLock) -> Path:
+    return lock.common / "refs" / "heads" / f"{branch}.lock"
+
+
+def _remaining_worktrees(run: Work) -> list[str]:
+    """The remaining worktrees of the run: of failed items, or of a branch that is not merged."""
+    stem = Path(run["worktree"])
+    items = f"{stem.name}-item-"
+    found = stem.parent.glob(f"{stem.name}*")
+    return sorted(str(path) for path in found if path.name == stem.name or path.name.startswith(items))
+
+
+def _count_commits(checkout: Git, branch: str) -> int:
+    return int(checkout("rev-list", "--count", branch))
