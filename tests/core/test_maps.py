@@ -397,6 +397,18 @@ def test_an_item_that_fails_is_not_recovered_although_one_of_its_commands_was() 
     assert (run["m[0]"].status, run["m[0]"].recovered_by) == ("failed", "")
 
 
+def test_commands_that_a_reader_added_are_not_counted_among_the_attempts_of_an_item() -> None:
+    added = Command(action=Action("python", {"call": "mulligan.formats.x.runtime.added:open"}))
+    run = run_of([1], mapped((added, command("one"), command("two", rules=retry(1)), added)))
+
+    run.lose("m[0].0").ok("m[0].0").ok("m[0].1").fail("m[0].2").wait(60).ok("m[0].2").ok("m[0].3")
+
+    # The lost attempt counts, so that no number comes twice.
+    found = [(fact.place, fact.attempt) for fact in run.facts(e.AttemptScheduled) if fact.place != "m"]
+    assert found == [("m[0].0", 1), ("m[0].0", 2), ("m[0].1", 2), ("m[0].2", 3), ("m[0].2", 4), ("m[0].3", 5)]
+    assert run["m[0]"].attempt == 4
+
+
 def test_an_item_that_is_rerun_by_its_handler_runs_its_command_again() -> None:
     run = run_of([1], mapped((command("one", on_failure=handler("fix", rerun=1)),)))
 

@@ -75,6 +75,7 @@ def test_a_run_that_went_well():
         "budget": None,
         "end": END_JSON,
         "reason": "",
+        "workspace": None,
         "waiting_for": [],
     }
 
@@ -133,6 +134,7 @@ def test_a_failure_that_another_step_handled():
         "budget": None,
         "end": END_JSON,
         "reason": "",
+        "workspace": None,
         "waiting_for": [],
     }
 
@@ -257,6 +259,7 @@ def test_a_run_that_has_not_had_its_first_turn_is_running_and_has_no_steps():
         "budget": None,
         "end": None,
         "reason": "",
+        "workspace": None,
         "waiting_for": [],
     }
 

@@ -178,7 +178,7 @@ def test_end_sees_the_whole_run_and_nobody_else_does() -> None:
     run.fail("a").ok("a.on_failure@1.0").fail("b").fail("c")
     whole = seen(run, "end", "run")["run"]
 
-    assert other == {"id": 1, "workflow": "test", "round": 1, "data": {}}
+    assert other == {"id": 1, "workflow": "test", "round": 1, "data": {}, "workspace": None}
     assert (list(whole["steps"]), whole["stopping"]) == (["a", "b", "c"], None)
     told = [(one["step"], one["visit"], one["handled"], one["recovered"], one["allowed"]) for one in whole["failures"]]
     assert told == [("a", 1, False, True, False), ("b", 1, False, False, True), ("c", 1, False, False, False)]

@@ -210,6 +210,51 @@ def limited_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
+# A name that is spelled wrong, in a place of each system's files where values are filled in.
+MISSPELLED = {
+    "noetl": (
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x}\nworkload: {target: a}\n"
+        "workflow:\n- step: start\n  tool: {kind: shell, cmds: ['echo {{ workload.targt }}']}\n"
+    ),
+    "prodigy in a script": "- shell: echo a\n  capture: target\n- shell: echo ${targt}\n",
+    "prodigy in a text": "- shell: echo a\n  capture: target\n- claude: /mend ${targt}\n",
+    "mulligan": "inputs: {target: {}}\nsteps:\n- step: a\n  shell: echo ${inputs.targt}\n",
+}
+
+
+@pytest.mark.parametrize("what", MISSPELLED)
+def test_a_name_that_is_spelled_wrong_is_answered_with_the_one_that_is_meant(what: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.yml"
+    path.write_text(MISSPELLED[what], encoding="utf-8")
+    try:
+        problems = [*examine(path).warnings]
+    except LanguageError as refused:
+        problems = refused.problems
+
+    found = [(problem.code.rpartition(".")[2][:8], problem.hint) for problem in problems if "targt" in problem.message]
+    assert found == [("unknown_", "did you mean 'target'?")]
+
+
+def test_a_tool_of_the_workbook_is_found_by_its_name_and_an_unknown_one_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "playbook.yaml"
+    text = (
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x}\n"
+        "workbook: [{name: double, tool: {kind: python, code: result = 2}}]\n"
+        "workflow: [{step: start, tool: {kind: workbook, name: NAME}}]\n"
+    )
+    path.write_text(text.replace("NAME", "double"), encoding="utf-8")
+    assert "result = 2" in convert(path).text
+
+    for wrong, message in (
+        ("doubel", "there is no 'doubel' in the workbook"),
+        ("[1]", "'name' is a list, a name is expected"),
+    ):
+        path.write_text(text.replace("NAME", wrong), encoding="utf-8")
+        with pytest.raises(LanguageError) as refused:
+            examine(path)
+        assert [problem.message for problem in refused.value.problems] == [message]
+
+
 # Where the steps are in the files of a system, and the keys of the name and of something else in them.
 STEPS = {
     "torc": ("jobs", "name", "command"),

@@ -105,7 +105,9 @@ def _describe(one: PendingEntry) -> list[str]:
     else:
         lines = _describe_approval(who, one) if one.kind == "approval" else _describe_parked(who, one)
     advice = [f"  {command}" for command in one.commands]
-    return [*lines, f"  {_since(one)}{_default(one)}", *advice]
+    work = one.workspace
+    place = [f"  its work is in {work['worktree']} on branch '{work['branch']}'"] if work else []
+    return [*lines, *place, f"  {_since(one)}{_default(one)}", *advice]
 
 
 def _describe_paused_run(one: PendingEntry) -> list[str]:

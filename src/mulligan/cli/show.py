@@ -80,6 +80,8 @@ def show_run(
     show(_headline(found))
     if agents := agents_line(found):
         show(agents)
+    if found["workspace"]:
+        show(_workspace_line(found))
     if attempts:
         show_attempts(one for step in tried.values() for one in step)
         return
@@ -152,6 +154,17 @@ def _headline(run: dict[str, Any]) -> str:
     words += [f"{name}={value}" for name, value in run["labels"].items()]
     reason = f": {run['reason']}" if run["reason"] else ""
     return f"run {run['run_id']} of '{run['workflow']}': {', '.join(words)}{reason}"
+
+
+def _workspace_line(run: dict[str, Any]) -> str:
+    """Where the run works, or where its work is now."""
+    work = run["workspace"]
+    if work["merged"]:
+        return f"workspace: merged into '{work['target'] or 'HEAD'}'"
+    where_it_is = f"workspace: {work['worktree']} on branch '{work['branch']}'"
+    if run["status"] == "completed":
+        return f"{where_it_is}; to merge it: git merge {work['branch']}"
+    return where_it_is if run["status"] in ("running", "paused") else f"{where_it_is}; a retry continues there"
 
 
 def agents_line(run: dict[str, Any]) -> str:

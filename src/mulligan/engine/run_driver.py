@@ -34,6 +34,7 @@ from mulligan.core.state.scope import Evaluator, fill_params
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import unhandled
+from mulligan.core.state.workspace import folder_of
 from mulligan.core.turn import follow
 from mulligan.engine.task_backlog import BacklogEntry, TaskBacklog
 from mulligan.errors import ExpressionFailed, InputInvalid, NotFound, Refused
@@ -527,7 +528,7 @@ def _start_child(driver: RunDriver, pending: _Pending, effect: fx.StartChild, no
         version=version(data),
         by=f"run {run.run_id}",
         parent_run_id=run.run_id,
-        cwd=run.cwd,
+        cwd=folder_of(driver.state, place),
         uid=child_uid(run, effect.place, effect.attempt),
         changed_only=run.changed_only,
         forced=forced_child_steps(driver.state, place, child),

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         fail_fast: Literal["on_critical", "always", "never"] | bool
         cancel_grace: Duration
         hide_credentials: bool
+        workspace: Mapping[str, str]
 
 else:
     P = R = None

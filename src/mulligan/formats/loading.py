@@ -27,6 +27,8 @@ _SYNTAXES = {
     **{suffix: call for system in FORMATS.values() for suffix, call in system.syntaxes.items()},
 }
 _YAML = frozenset({"", ".yaml", ".yml"})
+# Files that begin with this are read as NoETL reads them at once, so that they are not parsed twice.
+_NOETL_MARK, _MARK_CHARS = "noetl.io/", 2000
 
 
 def examine(
@@ -196,6 +198,19 @@ class _Reader:
     def __call__(self, source: Source) -> Node:
         is_first = source.file == self._first
         named = self._named if is_first else None
+        found = _parse_as_other_yaml(source) if named is None and _NOETL_MARK in source.text[:_MARK_CHARS] else None
+        if found is not None:
+            root, origin = found
+        else:
+            root, origin = self._parse(source, named, is_first=is_first)
+        if not origin:
+            return root
+        source.origin = origin
+        return self._translate(root, source)
+
+    def _parse(self, source: Source, named: str | None, *, is_first: bool) -> tuple[Node, str]:
+        """The tree of a file, as its system reads it, and the system."""
+        source.warnings.clear()  # of an attempt to read it as the file of another system
         try:
             root = parse_file(source, named)
         except Refusal:
@@ -203,14 +218,9 @@ class _Reader:
             found = _parse_as_other_yaml(source, named)
             if found is None:
                 raise
-            root, origin = found
-        else:
-            origin = self._origin(root, is_first=is_first)
-            root = _parse_own_yaml(source, origin) or root
-        if not origin:
-            return root
-        source.origin = origin
-        return self._translate(root, source)
+            return found
+        origin = self._origin(root, is_first=is_first)
+        return _parse_own_yaml(source, origin) or root, origin
 
     def _origin(self, root: Node, *, is_first: bool) -> str:
         if is_first and self._named is not None:
@@ -288,7 +298,7 @@ def _parse_own_yaml(source: Source, origin: str) -> Node | None:
     return node
 
 
-def _parse_as_other_yaml(source: Source, named: str | None) -> tuple[Node, str] | None:
+def _parse_as_other_yaml(source: Source, named: str | None = None) -> tuple[Node, str] | None:
     """The tree of a file that is not YAML 1.2, and its system, where a system reads it; otherwise None."""
     for name in FORMATS if named is None else [named]:
         try:

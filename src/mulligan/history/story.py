@@ -20,7 +20,7 @@ from mulligan.core.model.failure import Failure
 from mulligan.core.model.formatting import format_duration, format_time_until, pluralize, quote_names, single_line
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.spending import format_raised_budgets
-from mulligan.core.model.workflow import END, RERUNS_AFTER_LOSS_MAX, Command, Workflow
+from mulligan.core.model.workflow import END, RERUNS_AFTER_LOSS_MAX, WORKSPACE, Command, Workflow
 from mulligan.history.edge_reasons import describe_route, edges_after_failure, edges_after_success
 from mulligan.history.phrases import (
     describe_adjustment,
@@ -232,6 +232,7 @@ _SKIP_REASONS = {
     "no_arrival": "no edge to it was taken",
     "when": "condition not met",
     "unreachable": "it can no longer be reached",
+    "unsuccessful": "the run did not succeed, so its worktree is kept",
     "loop_limit": "max_visits reached",
 }
 
@@ -246,7 +247,23 @@ def _completed(writer: StoryWriter, fact: e.StepCompleted, at: datetime) -> _Sen
     how = up_to_date_since(since) if since else f"{_how(fact.recovered_by)}{_faked(writer, fact.step)}"
     if items := writer.memory.reused_items(fact.step):
         how += f", {pluralize(items, 'item')} up to date"
-    return fact.step, f"{how}{no_route}{handles}", "good"
+    return fact.step, f"{how}{_work_done(writer, fact)}{no_route}{handles}", "good"
+
+
+def _work_done(writer: StoryWriter, fact: e.StepCompleted) -> str:
+    """What a step of `workspace` did: where the run works, or where its work is now."""
+    step, output = writer.memory.step(fact.step), fact.output
+    action = None if step is None else step.action
+    if action is None or action.kind != WORKSPACE or not isinstance(output, dict) or "branch" not in output:
+        return ""
+    branch = f"branch '{output['branch']}'"
+    if "folder" in output:
+        dirty = pluralize(output["uncommitted"], "uncommitted change") if output.get("uncommitted") else ""
+        note = f"; without {dirty} of your checkout" if dirty else ""
+        return f": works in {output['folder']} on {branch}{note}"
+    if action.params.get("merge") == "none":
+        return f": {pluralize(output['commits'], 'commit')} on {branch}; to merge: git merge {output['branch']}"
+    return f": merged into '{output['merged_into'] or 'HEAD'}'"
 
 
 def _faked(writer: StoryWriter, name: str) -> str:

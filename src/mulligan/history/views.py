@@ -26,6 +26,7 @@ from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.scope import failed_visits, fill_params, run_view, step_view
 from mulligan.core.state.state import FailureRecord, Items, Place, State
 from mulligan.core.state.transitions import STATUSES
+from mulligan.core.state.workspace import workspace_view
 from mulligan.history.matrices import MatrixGroup, matrix_groups, quote_steps
 from mulligan.history.obstacles import Obstacle, WorkerPool
 from mulligan.history.phrases import describe_failure
@@ -99,6 +100,8 @@ def run_json(
         "budget": _budget_json(budget_of(state, RUN)),
         "end": _step_json(waits, END, step_view(state, END)) if state.places else None,
         "reason": run.reason,
+        # Its Git worktree and branch; null without `workspace`, and before it is open.
+        "workspace": workspace_view(state),
         "waiting_for": [msgspec.to_builtins(wait) for wait in waits.of_run()],
     }
 

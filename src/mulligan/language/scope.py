@@ -43,7 +43,7 @@ ERROR_FIELDS = tuple(
 )
 FAILURE_FIELDS = (*ERROR_FIELDS, "context")
 OWN_STEP_FIELDS = ("name", "number")
-RUN_FIELDS = ("id", "workflow", "round", "data")
+RUN_FIELDS = ("id", "workflow", "round", "data", "workspace")
 # Known in `end` and `outputs`, which are evaluated after all steps.
 END_RUN_FIELDS = (*RUN_FIELDS, "steps", "failures", "stopping")
 

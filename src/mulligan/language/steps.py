@@ -14,6 +14,7 @@ from mulligan.language.caching import read_cache
 from mulligan.language.commands import action_field, command_fields, read_command, read_command_of_item, read_commands
 from mulligan.language.edges import EdgeDraft, NeedDraft, read_needs, read_next
 from mulligan.language.groups import with_retry_of_group
+from mulligan.language.item_workspaces import read_item_workspace
 from mulligan.language.maps import read_map
 from mulligan.language.matrix import base_name, read_matrix, step_names, written_names
 from mulligan.language.matrix_binding import Values, binder
@@ -142,6 +143,10 @@ def _step_fields(fields: Fields, label: str, scope: Scope, settings: Settings) -
             values = _map_fields(fields, label, scope, settings)
     else:
         values = {**action_field(fields, label, scope), **command_fields(fields, scope, settings)}
+        if "workspace" in fields:
+            message = f"{label} has 'workspace' and no 'map': steps work in the worktree of the run"
+            hint = "set 'workspace' at the top of the file, or use a map, whose items have one each"
+            scope.note(scope.source.refuse("stray_key", message, fields.key("workspace"), hint=hint))
     values = {**values, **_graph_fields(fields, scope, settings)}
     _warn_of_idle_triage(values, fields, scope)
     return _with_file_check(values)
@@ -180,7 +185,9 @@ def _map_fields(fields: Fields, label: str, scope: Scope, settings: Settings) ->
     for key in _COMMAND_DEFAULTS:
         values.pop(key, None)
     values["deadline"] = fields.get("deadline")
-    return {**values, "map": mapped, "do": commands}
+    if "workspace" in fields:
+        values.update(read_item_workspace(fields.at("workspace"), commands, scope.source))
+    return {"do": commands, **values, "map": mapped}
 
 
 def _refuse_incomplete_map(fields: Fields, label: str, scope: Scope) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mulligan.core.model.run_data import NAME as DATA_NAME
 from mulligan.core.model.run_data import NAME_IN_WORDS as DATA_NAME_IN_WORDS
-from mulligan.core.model.workflow import MAX_VISITS_DEFAULT
+from mulligan.core.model.workflow import MAX_VISITS_DEFAULT, MERGE_KINDS
 from mulligan.language.action_keys import (
     ACTION_KEYS,
     ACTIONS,
@@ -271,6 +271,31 @@ GROUP = Record(
         "order": Key(Choice(("sequential", "graph")), "as at the top of the file (default: the same)"),
     },
 )
+WORKSPACE = Record(
+    "workspace",
+    {
+        "git": Key(
+            Choice(("worktree",)), "worktree: the steps run in a Git worktree of the run, on a branch", is_required=True
+        ),
+        "branch": Key(as_node(Template("the name of a branch")), "its branch (default mulligan/${run.id})"),
+        "merge": Key(
+            Choice(MERGE_KINDS),
+            "how a run that succeeds is merged into the branch that was checked out when it started (default none: "
+            "the worktree and the branch are kept)",
+        ),
+        "on_failure": Key(HANDLER_FORMS, "what runs in the worktree if the merge fails, with MERGE_CONFLICT for one"),
+    },
+)
+ITEM_WORKSPACE = Record(
+    "item_workspace",
+    {
+        "git": Key(
+            Choice(("worktree",)),
+            "worktree: each item has a worktree, which is merged into that of the run when the item succeeds",
+            is_required=True,
+        ),
+    },
+)
 _A_NAME = "a name of letters, digits, '_' and '-'"
 FAIL_FAST = Choice(("on_critical", "always", "never"), {True: "always", False: "never"})
 
@@ -281,6 +306,7 @@ STEP_KEYS = {
     "group": Key(as_node(GROUP), "steps that are retried together, from the first one"),
     "map": Key(as_node(MAP), "runs 'do' once per item"),
     "do": Key(DO_FORMS, "the commands for each item, run in order"),
+    "workspace": Key(as_node(ITEM_WORKSPACE), "with 'map': each item works in its own Git worktree"),
     "needs": Key(as_node(NEEDS), "steps that must end first"),
     "next": Key(as_node(NEXT), "steps that follow"),
     "take": Key(Choice(("all", "first")), "which success edges are taken (default all)"),
@@ -395,6 +421,9 @@ WORKFLOW = Record(
         "order": Key(Choice(("graph", "sequential")), "sequential: each step needs the one before it"),
         "steps": Key(Deferred(lambda: ListOf(STEP, at_least=1)), "the steps", is_required=True),
         "end": Key(Deferred(lambda: END), "runs last, whatever happened"),
+        "workspace": Key(
+            as_node(WORKSPACE), "the steps run in a Git worktree of the run, on a branch, and never in your checkout"
+        ),
         "outputs": Key(MapOf(as_node(TEMPLATED)), "what the run returns"),
         "timeout": Key(LIMIT, "how long the whole run may take"),
         "budget": Key(BUDGET, "what the agents of a run may spend: {tokens, cost, calls}"),

@@ -43,6 +43,8 @@ from mulligan.language.shapes import Fields
 from mulligan.language.steps import StepDraft, default_end, read_end, read_step
 from mulligan.language.value_templates import value_template
 from mulligan.language.workflow_keys import DEFAULTS, WORKFLOW
+from mulligan.language.workspace_steps import with_workspace
+from mulligan.language.workspaces import read_workspace, refuse_reserved_names
 
 Declared = TypeVar("Declared")
 
@@ -110,6 +112,7 @@ def _read(
     draft.read_group = lambda group, step, given: _group(root, draft, group, step, given, around)
     settings = _settings(fields, draft)
     drafts, end = _steps(fields, draft, settings)
+    workspace = read_workspace(fields.at("workspace"), draft, settings) if "workspace" in fields else None
     resolved = resolve(drafts, draft, is_sequential=fields.get("order") == "sequential")
     add_needs(resolved, source, allows_unordered=fields.get("unordered_writers") == "warn")
     outputs = _outputs(fields, draft)
@@ -133,11 +136,24 @@ def _read(
         budget=read_budget(fields["budget"], source) if "budget" in fields else None,
         **fields.pick("max_parallel", "fail_fast", "timeout", "cancel_grace", "hide_credentials"),
     )
+    _check_item_workspaces(fields, drafts, draft)
     if workflow.budget is not None:
         warn_of_idle_budget(fields, (*workflow.steps, workflow.end), "the workflow", source)
     _check_size(workflow, fields, source)
     _check(workflow, resolved, draft)
+    if workspace is not None:
+        refuse_reserved_names(resolved.steps, fields.key("workspace"), source)
+        workflow = workflow if source.problems else with_workspace(workflow, workspace)
     return workflow, draft
+
+
+def _check_item_workspaces(fields: Fields, drafts: list[StepDraft], draft: Draft) -> None:
+    """Refuse worktrees of items if the run has none that they could be merged into."""
+    for step in drafts:
+        if step.step.has_worktrees and "workspace" not in fields:
+            message = f"step '{step.name}' has a worktree per item, and the run has none that they are merged into"
+            hint = "add 'workspace: {git: worktree}' at the top of the file; in a group it is not possible"
+            draft.source.note(draft.source.refuse("missing_key", message, step.node.key("workspace"), hint=hint))
 
 
 def _check_for_mistakes(root: Mapping, fields: Fields, draft: Draft, settings: Settings) -> None:

@@ -17,6 +17,7 @@ from mulligan.core.model.place_keys import is_at_or_below
 from mulligan.core.model.workflow import decode
 from mulligan.core.state.scope import error_view, fill_params
 from mulligan.core.state.state import Place, State
+from mulligan.core.state.workspace import workspace_view
 from mulligan.errors import CodecError, InputInvalid, MulliganError, Refused, StoreUnavailable
 from mulligan.history.retry_reasons import RetryReason, why_not
 from mulligan.ports import RunRecord, Store, WaitingPlace
@@ -69,6 +70,8 @@ class PendingEntry(msgspec.Struct, kw_only=True):
     due: datetime | None = None
     default: str | None = None
     paused_by: str | None = None
+    # The Git worktree in which the run works, and its branch.
+    workspace: dict[str, Any] | None = None
     # Why the run cannot be read.
     error: str | None = None
     # The commands that answer it, filled in by the command line.
@@ -180,6 +183,7 @@ class _PendingReader:
             root_run_id=record.root_run_id or record.run_id,
             visit=state.step_of(place).visit,
             attempt=place.attempt,
+            workspace=workspace_view(state),
             earlier=self._earlier(state.workflow.name, place.key) if waiting.kind == "parked" else [],
             **details,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,8 @@ from mulligan.core.deciding.rounds import kept_files, written_files
 from mulligan.core.model.file_records import FileRecord, StaleFile, stale_files
 from mulligan.core.model.workflow import LABEL_CHARS_MAX, LABELS_MAX, Command, Secret, Workflow, all_commands
 from mulligan.core.state.state import State
-from mulligan.errors import InputInvalid
+from mulligan.core.state.workspace import workspace_view
+from mulligan.errors import InputInvalid, Refused
 from mulligan.service.home import this_host
 from mulligan.worker.file_hashes import problem_of
 from mulligan.worker.secrets import problem_of as secret_problem
@@ -108,6 +110,21 @@ def _shown(name: str) -> str:
     return " ".join(name.split())[:NAME_CHARS_MAX]
 
 
+def refuse_missing_worktree(state: State) -> None:
+    """Refuse to run steps of a run again if the worktree in which they would work is gone."""
+    folder, run_id = state.run.workspace, state.run.run_id
+    if not folder or os.path.isdir(folder):
+        return
+    view = workspace_view(state) or {}
+    if view.get("merged"):
+        raise Refused(
+            f"run {run_id} was merged and its worktree is gone, so its steps cannot run again",
+            hint="start another run: it works on what was merged",
+        )
+    hint = f"restore it: git worktree add --force {shlex.quote(str(view.get('worktree')))} {view.get('branch')}"
+    raise Refused(f"the worktree of run {run_id} is gone: '{folder}' does not exist", hint=hint)
+
+
 def stale_of_round(state: State, from_step: str) -> tuple[StaleFile, ...]:
     """Files of steps whose results another round would keep, if they are gone or have changed."""
     return _stale(state, kept_files(state, from_step))
@@ -122,4 +139,4 @@ def _stale(state: State, written: Iterator[tuple[str, FileRecord]]) -> tuple[Sta
     """Only files that were written on this host are checked: another host may have another disk."""
     here = ("", this_host())
     local = ((step, record) for step, record in written if state.places[step].host in here)
-    return stale_files(local, partial(problem_of, home=state.run.cwd))
+    return stale_files(local, partial(problem_of, home=state.run.workspace or state.run.cwd))

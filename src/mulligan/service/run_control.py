@@ -46,6 +46,7 @@ from mulligan.errors import (
 from mulligan.language import check_inputs, check_recorded_inputs, refuse_references
 from mulligan.language.expressions import Cel
 from mulligan.language.suggestions import did_you_mean
+from mulligan.language.workspace_steps import keep_workspace
 from mulligan.ports import Answer, Executor, NewRun, RunRecord, WorkerRecord
 from mulligan.service.capacity_checks import refuse_too_large
 from mulligan.service.corrections import CorrectedWorkflow, describe_revision, digest_of, plan_next_round
@@ -56,6 +57,7 @@ from mulligan.service.preflight import (
     check_labels,
     refuse_missing_files,
     refuse_missing_secrets,
+    refuse_missing_worktree,
     stale_of_round,
     stale_results,
 )
@@ -288,7 +290,8 @@ class RunControl:
                 f"run {run_id} is {old.run.status} and cannot be forked while it is driven",
                 hint=f"pause it first: mulligan pause {run_id}",
             )
-        chosen = workflow or old.workflow
+        refuse_missing_worktree(old)
+        chosen = keep_workspace(workflow, old.workflow) if workflow else old.workflow
         kept_inputs = {name: value for name, value in old.run.inputs.items() if name in chosen.inputs}
         # An input of a child run may be an artifact.
         evaluator = Cel(os.environ, self.reader.store.artifacts.fetch)
@@ -408,6 +411,7 @@ class RunControl:
     ) -> tuple[r.RetryRequested, RoundPlan]:
         self._refuse_child(self.reader.record(run_id), "retry")
         state = self.reader.state(run_id)
+        refuse_missing_worktree(state)
         report = r.RetryRequested(
             _now(),
             self.by,

@@ -39,6 +39,8 @@ ALONE: dict[str, Any] = {
 def isolate_step(workflow: Workflow, step: str) -> Workflow:
     """A workflow of this step, with stand-ins for the steps whose results it reads."""
     wanted = find_step(workflow, step)
+    if wanted.has_worktrees:
+        wanted = msgspec.structs.replace(wanted, do=wanted.do[1:-1], has_worktrees=False)
     bare = msgspec.structs.replace(wanted, **BARE, **ALONE, do=tuple(map(_bared, wanted.do)))
     # An agent is given the results of what it needs, so its stand-ins must have ended when it starts.
     needs = tuple(Need(name) for name in _heard_steps(workflow, wanted))
@@ -51,7 +53,15 @@ def with_stand_ins(workflow: Workflow, step: Step) -> Workflow:
     others = [_stand_in(other) for other in workflow.steps if other.name in read]
     plain_end = Step(name=END, timeout=workflow.end.timeout)
     return msgspec.structs.replace(
-        workflow, steps=(*others, step), end=plain_end, outputs={}, groups={}, timeout=None, fail_fast="never"
+        workflow,
+        steps=(*others, step),
+        end=plain_end,
+        outputs={},
+        groups={},
+        timeout=None,
+        fail_fast="never",
+        # A step alone works in this folder.
+        workspace=None,
     )
 
 

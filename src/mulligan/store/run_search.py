@@ -16,7 +16,7 @@ from mulligan.store.encoding import micros
 
 NO_LIMIT = 2**63 - 1
 # How many candidates of each list are read to find out which list is the shortest.
-SAMPLE = 500
+SAMPLE = 200
 # How many of the newest runs are searched for words before the index is asked for all of them.
 NEAR_RUNS = 1_000
 # How many candidates are checked at once: at first, and at most.

@@ -87,6 +87,11 @@ class Git:
         self(*author, "-c", "commit.gpgsign=false", "commit", "--quiet", "--no-verify", "-m", message)
         return True
 
+    def commit_tree(self, tree: str, parent: str, message: str) -> str:
+        """Create a commit of a tree, on no branch, and return its hash."""
+        author = () if self._has_identity() else _DEFAULT_IDENTITY
+        return self(*author, "commit-tree", tree, "-p", parent, "-m", message)
+
     def merge(self, branch: str) -> list[str]:
         """Merge `branch` into HEAD. Return the files in conflict; if there are any, the merge is undone."""
         author = () if self._has_identity() else _DEFAULT_IDENTITY

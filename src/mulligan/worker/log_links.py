@@ -72,7 +72,7 @@ def _open_link_path(name: str, path: object, task: Task, folders: Folders) -> It
         raise ValueError("it is not a path")
     folder = task.folders.get(f"logs.{name}")
     if folder is None:
-        yield _LinkPath(os.path.join(task.home or "/", path))
+        yield _LinkPath(os.path.join(task.started_in or "/", path))
         return
     last = os.path.basename(path)
     if last in ("", "."):

@@ -55,7 +55,7 @@ def resolve_log_folder(name: str, path: TemplatedPath, task: Task, folders: Fold
     A value must not lead it to our own files either, which are often below the folder of the run.
     """
     outputs = folders.outputs(task.run_id)
-    root, real = _resolve(name, path, task.home or "/", (outputs,), is_link=True)
+    root, real = _resolve(name, path, task.started_in or "/", (outputs,), is_link=True)
     home = os.path.realpath(folders.home)
     is_in_home = _is_inside(real, home) and not _is_inside(root, home)
     if is_in_home and not _is_inside(real, os.path.realpath(outputs)):

@@ -67,7 +67,7 @@ class Secrets:
             return task
         parts = [part["secret"] for parts in task.late.values() for part in parts if not isinstance(part, str)]
         read = {name: task.secrets[name] for name in task.secrets if _is_read(parts, name)}
-        values = {name: self._find_value(name, secret, task.home) for name, secret in read.items()}
+        values = {name: self._find_value(name, secret, task.started_in) for name, secret in read.items()}
         return fill_late_values(
             task, {name: self._fill_template(parts, values, task) for name, parts in task.late.items()}
         )
@@ -101,11 +101,11 @@ class Secrets:
         """
         is_waiting = False
         for name, secret in task.secrets.items():
-            source = Source(task.home, secret)
+            source = Source(task.started_in, secret)
             if source in self._commands_run:
                 continue
             try:
-                self._find_value(name, secret, task.home)
+                self._find_value(name, secret, task.started_in)
             except NotReady:
                 is_waiting = True
                 continue
@@ -173,7 +173,7 @@ def _is_read(sources: Collection[str], name: str) -> bool:
 
 
 def _own_sources(task: Task) -> list[Source]:
-    return [Source(task.home, secret) for secret in task.secrets.values()]
+    return [Source(task.started_in, secret) for secret in task.secrets.values()]
 
 
 def _strings_in(value: Any) -> Iterator[str]:

@@ -103,7 +103,8 @@ def open_run_worktree(session: str, branch: str) -> Work:
         "prefix": Git(here)("rev-parse", "--show-prefix").rstrip("/"),
     }
     with lock_repository(checkout):
-        return _open(work, branch, checkout("rev-parse", "HEAD"))
+        base = checkout("rev-parse", "HEAD")
+        return _open({**work, "base": base}, branch, base)
 
 
 def open_item_worktree(run: Work, index: int) -> Work:
@@ -136,14 +137,28 @@ def merge_item_worktree(run: Work, item: Work, again: str) -> dict[str, list[str
     return changes
 
 
-def merge_run_worktree(run: Work) -> Work:
-    """Merge the run into the branch that was checked out when it started, and remove its worktree."""
+def close_run_worktree(run: Work, merge: str) -> Work:
+    """Commit what is left in the worktree of a run, and merge it; with `none` the worktree and its branch are kept."""
+    if merge != "none":
+        return {"branch": run["branch"], **merge_run_worktree(run, merge)}
+    with lock_repository(Git(run["checkout"])):
+        git = _restore(run)
+        _commit_leftovers(git, run)
+        commits = int(git("rev-list", "--count", f"{run['target'] or run['base']}..{run['branch']}"))
+    return {"branch": run["branch"], "merged_into": "", "commits": commits, "kept": _remaining_worktrees(run)}
+
+
+def merge_run_worktree(run: Work, merge: str = "merge") -> Work:
+    """Merge the run into the branch that was checked out when it started, and remove its worktree.
+
+    `merge`: with `fast-forward` that branch must have no new commits; with `squash` it gets a single commit.
+    """
     checkout = Git(run["checkout"])
     with lock_repository(checkout) as lock:
         before = _count_commits(checkout, run["target"] or "HEAD")
         if _has_branch(run):
             _restore(run)
-            _fast_forward(checkout, run, lock)
+            _fast_forward(checkout, run, lock, merge)
         _remove(run, lock)
     after = _count_commits(checkout, run["target"] or "HEAD")
     return {"merged_into": run["target"], "commits": after - before, "kept": _remaining_worktrees(run)}
@@ -231,6 +246,9 @@ def _restore(work: Work) -> Git:
     worktree, checkout = Path(work["worktree"]), Git(work["checkout"])
     if _read_marker(worktree) is not None:
         _unlock(worktree)
+    elif _is_complete(worktree, work["branch"]):
+        # The user restored it.
+        _write_marker(worktree, work)
     else:
         _clear(worktree, checkout)
         what = (work["branch"],) if _has_branch(work) else (work["target"] or "HEAD", "-b", work["branch"])
@@ -238,6 +256,14 @@ def _restore(work: Work) -> Git:
         Path(work["folder"]).mkdir(parents=True, exist_ok=True)
         _write_marker(worktree, work)
     return Git(worktree)
+
+
+def _is_complete(worktree: Path, branch: str) -> bool:
+    """Whether it is a worktree on this branch. Git locks one until it has checked out all files."""
+    if not worktree.is_dir() or Git(worktree).query("rev-parse", "--show-toplevel") != str(worktree.resolve()):
+        return False
+    git = Git(worktree)
+    return git.branch == branch and not (git.git_folder / "locked").exists()
 
 
 def _has_branch(work: Work) -> bool:
@@ -296,22 +322,54 @@ def _run_number(run: Work) -> str:
     return str(run["session"]).removeprefix("run-")
 
 
-def _fast_forward(checkout: Git, run: Work, lock: RepositoryLock) -> None:
-    """Fast-forward the target branch to the run's branch, whatever the user has checked out by now."""
+def _fast_forward(checkout: Git, run: Work, lock: RepositoryLock, merge: str) -> None:
+    """Fast-forward the target branch to the work of the run, whatever the user has checked out by now."""
     for tried in range(_FAST_FORWARD_TRIES_MAX):
-        _merge_from(run, run["target"] or checkout("rev-parse", "HEAD"), f"mulligan retry {_run_number(run)}")
+        target = run["target"] or checkout("rev-parse", "HEAD")
+        if merge == "fast-forward":
+            _require_no_new_commits(run, target)
+        else:
+            _merge_from(run, target, f"mulligan retry {_run_number(run)}")
+        work = _squash(run, target) if merge == "squash" else run["branch"]
         try:
             with lock.locking(*_locks_of_a_checkout(checkout), _lock_of_a_branch(run["target"], lock)):
                 if checkout.branch == run["target"]:
-                    checkout("merge", "--quiet", "--ff-only", run["branch"])
+                    checkout("merge", "--quiet", "--ff-only", work)
                 else:
-                    checkout("fetch", "--quiet", ".", f"{run['branch']}:{_target_of(run)}")
+                    checkout("fetch", "--quiet", ".", f"{work}:{_target_of(run)}")
             return
         except StepError as refused:
             # The target may have new commits by now: then merge them first.
             is_last = tried == _FAST_FORWARD_TRIES_MAX - 1
             if is_last or "overwritten" in refused.message or "fast-forward" not in refused.message:
                 raise _blocked_error(run, refused) from None
+
+
+def _require_no_new_commits(run: Work, target: str) -> None:
+    """Raise if the branch of the run does not contain the target, so that only a real merge could join them."""
+    git = Git(run["worktree"])
+    _commit_leftovers(git, run)
+    if not git.succeeds("merge-base", "--is-ancestor", target, run["branch"]):
+        message = (
+            f"'{target}' has commits that '{run['branch']}' lacks: rebase or merge in {run['worktree']}, "
+            f"then: mulligan retry {_run_number(run)}"
+        )
+        raise StepError("MERGE_BLOCKED", message, retryable=False, details=_location(run))
+
+
+def _squash(run: Work, target: str) -> str:
+    """One commit on top of the target with all the work of the run; returns a ref to it.
+
+    After a crash the target may have that commit already: then there is nothing left to add.
+    """
+    git = Git(run["worktree"])
+    ref = f"refs/mulligan/squashed-{run['session']}"
+    if git.succeeds("diff", "--quiet", target, run["branch"]):
+        commit = git("rev-parse", target)
+    else:
+        commit = git.commit_tree(f"{run['branch']}^{{tree}}", target, f"Work of {run['branch']}")
+    git("update-ref", ref, commit)
+    return ref
 
 
 def _target_of(run: Work) -> str:

@@ -646,3 +646,24 @@ workflow:
 """)
 
     assert run["outputs"]["result"]["rows"] == [{"s": 75}]
+
+
+def test_what_the_last_step_saves_is_saved():
+    run = ran(
+        """
+apiVersion: noetl.io/v1
+kind: Playbook
+metadata: {name: hello}
+workload: {message: Hello World}
+workflow:
+  - {step: start, next: [{step: say, args: {message: "{{ workload.message }}"}}]}
+  - {step: say, type: python, code: "result = {'message': message}", next: [{step: end}]}
+  - step: end
+    tool: python
+    code: "result = 1"
+    save: {tool: {kind: shell, cmds: ["echo '{{ say.message }}' > saved"]}}
+"""
+    )
+
+    assert run["status"] == "completed"
+    assert Path("saved").read_text(encoding="utf-8") == "Hello World\n"

@@ -41,7 +41,7 @@ def test_a_list_of_steps_beside_the_map_is_its_setup(word: str) -> None:
 
 
 def test_an_item_opens_its_worktree_first_and_is_merged_last() -> None:
-    calls = "mulligan.formats.prodigy.runtime"
+    calls = "mulligan.formats.prodigy.runtime.added"
 
     assert mapped()["do"] == [
         {

@@ -197,7 +197,10 @@ def _prior_outputs(state: State, step: str) -> Iterator[PriorOutput]:
 
 
 def _needed_steps(state: State, step: str) -> Iterator[str]:
+    workspace = state.workflow.workspace
     for need in () if step == END else state.graph.nodes[step].step.needs:
+        if workspace is not None and need.of == workspace.opens:
+            continue
         yield from state.workflow.groups[need.of] if need.is_group else (need.of,)
 
 

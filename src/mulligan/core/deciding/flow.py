@@ -16,7 +16,7 @@ from mulligan.core.model.graph import Arc, Barrier, Node
 from mulligan.core.model.workflow import END
 from mulligan.core.state.scope import Now
 from mulligan.core.state.state import FailureRecord, Place, State
-from mulligan.core.state.verdict import is_handled, open_failures
+from mulligan.core.state.verdict import is_handled, open_failures, verdict
 from mulligan.errors import ExpressionFailed
 
 # -- which steps may start ------------------------------------------------------------------------------
@@ -150,6 +150,9 @@ def pass_over(place: Place, reason: str) -> e.Fact:
 def enter(now: Now, place: Place) -> Facts:
     """Start a new visit, unless `when` is false. The visit beyond max_visits fails at once and is the last."""
     step = now.state.graph.nodes[place.key].step
+    workspace = now.state.workflow.workspace
+    if workspace is not None and place.key == workspace.closes and verdict(now.state) != "completed":
+        return iter((pass_over(place, "unsuccessful"),))
     if is_beyond_limit(now.state, place):
         return iter((pass_over(place, "loop_limit"),))
     try:

@@ -31,6 +31,7 @@ from mulligan.core.state.scope import (
     reads_secrets,
 )
 from mulligan.core.state.state import Place, State
+from mulligan.core.state.workspace import folder_of
 
 _NO_RESOURCES = Resources()
 _NOT_ADJUSTED = Adjusted()
@@ -116,6 +117,13 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     data: dict[str, Any] = {}
     # It waits for another machine most of the time, and its file does not say how many processors it needs.
     waits: bool = False
+    # Where the run was started, if `home` is a worktree: programs, secrets and links to logs are found from there.
+    called_from: str = ""
+
+    @property
+    def started_in(self) -> str:
+        """The folder in which the run was started."""
+        return self.called_from or self.home
 
     @property
     def is_small(self) -> bool:
@@ -147,7 +155,11 @@ def make_task(state: State, key: str) -> Task:
     late = _late_values(spec, place) if secrets and place.bindings else {}
     params = fill_params(action, place.bindings) if action.bindings and not late else action.params
     cpus, is_waiting = _cpus(adjusted, wanted, action.kind, params)
-    may_be_reused = state.run.changed_only or step.spec.cache or step.spec.reads or step.spec.writes
+    may_be_reused = bool(state.run.changed_only or step.spec.cache or step.spec.reads or step.spec.writes)
+    home = state.run.cwd
+    if state.workflow.workspace is not None:
+        # A result of another run is in the worktree of that run.
+        may_be_reused, home = False, folder_of(state, place)
     # Positional, in field order: with so many fields, keywords take five times as long.
     return Task(
         state.run.run_id,
@@ -162,7 +174,7 @@ def make_task(state: State, key: str) -> Task:
         place.role,
         None if is_step else item_index(state, place),
         _environment(action.kind, action.params, place.bindings) if place.bindings and not late else {},
-        state.run.cwd,
+        home,
         "" if late else place.bindings.get("cwd", ""),
         spec.capture,
         spec.timeout if adjusted.timeout is None else adjusted.timeout,
@@ -191,6 +203,7 @@ def make_task(state: State, key: str) -> Task:
         remaining_budget(state, place) if context is not None else None,
         {name: one.value for name, one in state.run.data.items()} if state.run.data else {},
         is_waiting,
+        state.run.cwd if home != state.run.cwd else "",
     )
 
 

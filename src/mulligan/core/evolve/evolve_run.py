@@ -44,6 +44,7 @@ from mulligan.core.state.state import (
     UndoableVisit,
 )
 from mulligan.core.state.transitions import PLACE
+from mulligan.core.state.workspace import opened_folder
 
 _replace = msgspec.structs.replace
 
@@ -106,12 +107,20 @@ def _keep(state: State, kept: Collection[e.Kept], entry: e.Entry) -> None:
         set_status(state, place, one.status)
         place.output, place.given = one.output, (entry.seq, entry.at)
         place.files, place.fingerprint, place.kept_run_id = one.files, one.fingerprint, one.run_id
+        _remember_workspace(state, one.step, one.output)
         for arc in state.graph.nodes[one.step].arcs:
             if arc.to in steps and arc.to in one.taken:
                 state.put(state.arcs, arc.key, "taken")
     for one in kept:
         taken = [arc.edge.index for arc in state.graph.nodes[one.step].arcs if arc.to in one.taken]
         settle(state, one.step, one.status, taken)
+
+
+def _remember_workspace(state: State, step: str, output: Any) -> None:
+    """The run works in the worktree that this step has opened, if it is the step that opens it."""
+    workspace = state.workflow.workspace
+    if workspace is not None and step == workspace.opens:
+        state.run.workspace = opened_folder(output)
 
 
 def _run_paused(state: State, fact: e.RunPaused, entry: e.Entry) -> None:
@@ -295,6 +304,7 @@ def _step_completed(state: State, place: Place, fact: e.StepCompleted, entry: e.
         place.failure = None
     if fact.step == END:
         return
+    _remember_workspace(state, fact.step, fact.output)
     _remember_loop(state, place, fact.taken)
     if place.failure is not None:
         _record_recovery(state, place, fact, entry)

@@ -25,6 +25,7 @@ Then = Literal["rerun", "continue"]
 Strategy = Literal["recovery", "fallback", "cleanup", "custom"]
 Capture = Literal["text", "json", "lines"]
 FailFast = Literal["on_critical", "always", "never"]
+MergeKind = Literal["none", "fast-forward", "merge", "squash"]
 
 END = "end"
 MAX_VISITS_DEFAULT = 10
@@ -86,6 +87,9 @@ ENGINE_ACTIONS = frozenset({"wait", "approve", "workflow"})
 FAKE = "fake"
 # The variable with the file that the lister of a map reads: `over: {file: …}`.
 ITEMS_FILE = "_items_file"
+MERGE_KINDS: tuple[MergeKind, ...] = ("none", "fast-forward", "merge", "squash")
+# Opens, merges and removes Git worktrees. Not available in files: `workspace` adds steps with it.
+WORKSPACE = "workspace"
 # The action that gets the context of earlier failures and outputs.
 AGENT = "agent"
 
@@ -287,6 +291,8 @@ class Step(Command):
     fail_fast: FailFast | None = None
     # What the agents of the step, its items, handlers and scripts may spend in all visits.
     budget: Budget | None = None
+    # Each item works in its own worktree: its first command opens it, and its last one merges it into that of the run.
+    has_worktrees: bool = False
 
     @property
     def matrix_name(self) -> str:
@@ -317,6 +323,14 @@ class Breaker(_Frozen):
     reset: float = 60.0
     ignore: tuple[str, ...] = ()
     when_open: Literal["wait", "fail"] = "wait"
+
+
+class Workspace(_Frozen):
+    """A run works in a Git worktree. Two steps are added for it: one opens it first, the other ends it last."""
+
+    opens: str
+    closes: str
+    merge: MergeKind = "none"
 
 
 class Workflow(_Frozen):
@@ -350,6 +364,7 @@ class Workflow(_Frozen):
     budget: Budget | None = None
     # The data of a run when it starts.
     data: dict[str, Any] = {}
+    workspace: Workspace | None = None
     # Labels of its runs, unless a run is started with others of the same names.
     labels: dict[str, str] = {}
 
@@ -373,6 +388,20 @@ def all_commands(found: Iterable[Command | None]) -> Iterator[Command]:
         yield from all_commands(command.on_failure.commands if command.on_failure else ())
         if isinstance(command, Step):
             yield from all_commands((*command.do, command.undo, command.map.lister if command.map else None))
+
+
+# How a call names a function for a command that a reader of another system's files added to the commands of an item.
+# What opens and merges the worktree of an item is added by `workspace`.
+ADDED_CALLS = ".runtime.added:"
+
+
+def is_added(command: Command) -> bool:
+    """Whether the command is not one of the file's own: attempts of the item are counted without it."""
+    action = command.action
+    if action is None:
+        return False
+    is_call = action.kind == "python" and ADDED_CALLS in str(action.params.get("call", ""))
+    return is_call or action.kind == WORKSPACE
 
 
 def encode(workflow: Workflow) -> bytes:

@@ -15,9 +15,10 @@ from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import FailedSource, failure_context
 from mulligan.core.model.paths import folder_of, literal_prefix
 from mulligan.core.model.place_keys import file_name, item_key
-from mulligan.core.model.workflow import AGENT, END, Action, Command, Expression, Template
+from mulligan.core.model.workflow import AGENT, END, WORKSPACE, Action, Command, Expression, Template, is_added
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import is_handled
+from mulligan.core.state.workspace import workspace_view
 
 
 class Evaluator(Protocol):
@@ -229,12 +230,25 @@ def _add(state: State, place: Place, root: str, found: dict[str, Any]) -> None:
     elif root == "output":
         found[root] = nearest_output(state, place)
     elif root == "outputs":
-        found[root] = next((list(above.outputs) for above in state.ancestors(place) if above.role == "item"), [])
+        found[root] = _item_outputs(state, place)
     else:
         _add_item(state, place, root, found)
         # Last, since in an older workflow an item may have this name.
         if root not in found and root in _ATTEMPT_NAMES:
             found[root] = _ATTEMPT_NAMES[root](state, place)
+
+
+def _item_outputs(state: State, place: Place) -> list[Any]:
+    """`outputs`: of the commands of an item so far. What opens its worktree counts only for what merges it."""
+    item = next((above for above in state.ancestors(place) if above.role == "item"), None)
+    if item is None:
+        return []
+    is_hidden = state.step(item.parent).has_worktrees and not _is_of_workspace(place)
+    return list(item.outputs[1:] if is_hidden else item.outputs)
+
+
+def _is_of_workspace(place: Place) -> bool:
+    return place.spec.action is not None and place.spec.action.kind == WORKSPACE
 
 
 def _add_item(state: State, place: Place, root: str, found: dict[str, Any]) -> None:
@@ -277,8 +291,12 @@ _ATTEMPT_NAMES: dict[str, Callable[[State, Place], Any]] = {"attempt": attempt_n
 
 
 def next_attempt(state: State, place: Place) -> int:
-    """The number of the next attempt. Attempts of an item's commands are numbered over the item."""
-    return (state.places[place.parent] if place.role == "do" else place).attempt + 1
+    """The number of the next attempt. Attempts of an item's commands are numbered over the item.
+
+    A command that a reader added begins with the number of the item and counts on for itself.
+    """
+    is_numbered_over_item = place.role == "do" and not is_added(place.spec)
+    return (state.places[place.parent] if is_numbered_over_item else place).attempt + 1
 
 
 # -- views ------------------------------------------------------------------------------
@@ -329,6 +347,7 @@ def run_view(state: State, place: Place) -> dict[str, Any]:
     """`run`: with all steps and failures for `end`, without them for other places."""
     view: dict[str, Any] = {"id": state.run.run_id, "workflow": state.workflow.name, "round": state.run.round}
     view["data"] = {name: one.value for name, one in state.run.data.items()}
+    view["workspace"] = workspace_view(state)
     if state.step_of(place).key == END:
         view["steps"] = {name: step_view(state, name) for name in state.graph.nodes}
         view["failures"] = _failure_views(state)
@@ -406,6 +425,9 @@ def nearest_output(state: State, place: Place) -> Any:
         if above.role == "undo":
             return state.undoables[-1].output
     parent = state.places.get(place.parent)
+    if place.role == "do" and place.index == 1 and state.step(state.step_of(place).key).has_worktrees:
+        # The first command of the file: the one before it opened the worktree.
+        return None
     return parent.output if parent is not None and place.role in ("validator", "success", "do") else place.output
 
 

@@ -338,6 +338,8 @@ class Run(msgspec.Struct):
     data: dict[str, DataValue] = {}
     # Set while it runs some steps only, and in the pause after them: see `held_steps`.
     stepping: Stepping | None = None
+    # The folder of its worktree in which its steps run; "" if it has none.
+    workspace: str = ""
 
     @property
     def present_version(self) -> str:

@@ -334,9 +334,10 @@ class Plan:
 
     def end(self, final: Step) -> Mapping | None:
         """Our `end`; None where the final step does nothing."""
-        if not final.tools.all:
+        if not final.tools.all and not final.router.cases:
             return None
-        action = self._action(final, END, tool=self._tool(final), input=_copied(final.input))
+        given = {"tool": self._tool(final), "input": _copied(final.input), "cases": cases_for_action(final.router)}
+        action = self._action(final, END, **{key: value or None for key, value in given.items()})
         reads = self._texts(final)
         action["auth"] = self._auth(final, reads)
         action |= self._trust(final, reads, None)

@@ -69,6 +69,10 @@ class Step(msgspec.Struct, eq=False):
         return not (self.router.targets or self.before) and self.loop is None and self.tools.child is None
 
 
+# The keys of `save` that name what it is stored by, in the words of the oldest files.
+_STORAGE = ("storage", "type")
+
+
 class Reader:
     """Reads the steps of one playbook."""
 
@@ -175,12 +179,14 @@ class Reader:
         """Make a case of `save` and `sink` that holds after every success; in a loop, after each item."""
         key = next((key for key in ("save", "sink") if key in form), None)
         node = form[key].node if key is not None else None
-        if key is None or node is None or is_word(node.get("storage"), "event_log"):
+        if key is None or node is None:
+            return
+        if any(is_word(node.get(word), "event_log") for word in _STORAGE):
             return  # the log has the result of every step anyway
         if step.router.cases and "loop" not in form:
             message = f"'{key}' cannot stand beside 'case'"
             raise self._source.refuse("noetl", message, form.key(key), hint="put 'sink' into the 'then' of a case")
-        sink = made({("tool" if word.text == "storage" else word.text): value for word, value in node.items()}, node)
+        sink = made({("tool" if word.text in _STORAGE else word.text): value for word, value in node.items()}, node)
         check_sink(sink, self._source)
         case = made({"when": "{{ event.name == 'call.done' }}", "then": {"sink": sink}}, node)
         assert isinstance(case, Mapping)

@@ -80,6 +80,12 @@ OUTPUT = Dialect(
     },
     elsewhere={"accumulate": "gather with 'set'", "as": "write it as 'set' of the step"},
 )
+# Words of earlier engines, which set values: ignored, they would be wrong data.
+_SETS_OF_RULES = {
+    "set_ctx": "write it as 'set: {ctx.NAME: …}'",
+    "set_iter": "write it as 'set: {iter.NAME: …}'",
+    "set_vars": "write it as 'set: {ctx.NAME: …}'",
+}
 RULE_THEN = Dialect(
     "rule_then",
     {
@@ -92,6 +98,7 @@ RULE_THEN = Dialect(
         "to": Key(NAME, "the task to jump to"),
         "set": Key(ANY, "is set"),
     },
+    elsewhere=_SETS_OF_RULES,
 )
 RULE_ELSE = Dialect(
     "rule_else",
@@ -100,6 +107,7 @@ RULE_ELSE = Dialect(
         # NoETL passes over an `else` without `then`. It is taken as it is meant.
         **{word: msgspec.structs.replace(key, is_required=False) for word, key in RULE_THEN.keys.items()},
     },
+    elsewhere=_SETS_OF_RULES,
     needed=("then", "do"),
 )
 RULE = Dialect(

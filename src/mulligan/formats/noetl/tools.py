@@ -13,7 +13,7 @@ from mulligan.formats.noetl.retries import Retries, policy_for_rules, read_retry
 from mulligan.formats.noetl.texts import is_word
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, TOOLS
 from mulligan.formats.translation import Translation, made, scalar
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain, shorten
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, describe, plain, shorten
 from mulligan.language.shapes import Fields
 from mulligan.language.suggestions import did_you_mean, quote_list
 
@@ -79,6 +79,7 @@ class Workbook:
         for entry in entries:
             with translation.source.noting:
                 self._read(entry)
+        self._is_complete = len(self._tools) == len(entries)
 
     def _read(self, node: Node) -> None:
         source = self._translation.source
@@ -235,11 +236,15 @@ class Workbook:
     def _from_workbook(self, fields: Fields, at: Node, label: str) -> Tool:
         source = self._translation.source
         key = "task" if "task" in fields else "name"
+        if key not in fields and key in fields.node.entries and source.problems:
+            raise Refusal(source.problems[0])  # noted: it is not a name
         if key not in fields:
             message = f"the tool 'workbook' of {label} has no 'name'"
             raise source.refuse("missing_key", message, fields.node, hint="add 'name: …'")
-        name = str(fields[key])
+        name = str(plain(fields.at(key)))
         book = self._tools.get(name)
+        if book is None and not self._is_complete and source.problems:
+            raise Refusal(source.problems[0])  # it may be the entry that was refused
         if book is None:
             hint = did_you_mean(name, self._tools) or "add it under 'workbook:'"
             raise source.refuse("noetl", f"there is no '{shorten(name)}' in the workbook", fields.at(key), hint=hint)

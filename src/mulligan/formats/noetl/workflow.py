@@ -16,6 +16,7 @@ from mulligan.formats.noetl.keys import RECORDS
 from mulligan.formats.noetl.plan import Plan
 from mulligan.formats.noetl.playbook import Playbook, read_playbook
 from mulligan.formats.noetl.texts import foreign, has_templates, input_name
+from mulligan.formats.noetl.unknown_names import warn_of_unknown_names
 from mulligan.formats.translation import Translation, mapping
 from mulligan.language.nodes import Mapping, Node, Scalar, TooManyProblems, plain
 from mulligan.language.shapes import Fields
@@ -36,6 +37,8 @@ def translate(root: Node, translation: Translation) -> Mapping:
             refuse_programs_from_steps((*playbook.steps, *final), translation.source)
     if playbook is None or translation.source.problems:
         raise TooManyProblems
+    assert isinstance(root, Mapping)
+    warn_of_unknown_names(root, {*playbook.workload}, {step.name for step in playbook.steps}, translation.source)
     plan = Plan(playbook.steps, playbook.final, _workload_value(playbook.workload), playbook.credentials, translation)
     plan.derived = _template_defaults(playbook.fields)
     plan.defaults = playbook.fields.get("workload") or {}

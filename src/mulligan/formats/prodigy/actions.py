@@ -25,6 +25,8 @@ from mulligan.formats.prodigy.variables import (
     refuse_unavailable,
     replace_references,
     translate_text,
+    unknown_hint,
+    warn_of_unknown,
     with_default,
 )
 from mulligan.formats.translation import Translation, literal, made
@@ -34,7 +36,6 @@ from mulligan.language.shapes import Fields
 from mulligan.language.shell_lexer import PlaceholderSite, scan
 from mulligan.language.shell_placeholders import ROOTS, Names, ShellRefused, UnknownName
 from mulligan.language.shell_safety import SINGLE_QUOTES
-from mulligan.language.suggestions import did_you_mean
 
 # -- variables that a script assigns itself --------------------------------------------------------------------------
 
@@ -86,21 +87,14 @@ class Script(NamedTuple):
 def translate_script(node: Scalar, context: Context, translation: Translation) -> Script:
     """Translate the script of a shell step. Refuse variables that are not known."""
     refuse_unavailable(node, context, translation)
+    warn_of_unknown(node, context, translation, assigned_variables(node.text), is_script=True)
     try:
         return shell_text(node.text, context)
     except UnknownName as unknown:
         shown = f"${{{unknown.source}}}"
-        message, hint = f"'{shown}' is not a known variable here", _hint_for(unknown.source, context)
+        message, hint = f"'{shown}' is not a known variable here", unknown_hint(unknown.source, context)
         offset = max(0, node.text.find(shown))
-        raise translation.source.refuse_in("prodigy", message, node, offset, len(shown), hint=hint) from None
-
-
-def _hint_for(path: str, context: Context) -> str:
-    """A hint about an unknown variable."""
-    if path in ("shell.output", "claude.output", "last.output"):
-        return "no previous step sets it"
-    roots = {variable.partition(".")[0] for variable in context.variables}
-    return did_you_mean(path, context.variables) or did_you_mean(path.partition(".")[0], roots)
+        raise translation.source.refuse_in("unknown_name", message, node, offset, len(shown), hint=hint) from None
 
 
 def shell_text(template: str, context: Context) -> Script:

@@ -15,6 +15,7 @@ from mulligan.formats.prodigy.context import Context, Slot
 from mulligan.formats.translation import Translation, literal
 from mulligan.language.nodes import Mapping, Node, Scalar
 from mulligan.language.shapes import Fields
+from mulligan.language.suggestions import did_you_mean
 
 _FIELD = r"\.[A-Za-z_][\w-]*|\.\d+|\[\d+\]"
 _PATH = rf"[A-Za-z_][\w-]*(?:{_FIELD})*"
@@ -101,16 +102,40 @@ def _field_of(expression: str, fields: str) -> Variable:
 def translate_text(node: Scalar, context: Context, translation: Translation) -> str:
     """Translate a text that is not a shell script. Warn of unknown variables."""
     refuse_unavailable(node, context, translation)
+    warn_of_unknown(node, context, translation)
+    return fill_in(node.text, context)
+
+
+def warn_of_unknown(
+    node: Scalar,
+    context: Context,
+    translation: Translation,
+    own: frozenset[str] = frozenset(),
+    *,
+    is_script: bool = False,
+) -> None:
+    """Warn of unknown variables: of all with a dot, and of a plain name that looks like a known one.
+
+    A plain name may be an environment variable. In a script it may be one of its `own`, and one with a dot is refused.
+    """
     for match in REFERENCE.finditer(node.text):
         path = match["path"] or ""
-        if (
-            "." in path
-            and match["default"] is None
-            and not (find_variable(path, context) or find_env_variable(path, context))
-        ):
+        if not path or path in own or path.isdigit() or match["default"] is not None:
+            continue
+        if find_variable(path, context) or find_env_variable(path, context):
+            continue
+        hint = unknown_hint(path, context)
+        if (hint and not path.isupper()) if "." not in path else not is_script:
             message = f"'{match.group()}' is not a known variable here and is left as written"
-            translation.source.warn_in("prodigy", message, node, match.start(), len(match.group()))
-    return fill_in(node.text, context)
+            translation.source.warn_in("unknown_name", message, node, match.start(), len(match.group()), hint=hint)
+
+
+def unknown_hint(path: str, context: Context) -> str:
+    """A hint about an unknown variable."""
+    if path in ("shell.output", "claude.output", "last.output"):
+        return "no previous step sets it"
+    roots = {variable.partition(".")[0] for variable in context.variables}
+    return did_you_mean(path, context.variables) or did_you_mean(path.partition(".")[0], roots)
 
 
 def fill_in(template: str, context: Context) -> str:

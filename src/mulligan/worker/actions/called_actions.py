@@ -14,7 +14,11 @@ from mulligan.worker.programs import Programs
 from mulligan.worker.warm_child import CallRequest
 
 # Imported only in the child, so that their dependencies cost nothing elsewhere.
-BUILT_IN = {"http": "mulligan.worker.actions.http:run", "sql": "mulligan.worker.actions.sql:run"}
+BUILT_IN = {
+    "http": "mulligan.worker.actions.http:run",
+    "sql": "mulligan.worker.actions.sql:run",
+    "workspace": "mulligan.worker.workspaces:run",
+}
 PLUGIN = "mulligan.worker.actions.plugin:run"
 _OURS = "mulligan."
 # The group of children that run nothing but our own code.

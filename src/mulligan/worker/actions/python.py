@@ -29,7 +29,7 @@ def interpreter_of(task: Task, programs: Programs) -> str:
     name = task.params.get("interpreter")
     if name is None:
         return sys.executable
-    path = programs.find_interpreter(resolve_interpreter(name, task.home), {})
+    path = programs.find_interpreter(resolve_interpreter(name, task.started_in), {})
     if path is None:
         raise ProgramNotFound(name)
     return path
@@ -48,7 +48,7 @@ def build_call(lease: Lease, scratch: ScratchFiles, folders: Folders) -> CallReq
     request = make_call(lease, scratch, folders, args, code=params.get("code", ""), call=MOVED_CALLS.get(call, call))
     if "source" not in params and "import_from" not in params:
         return request
-    home = lease.task.home
+    home = lease.task.started_in
     file = os.path.join(home, params["file"]) if "file" in params else ""
     folder = os.path.join(home, params["import_from"]) if "import_from" in params else os.path.dirname(file)
     return msgspec.structs.replace(request, source=params.get("source", ""), file=file, import_from=folder)
@@ -70,7 +70,7 @@ def make_call(
     """
     task = lease.task
     env = task_environment(lease, scratch, folders.outputs(task.run_id))
-    home = "" if is_ours else task.home or "/"
+    home = "" if is_ours else task.started_in or "/"
     return CallRequest(step=task.step, args=args, env=env, cwd=working_folder_of(task), home=home, code=code, call=call)
 
 

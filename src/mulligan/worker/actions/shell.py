@@ -67,7 +67,7 @@ def write_stdin(path: str, value: Any) -> None:
 def _program(task: Task, environment: dict[str, str], folder: str, programs: Programs) -> tuple[str, list[str], bool]:
     """Return what to start: the shell with the text, or the one program that it would run."""
     text = task.params["text"]
-    interpreter = resolve_interpreter(task.params.get("interpreter", INTERPRETER), task.home)
+    interpreter = resolve_interpreter(task.params.get("interpreter", INTERPRETER), task.started_in)
     direct = programs.direct_command(text, task.env, folder) if interpreter == INTERPRETER else None
     if direct is not None:
         program, argv, added = direct

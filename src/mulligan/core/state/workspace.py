@@ -1,0 +1,56 @@
+"""The folder in which a place works: where the run was started, or a Git worktree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mulligan.core.model.workflow import END
+from mulligan.core.state.state import Place, State
+
+
+def folder_of(state: State, place: Place) -> str:
+    """The folder that the relative paths of a place start from."""
+    run, workspace = state.run, state.workflow.workspace
+    if workspace is None or not run.workspace:
+        return run.cwd
+    step = state.step_of(place)
+    if place.role == "step" and step.key in (workspace.opens, workspace.closes):
+        return run.cwd
+    if step.key == END and is_merged(state):
+        # The worktree is gone.
+        return run.cwd
+    return _item_folder(state, place, step) or run.workspace
+
+
+def is_merged(state: State) -> bool:
+    """Whether the worktree of the run was merged, and removed."""
+    workspace = state.workflow.workspace
+    is_open = workspace is None or workspace.merge == "none"
+    return workspace is not None and not is_open and state.places[workspace.closes].status == "completed"
+
+
+def _item_folder(state: State, place: Place, step: Place) -> str:
+    """The folder of the worktree of an item; "" if the place belongs to none that is open."""
+    if not getattr(step.spec, "has_worktrees", False):
+        return ""
+    item = next((above for above in state.ancestors(place) if above.role == "item"), None)
+    return "" if item is None or not item.outputs else opened_folder(item.outputs[0])
+
+
+def opened_folder(output: Any) -> str:
+    """The folder in the output of what opens a worktree."""
+    folder = output.get("folder") if isinstance(output, dict) else None
+    return folder if isinstance(folder, str) else ""
+
+
+def workspace_view(state: State) -> dict[str, Any] | None:
+    """`run.workspace` in expressions: where the run works and on which branch; null before it is open."""
+    workspace = state.workflow.workspace
+    output = state.places[workspace.opens].output if workspace is not None and state.places else None
+    if workspace is None or not isinstance(output, dict):
+        return None
+    return {
+        **{key: output.get(key) for key in ("folder", "worktree", "branch", "target", "checkout")},
+        "merge": workspace.merge,
+        "merged": is_merged(state),
+    }

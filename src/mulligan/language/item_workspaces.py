@@ -1,0 +1,22 @@
+"""Reads `workspace` of a map step: each item works in its own worktree, which is merged into that of the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mulligan.core.model.workflow import Command, Expression, Template
+from mulligan.language.nodes import Node, Source
+from mulligan.language.workflow_keys import ITEM_WORKSPACE
+from mulligan.language.workspace_steps import WORK, workspace_action
+
+_ITEM_WORK = Template((Expression("outputs[0]", ("outputs",)),))
+_INDEX = Template((Expression("index", ("index",)),))
+_OUTPUT = Template((Expression("output", ("output",)),))
+
+
+def read_item_workspace(node: Node, commands: tuple[Command, ...], source: Source) -> dict[str, Any]:
+    """The fields of a map step whose items have their own worktrees: `do` with what opens and merges one."""
+    ITEM_WORKSPACE.read(node, "'workspace'", source)
+    opening = workspace_action({"verb": "open_item"}, {"run": WORK, "index": _INDEX})
+    merging = workspace_action({"verb": "merge_item"}, {"run": WORK, "item": _ITEM_WORK, "result": _OUTPUT})
+    return {"do": (Command(action=opening), *commands, Command(action=merging)), "has_worktrees": True}

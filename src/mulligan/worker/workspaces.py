@@ -1,0 +1,59 @@
+"""The action behind `workspace`: opens, merges and removes the Git worktrees of a run and of the items of its maps."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from mulligan import StepError
+from mulligan.worker.git import Git
+from mulligan.worker.worktrees import (
+    Work,
+    close_run_worktree,
+    merge_item_worktree,
+    open_item_worktree,
+    open_run_worktree,
+    unavailable_reason,
+)
+
+
+def run(verb: str, **keys: Any) -> Any:
+    """Carry out one verb. What Git refuses is a StepError with one of our codes."""
+    try:
+        return _VERBS[verb](**keys)
+    except StepError as error:
+        # Print it to the log too.
+        print(error.message, file=sys.stderr)
+        raise
+
+
+def open_run(run: int, branch: str) -> Work:
+    """Open the worktree of a run, or find the one that was opened before."""
+    here = os.getcwd()
+    if reason := unavailable_reason(here):
+        message = f"{reason}, so the run can have no worktree; start it in a Git checkout, or remove 'workspace'"
+        raise StepError("WORKSPACE_UNAVAILABLE", message, retryable=False)
+    if not Git(here).succeeds("check-ref-format", "--branch", branch):
+        message = f"'{branch}' cannot be the name of a branch: change 'branch' of 'workspace'"
+        raise StepError("INPUT_INVALID", message, retryable=False)
+    work = open_run_worktree(f"run-{run}", branch)
+    if uncommitted := len(Git(work["checkout"]).paths("status", "--porcelain", "--untracked-files=no")):
+        print(f"{uncommitted} uncommitted changes of {work['checkout']} are not in the worktree", file=sys.stderr)
+    return {**work, "uncommitted": uncommitted}
+
+
+def merge_item(run: Work, item: Work, result: Any = None) -> Any:
+    """Merge an item into its run, and return the result of the item."""
+    number = str(run["session"]).removeprefix("run-")
+    merge_item_worktree(run, item, f"mulligan items {number} {os.environ.get('MULLIGAN_STEP', 'STEP')} --retry")
+    return result
+
+
+_VERBS: dict[str, Callable[..., Any]] = {
+    "open": open_run,
+    "open_item": open_item_worktree,
+    "merge_item": merge_item,
+    "close": lambda run, work, merge: close_run_worktree(work, merge),
+}

@@ -1,0 +1,193 @@
+"""`workspace`: a run that works in a Git worktree, and what its steps read of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.core.effects.tasks import make_task
+from mulligan.core.state.workspace import folder_of, workspace_view
+from mulligan.core.turn import fold
+from mulligan.errors import InputInvalid
+from mulligan.history.story import story
+from mulligan.history.views import run_json
+from mulligan.language.workspace_steps import keep_workspace, with_default_workspace
+from mulligan.testing.history import History
+
+from .writing import run_of, written
+
+WORK = {
+    "folder": "/runs/worktrees/run-1",
+    "worktree": "/runs/worktrees/run-1",
+    "branch": "mulligan/1",
+    "target": "main",
+}
+CLOSED = {"branch": "mulligan/1", "merged_into": "main", "commits": 2, "kept": []}
+
+
+def plain(merge: str = "merge", steps: str = "") -> History:
+    steps = steps or "[{step: a, shell: make}, {step: b, needs: [a], shell: make, cwd: sub}]"
+    return run_of(f"{{name: w, workspace: {{git: worktree, merge: {merge}}}, steps: {steps}, end: {{shell: report}}}}")
+
+
+def home(run: History, key: str) -> str:
+    return make_task(run.state, key).home
+
+
+def test_the_worktree_is_opened_first_and_merged_last_and_the_steps_between_work_in_it():
+    run = plain()
+    first = run.queued
+    opening = make_task(run.state, "workspace")
+
+    run.ok("workspace", output=WORK)
+    folders = [home(run, "a")]
+    called_from = make_task(run.state, "a").called_from
+    run.ok("a")
+    folders.append(home(run, "b"))
+    run.ok("b")
+    merging = make_task(run.state, "workspace_merge")
+    run.ok("workspace_merge", output=CLOSED)
+
+    assert (first, opening.home, opening.params["branch"]) == (["workspace"], run.state.run.cwd, "mulligan/1")
+    assert (folders, called_from) == ([WORK["folder"]] * 2, run.state.run.cwd)
+    assert (merging.home, merging.params["work"], merging.params["merge"]) == (run.state.run.cwd, WORK, "merge")
+    assert home(run, "end") == run.state.run.cwd
+    assert run.ok("end").status == "completed"
+    assert fold(run.state.workflow, run.log).run == run.state.run
+
+
+def test_a_run_that_fails_or_is_cancelled_is_not_merged_and_a_retry_continues_in_its_worktree():
+    run = plain().ok("workspace", output=WORK).fail("a")
+    at_end = home(run, "end")
+    run.ok("end")
+    skipped = (run.status, run.statuses["workspace_merge"])
+    run.retry()
+    again = (run.queued, home(run, "a"))
+    run.ok("a", "b", "workspace_merge", "end")
+    cancelled = plain().ok("workspace", output=WORK).cancel()
+
+    assert at_end == WORK["folder"]
+    assert (skipped, again) == (("failed", "skipped"), (["a"], WORK["folder"]))
+    assert run.status == "completed"
+    assert cancelled.statuses["workspace_merge"] == "cancelled"
+
+
+def test_a_failure_that_was_handled_does_not_keep_the_work_from_being_merged():
+    steps = "[{step: a, shell: make, next: {to: fix, on: failure}}, {step: fix, shell: mend}]"
+    run = plain(steps=steps).ok("workspace", output=WORK).fail("a").ok("fix")
+
+    assert run.queued == ["workspace_merge"]
+
+
+def test_a_conflict_is_a_failure_that_a_handler_in_the_worktree_may_resolve():
+    text = """
+    name: w
+    workspace:
+      git: worktree
+      merge: merge
+      on_failure: {shell: 'git merge ${run.workspace.target} && resolve', rerun: 1}
+    steps: [{step: a, shell: make}]
+    """
+    run = run_of(text).ok("workspace", output=WORK).ok("a")
+
+    run.fail("workspace_merge", reported={"code": "MERGE_CONFLICT", "message": "both changed", "retryable": False})
+    [handler] = run.queued
+    folder = home(run, handler)
+    run.ok(handler)
+
+    assert folder == WORK["folder"]
+    assert run.queued == ["workspace_merge"] and run.ok("workspace_merge", output=CLOSED).status == "completed"
+
+
+def test_a_merge_that_fails_fails_the_run_and_a_retry_merges_again():
+    run = plain().ok("workspace", output=WORK).ok("a", "b").fail("workspace_merge").ok("end")
+
+    failed = run.status
+    run.retry()
+
+    assert (failed, run.queued) == ("failed", ["workspace_merge"])
+
+
+def test_without_a_merge_the_work_is_committed_and_kept():
+    run = plain("none").ok("workspace", output={**WORK, "uncommitted": 2}).ok("a", "b")
+
+    assert make_task(run.state, "workspace_commit").params["merge"] == "none"
+    run.ok("workspace_commit", output={**CLOSED, "merged_into": ""}).ok("end")
+
+    lines = [line.text for line in story(iter(run.log), run.state.workflow)]
+    assert lines[0].startswith(
+        "completed: works in /runs/worktrees/run-1 on branch 'mulligan/1'; without 2 uncommitted"
+    )
+    assert "completed: 2 commits on branch 'mulligan/1'; to merge: git merge mulligan/1" in lines
+    assert run_json(run.state)["workspace"] == {**WORK, "checkout": None, "merge": "none", "merged": False}
+
+
+def test_a_child_run_works_in_the_worktree_of_its_caller():
+    run = plain(steps="[{step: g, group: {steps: [{step: x, shell: make}]}}]").ok("workspace", output=WORK)
+
+    assert folder_of(run.state, run.state.places["g"]) == WORK["folder"]
+
+
+def test_the_context_of_an_agent_does_not_speak_of_the_worktree():
+    run = plain(steps="[{step: a, agent: look around}]").ok("workspace", output=WORK)
+
+    context = make_task(run.state, "a").agent_context
+    assert context is not None and context.outputs == ()
+
+
+# -- items -------------------------------------------------------------------------------------------------------------
+
+
+MAPPED = """
+name: w
+workspace: {git: worktree}
+steps:
+  - step: m
+    map: {over: '["x", "y"]'}
+    workspace: {git: worktree}
+    do:
+      - echo ${item}
+      - {shell: 'echo "${output} ${outputs[0]}"'}
+"""
+
+
+def test_each_item_opens_a_worktree_works_in_it_and_is_merged_with_its_result():
+    run = run_of(MAPPED).ok("workspace", output=WORK)
+    item = {"folder": "/runs/worktrees/run-1-item-0", "branch": "mulligan/run-1-item-0"}
+    opening = make_task(run.state, "m[0].0")
+
+    run.ok("m[0].0", output=item)
+    first = make_task(run.state, "m[0].1")
+    run.ok("m[0].1", output="one")
+    second = make_task(run.state, "m[0].2")
+    run.ok("m[0].2", output="two")
+    merging = make_task(run.state, "m[0].3")
+    run.ok("m[0].3", output="two")
+
+    assert opening.params == {"verb": "open_item", "run": WORK, "index": 0}
+    assert (first.home, second.home) == (item["folder"],) * 2
+    assert sorted(second.env.values()) == ["one", "one"]
+    assert (merging.params["item"], merging.params["result"]) == (item, "two")
+    assert run.state.places["m[0]"].status == "completed"
+
+
+def test_the_view_is_null_before_it_is_open_and_without_a_workspace():
+    assert workspace_view(plain().state) is None
+    assert workspace_view(run_of("{name: w, steps: [{step: a, shell: make}]}").state) is None
+    assert written("{name: w, steps: [{step: a, shell: make}]}").workspace is None
+
+
+# -- files without one -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_can_be_started_in_a_worktree_whatever_the_file_says_and_stays_there_when_the_file_is_corrected():
+    file = written("{name: w, steps: [{step: a, shell: make}, {step: b, needs: [a], shell: make}]}")
+    corrected = written("{name: w, steps: [{step: a, shell: make}, {step: b, needs: [a], shell: make all}]}")
+
+    started = with_default_workspace(file)
+    kept = keep_workspace(corrected, started)
+
+    assert [step.name for step in started.steps] == ["workspace", "a", "b", "workspace_commit"]
+    assert with_default_workspace(started) is started and keep_workspace(corrected, file) is corrected
+    assert (kept.workspace, kept.steps[0], kept.steps[3]) == (started.workspace, started.steps[0], started.steps[3])
+    with pytest.raises(InputInvalid, match="the step 'workspace' is added"):
+        with_default_workspace(written("{name: w, steps: [{step: workspace, shell: make}]}"))
