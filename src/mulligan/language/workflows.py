@@ -43,7 +43,8 @@ from mulligan.language.shapes import Fields
 from mulligan.language.steps import StepDraft, default_end, read_end, read_step
 from mulligan.language.value_templates import value_template
 from mulligan.language.workflow_keys import DEFAULTS, WORKFLOW
-from mulligan.language.workspaces import read_workspace, refuse_reserved_names, with_workspace
+from mulligan.language.workspace_steps import with_workspace
+from mulligan.language.workspaces import read_workspace, refuse_reserved_names
 
 Declared = TypeVar("Declared")
 
