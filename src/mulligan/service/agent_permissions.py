@@ -35,7 +35,9 @@ def _providers(workflow: Workflow) -> Iterator[str]:
     """The agents with `skip_permissions`, also in `end` and in the workflows that it calls."""
     for command in all_commands((*workflow.steps, workflow.end)):
         if command.action is not None and command.action.params.get("skip_permissions"):
-            yield command.action.params.get("provider", DEFAULT_PROVIDER)
+            provider = command.action.params.get("provider", DEFAULT_PROVIDER)
+            # Which agent an expression names is known when the step starts: it may be any of them.
+            yield from (provider,) if isinstance(provider, str) else SKIP_PERMISSIONS
     for child in workflow.children.values():
         yield from _providers(child)
 
