@@ -429,3 +429,27 @@ def test_a_filter_over_ten_thousand_runs_reads_only_the_runs_own_lines(tmp_path)
 
 def test_an_input_that_no_text_can_hold_is_no_attribute() -> None:
     assert attributes({"a\0": 1, "b": {"c": 1}, "d": 1}, {}) == [("input", "d", "1")]
+
+
+def test_words_are_found_before_and_after_they_are_moved_to_the_index(store: Store) -> None:
+    """SQLite moves the words of many runs at once: pages, changes and removals reach them on both sides."""
+    early = failed(store, "TIMEOUT", words="route")
+    many = made(store, *[new_run()] * 600)
+    late = failed(store, "TIMEOUT", words="route")
+    everyone = [late, *many[::-1], early]
+
+    pages, before = [], None
+    while page := found(store, words=("somebody",), limit=100, before=before):
+        pages += page
+        before = page[-1]
+
+    assert pages == everyone
+    assert found(store, words=("some",), limit=700) == everyone
+    assert found(store, words=("somebody",), workflows=("nightly",), statuses=("failed",)) == [late, early]
+    assert found(store, words=("somebody", "route")) == [late, early]
+    for run_id in (early, late):
+        (turn,) = store.take_turns([run_id], "w")
+        store.commit([commit(turn, 1, status="completed", round=2, failures=RunFailures((), "mended"), is_last=True)])
+    assert (found(store, words=("route",)), found(store, words=("mended",))) == ([], [late, early])
+    assert store.remove([early, late]) == [early, late]
+    assert found(store, words=("mended",)) == []

@@ -114,7 +114,12 @@ def start_words(workflow: str, starter: str, labels: Mapping[str, str]) -> str:
 
 def input_words(inputs: Mapping[str, Any]) -> str:
     """The words of the inputs that are single, short values."""
-    return " ".join(search_words(value for _, _, value in attributes(inputs, {})))
+    return attribute_words(attributes(inputs, {}))
+
+
+def attribute_words(found: Iterable[Attribute]) -> str:
+    """The words of the inputs among these attributes."""
+    return " ".join(search_words(value for kind, _, value in found if kind == "input"))
 
 
 def run_failures(unhandled: Iterable[FailureRecord]) -> RunFailures:
@@ -136,9 +141,14 @@ def corrected_inputs(entries: Iterable[Entry]) -> dict[str, Any] | None:
 
 def attribute_text(value: Any) -> str | None:
     """A value as written in a filter (`3`, `true`, `null`, text as it is); None if it is not indexed."""
-    if value is not None and not isinstance(value, str | int | float):
+    if isinstance(value, str):
+        text = value
+    elif type(value) is int:
+        text = str(value)  # the encoder would take ten times as long, for every run that starts
+    elif value is None or isinstance(value, int | float):
+        text = json.dumps(value)
+    else:
         return None
-    text = value if isinstance(value, str) else json.dumps(value)
     return text if _is_indexable(text) else None
 
 
