@@ -463,12 +463,14 @@ ORDER BY run_id DESC LIMIT %(limit)s::bigint
 
 -- name: candidates_by_workflow
 SELECT run_id FROM runs
-WHERE parent_run_id IS NULL AND workflow = %(value)s AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
+WHERE parent_run_id IS NULL AND left(workflow, 200) = left(%(value)s, 200) AND workflow = %(value)s
+      AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
 ORDER BY run_id DESC LIMIT %(limit)s::bigint
 
 -- name: candidates_by_starter
 SELECT run_id FROM runs
-WHERE parent_run_id IS NULL AND started_by = %(value)s AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
+WHERE parent_run_id IS NULL AND left(started_by, 200) = left(%(value)s, 200) AND started_by = %(value)s
+      AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
 ORDER BY run_id DESC LIMIT %(limit)s::bigint
 
 -- name: candidates_by_attribute
