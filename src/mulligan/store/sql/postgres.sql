@@ -588,11 +588,12 @@ SELECT holder, count(*), min(run_id) FROM runs WHERE holder <> '' GROUP BY holde
 
 -- for a migration ----------------------------------------------------------------------------------------------------
 
+-- Not the first message by `LIMIT 1`: for that, the server would read all messages in order, for every run.
 -- name: stored_runs
 SELECT r.run_id, r.workflow, r.status = 'failed', r.parent_run_id IS NOT NULL,
        coalesce(
            (SELECT entry FROM events e WHERE e.run_id = r.run_id AND e.seq = 1),
-           (SELECT report FROM messages m WHERE m.run_id = r.run_id ORDER BY id LIMIT 1)
+           (SELECT (array_agg(m.report ORDER BY m.id))[1] FROM messages m WHERE m.run_id = r.run_id)
        )
 FROM runs r WHERE r.run_id > %s::bigint ORDER BY r.run_id LIMIT %s::bigint
 
