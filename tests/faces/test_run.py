@@ -506,13 +506,20 @@ def test_the_first_run_says_that_an_agent_never_asks(monkeypatch: pytest.MonkeyP
     assert [UNASKED in said.err for said in (second, others)] == [False, False]
 
 
-def test_it_says_so_too_if_the_agent_is_in_the_end_or_in_a_called_workflow() -> None:
+def test_it_says_so_too_of_agents_in_the_end_in_called_workflows_and_named_by_an_expression() -> None:
     agent = "agent: {prompt: fix it, skip_permissions: true}"
     child = workflow(f"name: child\nsteps: [{{step: a, {agent}}}]\n", "child.yaml")
     caller = workflow("name: caller\nsteps: [{step: a, workflow: {file: child.yaml}}]\n", "caller.yaml")
     last = workflow(f"name: last\nsteps: [{{step: a, shell: 'true'}}]\nend: {{{agent}}}\n", "last.yaml")
 
-    with service_at(None) as service:
-        notes = [service.permission_note(Service.load_workflow(file)) for file in (child, caller, last)]
+    any_agent = workflow(
+        "name: any\ninputs: {who: string}\n"
+        "steps: [{step: a, agent: {prompt: fix, provider: '${inputs.who}', skip_permissions: true}}]\n",
+        "any.yaml",
+    )
 
-    assert [f"note: {note}"[: len(UNASKED)] == UNASKED for note in notes] == [True, True, True]
+    with service_at(None) as service:
+        notes = [service.permission_note(Service.load_workflow(file)) for file in (child, caller, last, any_agent)]
+
+    assert [f"note: {note}".startswith(UNASKED) for note in notes[:3]] == [True, True, True]
+    assert notes[3].startswith("claude runs with --dangerously-skip-permissions and codex runs with --dangerously-")
