@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mulligan import StepError
@@ -18,6 +18,7 @@ from mulligan.formats.noetl.runtime.templates import holds, render_text, render_
 AFTER_SUCCESS = ("call.done", "step.exit")
 AFTER_LOOP = ("loop.done", "call.done", "step.exit")
 AFTER_FAILURE = ("call.error", "call.done", "step.exit")
+_ENTER = "step.enter"
 # The keys of an arc with arguments for its target, in the words of all dialects.
 _ARGUMENTS = ("args", "input", "data")
 
@@ -31,9 +32,26 @@ class Routes:
         self._next = following or {}
         self._walks_pages = any("next_call" in _page_rule(case) for case in self._cases)
 
-    def follow(self, events: tuple[str, ...], now: dict[str, Any], is_failure: bool = False) -> list[str]:
-        """The steps that follow, each once."""
-        found = self._of_cases(events, now, is_failure) or self._of_arcs(events[0], now, is_failure)
+    def enter(self) -> None:
+        """Set what the cases about `step.enter` set, before the tool is called."""
+        for case in self._cases:
+            names = self._names(_ENTER, {})
+            if _ENTER in str(case.get("when")) and holds(case["when"], names):
+                for action in _case_actions(case):
+                    self._context.set(action.get("set"), names)
+
+    def follow(
+        self, events: tuple[str, ...], now: dict[str, Any], is_failure: bool = False, of_items: Iterable[str] = ()
+    ) -> list[str]:
+        """The steps that follow, each once. After a loop also those that its items lead to: `of_items`."""
+        links = {
+            str(arc.get("step"))
+            for case in self._cases
+            for one in _case_actions(case)
+            for arc in _arcs(one.get("next"))
+        }
+        found = [*self._of_cases(events, now, is_failure), *(step for step in of_items if step in links)]
+        found = found or list(self._of_arcs(events[0], now, is_failure))
         return list(dict.fromkeys(found))
 
     @property
