@@ -101,3 +101,55 @@ def test_an_input_that_a_called_playbook_does_not_have_is_refused_with_what_to_w
     said = refused(newer("workflow: [{step: call, tool: {kind: playbook, path: child, input: {trace: 1}}}]"))
 
     assert "'child.yaml' has no input 'trace'" in said and "add 'trace: null' to its 'workload'" in said
+
+
+# -- requests, events and failures ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keys", "sent"),
+    [
+        ("data: {a: 1}", {"params": {"a": 1}}),
+        ("method: GET, params: {b: 2}, data: {a: 1}", {"params": {"b": 2, "a": 1}}),
+        ("method: POST, data: {a: 1}", {"payload": {"a": 1}}),
+        ("method: POST, data: {query: {q: 1}, body: {a: 1}}", {"params": {"q": 1}, "payload": {"a": 1}}),
+        ("method: POST, payload: 3, data: {a: 1}", {"payload": 3}),
+    ],
+)
+def test_the_data_of_a_request_of_the_oldest_dialect_is_sent(keys: str, sent: dict[str, Any]):
+    task = f"{{type: http, url: 'https://example.org', {keys}}}"
+    loop = f"{{step: b, type: iterator, collection: [1], element: x, task: {task}}}"
+    step = f"{{step: start, {task[1:-1]}, next: [{{step: b}}]}}"
+
+    found = steps(f"{OLDEST}workflow: [{step}, {loop}]")
+
+    tools = [found["start"]["noetl"]["tool"], found["b"]["do"][0]["noetl"]["tool"]]
+    assert [{key: tool[key] for key in ("params", "payload") if key in tool} for tool in tools] == [sent, sent]
+
+
+@pytest.mark.parametrize(
+    ("when", "following"),
+    [
+        ("{{ event.name == 'step.done' }}", ["b"]),
+        ("{{ event.name == 'step.failed' }}", []),
+        ("{{ event.name != 'call.done' }}", []),
+        ("{{ event.name in ('call.done', 'step.done') }}", ["b"]),
+    ],
+)
+def test_the_documented_names_of_events_mean_those_that_there_are(when: str, following: list[str]):
+    arcs = {"arcs": [{"step": "b", "when": when}]}
+
+    assert run(name="a", tool={"kind": "noop"}, next=arcs)["next"] == following
+    assert run(name="a", loop={"results": []}, next=arcs)["next"] == (["b"] if "!=" in when else following)
+
+
+def test_the_failure_of_a_step_that_took_too_long_is_of_the_kind_timeout():
+    arcs = {"arcs": [{"step": "b", "when": "{{ error.kind == 'timeout' and event.name == 'step.failed' }}"}]}
+
+    assert run(name="a", failure={"code": "TIMEOUT", "message": "after 1s"}, next=arcs)["next"] == ["b"]
+
+
+def test_a_condition_reads_the_status_of_the_answer():
+    arcs = {"arcs": [{"step": "b", "when": "{{ status_code == 200 }}"}]}
+
+    assert run(name="a", result={"status": 200, "data": {}, "headers": {}}, next=arcs)["next"] == ["b"]

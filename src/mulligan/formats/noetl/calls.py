@@ -81,11 +81,11 @@ def read_call(tool: Tool, given: Node | None, workload: Dict[str, Any], translat
     if inputs is not None and not isinstance(inputs, Mapping):
         message = f"the input of a playbook is {describe(inputs)}, a mapping is expected"
         raise source.refuse("type", message, inputs)
-    _note_unknown_inputs(child, inputs, source)
     wanted, returned = node.get("return_step"), None
     if isinstance(wanted, Scalar) and wanted.value is not None:
         _refuse_unknown_step(child, wanted, source)
         returned = wanted.text
+    _note_unknown_inputs(child, inputs, source)
     return Call(child, at, inputs, returned, path if has_templates(at) else "", path if tool.is_agent else "")
 
 

@@ -19,6 +19,8 @@ AFTER_SUCCESS = ("call.done", "step.exit")
 AFTER_LOOP = ("loop.done", "call.done", "step.exit")
 AFTER_FAILURE = ("call.error", "call.done", "step.exit")
 _ENTER = "step.enter"
+# What the documents of NoETL call the events that arcs are evaluated for; no NoETL ever emitted those.
+_OTHER_NAMES = {"call.done": "step.done", "loop.done": "step.done", "call.error": "step.failed"}
 # The keys of an arc with arguments for its target, in the words of all dialects.
 _ARGUMENTS = ("args", "input", "data")
 
@@ -144,7 +146,7 @@ class Routes:
         for arc in self._next.get("arcs") or []:
             if is_failure and arc.get("when") is None:
                 continue
-            names = self._names(event, now)
+            names = self._names(_meant(event, arc.get("when")), now)
             if holds(True if arc.get("when") is None else arc["when"], names):
                 yield self._follow(arc, names)
                 if is_first:
@@ -160,6 +162,12 @@ class Routes:
     def _names(self, event: str, now: dict[str, Any]) -> dict[str, Any]:
         payload = now.get("output") or {}
         return self._context.names(**{**now, "event": self._context.event(event, payload)})
+
+
+def _meant(event: str, when: Any) -> str:
+    """The event for a condition. One that names it only by a name that NoETL documents and never uses means that."""
+    other = _OTHER_NAMES.get(event, "")
+    return other if other and isinstance(when, str) and other in when and event not in when else event
 
 
 def _case_actions(case: dict[str, Any]) -> list[dict[str, Any]]:
