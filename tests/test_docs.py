@@ -52,6 +52,7 @@ PLAYED_PAGES = [
         "other-systems/coming-from",
         "concepts/data",
         "other-systems/alphred",
+        "other-systems/a-day-with-alphred",
         "other-systems/prodigy",
         "other-systems/noetl",
         "other-systems/a-day-with-noetl",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.state.workspace import folder_of, workspace_view
 from mulligan.core.turn import fold
+from mulligan.errors import InputInvalid
 from mulligan.history.story import story
 from mulligan.history.views import run_json
+from mulligan.language.workspace_steps import keep_workspace, with_default_workspace
 from mulligan.testing.history import History
 
 from .writing import run_of, written
@@ -170,3 +174,20 @@ def test_the_view_is_null_before_it_is_open_and_without_a_workspace():
     assert workspace_view(plain().state) is None
     assert workspace_view(run_of("{name: w, steps: [{step: a, shell: make}]}").state) is None
     assert written("{name: w, steps: [{step: a, shell: make}]}").workspace is None
+
+
+# -- files without one -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_can_be_started_in_a_worktree_whatever_the_file_says_and_stays_there_when_the_file_is_corrected():
+    file = written("{name: w, steps: [{step: a, shell: make}, {step: b, needs: [a], shell: make}]}")
+    corrected = written("{name: w, steps: [{step: a, shell: make}, {step: b, needs: [a], shell: make all}]}")
+
+    started = with_default_workspace(file)
+    kept = keep_workspace(corrected, started)
+
+    assert [step.name for step in started.steps] == ["workspace", "a", "b", "workspace_commit"]
+    assert with_default_workspace(started) is started and keep_workspace(corrected, file) is corrected
+    assert (kept.workspace, kept.steps[0], kept.steps[3]) == (started.workspace, started.steps[0], started.steps[3])
+    with pytest.raises(InputInvalid, match="the step 'workspace' is added"):
+        with_default_workspace(written("{name: w, steps: [{step: workspace, shell: make}]}"))

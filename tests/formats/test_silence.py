@@ -36,7 +36,7 @@ SILENT = {
     "noetl": {
         *("profile", "version", "scope", "store", "inline_max_bytes", "preview_max_bytes", "pool", "on_unmatched"),
         *("exec", "auto_renew", "map", "target_audience", "token_field", "ttl_field", "ttl_seconds"),
-        *("defaults", "limits", "apiVersion", "backoff_multiplier", "entry_step", "tools"),
+        *("defaults", "limits", "apiVersion", "backoff_multiplier", "entry_step", "tools", "entrypoint_mode"),
     },
     "prodigy": {
         *("enable_monitoring", "error_collection", "temporary", "duration", "exit_code", "success"),
@@ -92,3 +92,26 @@ def test_what_is_read_is_never_dropped_in_silence(system: str, tmp_path: Path) -
                 heard.add(word)
 
     assert (met & known) - heard == SILENT[system]
+
+
+# What the examples do not have: data that jobs set, more than the machine may have, one file of two writers, a sweep.
+TORC = {
+    "name": "recent",
+    "jobs": [
+        {"name": "set", "command": "mulligan data set rate 1", "output_user_data": ["rate"], "output_files": ["log"]},
+        {"name": "get", "command": "echo $(mulligan data get rate)", "input_user_data": ["rate"]},
+        {"name": "also", "command": "true", "output_files": ["log"], "resource_requirements": "large"},
+        {"name": "sweep_{n}", "command": "echo {n}", "parameters": {"n": "1:3"}, "depends_on": ["set"]},
+    ],
+    "files": [{"name": "log", "path": "log.txt"}],
+    "user_data": [{"name": "rate", "data": {"start": 0}}],
+    "resource_requirements": [{"name": "large", "num_cpus": 2, "num_gpus": 1, "memory": "64g"}],
+}
+
+
+def test_no_recent_part_of_torc_is_dropped_in_silence(tmp_path: Path) -> None:
+    probe = tmp_path / "probe.json"
+    whole = told(TORC, probe, "torc")
+
+    assert whole is not None
+    assert [place for place in keys_of(TORC) if told(without(TORC, place), probe, "torc") == whole] == []

@@ -229,10 +229,11 @@ steps:
 """
 
 
-def test_a_killed_attempt_goes_on_after_the_last_part_that_ended_and_a_failed_one_begins_anew(live: Live) -> None:
-    ran = live.run(KILLED)
+def test_a_killed_attempt_goes_on_after_the_last_part_that_ended_and_a_failed_one_begins_anew(live_file: Live) -> None:
+    ran = live_file.run(KILLED)
     parts = {
-        name: (live.folder / name).read_text().split("\n")[:-1] for name in ("pipeline", "pages", "sinks", "failed")
+        name: (live_file.folder / name).read_text().split("\n")[:-1]
+        for name in ("pipeline", "pages", "sinks", "failed")
     }
 
     assert ran.status == "completed", ran.shown["failures"]
@@ -244,8 +245,8 @@ def test_a_killed_attempt_goes_on_after_the_last_part_that_ended_and_a_failed_on
     assert parts["failed"] == ["one", "one"]
 
 
-def test_a_pipeline_goes_on_where_its_worker_was_killed(live: Live) -> None:
-    live.write(
+def test_a_pipeline_goes_on_where_its_worker_was_killed(live_file: Live) -> None:
+    live_file.write(
         "flow.yaml",
         """
         name: lost
@@ -258,12 +259,12 @@ def test_a_pipeline_goes_on_where_its_worker_was_killed(live: Live) -> None:
                 - {kind: shell, cmds: [echo three >> done]}
         """,
     )
-    with live.process("run", "flow.yaml") as process:
-        wait_until((live.folder / "there").exists)
+    with live_file.process("run", "flow.yaml") as process:
+        wait_until((live_file.folder / "there").exists)
         process.send_signal(signal.SIGKILL)
         process.communicate()
 
-    ran = live.resume(1)
+    ran = live_file.resume(1)
 
     assert ran.status == "completed"
-    assert (live.folder / "done").read_text() == "one\nthree\n"
+    assert (live_file.folder / "done").read_text() == "one\nthree\n"

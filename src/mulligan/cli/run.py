@@ -12,7 +12,7 @@ from mulligan.cli.format_options import MapPatterns, MaxIterations, given_option
 from mulligan.cli.options import AsJson, Catalogue, HomeFolder, Inputs, System, TrustTemplates, pairs, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain, show_warnings
-from mulligan.service import Service, capacity_for, parse_duration
+from mulligan.service import Service, capacity_for, parse_duration, with_default_workspace
 
 Wait = Annotated[
     str, Option("--wait", metavar="TIME", help="How long to wait for a timer if everything else waits for a person.")
@@ -42,6 +42,9 @@ def run(
     catalogue: Catalogue = None,
     patterns: MapPatterns = None,
     iterations: MaxIterations = None,
+    worktree: Annotated[
+        bool, Option("--worktree", help="Run the steps in a Git worktree on a branch, not in this checkout.")
+    ] = False,
     key: Key = "",
     detach: Detach = False,
     dry_run: DryRun = False,
@@ -64,16 +67,22 @@ def run(
     options = given_options(patterns, iterations)
     given = given_inputs(inputs or [])
     examined = Service.examine_workflow(
-        file, named=system, trust_templates=trust_templates, catalogue=catalogue, given=given, options=options
+        file,
+        named=system,
+        trust_templates=trust_templates,
+        catalogue=catalogue,
+        given=given,
+        options=options,
     )
+    workflow = with_default_workspace(examined.workflow) if worktree else examined.workflow
     show_warnings(examined.warnings)
     if dry_run:
         if changed_only:
             complain("note: every step is listed, since only a run finds out which steps are up to date")
-        return show_preview(examined.workflow, given, capacity=capacity_for(asked), as_json=as_json, home=home)
+        return show_preview(workflow, given, capacity=capacity_for(asked), as_json=as_json, home=home)
     labels = pairs(label, "label", "--label name=value")
     prepared = Service.prepare(
-        examined.workflow,
+        workflow,
         given,
         Path.cwd(),
         file=str(file.absolute()),
@@ -83,9 +92,9 @@ def run(
         capacity=asked,
     )
     with service_at(home) as service:
-        for text in service.capacity_notes(examined.workflow, capacity_for(asked))[:NOTES_MAX]:
+        for text in service.capacity_notes(workflow, capacity_for(asked))[:NOTES_MAX]:
             complain(f"note: {text}")
-        if permissions := service.permission_note(examined.workflow):
+        if permissions := service.permission_note(workflow):
             complain(f"note: {permissions}")
         return start(
             service,

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.model.workflow import WORKSPACE, Action, Command, Expression, Template
+from mulligan.core.model.workflow import Command, Expression, Template
 from mulligan.language.nodes import Node, Source
 from mulligan.language.workflow_keys import ITEM_WORKSPACE
+from mulligan.language.workspace_steps import WORK, workspace_action
 
-# The step that opens the worktree of a run.
-OPENS = "workspace"
-# What it returned: where the run works.
-WORK = Template((Expression(f"steps.{OPENS}.output", (f"steps.{OPENS}",)),))
 _ITEM_WORK = Template((Expression("outputs[0]", ("outputs",)),))
 _INDEX = Template((Expression("index", ("index",)),))
 _OUTPUT = Template((Expression("output", ("output",)),))
-_STEP = Template((Expression("step.name", ("step",)),))
-_RUN_ID = Template((Expression("run.id", ("run",)),))
-
-
-def workspace_action(params: dict[str, Any], bindings: dict[str, Template]) -> Action:
-    """An action that opens, merges or removes a worktree."""
-    holes = {name: {"${}": name} for name in bindings}
-    return Action(WORKSPACE, {**params, **holes}, bindings)
 
 
 def read_item_workspace(node: Node, commands: tuple[Command, ...], source: Source) -> dict[str, Any]:

@@ -43,7 +43,8 @@ from mulligan.language.shapes import Fields
 from mulligan.language.steps import StepDraft, default_end, read_end, read_step
 from mulligan.language.value_templates import value_template
 from mulligan.language.workflow_keys import DEFAULTS, WORKFLOW
-from mulligan.language.workspaces import read_workspace, refuse_reserved_names, with_workspace
+from mulligan.language.workspace_steps import with_workspace
+from mulligan.language.workspaces import read_workspace, refuse_reserved_names
 
 Declared = TypeVar("Declared")
 
@@ -306,10 +307,10 @@ def _labels(fields: Fields, source: Source) -> dict[str, str]:
         if len(value) > LABEL_CHARS_MAX or not value.isprintable():
             assert node is not None
             message = f"the label '{name}' must be one line of at most {LABEL_CHARS_MAX} characters"
-            source.note(source.refuse("value", message, node.key(name)))
+            source.note(source.refuse("labels", message, node.key(name)))
     if len(labels) > LABELS_MAX:
         message = f"{len(labels)} labels are too many: a run has at most {LABELS_MAX}"
-        source.note(source.refuse("value", message, fields.key("labels")))
+        source.note(source.refuse("labels", message, fields.key("labels")))
     return labels
 
 

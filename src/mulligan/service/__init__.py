@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mulligan.core.state.transitions import RUN_ENDED
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
     from mulligan.language.suggestions import did_you_mean
+    from mulligan.language.workspace_steps import with_default_workspace
     from mulligan.service.artifacts import KeptFile
     from mulligan.service.attempt_progress import describe_progress
     from mulligan.service.attempts import AttemptRecord
@@ -95,6 +96,7 @@ _NAMES = {
     "mulligan.core.state.transitions": "RUN_ENDED",
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
     "mulligan.language.suggestions": "did_you_mean",
+    "mulligan.language.workspace_steps": "with_default_workspace",
     "mulligan.service.artifacts": "KeptFile",
     "mulligan.service.attempt_progress": "describe_progress",
     "mulligan.service.attempts": "AttemptRecord",

@@ -23,6 +23,7 @@ from mulligan.formats import NOETL, OURS, load, options_of
 from mulligan.language import check_recorded_inputs, refuse_references
 from mulligan.language.expressions import Cel
 from mulligan.language.inputs import convert, format_input
+from mulligan.language.workspace_steps import keep_workspace
 from mulligan.ports import Store
 from mulligan.service.preflight import refuse_missing_files, refuse_missing_secrets
 from mulligan.service.run_reader import RunReader
@@ -83,7 +84,7 @@ class PlannedRound(msgspec.Struct, frozen=True):
 
 def describe_revision(state: State, corrected: CorrectedWorkflow, store: Store) -> Revised:
     """The corrected file as a report to the run. Raises if the run could not continue with it."""
-    workflow = corrected.workflow
+    workflow = keep_workspace(corrected.workflow, state.workflow)
     inputs = _inputs(state, corrected, store)
     refuse_missing_files(workflow, Path(state.run.cwd))
     if not store.is_shared:

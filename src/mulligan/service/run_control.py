@@ -46,6 +46,7 @@ from mulligan.errors import (
 from mulligan.language import check_inputs, check_recorded_inputs, refuse_references
 from mulligan.language.expressions import Cel
 from mulligan.language.suggestions import did_you_mean
+from mulligan.language.workspace_steps import keep_workspace
 from mulligan.ports import Answer, Executor, NewRun, RunRecord, WorkerRecord
 from mulligan.service.capacity_checks import refuse_too_large
 from mulligan.service.corrections import CorrectedWorkflow, describe_revision, digest_of, plan_next_round
@@ -290,7 +291,7 @@ class RunControl:
                 hint=f"pause it first: mulligan pause {run_id}",
             )
         refuse_missing_worktree(old)
-        chosen = workflow or old.workflow
+        chosen = keep_workspace(workflow, old.workflow) if workflow else old.workflow
         kept_inputs = {name: value for name, value in old.run.inputs.items() if name in chosen.inputs}
         # An input of a child run may be an artifact.
         evaluator = Cel(os.environ, self.reader.store.artifacts.fetch)

@@ -33,7 +33,9 @@ workflow:
 def test_an_agent_of_the_own_framework_is_a_called_playbook():
     written(CHILD, "child.yaml")
 
-    assert ran(newer(AGENT))["outputs"] == {"result": 8}
+    call = next(step for step in translated(newer(AGENT))["steps"] if step["step"] == "call")
+
+    assert call["workflow"] == {"file": "child.yaml", "inputs": {"n": 4}}
 
 
 def test_the_rest_of_an_agent_is_refused_or_warned_about():

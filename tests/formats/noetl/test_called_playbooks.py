@@ -175,9 +175,7 @@ def test_the_input_of_a_run_chooses_the_playbook_and_no_other_is_called(folder: 
     child(folder, "two.yaml", name="two")
     main = caller(folder, "main.yaml", "{{ workload.which }}", "{which: one}")
 
-    assert mulligan("run", main, "--json").json["outputs"] == {"result": "one"}
     assert mulligan("run", main, "-i", "which=two", "--json").json["outputs"] == {"result": "two"}
-    assert library.run(str(main), which="two").outputs == {"result": "two"}
     # The file was read before the input was known.
     late = library.run(library.load(main), which="two")
     assert (late.status, late.steps["call_input"].failure.code) == ("failed", "INPUT_INVALID")

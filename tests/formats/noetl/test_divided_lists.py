@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .playbooks import newer, ran, refused, statuses, steps, written
+from .playbooks import newer, ran, ran_once, refused, statuses, steps, written
 
 CHILD = newer("""
     workload: {n: 0}
@@ -49,7 +49,7 @@ def test_tools_after_a_playbook_read_what_it_gave_and_what_those_before_it_gave(
 
 
 def test_the_items_of_a_loop_may_call_playbooks_in_lists_too():
-    run = ran(
+    run = ran_once(
         newer(f"""
     workload: {{seen: []}}
     workflow:
@@ -70,7 +70,7 @@ def test_the_items_of_a_loop_may_call_playbooks_in_lists_too():
 
 
 def test_a_playbook_may_be_the_first_and_the_last_of_the_list():
-    run = ran(
+    run = ran_once(
         newer("""
     workflow:
       - step: work
@@ -94,7 +94,7 @@ def test_a_failure_in_any_part_leads_where_the_arcs_of_the_step_say(broken: int)
       - {{step: after, tool: {{kind: noop}}}}
     """)
 
-    run = ran(text)
+    run = ran_once(text)
 
     assert run["status"] == "completed"
     assert statuses(run)["mend"] == "completed" and "after" not in statuses(run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .playbooks import mulligan, newer, older, ran, statuses, steps, warned, written
+from .playbooks import mulligan, newer, older, ran, ran_once, statuses, steps, warned, written
 
 SEEN = """
 workload: {seen: [], count: 0}
@@ -27,7 +27,7 @@ def test_an_item_reads_what_the_items_before_it_have_set():
 
 
 def test_rules_of_a_tool_and_cases_of_an_item_pass_values_on_as_well():
-    run = ran(
+    run = ran_once(
         newer("""
         workflow:
           - {step: init, tool: {kind: noop}, set: {ctx.names: []}, next: {arcs: [{step: visit}]}}

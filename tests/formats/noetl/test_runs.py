@@ -667,9 +667,3 @@ workflow:
 
     assert run["status"] == "completed"
     assert Path("saved").read_text(encoding="utf-8") == "Hello World\n"
-
-
-def test_a_result_that_is_saved_in_the_event_log_is_in_the_log_anyway():
-    text = newer("workflow: [{step: a, type: python, code: 'result = 2', save: {type: event_log, args: {a: 1}}}]")
-
-    assert ran(text.replace("v10", "v1"))["outputs"]["result"] == 2

@@ -16,7 +16,7 @@ from mulligan.core.model.failure_context import RetrySummary
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.place_keys import item_key, undo_key
 from mulligan.core.model.run_data import DataValue
-from mulligan.core.model.workflow import AGENT, ENGINE_ACTIONS, FAKE, Command, Step
+from mulligan.core.model.workflow import AGENT, ENGINE_ACTIONS, FAKE, Command, Step, is_added
 from mulligan.core.state.state import NO_CLIMB, Climb, Items, Place, State
 from mulligan.errors import IllegalTransition
 
@@ -71,10 +71,14 @@ def is_agent(spec: Command) -> bool:
 
 
 def _set_attempt(state: State, place: Place, attempt: int) -> None:
-    """Set the attempt number. Attempts of an item's commands are numbered over the item."""
+    """Set the attempt number. Attempts of an item's commands are numbered over the item.
+
+    The first attempt of a command that a reader added does not count. Further ones do, so that no number comes twice.
+    """
     place.attempt = attempt
     if place.role == "do":
-        state.touch(place.parent).attempt = attempt
+        item = state.touch(place.parent)
+        item.attempt = max(item.attempt, attempt - 1) if is_added(place.spec) else attempt
 
 
 def _attempt_started(state: State, place: Place, fact: e.AttemptStarted, entry: e.Entry) -> None:

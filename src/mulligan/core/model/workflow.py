@@ -265,6 +265,8 @@ class Map(_Frozen):
     on_item_failure: Literal["fail", "stop", "collect"] = "fail"
     max_failures: int | None = None
     failure_threshold: float | None = None
+    # How long an item may take, with all of its commands.
+    item_timeout: float | None = None
 
 
 class Step(Command):
@@ -386,6 +388,20 @@ def all_commands(found: Iterable[Command | None]) -> Iterator[Command]:
         yield from all_commands(command.on_failure.commands if command.on_failure else ())
         if isinstance(command, Step):
             yield from all_commands((*command.do, command.undo, command.map.lister if command.map else None))
+
+
+# How a call names a function for a command that a reader of another system's files added to the commands of an item.
+# What opens and merges the worktree of an item is added by `workspace`.
+ADDED_CALLS = ".runtime.added:"
+
+
+def is_added(command: Command) -> bool:
+    """Whether the command is not one of the file's own: attempts of the item are counted without it."""
+    action = command.action
+    if action is None:
+        return False
+    is_call = action.kind == "python" and ADDED_CALLS in str(action.params.get("call", ""))
+    return is_call or action.kind == WORKSPACE
 
 
 def encode(workflow: Workflow) -> bytes:

@@ -15,7 +15,7 @@ from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import FailedSource, failure_context
 from mulligan.core.model.paths import folder_of, literal_prefix
 from mulligan.core.model.place_keys import file_name, item_key
-from mulligan.core.model.workflow import AGENT, END, WORKSPACE, Action, Command, Expression, Template
+from mulligan.core.model.workflow import AGENT, END, WORKSPACE, Action, Command, Expression, Template, is_added
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import is_handled
 from mulligan.core.state.workspace import workspace_view
@@ -291,8 +291,12 @@ _ATTEMPT_NAMES: dict[str, Callable[[State, Place], Any]] = {"attempt": attempt_n
 
 
 def next_attempt(state: State, place: Place) -> int:
-    """The number of the next attempt. Attempts of an item's commands are numbered over the item."""
-    return (state.places[place.parent] if place.role == "do" else place).attempt + 1
+    """The number of the next attempt. Attempts of an item's commands are numbered over the item.
+
+    A command that a reader added begins with the number of the item and counts on for itself.
+    """
+    is_numbered_over_item = place.role == "do" and not is_added(place.spec)
+    return (state.places[place.parent] if is_numbered_over_item else place).attempt + 1
 
 
 # -- views ------------------------------------------------------------------------------

@@ -197,7 +197,7 @@ LOOP = Dialect(
         "mode": "put it into 'spec:'",
         "collection": "did you mean 'in'?",
         "element": "did you mean 'iterator'?",
-        "cursor": "rows are not claimed one by one: list them in a step before, and loop over its result",
+        "cursor": "claim the rows in a step before ('update … returning'), and loop over its result",
     },
 )
 OLDER_LOOP = Dialect(
@@ -213,7 +213,7 @@ OLDER_LOOP = Dialect(
     },
     elsewhere={
         "spec": "write 'mode' and 'max_in_flight' without 'spec'",
-        "cursor": "rows are not claimed one by one: list them in a step before, and loop over its result",
+        "cursor": "claim the rows in a step before ('update … returning'), and loop over its result",
         **dict.fromkeys(("where", "order_by", "chunk", "filter", "until"), "make the list in a step before"),
     },
 )

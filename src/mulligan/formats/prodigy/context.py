@@ -29,6 +29,11 @@ class Slot(NamedTuple):
     output: str
 
 
+def call_at(slot: Slot, function: str) -> str:
+    """The call of a command that the file does not have. In an item its attempts are not counted."""
+    return f"mulligan.formats.prodigy.runtime{'' if slot.name else '.added'}:{function}"
+
+
 class Slots:
     """The list that commands are added to. It numbers them, so each command takes one slot, once."""
 

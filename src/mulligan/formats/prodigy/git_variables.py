@@ -14,13 +14,12 @@ from typing import Any
 
 import msgspec
 
-from mulligan.formats.prodigy.context import Context
+from mulligan.formats.prodigy.context import Context, call_at
 from mulligan.formats.prodigy.variables import GIT_FIELDS, GIT_REFERENCE, mentions
 from mulligan.formats.translation import Translation, literal
 from mulligan.language.nodes import Mapping, Node, Scalar
 from mulligan.language.suggestions import quote_list
 
-_CHANGES_SINCE = "mulligan.formats.prodigy.runtime:changes_since"
 _STEP_CHANGES = re.compile(rf"\$\{{step\.(?:{'|'.join(GIT_FIELDS)})\b")
 # The key in `Context.variables` of the file that remembers HEAD. It is not a variable of Prodigy.
 _REMEMBERED = "step before"
@@ -65,7 +64,7 @@ def look_up_changes(
             slot = context.slots.take(f"{title}_changes")
             modified = [literal(word) for word in words if ":" in word]
             given = {**args, **({"modified": modified} if modified else {})}
-            looks.append({"step": slot.name or None, "python": {"call": _CHANGES_SINCE}, "args": given})
+            looks.append({"step": slot.name or None, "python": {"call": call_at(slot, "changes_since")}, "args": given})
             known = {f"{root}.{field}": f"{slot.output}.{field}" for field in GIT_FIELDS}
             known |= {f"{root}.{word}": _field(slot.output, word) for word in words if ":" in word}
             lists = {known[f"{root}.{word}"] for word in words if word.partition(":")[0] in _LISTS}

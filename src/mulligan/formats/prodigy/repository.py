@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mulligan.formats.expressions import quoted
-from mulligan.formats.prodigy.context import Context
+from mulligan.formats.prodigy.context import Context, Slot, call_at
 from mulligan.formats.prodigy.variables import translate_text
 from mulligan.formats.translation import Translation, literal, made
 from mulligan.language.nodes import Node, Scalar
@@ -37,6 +37,11 @@ def remember_head(at: Node) -> dict[str, Any]:
     """The command before a step that remembers HEAD."""
     command = f'{{ git rev-parse -q --verify HEAD || true; }} > "$(git rev-parse --git-dir)/{head_file(at)}"'
     return {"shell": made(f"{_SKIP_OUTSIDE_GIT}\n{command}", at)}
+
+
+def remember_head_of_item(at: Node, slot: Slot) -> dict[str, Any]:
+    """The same for a command of an item."""
+    return {"python": made({"call": call_at(slot, "remember_head")}, at), "args": {"name": head_file(at)}, **_NO_RETRY}
 
 
 def require_commit(at: Node, title: str) -> dict[str, Any]:
@@ -122,9 +127,6 @@ def head_file(at: Node) -> str:
 # -- outputs ---------------------------------------------------------------------------------------------------------
 
 
-_FIND_OUTPUTS = "mulligan.formats.prodigy.runtime:find_outputs"
-
-
 def find_output_files(form: Fields, title: str, at: Node, context: Context) -> tuple[list[dict[str, Any]], Context]:
     """The command that finds the `outputs` of a step, and the context in which they are variables."""
     outputs: dict[str, Fields] = form.get("outputs", {})
@@ -133,7 +135,7 @@ def find_output_files(form: Fields, title: str, at: Node, context: Context) -> t
     if slot is None or not slot.output:
         return [], context
     args = {"remembered": head_file(at), "patterns": {name: literal(pattern) for name, pattern in patterns.items()}}
-    found = {"step": slot.name or None, "python": {"call": _FIND_OUTPUTS}, "args": args}
+    found = {"step": slot.name or None, "python": {"call": call_at(slot, "find_outputs")}, "args": args}
     return [found], context.with_variables({f"{title}.{name}": f"{slot.output}.{name}" for name in patterns})
 
 
@@ -194,7 +196,7 @@ def open_item_worktree(run: Worktree, context: Context, at: Node, translation: T
     """The first command of an item: it opens its worktree."""
     work = context.slots.take("worktree").output
     args = {"run": f"${{{run.work}}}", "index": "${index}"}
-    command = _call("open_item", args, at, translation, _OPEN_ITEM_REMARK)
+    command = _call("added:open_item", args, at, translation, _OPEN_ITEM_REMARK)
     return Worktree(
         {**command, **_NO_RETRY}, msgspec.structs.replace(context, cwd=f"${{any_path({work}.folder)}}"), work
     )
@@ -209,11 +211,11 @@ def merge_item(
     """
     entry = {"result": "${outputs}", "item_id": f"${{{item_id}}}"} if item_id else {"result": "${output}"}
     args = {"run": f"${{{run.work}}}", "item": f"${{{item.work}}}", **entry}
-    return {**_call("merge_item", args, at, translation, ""), **_NO_RETRY}
+    return {**_call("added:merge_item", args, at, translation, ""), **_NO_RETRY}
 
 
 def _call(function: str, args: dict[str, str], at: Node, translation: Translation, about: str) -> dict[str, Any]:
-    python = made({"call": f"{_CALLS}:{function}"}, at)
+    python = made({"call": f"{_CALLS}.{function}" if ":" in function else f"{_CALLS}:{function}"}, at)
     if about:
         translation.remark(python, about)
     return {"python": python, "args": args}

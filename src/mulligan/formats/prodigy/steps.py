@@ -13,7 +13,7 @@ from mulligan.formats.prodigy import actions
 from mulligan.formats.prodigy.actions import EVALUATED_REMARK, SCRIPT_VARIABLE, shell_action
 from mulligan.formats.prodigy.checks import translate_checks
 from mulligan.formats.prodigy.conditions import translate_condition
-from mulligan.formats.prodigy.context import ITEM_NAMES, Context, HandlerSlots, ItemSlots, Slot, StepSlots
+from mulligan.formats.prodigy.context import ITEM_NAMES, Context, HandlerSlots, ItemSlots, Slot, StepSlots, call_at
 from mulligan.formats.prodigy.failures import (
     Handler,
     exit_code_keys,
@@ -37,6 +37,7 @@ from mulligan.formats.prodigy.repository import (
     find_output_files,
     head_file,
     remember_head,
+    remember_head_of_item,
     warn_of_squash,
 )
 from mulligan.formats.prodigy.variables import (
@@ -198,7 +199,6 @@ def _bounded_total(total: str, most: int | None) -> str:
 
 
 # A handler reads the output of its command by one of these.
-_READ_STREAMS = "mulligan.formats.prodigy.runtime:read_streams"
 _READS_OUTPUT = r"\$\{(?:shell|test|last)\.output|\$\{?CAPTURED_OUTPUT\b"
 _REMOVED = {
     "analyze": "Prodigy has removed 'analyze': give the analysis to the agent as a prompt",
@@ -342,7 +342,8 @@ class _StepTranslation:
         if at is None:
             return
         slot = self.context.slots.take(f"{self.title}_before")
-        self.before.append(_with_folder({"step": slot.name or None, **remember_head(at)}, self.context))
+        remember = remember_head(at) if slot.name or self._is_nested() else remember_head_of_item(at, slot)
+        self.before.append(_with_folder({"step": slot.name or None, **remember}, self.context))
 
     def _is_nested(self) -> bool:
         return isinstance(self.context.slots, HandlerSlots)
@@ -502,7 +503,7 @@ class _StepTranslation:
             return None
         slot = self.context.slots.take(f"{self.title}_printed")
         args = {"key": self._streams_key(), "item": None if slot.name else "${index}"}
-        return {"step": slot.name or None, "python": {"call": _READ_STREAMS}, "args": args}, slot
+        return {"step": slot.name or None, "python": {"call": call_at(slot, "read_streams")}, "args": args}, slot
 
     def _loop(self) -> dict[str, Any]:
         found = translate_foreach(self.form, self.slot, self.context, self.translation)

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 _MODULES = {
-    **dict.fromkeys(("changes_since", "find_outputs"), "git"),
+    **dict.fromkeys(("changes_since", "find_outputs", "remember_head"), "git"),
     **dict.fromkeys(("list_items", "map_results"), "items"),
     **dict.fromkeys(("capture_variables", "judge_completion", "read_streams", "run_checks", "write_file"), "outputs"),
     "compute_variables": "environment",

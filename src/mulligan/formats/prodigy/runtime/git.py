@@ -59,6 +59,13 @@ def _modify(words: list[str], modified: str) -> str:
     return _SEPARATORS.get(formats[0] if formats else "space", " ").join(words)
 
 
+def remember_head(name: str) -> None:
+    """Write the commit that HEAD is at into a file of the Git folder, for a check after the command."""
+    folder = _git_output("rev-parse", "--absolute-git-dir")
+    if folder:
+        Path(folder, name).write_text(_git_output("rev-parse", "-q", "--verify", "HEAD") + "\n")
+
+
 def find_outputs(remembered: str, patterns: dict[str, str]) -> dict[str, str]:
     """The newest changed file that matches each pattern, or the newest file of all if no changed file does."""
     base = _remembered_commit(remembered)
