@@ -136,7 +136,7 @@ def test_cases_about_the_beginning_of_a_step_set_values_before_its_tool_runs():
     assert set_by(second) == {"ctx.n": 3}
 
 
-def test_the_input_of_a_step_reads_the_arguments_that_the_step_before_hands_over():
+def test_the_input_of_a_step_reads_the_arguments_that_the_step_before_gives_it():
     before = {"a": {"result": {}, "ctx": {"args.b": [1, {"x": 4}, "a", 0]}, "next": ["b"], "status": "ok"}}
 
     found = run(name="b", seen=before, input={"y": "{{ args.x }}"}, tool={"kind": "python", "code": "result = x + y"})

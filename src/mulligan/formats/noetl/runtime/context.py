@@ -59,7 +59,7 @@ class Context:
         # In a list of tools that called playbooks divide: the results of the tools before, by name, and the last one.
         self.results, self.last = _results_before(before or [])
         self._own: dict[str, Any] = {}
-        # What the step before hands over: the input of this step may read it.
+        # The arguments from the step before: the input of this step may read them.
         self.given: dict[str, Any] = versions.values(set_before, ARGS).get(self.step, {})
         self.given = merge_inputs(self.given, render_marked(input or {}, self.names()))
 
