@@ -338,6 +338,20 @@ def test_a_repository_that_the_environment_of_the_worker_names_is_not_that_of_th
     assert environment == {"GIT_SSH": "ssh", "MULLIGAN_WORKER": "w"}
 
 
+def test_a_worktree_of_another_run_with_the_same_number_is_not_taken_over(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MULLIGAN_IDEMPOTENCY_KEY", "older:workspace:1")
+    work = worked(repository)
+    assert opened() == work
+
+    monkeypatch.setenv("MULLIGAN_IDEMPOTENCY_KEY", "newer:workspace:1")
+    with pytest.raises(StepError) as refused:
+        opened()
+
+    assert (refused.value.code, refused.value.details["worktree"]) == ("WORKSPACE_UNAVAILABLE", work["worktree"])
+
+
 def test_files_outside_of_a_sparse_checkout_are_merged(repository: Repository):
     repository.write("a/x", "1")
     repository.write("b/x", "1")

@@ -103,6 +103,7 @@ def open_run_worktree(session: str, branch: str) -> Work:
         "target": checkout.branch,
         "session": session,
         "prefix": Git(here)("rev-parse", "--show-prefix").rstrip("/"),
+        "owner": _owner(),
     }
     with lock_repository(checkout):
         base = checkout("rev-parse", "HEAD")
@@ -193,6 +194,7 @@ def _open(work: Work, branch: str, start: str) -> Work:
     worktree, checkout = Path(work["worktree"]), Git(work["checkout"])
     found = _read_marker(worktree)
     if found is not None:
+        _require_same_owner(found, work)
         return found
     left_behind = _checked_out_branch(worktree, checkout)
     _clear(worktree, checkout)
@@ -207,6 +209,21 @@ def _open(work: Work, branch: str, start: str) -> Work:
     work = {**work, "branch": branch, "folder": str(folder)}
     _write_marker(worktree, work)
     return work
+
+
+def _owner() -> str:
+    """What tells this run from one with the same number: the database of the runs may have been deleted since."""
+    return os.environ.get("MULLIGAN_IDEMPOTENCY_KEY", "").partition(":")[0]
+
+
+def _require_same_owner(found: Work, work: Work) -> None:
+    """Raise if the worktree belongs to another run with the same number: its work must not get into this one."""
+    if found.get("owner", work.get("owner")) != work.get("owner"):
+        message = (
+            f"{found['worktree']} is the worktree of an older run with the same number, which this home no longer "
+            f"has; look at it on branch '{found['branch']}', then: git worktree remove {found['worktree']}"
+        )
+        raise StepError("WORKSPACE_UNAVAILABLE", message, retryable=False, details=_location(found))
 
 
 def _read_marker(worktree: Path) -> Work | None:
