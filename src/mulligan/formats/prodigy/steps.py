@@ -45,6 +45,7 @@ from mulligan.formats.prodigy.variables import (
     captured_names,
     context_after,
     keep_streams,
+    leading_value,
     mentions,
     must_answer_json,
     redirection,
@@ -539,8 +540,15 @@ class _StepTranslation:
             return None
         node = self.form["working_dir"]
         folder = translate_text(node, self.context, self.translation)
-        is_below = self.context.cwd is not None and not folder.startswith(("/", "~", "$"))
-        return made(f"{self.context.cwd}/{folder}" if is_below else folder, node)
+        if self.context.cwd is None or folder.startswith(("/", "~")):
+            return made(folder, node)
+        value = leading_value(node.text, self.context)
+        if not value:
+            return made(f"{self.context.cwd}/{folder}", node)
+        # An absolute value stays as it is. Any other is below the worktree, never in the checkout.
+        root = self.context.cwd.removeprefix("${any_path(").removesuffix(")}")
+        is_absolute = f"string({value}).startsWith('/')"
+        return made(f"${{any_path({is_absolute} ? '' : {root} + '/')}}{folder}", node)
 
     # -- what follows
 

@@ -143,6 +143,13 @@ def fill_in(template: str, context: Context) -> str:
     return replace_references(template, literal, lambda match: _outside_shell(match, context))
 
 
+def leading_value(template: str, context: Context) -> str:
+    """The expression of the variable that a text begins with; "" if it begins otherwise."""
+    match = REFERENCE.match(template)
+    filled = _outside_shell(match, context) if match else ""
+    return filled[2:-1] if filled.startswith("${") else ""
+
+
 def replace_references(template: str, between: Callable[[str], str], each: Callable[[re.Match[str]], str]) -> str:
     """Replace each reference with `each`, and the text between references with `between`."""
     pieces, position = [], 0
