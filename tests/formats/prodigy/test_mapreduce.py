@@ -265,7 +265,8 @@ REFUSED = {
         "    | ^^^^^^^^^^^^ remove one of them",
     ),
     "two streams of one command": (
-        f"setup:\n  commands: [{{shell: a}}]\n  capture_outputs: {{x: 0, y: {{command_index: 0, source: stderr}}}}\n{MAP}",
+        "setup:\n  commands: [{shell: a}]\n"
+        f"  capture_outputs: {{x: 0, y: {{command_index: 0, source: stderr}}}}\n{MAP}",
         "error[language.prodigy]: flow.yml:3:27: 'y' captures stderr of command 0, but 'x' captures its stdout\n"
         "  3 |   capture_outputs: {x: 0, y: {command_index: 0, source: stderr}}\n"
         "    |                           ^ write '2> FILE' in the command, and print the file in a separate command",
