@@ -166,7 +166,7 @@ class _CaptureRules:
             index = rule if isinstance(rule, int) else rule.get("command_index", 0)
             source = rule.get("source", "stdout") if isinstance(rule, Fields) else "stdout"
             other, used = sources.setdefault(index, (name, source))
-            if _STREAMS.get(used) != _STREAMS.get(source):
+            if (used == "stderr") != (source == "stderr"):
                 assert isinstance(self.node, Mapping)
                 message = f"'{name}' captures {source} of command {index}, but '{other}' captures its {used}"
                 hint = "write '2> FILE' in the command, and print the file in a separate command"
