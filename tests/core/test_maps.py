@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mulligan.core.effects import effects as fx
+from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Action, Command, Map, Step, Template, Triage
@@ -711,3 +712,40 @@ def test_a_number_of_items_that_makes_no_sense_fails_the_step(most: Any) -> None
     assert run["m"].failure is not None
     assert run["m"].failure.code == "EXPRESSION_FAILED"
     assert run["m"].failure.message.startswith("'max_parallel' gave ")
+
+
+# -- the time of an item ---------------------------------------------------------------------------------------------
+
+
+def test_the_time_of_an_item_bounds_all_of_its_commands_together() -> None:
+    run = run_of([1], mapped(do=(command("one"), command("two")), item_timeout=60.0))
+    first = make_task(run.state, "m[0].0").deadline
+
+    run.wait(40).ok("m[0].0")
+    second = make_task(run.state, "m[0].1").deadline
+    run.started("m[0].1").wait(20).fail("m[0].1", is_timed_out=True, is_past_deadline=True)
+
+    assert first is not None and first == second
+    assert (run.status, run["m"].failure.code) == ("failed", "ITEMS_FAILED")
+    assert run["m[0]"].failure.code == "TIMEOUT"
+
+
+def test_a_retry_or_a_handler_does_not_begin_after_the_time_of_an_item() -> None:
+    do = (command("one", rules=retry(1, delay=30), on_failure=handler("two")),)
+    run = run_of([1], mapped(do=do, item_timeout=20.0))
+
+    run.wait(10).fail("m[0].0")
+    assert run["m[0].0"].status == "handling"
+    run.wait(10)
+
+    assert (run.status, run["m[0]"].status) == ("failed", "failed")
+
+
+def test_an_item_that_runs_again_has_its_whole_time_again() -> None:
+    run = run_of([1], mapped(do=(command("one"),), item_timeout=60.0)).wait(50).fail("m[0].0")
+
+    run.wait(100).retry()
+
+    assert run.queued == ["m[0].0"]
+    deadline = make_task(run.state, "m[0].0").deadline
+    assert deadline is not None and deadline > run.state.places["m[0]"].entered_at

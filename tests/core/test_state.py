@@ -145,7 +145,7 @@ def test_a_run_that_has_not_begun_is_new_in_its_first_round_and_holds_nothing() 
         **{"is_time_up": False, "loops": {}, "loops_taken": {}, "held": (), "unstarted": (), "undoing": ""},
         **{"has_undone": False, "outputs": {}, "degraded": False, "reason": "", "uid": "", "items_of": ""},
         **{"adjustments": {}, "paused_steps": (), "changed_only": False, "forced": (), "revision": None, "data": {}},
-        **{"spent": Spent(), "budgets": {}, "callers_budget": None},
+        **{"spent": Spent(), "budgets": {}, "callers_budget": None, "stepping": None, "workspace": ""},
     }
 
 

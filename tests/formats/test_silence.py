@@ -36,7 +36,7 @@ SILENT = {
     "noetl": {
         *("profile", "version", "scope", "store", "inline_max_bytes", "preview_max_bytes", "pool", "on_unmatched"),
         *("exec", "auto_renew", "map", "target_audience", "token_field", "ttl_field", "ttl_seconds"),
-        *("defaults", "limits", "apiVersion", "backoff_multiplier", "entry_step", "tools"),
+        *("defaults", "limits", "apiVersion", "backoff_multiplier", "entry_step", "tools", "entrypoint_mode"),
     },
     "prodigy": {
         *("enable_monitoring", "error_collection", "temporary", "duration", "exit_code", "success"),

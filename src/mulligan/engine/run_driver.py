@@ -490,12 +490,11 @@ def _queue(driver: RunDriver, pending: _Pending, effect: fx.QueueTask, now: date
 
 
 def _stop(driver: RunDriver, pending: _Pending, effect: fx.StopTask, now: datetime) -> None:
-    """Drop the task if this turn has scheduled it. Otherwise the store finds it."""
+    """Drop the task if this turn has queued it. The store may have it too, from before a pause."""
     for tasks in (pending.fresh, pending.queued):
         task = tasks.get(effect.place)
         if task is not None and task.attempt == effect.attempt:
             del tasks[effect.place]
-            return
     pending.stopped.append(effect)
 
 

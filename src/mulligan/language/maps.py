@@ -25,7 +25,7 @@ from mulligan.language.shapes import Fields, whole
 from mulligan.language.value_templates import value_expression
 from mulligan.language.workflow_keys import MAP, SORT
 
-_COPIED_KEYS = ("offset", "max_items", "on_item_failure", "max_failures", "failure_threshold")
+_COPIED_KEYS = ("offset", "max_items", "on_item_failure", "max_failures", "failure_threshold", "item_timeout")
 
 
 def read_map(node: Node, scope: Scope, settings: Settings) -> tuple[Map, Scope]:

@@ -227,6 +227,7 @@ MAP = Record(
         "on_item_failure": Key(Choice(("fail", "stop", "collect")), "default fail: all items run, then the step fails"),
         "max_failures": Key(whole(0), "the step fails if more items fail"),
         "failure_threshold": Key(number(0, 1), "the step fails if a larger share of items fails"),
+        "item_timeout": Key(LIMIT, "how long an item may take, with all of its commands"),
     },
 )
 

@@ -346,3 +346,9 @@ def test_a_list_of_tools_may_name_them_by_labels():
     found = steps(newer("workflow: [{step: a, tool: [{first: {kind: noop}}, {name: second, kind: noop}]}]"))
 
     assert found["a"]["noetl"]["tool"] == [{"name": "first", "kind": "noop"}, {"name": "second", "kind": "noop"}]
+
+
+def test_a_result_that_is_saved_in_the_event_log_needs_nothing():
+    text = older("workflow: [{step: start, tool: python, code: 'result = 2', save: {type: event_log, args: {a: 1}}}]")
+
+    assert "cases" not in steps(text)["start"]["noetl"]

@@ -140,16 +140,22 @@ def test_a_number_may_be_that_of_a_variable() -> None:
     found = mapped("env: {N: 3, T: '45'}\n", "max_parallel: $N, agent_timeout_secs: '${T}'")
 
     assert found["map"]["max_parallel"] == 3
-    assert found["do"][1]["timeout"] == "45s"
+    assert found["map"]["item_timeout"] == "45s"
 
 
-def test_the_time_of_a_command_is_its_own_then_that_of_its_kind_then_that_of_the_agent() -> None:
+@pytest.mark.parametrize(
+    ("policy", "of_item", "of_second"), [("", "50s", None), ("timeout_policy: PerCommand, ", None, "50s")]
+)
+def test_the_time_of_an_agent_is_that_of_the_item_or_of_each_command(
+    policy: str, of_item: str | None, of_second: str | None
+) -> None:
     found = steps(
-        "map:\n  input: x\n  timeout_config: {agent_timeout_secs: 50, command_timeouts: {claude: 70}}\n"
+        f"map:\n  input: x\n  timeout_config: {{{policy}agent_timeout_secs: 50, command_timeouts: {{claude: 70}}}}\n"
         "  agent_template: [{shell: a, timeout: 5}, {shell: b}, {claude: /c}]\n"
-    )
+    )["map"]
 
-    assert [command.get("timeout") for command in found["map"]["do"]] == [None, "5s", "50s", "70s", None]
+    assert found["map"].get("item_timeout") == of_item
+    assert [command.get("timeout") for command in found["do"]] == [None, "5s", of_second, "70s", None]
 
 
 # -- what failures of items mean -------------------------------------------------------------------------------------
@@ -222,7 +228,6 @@ def test_what_is_not_honoured_is_warned_about_by_name(tmp_path: Path) -> None:
     )
 
     assert said == [
-        "the timeout of an agent applies to each of its commands, not to all of them together",
         "'timeout_action: Fail' is ignored: a timeout fails its item; use 'max_failures' to fail the map",
         "'cleanup_grace_period_secs' is ignored: a command that timed out has 10s to end",
         "'max_failures' has no effect: the first failure stops the map",
@@ -314,4 +319,4 @@ def test_older_files_say_otherwise_how_long_an_agent_may_take_and_how_often_it_i
         "map: {input: a.json, agent_template: [{shell: make}], timeout_per_agent: 5m, retry_on_failure: 2}\n"
     )["map"]
 
-    assert (found["retry"], found["do"][1]["timeout"]) == (2, "300s")
+    assert (found["retry"], found["map"]["item_timeout"]) == (2, "300s")

@@ -31,6 +31,7 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.run_data import size_problem
 from mulligan.core.model.spending import spent_from_usage
 from mulligan.core.model.workflow import END
+from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.held_steps import choose_steps, held_places
 from mulligan.core.state.scope import RUN_TOO_LONG, Now, fill_params
 from mulligan.core.state.state import Place, State
@@ -488,15 +489,10 @@ def _is_timer_current(now: Now, kind: str, key: str, number: int, wall: datetime
         "handler": (("handling",), place.attempt, None if climb.is_handler_late else climb.handler_due),
         "triage": (("pending_failed",), place.attempt, climb.parked_due),
         # Ready: entered while the run was paused, so it could not start.
-        "deadline": (("ready", "running"), place.visit, _deadline(place)),
+        "deadline": (("ready", "running"), place.visit, None if place.phase else deadline_of(now.state, place)),
     }[kind]
     at = wall if kind == "until" and wall is not None else now.at
     return place.status in statuses and counter == number and due is not None and due <= at
-
-
-def _deadline(place: Place) -> Any:
-    limit = place.spec.deadline
-    return None if limit is None or place.phase else place.entered_at + timedelta(seconds=limit)
 
 
 def _attempt_due(now: Now, place: Place) -> Facts:

@@ -39,6 +39,7 @@ from mulligan.core.model.workflow import (
     Template,
     Triage,
 )
+from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.scope import Now, error_view
 from mulligan.core.state.state import Place, State
 from mulligan.errors import ExpressionFailed
@@ -139,7 +140,8 @@ def _retry_refusal(now: Now, place: Place, rule: Rule, number: int, due: datetim
         return "retries_exhausted"
     if spec.max_attempts is not None and place.climb.tries >= spec.max_attempts:
         return "attempts_exhausted"
-    if spec.deadline is not None and due >= place.entered_at + timedelta(seconds=spec.deadline):
+    deadline = deadline_of(now.state, place)
+    if deadline is not None and due >= deadline:
         return "deadline_passed"
     return ""
 

@@ -26,6 +26,7 @@ from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import CONTEXT_CHARS_MAX, head_tail, retry_summary_text
 from mulligan.core.model.rejected_output import rejected_details
 from mulligan.core.model.workflow import END, FAKE
+from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.scope import Now, fill_params, next_attempt
 from mulligan.core.state.state import Place, State
@@ -72,9 +73,9 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
         message = f"the step was already visited {now.state.step(place.key).max_visits} times (max_visits)"
         found = add_location(now, place, failure("LOOP_LIMIT", message), attempt)
         return iter((e.AttemptFailed(place.key, attempt, found),))
-    deadline = place.spec.deadline
+    deadline = deadline_of(now.state, place)
     # It may have passed during a script, a triage or a lost attempt.
-    if deadline is not None and now.at >= place.entered_at + timedelta(seconds=deadline):
+    if deadline is not None and now.at >= deadline:
         found = add_location(now, place, failure("TIMEOUT", PAST_DEADLINE), attempt)
         return iter((e.AttemptFailed(place.key, attempt, found),))
     if is_agent(place.spec) and (refused := budget_refusal(now.state, place)) is not None:

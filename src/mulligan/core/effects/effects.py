@@ -7,7 +7,7 @@ attempt, a timer by kind, place and number.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, dataclass_transform
 
 import msgspec
@@ -16,6 +16,7 @@ from mulligan.core.evolve.evolve_places import is_engine_action, waits_until
 from mulligan.core.model import events as e
 from mulligan.core.model.reports import TimerKind
 from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
+from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.held_steps import held_places, is_on_hold
 from mulligan.core.state.state import Place, State
 
@@ -88,10 +89,10 @@ def _scheduled(state: State, fact: e.AttemptScheduled) -> Iterable[Effect]:
         return ()
     is_queued = not (is_engine_action(place.spec) or is_on_hold(state, place))
     task = (QueueTask(fact.place, fact.attempt),) if is_queued else ()
-    if place.spec.deadline is None:
+    due = deadline_of(state, place)
+    if due is None:
         return task
     # Set for each attempt: a timer that fired during a delay, a handler or a triage had no effect.
-    due = place.entered_at + timedelta(seconds=place.spec.deadline)
     return (*task, SetTimer("deadline", due, fact.place, place.visit))
 
 

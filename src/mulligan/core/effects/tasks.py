@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from mulligan.core.model.events import Adjusted, Role
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.waiting import default_cpus, waits
 from mulligan.core.model.workflow import AGENT, Budget, Capture, Command, Resources, Secret
+from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.scope import (
     CACHE_KEY,
     FILE,
@@ -244,8 +245,7 @@ def fill_late_values(task: Task, values: Mapping[str, Any]) -> Task:
 def _deadline(state: State, place: Place) -> datetime | None:
     """The deadline of the visit. A recovery script is part of the visit of its parent and has its deadline."""
     timed = state.places[place.parent] if place.role == "script" else place
-    limit = timed.spec.deadline
-    return None if limit is None else timed.entered_at + timedelta(seconds=limit)
+    return deadline_of(state, timed)
 
 
 def _files(state: State, place: Place) -> dict[str, str]:

@@ -265,6 +265,8 @@ class Map(_Frozen):
     on_item_failure: Literal["fail", "stop", "collect"] = "fail"
     max_failures: int | None = None
     failure_threshold: float | None = None
+    # How long an item may take, with all of its commands.
+    item_timeout: float | None = None
 
 
 class Step(Command):

@@ -520,13 +520,13 @@ MERGE_KEY = Key(
 TIMEOUTS = LenientRecord(
     "timeout_config",
     {
-        "agent_timeout_secs": Key(NUMBER_FORM, "timeout of each command of an item (default 600)"),
+        "agent_timeout_secs": Key(NUMBER_FORM, "timeout of an item, with all of its commands (default 600)"),
         "command_timeouts": Key(
             MapOf(SECONDS, VARIABLE_NAME, names=VARIABLE_NAMES), "timeout by kind of command: {claude: 300}"
         ),
         "timeout_policy": Key(
             Choice(("PerAgent", "PerCommand", "Hybrid", "per_agent", "per_command", "hybrid")),
-            "here a timeout always applies to each command",
+            "PerCommand: the timeout applies to each command, not to the item (default Hybrid)",
         ),
         "cleanup_grace_period_secs": Key(SECONDS, "ignored: the time between SIGTERM and SIGKILL is 10s"),
         "timeout_action": Key(
@@ -557,9 +557,9 @@ MAP = LenientRecord(
         "max_items": Key(whole(0), "how many items at most"),
         "offset": Key(whole(0), "how many items to skip first"),
         "distinct": Key(TEXT, "one item per value of this field"),
-        "agent_timeout_secs": Key(NUMBER_FORM, "timeout of each command of an item"),
+        "agent_timeout_secs": Key(NUMBER_FORM, "timeout of an item, with all of its commands"),
         "timeout_config": Key(TIMEOUTS, "timeouts in more detail"),
-        "timeout_per_agent": Key(SECONDS, "timeout of each command of an item, under its old name"),
+        "timeout_per_agent": Key(SECONDS, "timeout of an item, under its old name"),
         "retry_on_failure": Key(whole(0, 1000), "retries of each command of an item, in older files"),
     },
 )

@@ -320,7 +320,10 @@ def _map_steps(workflow: _Workflow, context: Context) -> TranslatedSteps:
         "max_items": form.get("max_items"),
         **policy.of_map,
     }
-    do = _item_commands(workflow, context, _timeouts(form, context, translation))
+    timeouts = _timeouts(form, context, translation)
+    if "" in timeouts and not _is_per_command(form):
+        keys["item_timeout"] = format_seconds(timeouts.pop(""))
+    do = _item_commands(workflow, context, timeouts)
     again = {"retry": form["retry_on_failure"]} if form.get("retry_on_failure") else {}
     step = {"step": slot.name, "map": made(keys, form.node), "do": do, **again, **policy.of_step}
     variables = {"total": "total", "successful": "succeeded", "failed": "failed"}
@@ -398,7 +401,7 @@ def _with_item_limits(
 
 
 def _timeouts(form: Fields, context: Context, translation: Translation) -> dict[str, float]:
-    """The timeout of a command by its kind; that of all other kinds is under ""."""
+    """The timeout of a command by its kind; that of an item is under "", or that of all other commands."""
     found: dict[str, float] = {}
     config: Fields | None = form.get("timeout_config")
     if config is not None:
@@ -412,13 +415,17 @@ def _timeouts(form: Fields, context: Context, translation: Translation) -> dict[
     return found
 
 
+def _is_per_command(form: Fields) -> bool:
+    """Whether the timeout of an agent applies to each of its commands, and not to all of them together."""
+    config: Fields | None = form.get("timeout_config")
+    policy = "" if config is None else config.get("timeout_policy", "")
+    return policy.lower().replace("_", "") == "percommand"
+
+
 def _warn_of_timeouts(config: Fields, translation: Translation) -> None:
     if config.get("timeout_action", "Dlq").lower() == "fail":
         message = "'timeout_action: Fail' is ignored: a timeout fails its item; use 'max_failures' to fail the map"
         translation.warn("prodigy", message, config.key("timeout_action"))
-    if config.get("timeout_policy", "Hybrid").lower().replace("_", "") == "peragent":
-        message = "the timeout of an agent applies to each of its commands, not to all of them together"
-        translation.warn("prodigy", message, config.key("timeout_policy"))
     if "cleanup_grace_period_secs" in config:
         message = "'cleanup_grace_period_secs' is ignored: a command that timed out has 10s to end"
         translation.warn("prodigy", message, config.key("cleanup_grace_period_secs"))
