@@ -37,6 +37,7 @@ LIST, SHOW, PENDING, BREAKERS = ("list", "--all"), ("show", 1, "--json"), ("pend
 REPLAY, REPORT, GC = ("replay", 1, "--verify"), ("report", 1, "-o", "-"), ("gc", "--dry-run", "--keep", 0)
 EXPLAIN, EVENTS, STATS, RETRY = ("explain", 1), ("events", 1), ("stats",), ("retry", 3, "--dry-run")
 LOGS, ITEMS = ("logs", 1, "flaky"), ("items", 1, "items")
+FIND, FIND_NEAR = ("list", "--text", "ri"), ("list", "--text", "nothing rich", "--status", "failed")
 WORKERS, FOLLOW = ("workers",), ("logs", 2, "-f")
 # The tables, each with the verbs that read it.
 READERS: dict[str, tuple[tuple[object, ...], ...]] = {
@@ -53,6 +54,13 @@ READERS: dict[str, tuple[tuple[object, ...], ...]] = {
     "timers": (LIST, SHOW, PENDING),
     "breakers": (BREAKERS, SHOW),
     "starts": (LIST, GC),
+    "new_words": (FIND, FIND_NEAR),
+    "run_words": (FIND, FIND_NEAR),
+    # The tables that the index of words is made of.
+    "run_words_config": (FIND,),
+    "run_words_content": (FIND, FIND_NEAR),
+    "run_words_data": (FIND, FIND_NEAR),
+    "run_words_idx": (FIND,),
 }
 DATABASE = Path(".mulligan/mulligan.db")
 
@@ -82,6 +90,8 @@ def _complete() -> None:
     database.execute("INSERT INTO attributes VALUES (1, 'label', 'team', 'data')")
     database.execute("INSERT INTO answers VALUES (899, ?)", (encoded(Answer()),))
     database.execute("INSERT INTO starts VALUES ('key', 3)")
+    database.execute("INSERT INTO run_words (rowid, started, inputs, failed) SELECT * FROM new_words WHERE run_id = 1")
+    database.execute("DELETE FROM new_words WHERE run_id = 1")
     database.pragma("journal_mode", "delete")
     database.close()
 

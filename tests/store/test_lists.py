@@ -20,9 +20,12 @@ from mulligan.core.effects.run_lists import (
     RunFailures,
     RunFilter,
     attributes,
+    run_failures,
 )
 from mulligan.core.model.events import Entry, RunRevised
+from mulligan.core.model.failure import Failure
 from mulligan.core.model.workflow import Breaker
+from mulligan.core.state.state import FailureRecord
 from mulligan.ports import NewRun, Store
 from mulligan.store.sqlite import SqliteStore
 from mulligan.store.sqlite_tickets import SQL
@@ -429,3 +432,49 @@ def test_a_filter_over_ten_thousand_runs_reads_only_the_runs_own_lines(tmp_path)
 
 def test_an_input_that_no_text_can_hold_is_no_attribute() -> None:
     assert attributes({"a\0": 1, "b": {"c": 1}, "d": 1}, {}) == [("input", "d", "1")]
+
+
+def test_words_are_found_before_and_after_they_are_moved_to_the_index(store: Store) -> None:
+    """SQLite moves the words of many runs at once: pages, changes and removals reach them on both sides."""
+    early = failed(store, "TIMEOUT", words="route")
+    many = made(store, *[new_run()] * 600)
+    late = failed(store, "TIMEOUT", words="route")
+    everyone = [late, *many[::-1], early]
+
+    pages, before = [], None
+    while page := found(store, words=("somebody",), limit=100, before=before):
+        pages += page
+        before = page[-1]
+
+    assert pages == everyone
+    assert found(store, words=("some",), limit=700) == everyone
+    assert found(store, words=("somebody",), workflows=("nightly",), statuses=("failed",)) == [late, early]
+    assert found(store, words=("somebody", "route")) == [late, early]
+    for run_id in (early, late):
+        (turn,) = store.take_turns([run_id], "w")
+        store.commit([commit(turn, 1, status="completed", round=2, failures=RunFailures((), "mended"), is_last=True)])
+    assert (found(store, words=("route",)), found(store, words=("mended",))) == ([], [late, early])
+    assert store.remove([early, late]) == [early, late]
+    assert found(store, words=("mended",)) == []
+
+
+def test_a_run_with_very_many_words_and_very_long_names_is_created_and_found(store: Store) -> None:
+    """PostgreSQL has a limit for the words of a run, and one for an entry of an index."""
+    name, starter = (f"{first} " + "".join(f"{number:x}" for number in range(3_000)) for first in ("load", "me"))
+    inputs = {
+        f"i{number}": " ".join(f"{word:039}" for word in range(number * 5, number * 5 + 5)) for number in range(6_000)
+    }
+    new = run_of(name, labels={"team": "data"}, **inputs)
+    new = replace(new, request=replace(new.request, by=starter))
+    code = "".join(f"{number:x}" for number in range(3_000))
+    records = [FailureRecord(0, "load", 1, Failure(one, "slow"), 2, T0) for one in ("TIMEOUT", code, "NU\0L")]
+
+    (run_id, other) = made(store, new, replace(new, name=name + "x"))
+    store.register(worker("w"))
+    (turn,) = store.take_turns([run_id], "w")
+    store.commit([commit(turn, 0, status="failed", failures=run_failures(records), is_last=True)])
+
+    assert found(store, workflows=(name,)) == [run_id]
+    assert found(store, starters=(starter,)) == [other, run_id]
+    assert found(store, words=("load", "data"), failure_codes=("TIMEOUT",)) == [run_id]
+    assert found(store, words=("slow",)) == [run_id]

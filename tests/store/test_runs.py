@@ -28,6 +28,7 @@ def test_a_new_run_has_its_request_with_its_own_id_in_its_inbox(store: Store) ->
         created_at=T0,
         updated_at=T0,
         root_run_id=turn.run_id,
+        started_by="somebody",
     )
 
 

@@ -15,6 +15,7 @@ from mulligan.core.model.workflow import Secret
 from mulligan.worker.databases import kept_connections
 from mulligan.worker.databases.kept_connections import CONNECTIONS_MAX, KEPT, KeptConnections
 from mulligan.worker.databases.postgres import open_session
+from proof.chaos.proxy import Proxy
 
 from .databases import asked, refused, wait_for
 from .work import Work
@@ -79,6 +80,7 @@ def test_what_a_task_leaves_in_its_session_is_gone_for_the_next(
             "do $$ begin perform set_config('my.x', 'a', false); end $$",
             "select current_setting('my.x', true) = '' as it",
         ),
+        ("select \"set_config\"('my.z', 'a', false)", "select current_setting('my.z', true) is not null as it"),
         ("set local my.y = 'a'", "select current_setting('my.y', true) is not null as it"),
     ],
 )
@@ -132,6 +134,18 @@ def test_a_statement_on_a_kept_connection_is_not_sent_twice(schema_url: str) -> 
 
     assert failure["code"] == "CONNECTION"
     assert asked(schema_url, "select nextval('s') as it") == [{"it": 2}]
+
+
+def test_a_server_that_is_silent_after_the_commit_delays_no_task(schema_url: str) -> None:
+    """A task that has been committed would be tried again if it took longer than its timeout."""
+    with Proxy(schema_url) as proxy:
+        with KEPT.keep_connections(), open_session(proxy.url, False) as session:
+            session.commit()
+            proxy.swallow("client")
+        assert not KEPT.is_empty
+        proxy.heal()
+
+        assert asked(proxy.url, "select 1 as one") == [{"one": 1}]
 
 
 def test_other_credentials_and_another_environment_have_another_connection(

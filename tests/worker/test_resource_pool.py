@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -93,6 +94,31 @@ def test_tasks_that_wait_leave_half_of_the_processors_to_others(work: Work) -> N
 
     assert work.executor.offer() == Offer(1.0, 4 * GIB, 0, (), "here", 1, refused_cpus=(0.1, 0.25))
     assert filled(work) == 1
+
+
+@pytest.mark.parametrize("cpus", [1, 1.5])
+def test_fewer_than_two_processors_are_offered_to_others_whatever_waits(tmp_path: Path, cpus: float) -> None:
+    """Otherwise each request that ends makes room for another request only, and a computation starts after the last."""
+    work = Work(tmp_path, cpus=cpus)
+    waiting_tasks(work)
+
+    offered = work.executor.offer()
+
+    assert (offered.cpus, offered.tasks_max, offered.refused_cpus) == (cpus, math.ceil(cpus), (0.1, 0.25))
+    assert filled(work) == 1
+    work.close()
+
+
+def test_one_processor_that_computes_is_offered_to_tasks_that_wait(tmp_path: Path) -> None:
+    work = Work(tmp_path, cpus=1)
+    assert filled(work) == 1
+
+    offered = work.executor.offer()
+
+    assert (offered.cpus, offered.tasks_max, offered.refused_cpus) == (0.25, 1, ())
+    assert (waiting_tasks(work), filled(work)) == (10, 0)
+    assert work.executor.offer().tasks_max == 0
+    work.close()
 
 
 def test_a_task_that_asks_for_a_share_itself_is_not_one_that_waits(work: Work) -> None:

@@ -307,10 +307,10 @@ def _labels(fields: Fields, source: Source) -> dict[str, str]:
         if len(value) > LABEL_CHARS_MAX or not value.isprintable():
             assert node is not None
             message = f"the label '{name}' must be one line of at most {LABEL_CHARS_MAX} characters"
-            source.note(source.refuse("value", message, node.key(name)))
+            source.note(source.refuse("labels", message, node.key(name)))
     if len(labels) > LABELS_MAX:
         message = f"{len(labels)} labels are too many: a run has at most {LABELS_MAX}"
-        source.note(source.refuse("value", message, fields.key("labels")))
+        source.note(source.refuse("labels", message, fields.key("labels")))
     return labels
 
 

@@ -16,7 +16,7 @@ from mulligan.store.breaker_transaction import breaker_columns
 from mulligan.store.encoding import encoded, micros
 from mulligan.store.postgres_arrays import Array, Bigints, Blobs, Floats, Texts
 from mulligan.store.postgres_pipeline import Statement
-from mulligan.store.run_search import creation_skew, run_words
+from mulligan.store.run_search import creation_skew, new_entries
 
 # The types of the columns of a row.
 Columns = Sequence[type[Array]]
@@ -195,12 +195,13 @@ def insert_run_statements(
     earliest, among = creation_skew(runs)
     yield "widen_skew", {"at": earliest, "among": among}
     yield "insert_runs", arrays(_NEW_RUN, [_new_run(run, turn, parent) for run, turn, parent in both])
-    listed = [(run, turn.run_id) for run, turn, parent in both if parent is None]
-    found = [(run_id, *one) for run, run_id in listed for one in attributes(run.request.inputs, run.request.labels)]
+    listed = [(turn.run_id, new_entries(run)) for run, turn, parent in both if parent is None]
+    found = [(run_id, *one) for run_id, entries in listed for one in entries.attributes]
     if found:
         yield "insert_attributes", arrays(_ATTRIBUTE, found)
     if listed:
-        yield "insert_words", arrays((Bigints, Texts, Texts), [(run_id, *run_words(run)) for run, run_id in listed])
+        words = [(run_id, entries.words, entries.input_words) for run_id, entries in listed]
+        yield "insert_words", arrays((Bigints, Texts, Texts), words)
     requests = [(turn.run_id, encoded(replace(run.request, run_id=turn.run_id)), "", 0) for run, turn, _ in both]
     yield "insert_messages", arrays(MESSAGE, requests)
 

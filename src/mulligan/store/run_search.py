@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
-from mulligan.core.effects.run_lists import RunFilter, input_words, start_words
+from mulligan.core.effects.run_lists import Attribute, RunFilter, attribute_words, attributes, start_words
 from mulligan.ports import NewRun
 from mulligan.store.encoding import micros
 
@@ -23,10 +23,18 @@ NEAR_RUNS = 1_000
 CHUNK_MIN, CHUNK_MAX = 200, 5_000
 
 
-def run_words(run: NewRun) -> tuple[str, str]:
-    """The words of a new run: those that stay, and those of its inputs, which a corrected file may change."""
+class NewEntries(NamedTuple):
+    """What a new run is found by: attributes, words that stay, and words of inputs, which a corrected file changes."""
+
+    attributes: Sequence[Attribute]
+    words: str
+    input_words: str
+
+
+def new_entries(run: NewRun) -> NewEntries:
     request = run.request
-    return start_words(run.name, request.by, request.labels), input_words(request.inputs)
+    found = attributes(request.inputs, request.labels)
+    return NewEntries(found, start_words(run.name, request.by, request.labels), attribute_words(found))
 
 
 def creation_skew(runs: Iterable[NewRun]) -> tuple[int, int]:

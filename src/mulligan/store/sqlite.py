@@ -210,6 +210,7 @@ class SqliteStore:
                 "remove_starts",
                 "remove_attributes",
                 "remove_words",
+                "remove_new_words",
                 "remove_run",
             ):
                 db.executemany(SQL[name], [(run_id,) for run_id in gone])

@@ -14,7 +14,7 @@ from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewR
 from mulligan.store import refusals
 from mulligan.store.breaker_transaction import breaker_columns
 from mulligan.store.encoding import encoded, micros
-from mulligan.store.run_search import creation_skew, run_words
+from mulligan.store.run_search import NewEntries, creation_skew, new_entries
 from mulligan.store.sqlite_file import fetch_all, iterate
 from mulligan.store.sqlite_tickets import SQL, TicketSequence, next_numbers
 
@@ -42,6 +42,9 @@ class Leases:
 
 # The kind of the state's row that is stored in the run's own row, which saves writing a page with each turn.
 _RUN = "run"
+
+# How many ids there are from one transfer of words to the full-text index to the next. A search reads these runs.
+_NEW_WORDS_MAX = 256
 
 
 def write_batch(
@@ -124,14 +127,22 @@ def _write_inputs(db: apsw.Cursor, commit: Commit) -> None:
         run_id = commit.turn.run_id
         db.execute(SQL["remove_inputs"], (run_id,))
         db.executemany(SQL["insert_attribute"], [(run_id, *one) for one in attributes(inputs, {})])
-        db.execute(SQL["set_input_words"], (run_id, input_words(inputs)))
+        _set_words(db, ("set_new_input_words", "set_input_words"), run_id, input_words(inputs))
 
 
 def _write_failures(db: apsw.Cursor, run_id: int, failures: RunFailures) -> None:
     """Replace the failures that the run is found by."""
     db.execute(SQL["remove_failures"], (run_id,))
     db.executemany(SQL["insert_attribute"], [(run_id, "failure", code, "") for code in failures.codes])
-    db.execute(SQL["set_failure_words"], (run_id, failures.words))
+    _set_words(db, ("set_new_failure_words", "set_failure_words"), run_id, failures.words)
+
+
+def _set_words(db: apsw.Cursor, statements: Iterable[str], run_id: int, words: str) -> None:
+    """Replace words of a run with the first statement that finds them. A child run has none."""
+    for statement in statements:
+        db.execute(SQL[statement], (run_id, words))
+        if db.connection.changes() == 1:
+            return
 
 
 def _drain(db: apsw.Cursor, commit: Commit) -> None:
@@ -194,12 +205,20 @@ def insert_runs(
     for run_id, run in pairs:
         _note_key(db, run.key, run_id)
     if parent is None:
-        found = [(run_id, *one) for run_id, run in pairs for one in attributes(run.request.inputs, run.request.labels)]
-        db.executemany(SQL["insert_attribute"], found)
-        db.executemany(SQL["insert_words"], [(run_id, *run_words(run)) for run_id, run in pairs])
+        _insert_entries(db, [(run_id, new_entries(run)) for run_id, run in pairs])
     requests = [(run_id, encoded(replace(run.request, run_id=run_id)), "", 0) for run_id, run in pairs]
     db.executemany(SQL["insert_message"], requests)
     return [Turn(run_id, holder, fence) for run_id in run_ids]
+
+
+def _insert_entries(db: apsw.Cursor, entries: Sequence[tuple[int, NewEntries]]) -> None:
+    """Insert what new runs are found by. Their words go to the index together with those of many other runs."""
+    db.executemany(SQL["insert_attribute"], [(run_id, *one) for run_id, found in entries for one in found.attributes])
+    db.executemany(SQL["insert_words"], [(run_id, found.words, found.input_words) for run_id, found in entries])
+    ids = [run_id for run_id, _ in entries]
+    if ids and ids[-1] // _NEW_WORDS_MAX > (ids[0] - 1) // _NEW_WORDS_MAX:
+        db.execute(SQL["index_words"])
+        db.execute(SQL["remove_indexed_words"])
 
 
 def _note_key(db: apsw.Cursor, key: str, run_id: int) -> None:

@@ -47,6 +47,15 @@ class SqliteRunLists:
         return [run_id for (run_id,) in self._file.read(SQL[source], before, after, limit, *value)]
 
     def _candidates_by_words(self, words: tuple[str, ...], before: int, after: int, limit: int) -> list[int]:
+        """The newest runs are not in the index yet. They are asked first: meanwhile they may be moved there."""
+        newest = self._file.read(SQL["candidates_by_new_words"], before, after, limit, _array(words))
+        if newest:
+            before = newest[-1][0]
+        missing = limit - len(newest)
+        older = self._candidates_by_index(words, before, after, missing) if missing else []
+        return [run_id for (run_id,) in newest] + older
+
+    def _candidates_by_index(self, words: tuple[str, ...], before: int, after: int, limit: int) -> list[int]:
         """Beginnings of words are in the index, so the newest runs with them come first; whole words are not."""
         beginnings = _match(word[:_BEGINNING_CHARS_MAX] for word in words)
         if all(len(word) <= _BEGINNING_CHARS_MAX for word in words):

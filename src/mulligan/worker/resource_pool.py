@@ -53,6 +53,8 @@ class ResourcePool:
         self._waiting_factor = max(1.0, cpus * _WAITING_BYTES_PER_CPU / memory) if memory else math.inf
         self._counts_waiting = counts_waiting
         self._waiting_max = cpus if counts_waiting else max(1.0, cpus * _WAITING_SHARE)
+        # Fewer than two processors have no half to leave to others: waiting tasks and others do not count together.
+        self._counts_apart = not counts_waiting and cpus < self._waiting_max + 1
         self._waiting_reserved = 0.0
         self.memory = memory
         self.gpus = gpus
@@ -91,8 +93,9 @@ class ResourcePool:
         return ", ".join(parts)
 
     def fits(self, task: Task) -> bool:
+        is_apart = task.waits and self._counts_apart
         return (
-            self._cpus_reserved + self._cpus_of(task) <= self.cpus + _EPSILON
+            (is_apart or self._cpus_of(task) <= self._free_cpus + _EPSILON)
             and (not task.waits or self._waiting_reserved + self._cpus_of(task) <= self._waiting_max + _EPSILON)
             and self._memory_reserved + (task.memory or 0) <= self.memory
             and self._gpus_reserved + task.gpus <= self.gpus
@@ -119,10 +122,12 @@ class ResourcePool:
         return replace(lease, task=replace(task, env={VISIBLE_GPUS: names, **task.env}))
 
     def offer(self, host: str) -> Offer:
-        cpus = max(0.0, self.cpus - self._cpus_reserved)
+        cpus = max(0.0, self._free_cpus)
         memory = max(0, self.memory - self._memory_reserved)
         gpus = max(0, self.gpus - self._gpus_reserved)
         has_room = self._waiting_reserved < self._waiting_max - _EPSILON
+        if has_room and self._counts_apart:
+            cpus = max(cpus, min(max(WAITING_CPUS), self._waiting_max - self._waiting_reserved))
         return Offer(
             cpus,
             memory,
@@ -132,6 +137,10 @@ class ResourcePool:
             tasks_max=math.ceil(cpus - _EPSILON),
             refused_cpus=() if has_room or self._counts_waiting else WAITING_CPUS,
         )
+
+    @property
+    def _free_cpus(self) -> float:
+        return self.cpus - self._cpus_reserved + (self._waiting_reserved if self._counts_apart else 0.0)
 
     def _cpus_of(self, task: Task) -> float:
         if not task.waits:

@@ -45,13 +45,13 @@ def refused(text: str, folder: Path) -> str:
 # -- imports ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_steps_of_imported_files_come_first_in_the_order_of_the_file(here: Path) -> None:
+def test_the_steps_of_imported_files_come_after_ours_in_the_order_of_the_file(here: Path) -> None:
     write(here, "parts/a.yml", "env: {A: a, B: theirs}\ncommands: [{shell: echo a}]\n")
-    write(here, "parts/b.yml", "- {shell: echo b}\n")
+    write(here, "parts/b.yml", "env: {A: later}\ncommands: [{shell: echo b}]\n")
     text = "imports: [{path: parts/a.yml}, parts/b.yml]\nenv: {B: ours}\ncommands: [{shell: echo c}]\n"
 
-    assert scripts(text) == ["echo a", "echo b", "echo c"]
-    assert composed(text)["defaults"]["env"] == {"A": "a", "B": "ours"}
+    assert scripts(text) == ["echo c", "echo a", "echo b"]
+    assert composed(text)["defaults"]["env"] == {"A": "later", "B": "ours"}
 
 
 def test_some_steps_and_parameters_of_a_file_are_imported_by_name_or_number(here: Path) -> None:
@@ -63,7 +63,7 @@ def test_some_steps_and_parameters_of_a_file_are_imported_by_name_or_number(here
     )
     text = "imports: [{path: tools.yml, selective: [test, '1', level]}]\ncommands: [{shell: 'echo ${level}'}]\n"
 
-    assert scripts(text) == ["test", "format", "echo ${inputs.level}"]
+    assert scripts(text) == ["echo ${inputs.level}", "test", "format"]
     assert composed(text)["inputs"] == {"level": {"type": "number", "default": 3}}
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from itertools import islice
 from typing import Any, Literal
 
 import msgspec
@@ -22,6 +23,8 @@ Attribute = tuple[AttributeKind, str, str]
 ATTRIBUTE_CHARS_MAX = LABEL_CHARS_MAX
 # How much of a run can be found by its words: of one word, of one failure's message, and how many failures.
 WORD_CHARS_MAX, MESSAGE_CHARS_MAX, FAILURES_MAX = 40, 300, 10
+# How many words of a run's start, of its inputs and of its failures. PostgreSQL has a megabyte for all of them.
+WORDS_MAX = 2_000
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -101,7 +104,8 @@ def attributes(inputs: Mapping[str, Any], labels: Mapping[str, str]) -> list[Att
 def search_words(texts: Iterable[str]) -> tuple[str, ...]:
     """The words of these texts that a run is found by: letters and digits, in small letters, each once, sorted."""
     found = (word for text in texts for word in _WORD.findall(text.casefold()) if "\0" not in word)
-    return tuple(sorted({word[:WORD_CHARS_MAX] for word in found}))
+    different = dict.fromkeys(word[:WORD_CHARS_MAX] for word in found)
+    return tuple(sorted(islice(different, WORDS_MAX)))
 
 
 def start_words(workflow: str, starter: str, labels: Mapping[str, str]) -> str:
@@ -114,14 +118,21 @@ def start_words(workflow: str, starter: str, labels: Mapping[str, str]) -> str:
 
 def input_words(inputs: Mapping[str, Any]) -> str:
     """The words of the inputs that are single, short values."""
-    return " ".join(search_words(value for _, _, value in attributes(inputs, {})))
+    return attribute_words(attributes(inputs, {}))
+
+
+def attribute_words(found: Iterable[Attribute]) -> str:
+    """The words of the inputs among these attributes."""
+    return " ".join(search_words(value for kind, _, value in found if kind == "input"))
 
 
 def run_failures(unhandled: Iterable[FailureRecord]) -> RunFailures:
     """What a failed run is found by: codes, and the words of steps, codes and messages."""
     records = list(unhandled)
     texts = (text for record in records[:FAILURES_MAX] for text in _failure_texts(record))
-    return RunFailures(tuple(sorted({record.failure.code for record in records})), " ".join(search_words(texts)))
+    # A step may fail with a code of its own, of any length.
+    codes = sorted({record.failure.code for record in records if _is_indexable(record.failure.code)})
+    return RunFailures(tuple(codes), " ".join(search_words(texts)))
 
 
 def _failure_texts(record: FailureRecord) -> Iterator[str]:
@@ -136,9 +147,14 @@ def corrected_inputs(entries: Iterable[Entry]) -> dict[str, Any] | None:
 
 def attribute_text(value: Any) -> str | None:
     """A value as written in a filter (`3`, `true`, `null`, text as it is); None if it is not indexed."""
-    if value is not None and not isinstance(value, str | int | float):
+    if isinstance(value, str):
+        text = value
+    elif type(value) is int:
+        text = str(value)  # the encoder would take ten times as long, for every run that starts
+    elif value is None or isinstance(value, int | float):
+        text = json.dumps(value)
+    else:
         return None
-    text = value if isinstance(value, str) else json.dumps(value)
     return text if _is_indexable(text) else None
 
 

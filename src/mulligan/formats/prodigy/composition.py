@@ -5,9 +5,9 @@ this file. Their nodes keep their places, so a problem in another file is shown 
 
 | key | what happens |
 |---|---|
-| `imports` | the steps of the other file come first; its variables and parameters are added, ours win |
+| `imports` | the steps of the other file come after ours; its variables and parameters are added, ours win |
 | `extends` | the base file is the beginning: mappings are merged, texts and lists of ours replace those of the base |
-| `template` | as an import, with values for its parameters (`with`) and other values for its keys (`override`) |
+| `template` | its steps come first; `with` gives values for its parameters, `override` for its keys |
 | `defaults` | values of parameters, and variables of the environment that nothing else sets |
 
 Files must be below the folder of the project, so that a workflow does not read whatever is on the machine.
@@ -86,12 +86,16 @@ class _Composer:
     def _composed(self, root: Mapping) -> Mapping:
         """The tree of one file, with the trees of the files that it names."""
         own = _without(root, "imports", "extends", "template")
+        imported: Mapping | None = None
         for other in self._imports(root):
-            own = _beside(own, other, self._translation)
+            # Of two files with a key the later one counts.
+            imported = other if imported is None else _beside(other, imported, self._translation, is_first=True)
+        if imported is not None:
+            own = _beside(own, imported, self._translation, is_first=False)
         if (base := root.get("extends")) is not None:
             own = _over(self._read(base, "extends", _BASES), own)
         if (used := root.get("template")) is not None:
-            own = _beside(own, self._template(used), self._translation)
+            own = _beside(own, self._template(used), self._translation, is_first=True)
         return own
 
     # -- the keys
@@ -100,8 +104,7 @@ class _Composer:
         node = root.get("imports")
         if node is None:
             return
-        # Those that are named last are joined first, so that the steps of all are in the order of the file.
-        for entry in reversed(node.items if isinstance(node, Sequence) else [node]):
+        for entry in node.items if isinstance(node, Sequence) else [node]:
             if isinstance(entry, Scalar):
                 yield self._read(entry, "imports", ())
                 continue
@@ -337,8 +340,8 @@ def _over(base: Mapping, own: Mapping) -> Mapping:
     return found
 
 
-def _beside(own: Mapping, other: Mapping, translation: Translation) -> Mapping:
-    """Our tree with the keys of an imported one. Its steps come first; where both have a key, ours counts."""
+def _beside(own: Mapping, other: Mapping, translation: Translation, *, is_first: bool) -> Mapping:
+    """Our tree with the keys of another. Its steps come first, or after ours; where both have a key, ours counts."""
     found = _without(own)
     for key, entry in other.entries.items():
         if key in LISTS:
@@ -350,7 +353,9 @@ def _beside(own: Mapping, other: Mapping, translation: Translation) -> Mapping:
         elif key in _MERGED and isinstance(mine, Mapping) and isinstance(theirs, Mapping):
             found.entries[key] = (own.key(key), _over(theirs, mine))
         elif key in (*_PHASES, "env_files") and isinstance(mine, Sequence) and isinstance(theirs, Sequence):
-            found.entries[key] = (own.key(key), _joined(theirs, mine))
+            # Of several files with variables the last one counts: ours.
+            both = _joined(theirs, mine) if is_first or key == "env_files" else _joined(mine, theirs)
+            found.entries[key] = (own.key(key), both)
         elif key in _PHASES:
             message = f"both files have '{key}', and only lists of steps are joined"
             translation.source.note(translation.source.refuse("prodigy", message, own.key(key)))
@@ -358,10 +363,12 @@ def _beside(own: Mapping, other: Mapping, translation: Translation) -> Mapping:
         name = next((key for key in LISTS if key in own.entries), "commands")
         mine = own.get(name)
         if mine is None or isinstance(mine, Sequence):
-            first = Sequence(own.line, own.column)
-            first.items = list(theirs_steps)
+            steps = Sequence(own.line, own.column)
+            steps.items = list(theirs_steps)
             word = own.key(name) if mine is not None else scalar(name, own)
-            found.entries[name] = (word, _joined(first, mine) if isinstance(mine, Sequence) else first)
+            if isinstance(mine, Sequence):
+                steps = _joined(steps, mine) if is_first else _joined(mine, steps)
+            found.entries[name] = (word, steps)
     known = {_parameter_name(each) for _, each in _parameters(own)}
     theirs_parameters = [each for each in _parameters(other) if _parameter_name(each[1]) not in known]
     if theirs_parameters and known:

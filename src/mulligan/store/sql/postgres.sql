@@ -463,12 +463,14 @@ ORDER BY run_id DESC LIMIT %(limit)s::bigint
 
 -- name: candidates_by_workflow
 SELECT run_id FROM runs
-WHERE parent_run_id IS NULL AND workflow = %(value)s AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
+WHERE parent_run_id IS NULL AND left(workflow, 200) = left(%(value)s, 200) AND workflow = %(value)s
+      AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
 ORDER BY run_id DESC LIMIT %(limit)s::bigint
 
 -- name: candidates_by_starter
 SELECT run_id FROM runs
-WHERE parent_run_id IS NULL AND started_by = %(value)s AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
+WHERE parent_run_id IS NULL AND left(started_by, 200) = left(%(value)s, 200) AND started_by = %(value)s
+      AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
 ORDER BY run_id DESC LIMIT %(limit)s::bigint
 
 -- name: candidates_by_attribute
@@ -586,11 +588,12 @@ SELECT holder, count(*), min(run_id) FROM runs WHERE holder <> '' GROUP BY holde
 
 -- for a migration ----------------------------------------------------------------------------------------------------
 
+-- Not the first message by `LIMIT 1`: for that, the server would read all messages in order, for every run.
 -- name: stored_runs
 SELECT r.run_id, r.workflow, r.status = 'failed', r.parent_run_id IS NOT NULL,
        coalesce(
            (SELECT entry FROM events e WHERE e.run_id = r.run_id AND e.seq = 1),
-           (SELECT report FROM messages m WHERE m.run_id = r.run_id ORDER BY id LIMIT 1)
+           (SELECT (array_agg(m.report ORDER BY m.id))[1] FROM messages m WHERE m.run_id = r.run_id)
        )
 FROM runs r WHERE r.run_id > %s::bigint ORDER BY r.run_id LIMIT %s::bigint
 

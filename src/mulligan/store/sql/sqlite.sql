@@ -44,11 +44,24 @@ INSERT INTO runs VALUES (?, ?, ?, 'running', 1, 0, ?, ?, 0, '', ?, ?, ?, ?, ?, ?
 -- name: insert_attribute
 INSERT INTO attributes VALUES (?, ?, ?, ?)
 
+-- The words of a run are in `new_words`, until they are moved to the full-text index `run_words`.
 -- name: insert_words
-INSERT INTO run_words (rowid, started, inputs, failed) VALUES (?, ?, ?, '')
+INSERT INTO new_words VALUES (?, ?, ?, '')
+
+-- name: index_words
+INSERT INTO run_words (rowid, started, inputs, failed) SELECT * FROM new_words ORDER BY run_id
+
+-- name: remove_indexed_words
+DELETE FROM new_words
+
+-- name: set_new_input_words
+UPDATE new_words SET inputs = ?2 WHERE run_id = ?1
 
 -- name: set_input_words
 UPDATE run_words SET inputs = ?2 WHERE rowid = ?1
+
+-- name: set_new_failure_words
+UPDATE new_words SET failed = ?2 WHERE run_id = ?1
 
 -- name: set_failure_words
 UPDATE run_words SET failed = ?2 WHERE rowid = ?1
@@ -158,6 +171,9 @@ DELETE FROM attributes WHERE run_id = ?
 
 -- name: remove_words
 DELETE FROM run_words WHERE rowid = ?
+
+-- name: remove_new_words
+DELETE FROM new_words WHERE run_id = ?
 
 -- name: remove_run
 DELETE FROM runs WHERE run_id = ?
@@ -344,6 +360,15 @@ WHERE parent_run_id IS NULL AND started_by = ?4 AND run_id < ?1 AND run_id > ?2 
 SELECT run_id FROM attributes INDEXED BY attributes_by_value
 WHERE kind = ?4 AND name = ?5 AND value = ?6 AND run_id < ?1 AND run_id > ?2 ORDER BY run_id DESC LIMIT ?3
 
+-- Of the newest runs: those with the words ?4.
+-- name: candidates_by_new_words
+SELECT run_id FROM new_words
+WHERE run_id < ?1 AND run_id > ?2 AND NOT EXISTS (
+    SELECT 1 FROM json_each(?4) asked
+    WHERE NOT instr(' ' || started || ' ' || inputs || ' ' || failed, ' ' || asked.value)
+)
+ORDER BY run_id DESC LIMIT ?3
+
 -- name: candidates_by_words
 SELECT rowid FROM run_words WHERE run_words MATCH ?4 AND rowid < ?1 AND rowid > ?2 ORDER BY rowid DESC LIMIT ?3
 
@@ -383,10 +408,14 @@ ORDER BY a.run_id DESC
 
 -- name: runs_with_words
 SELECT r.run_id FROM json_each(?1) wanted CROSS JOIN runs r ON r.run_id = wanted.value
-CROSS JOIN run_words t ON t.rowid = r.root_run_id
+LEFT JOIN new_words n ON n.run_id = r.root_run_id
+LEFT JOIN run_words t ON t.rowid = r.root_run_id AND n.run_id IS NULL
 WHERE NOT EXISTS (
     SELECT 1 FROM json_each(?2) asked
-    WHERE NOT instr(' ' || t.started || ' ' || t.inputs || ' ' || t.failed, ' ' || asked.value)
+    WHERE NOT instr(
+        ' ' || coalesce(n.started || ' ' || n.inputs || ' ' || n.failed, t.started || ' ' || t.inputs || ' ' || t.failed, ''),
+        ' ' || asked.value
+    )
 )
 ORDER BY r.run_id DESC
 

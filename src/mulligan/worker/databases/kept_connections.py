@@ -1,8 +1,9 @@
 """Connections to servers that a warm child keeps from one task to the next, so that the next one need not connect.
 
 A connection is in use by one task, or it is here. A task that takes one removes it, and returns it only after a commit,
-when the server has reset the session: see `postgres`. Connections are kept only while `keep_connections` says so: the
-process must run no code of a workflow, which could read them. `child_main` closes them when no task comes for a moment.
+when the server was asked to reset the session; the next task uses it only if the server has done so: see `postgres`.
+Connections are kept only while `keep_connections` says so: the process must run no code of a workflow, which could read
+them. `child_main` closes them when no task comes for a moment.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class KeptConnections:
         return found
 
     def put_back(self, key: bytes, connection: Connection, opened_at: float) -> None:
-        """Keep a connection whose session has been reset. Close the oldest if there are too many."""
+        """Keep a connection whose session is being reset. Close the oldest if there are too many."""
         for surplus in [key, *list(self._idle)[: len(self._idle) + 1 - CONNECTIONS_MAX]]:
             if (found := self._idle.pop(surplus, None)) is not None:
                 found[0].close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import select
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 import psycopg
 from psycopg import capabilities
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import ExecStatus
 from psycopg.types.json import Jsonb
 from psycopg.types.string import TextLoader
 
@@ -52,7 +54,10 @@ _CHANGING = frozenset("INSERT UPDATE DELETE MERGE COPY".split())
 # What `DISCARD ALL` does not undo, or what we cannot look into: the name of a setting that did not exist, a library,
 # the state of `random`, a block of code. And settings that count from the next connection on.
 _LASTING = frozenset("SET LOAD DO CALL".split())
-_LASTING_FUNCTIONS = frozenset("SET_CONFIG SETSEED".split())
+# The functions also in quotes, and behind escapes.
+_LASTING_FUNCTIONS = re.compile(r'set_config|setseed|u&"', re.IGNORECASE)
+# How long the server may take to reset a session. A new connection is there within that time.
+_RESET_SECONDS_MAX = 1.0
 _SET_FOR_LATER = frozenset("ROLE USER DATABASE SYSTEM".split())
 # Conflicts with other sessions: serialization, deadlock, a lock, no free connection.
 _AGAIN = frozenset("40001 40P01 55P03 53300 55006".split())
@@ -86,7 +91,7 @@ class Session:
             raise invalid("'copy' from stdin or to stdout is not possible in a step")
         names = list(dict.fromkeys(placeholder.name for placeholder in statement.placeholders))
         rendered = statement.render([f"${names.index(placeholder.name) + 1}" for placeholder in statement.placeholders])
-        self._leaves_traces = self._leaves_traces or _leaves_traces(statement.words)
+        self._leaves_traces = self._leaves_traces or _leaves_traces(statement)
         with _translate_errors(rendered):
             bound = [_bound(values[name]) for name in names]
             return self._execute(rendered.text, bound, keep_rows, _is_reading(statement.words))
@@ -98,18 +103,20 @@ class Session:
             raise _uncertain(error) if self._connection.broken else _failure(error) from None
         self._is_committed = True
 
-    def reset(self) -> bool:
-        """Return whether another task may use the connection: the session is as if it had just begun.
+    def request_reset(self) -> bool:
+        """Ask the server to reset the session; return whether another task may use the connection, if it does so.
 
-        Temporary tables, settings, prepared statements, cursors, advisory locks and channels are gone.
+        Temporary tables, settings, prepared statements, cursors, advisory locks and channels are gone then. The answer
+        is not waited for: the task has been committed, and would run again if it took too long to say so.
         """
         if not self._is_committed or self._leaves_traces:
             return False
+        pgconn = self._connection.pgconn
         try:
-            self._connection.execute("DISCARD ALL")
+            pgconn.send_query(b"DISCARD ALL")
+            return pgconn.flush() == 0
         except psycopg.Error:
-            return False  # the task itself has been committed
-        return not self._connection.closed
+            return False
 
     def _encoded(self, text: str) -> bytes:
         """Encode the text as the server decodes it: in another encoding it would see quotes where there are none."""
@@ -141,14 +148,14 @@ def open_session(location: str, is_read_only: bool) -> Iterator[Session]:
     """Open a transaction on the server, in a session that no other task has left anything in."""
     key = KEPT.key_of(location)
     connection, session, opened_at = _kept(key, is_read_only) or _opened(location, is_read_only)
-    is_reset = False
+    is_kept = False
     try:
         yield session
-        is_reset = KEPT.is_keeping and session.reset()
+        is_kept = KEPT.is_keeping and session.request_reset()
     finally:
-        if not is_reset:
+        if not is_kept:
             connection.close()
-    if is_reset:
+    if is_kept:
         KEPT.put_back(key, connection, opened_at)
 
 
@@ -167,13 +174,31 @@ def _kept(key: bytes, is_read_only: bool) -> _Opened | None:
     assert isinstance(connection, psycopg.Connection)
     session: Session | None = None
     try:
-        session = Session(connection, is_read_only)
+        if _is_reset(connection):
+            session = Session(connection, is_read_only)
     except psycopg.Error:
         return None
     finally:
         if session is None:
             connection.close()
-    return connection, session, opened_at
+    return None if session is None else (connection, session, opened_at)
+
+
+def _is_reset(connection: psycopg.Connection[Any]) -> bool:
+    """Whether the server has reset the session: it says so within a moment."""
+    pgconn, until = connection.pgconn, time.monotonic() + _RESET_SECONDS_MAX
+    statuses: list[int] = []
+    readable = select.poll()
+    readable.register(pgconn.socket, select.POLLIN)
+    while True:
+        while pgconn.is_busy():
+            if not readable.poll(max(0.0, until - time.monotonic()) * 1000):
+                return False
+            pgconn.consume_input()
+        result = pgconn.get_result()
+        if result is None:
+            return statuses == [ExecStatus.COMMAND_OK]
+        statuses.append(result.status)
 
 
 def _opened(location: str, is_read_only: bool) -> _Opened:
@@ -226,10 +251,13 @@ def _is_reading(words: list[str]) -> bool:
     return bool(_READING.intersection(words[:1])) and not _WRITING.intersection(words)
 
 
-def _leaves_traces(words: list[str]) -> bool:
+def _leaves_traces(statement: Statement) -> bool:
     """Whether the session may differ from a new one after `DISCARD ALL`."""
+    words = statement.words
+    if _LASTING_FUNCTIONS.search(statement.query, statement.start, statement.end):
+        return True
     is_setting = words[:1] == ["ALTER"] and not _SET_FOR_LATER.isdisjoint(words[1:2])
-    return is_setting or not _LASTING.isdisjoint(words[:1]) or not _LASTING_FUNCTIONS.isdisjoint(words)
+    return is_setting or not _LASTING.isdisjoint(words[:1])
 
 
 def _columns(cursor: psycopg.Cursor[Any]) -> list[str]:

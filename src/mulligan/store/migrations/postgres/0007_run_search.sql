@@ -1,10 +1,10 @@
 -- The user or program that started the run. Filled in by `backfill`, as are the words.
 ALTER TABLE runs ADD COLUMN started_by text COLLATE "C" NOT NULL DEFAULT '';
 
--- What runs are found by, as in SQLite.
+-- What runs are found by, as in SQLite. An entry of an index has at most 2,704 bytes, so names are cut.
 CREATE INDEX runs_by_status ON runs (status, run_id) WHERE parent_run_id IS NULL;
-CREATE INDEX runs_by_workflow ON runs (workflow, run_id) WHERE parent_run_id IS NULL;
-CREATE INDEX runs_by_starter ON runs (started_by, run_id) WHERE parent_run_id IS NULL;
+CREATE INDEX runs_by_workflow ON runs (left(workflow, 200), run_id) WHERE parent_run_id IS NULL;
+CREATE INDEX runs_by_starter ON runs (left(started_by, 200), run_id) WHERE parent_run_id IS NULL;
 CREATE INDEX runs_by_creation ON runs (created_at);
 CREATE INDEX attributes_by_value ON attributes (kind, name, value, run_id);
 

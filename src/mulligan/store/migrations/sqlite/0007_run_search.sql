@@ -15,6 +15,15 @@ CREATE VIRTUAL TABLE run_words USING fts5 (
     started, inputs, failed, tokenize = 'ascii', prefix = '1 2 3 4', detail = none, columnsize = 0
 );
 
+-- The same for the newest runs. They are moved to the index many at a time: one at a time, the index would cost as much
+-- as the rest of a run's creation.
+CREATE TABLE new_words (
+    run_id  INTEGER PRIMARY KEY,
+    started TEXT NOT NULL,
+    inputs  TEXT NOT NULL,
+    failed  TEXT NOT NULL
+);
+
 -- Creation times are not in the order of ids where clocks differ: by so many microseconds at most.
 INSERT INTO counters
 SELECT 'skew', coalesce(max(latest - created_at), 0)
