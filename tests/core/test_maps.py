@@ -714,6 +714,19 @@ def test_a_number_of_items_that_makes_no_sense_fails_the_step(most: Any) -> None
     assert run["m"].failure.message.startswith("'max_parallel' gave ")
 
 
+def test_a_number_of_items_that_makes_no_sense_any_more_lets_the_others_go_on_one_by_one() -> None:
+    run = run_of([1, 2, 3, 4], mapped(parallel=expression("most")), answers={"most": 2})
+
+    run.evaluator.answers["most"] = 0
+    run.ok("m[0].0")
+    assert len(entered(run)) == 2
+    run.ok("m[1].0")
+    assert len(entered(run)) == 3
+    run.ok("m[2].0").ok("m[3].0")
+
+    assert run.status == "completed"
+
+
 # -- the time of an item ---------------------------------------------------------------------------------------------
 
 

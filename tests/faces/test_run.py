@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from mulligan.cli.options import service_at
+from mulligan.service import Service
+
 from .commands import mulligan, process, ran, steady, workflow
 from .pipes import Pipe
 
@@ -501,3 +504,15 @@ def test_the_first_run_says_that_an_agent_never_asks(monkeypatch: pytest.MonkeyP
 
     assert (first.code, first.err.startswith(UNASKED)) == (0, True)
     assert [UNASKED in said.err for said in (second, others)] == [False, False]
+
+
+def test_it_says_so_too_if_the_agent_is_in_the_end_or_in_a_called_workflow() -> None:
+    agent = "agent: {prompt: fix it, skip_permissions: true}"
+    child = workflow(f"name: child\nsteps: [{{step: a, {agent}}}]\n", "child.yaml")
+    caller = workflow("name: caller\nsteps: [{step: a, workflow: {file: child.yaml}}]\n", "caller.yaml")
+    last = workflow(f"name: last\nsteps: [{{step: a, shell: 'true'}}]\nend: {{{agent}}}\n", "last.yaml")
+
+    with service_at(None) as service:
+        notes = [service.permission_note(Service.load_workflow(file)) for file in (child, caller, last)]
+
+    assert [f"note: {note}"[: len(UNASKED)] == UNASKED for note in notes] == [True, True, True]

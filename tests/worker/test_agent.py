@@ -17,8 +17,7 @@ from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import FailedSource, own_context
 from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Lease
-from mulligan.service.agent_permissions import OPTIONS
-from mulligan.worker.actions.agent import CONTEXT_NOTICE, decision, tokens
+from mulligan.worker.actions.agent import CONTEXT_NOTICE, SKIP_PERMISSIONS, decision, tokens
 
 from .work import Work
 
@@ -224,14 +223,14 @@ UNASKED = {
 }
 
 
-@pytest.mark.parametrize("provider", OPTIONS)
+@pytest.mark.parametrize("provider", SKIP_PERMISSIONS)
 def test_an_agent_may_skip_permissions(agents: Agents, provider: str, monkeypatch: pytest.MonkeyPatch):
     program(agents, provider, f'echo "{provider} [$*]"', monkeypatch)
     own = 'echo "skip: [$MULLIGAN_SKIP_PERMISSIONS]"'
 
     assert content(agents.run(own, skip_permissions=True)) == "skip: [true]"
     assert content(agents.work.run(agents.lease(provider=provider, skip_permissions=True))) == UNASKED[provider]
-    assert OPTIONS[provider] in UNASKED[provider]
+    assert SKIP_PERMISSIONS[provider] in UNASKED[provider]
 
 
 def test_what_the_environment_names_comes_before_what_is_known(agents: Agents):

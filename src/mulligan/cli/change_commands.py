@@ -149,9 +149,9 @@ def retry(
         load = partial(_corrected, file, inputs, system=system, trust_templates=trust_templates, catalogue=catalogue)
         corrected = _correction(load(), file, inputs, force=force, keep_completed=keep_completed)
         run_id = service.find_run(run) if corrected is None else service.find_failed_run(run, corrected.workflow.name)
-        if corrected is not None and (options := service.format_options(run_id)):
-            # The run was started with them.
-            workflow = load(options=options)
+        if corrected is not None and corrected.workflow.origin:
+            # Its inputs and options may decide how a file of another system is read.
+            workflow = load(reading=service.reading_of(run_id))
             corrected = _correction(workflow, file, inputs, force=force, keep_completed=keep_completed)
         chosen = RetryOptions(run_id, from_step, None, adjust, corrected, read_budgets(budget or ()), asked)
         return run_retry(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
@@ -317,7 +317,14 @@ def fork(
     with service_at(home) as service:
         run_id = service.find_run(run)
         given = given_inputs(inputs or [])
-        workflow = _corrected(file, inputs, system=system, trust_templates=trust_templates, catalogue=catalogue)
+        workflow = _corrected(
+            file,
+            inputs,
+            system=system,
+            trust_templates=trust_templates,
+            catalogue=catalogue,
+            reading=service.reading_of(run_id),
+        )
         if workflow is None:
             mention_changed_file(service, run_id, home)
         # Planned before anything is created, so that a refused fork leaves nothing behind.
@@ -343,22 +350,23 @@ def _corrected(
     system: str | None,
     trust_templates: bool,
     catalogue: Path | None,
-    options: Mapping[str, Any] | None = None,
+    reading: Mapping[str, Any] | None = None,
 ) -> Workflow | None:
-    """The workflow of --file, if it was given."""
+    """The workflow of --file, if it was given. `reading`: how files of the run are read."""
     given = {"--format": system is not None, "--trust-templates": trust_templates, "--catalogue": catalogue is not None}
     option = next((name for name, is_given in given.items() if is_given), None)
     if file is None and option is not None:
         raise UsageRefused(f"{option} needs --file", hint="name the file: --file FILE")
     if file is None:
         return None
+    of_run = reading or {}
     return Service.load_workflow(
         file,
         named=system,
         trust_templates=trust_templates,
         catalogue=catalogue,
-        given=given_inputs(inputs or []),
-        options=options,
+        given={**of_run.get("given", {}), **given_inputs(inputs or [])},
+        options=of_run.get("options"),
     )
 
 

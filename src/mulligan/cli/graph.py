@@ -91,7 +91,7 @@ def _load(
     """The workflow to draw, the statuses of its steps if it is a run, and a name for the picture."""
     if file is not None and run is None:
         return Service.load_workflow(file, named=system, catalogue=catalogue), None, file.stem
-    if file is not None or run is None or system is not None:
+    if file is not None or run is None or system is not None or catalogue is not None:
         raise UsageRefused("name either a file or a run", hint="write mulligan graph FILE, or mulligan graph --run RUN")
     with service_at(home) as service:
         workflow, statuses = service.drawn_run(service.find_run(run))

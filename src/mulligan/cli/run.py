@@ -8,11 +8,11 @@ from typing import Annotated
 from mulligan.cli.background_start import Detach, Key, start
 from mulligan.cli.capacity import Gpus, Memory, Parallel, asked_capacity
 from mulligan.cli.dry_run import DryRun, show_preview
-from mulligan.cli.format_options import MapPatterns, MaxIterations, given_options
+from mulligan.cli.format_options import MapPatterns, MaxIterations
 from mulligan.cli.options import AsJson, Catalogue, HomeFolder, Inputs, System, TrustTemplates, pairs, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain, show_warnings
-from mulligan.service import Service, capacity_for, parse_duration, with_default_workspace
+from mulligan.service import Service, capacity_for, parse_duration, read_format_options, with_default_workspace
 
 Wait = Annotated[
     str, Option("--wait", metavar="TIME", help="How long to wait for a timer if everything else waits for a person.")
@@ -64,7 +64,7 @@ def run(
     """
     wait_seconds = parse_duration(wait)
     asked = asked_capacity(parallel, memory, gpus)
-    options = given_options(patterns, iterations)
+    options = read_format_options(patterns, iterations)
     given = given_inputs(inputs or [])
     examined = Service.examine_workflow(
         file,

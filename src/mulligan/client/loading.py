@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from mulligan import service as services
 from mulligan.client.notebook import workflow_html
 from mulligan.client.session import ExplainedErrors
 from mulligan.errors import InputInvalid, MulliganError, Problem
@@ -72,12 +73,18 @@ def load(
     format: str | None = None,
     trust_templates: bool = False,
     catalogue: str | os.PathLike[str] | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    map: str | Iterable[str] = (),
+    max_iterations: int | None = None,
+    worktree: bool = False,
 ) -> WorkflowFile:
     """Read and check a workflow file: of Mulligan (YAML, JSON, Python) or of another system.
 
     `format` names the system that the file belongs to; by default it is recognised. `trust_templates` lets any value
     become part of a command or a query of a NoETL file, and `catalogue` is the folder of the playbooks that such a
-    file calls. Raises `LanguageError` with every problem of the file.
+    file calls; `inputs` that choose such a playbook must be known here. `map` (patterns of files) and `max_iterations`
+    run the steps of a Prodigy file several times. `worktree` runs the steps of any file in a Git worktree on a branch.
+    Raises `LanguageError` with every problem of the file.
 
         flow = mulligan.load("nightly.yaml")
         run = mulligan.run(flow, target="prod")
@@ -89,8 +96,11 @@ def load(
             named=format,
             trust_templates=trust_templates,
             catalogue=None if catalogue is None else Path(catalogue),
+            given=inputs,
+            options=services.read_format_options((map,) if isinstance(map, str) else tuple(map), max_iterations),
         )
-    return WorkflowFile(examined.workflow, file.absolute(), examined.warnings)
+        workflow = services.with_default_workspace(examined.workflow) if worktree else examined.workflow
+    return WorkflowFile(workflow, file.absolute(), examined.warnings)
 
 
 class Given(NamedTuple):
@@ -100,11 +110,17 @@ class Given(NamedTuple):
     file: str = ""
 
 
-def find_workflow(flow: Runnable, inputs: Mapping[str, Any] | None = None) -> Given:
-    """The checked workflow behind what a program gives; `inputs` are those that a file will be run with."""
+def find_workflow(
+    flow: Runnable, inputs: Mapping[str, Any] | None = None, options: Mapping[str, Any] | None = None
+) -> Given:
+    """The checked workflow behind what a program gives.
+
+    A file is read for the `inputs` that it will be run with, and with the `options` of its system.
+    """
     if isinstance(flow, str | os.PathLike):
         with ExplainedErrors():
-            return Given(Service.load_workflow(Path(flow), given=inputs), str(Path(flow).absolute()))
+            workflow = Service.load_workflow(Path(flow), given=inputs, options=options)
+            return Given(workflow, str(Path(flow).absolute()))
     if isinstance(flow, WorkflowFile):
         return Given(flow.workflow, str(flow.file))
     if isinstance(flow, CheckedWorkflow):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from mulligan import service as services
 from mulligan.client.driving import DEFAULT_OPTIONS, DrivingOptions, drive, read_seconds
 from mulligan.client.inputs import plain_inputs
-from mulligan.client.loading import Runnable, find_workflow
+from mulligan.client.loading import Given, Runnable, find_workflow
 from mulligan.client.notebook import run_html, runs_html, story_html
 from mulligan.client.session import ExplainedErrors, Session
 from mulligan.client.steps import Step, StepsOfRun
@@ -336,7 +336,7 @@ class Run:
         """
         corrected = None
         if flow is not None:
-            given = find_workflow(flow)
+            given = self._find_corrected(flow, inputs)
             corrected = services.CorrectedWorkflow(
                 given.workflow, plain_inputs(inputs or {}), given.file, keeps_completed=keep_completed
             )
@@ -365,7 +365,7 @@ class Run:
 
         It is driven here to its end; with `drive=False` it is left to workers. Returns the new run.
         """
-        given = None if flow is None else find_workflow(flow)
+        given = None if flow is None else self._find_corrected(flow, inputs)
         workflow, file = (None, "") if given is None else given
 
         def begin(service: Service, driver: Driver | None) -> int:
@@ -375,6 +375,11 @@ class Run:
             return Run(self._session, self._drive(begin), self._options, is_driven_here=True)
         with self._session.service() as service:
             return Run(self._session, begin(service, None), self._options)
+
+    def _find_corrected(self, flow: Runnable, inputs: Mapping[str, Any] | None) -> Given:
+        with self._session.service() as service:
+            reading = service.reading_of(self._id)
+        return find_workflow(flow, {**reading["given"], **(inputs or {})}, reading["options"])
 
     def cancel(self, *, now: bool = False, reason: str = "") -> Run:
         """Stop the run: cleanup, undo and `end` still run; with `now` only `end`. Returns the run.

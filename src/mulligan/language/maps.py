@@ -76,7 +76,7 @@ _AT_LEAST_ONE = whole(1)
 
 
 def _parallel_fields(fields: Fields, scope: Scope) -> dict[str, Any]:
-    """How many items run at the same time: a number, or an expression that gives it when the step starts."""
+    """How many items run at the same time: a number, or an expression that gives it."""
     if "max_parallel" not in fields:
         return {}
     node = fields.at("max_parallel")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mulligan.core.model.run_data import NAME as DATA_NAME
 from mulligan.core.model.run_data import NAME_IN_WORDS as DATA_NAME_IN_WORDS
-from mulligan.core.model.workflow import MAX_VISITS_DEFAULT, MERGE_KINDS
+from mulligan.core.model.workflow import LABEL_NAME_CHARS_MAX, MAX_VISITS_DEFAULT, MERGE_KINDS
 from mulligan.language.action_keys import (
     ACTION_KEYS,
     ACTIONS,
@@ -396,7 +396,9 @@ WORKFLOW = Record(
         "description": Key(TEXT, "what it is for"),
         "labels": Key(
             MapOf(
-                LABEL, r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,62}", names="letters, digits, '_', '-', '.' and '/', at most 63"
+                LABEL,
+                rf"[A-Za-z0-9_][A-Za-z0-9_./-]{{0,{LABEL_NAME_CHARS_MAX - 1}}}",
+                names=f"letters, digits, '_', '-', '.' and '/', at most {LABEL_NAME_CHARS_MAX}",
             ),
             "labels of its runs, to find them with 'mulligan list --label'; 'run --label' adds to them",
         ),

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, Ending, capacity_for, machine
     from mulligan.service.failure_summary import FailureGroup, FailureOutcome, Fate, group_failures, spent_budget
     from mulligan.service.forecast import Forecast
+    from mulligan.service.format_options import read_format_options
     from mulligan.service.gc import Garbage, GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial, describe_result, parse_failure
     from mulligan.service.home import Home
@@ -114,6 +115,7 @@ _NAMES = {
     "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending capacity_for machine",
     "mulligan.service.failure_summary": "FailureOutcome Fate FailureGroup group_failures spent_budget",
     "mulligan.service.forecast": "Forecast",
+    "mulligan.service.format_options": "read_format_options",
     "mulligan.service.gc": "Garbage GarbageReport RunRetention",
     "mulligan.service.handler_trial": "HandlerResult HandlerTrial describe_result parse_failure",
     "mulligan.service.home": "Home",

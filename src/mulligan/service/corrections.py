@@ -179,9 +179,14 @@ def changed_file(reader: RunReader, run_id: int) -> str:
     # Was it read with --trust-templates? In JSON, quotes inside a text are escaped, so this cannot be a text.
     is_trusting = pinned.origin == NOETL and b'"trust_templates":true' in encode(pinned)
     try:
-        options = options_of(pinned)
-        today = load(known.file, named=pinned.origin or OURS, trust_templates=is_trusting, options=options)
-        return known.file if version(encode(today)) != known.version else ""
+        today = load(
+            known.file,
+            named=pinned.origin or OURS,
+            trust_templates=is_trusting,
+            given=reader.inputs(run_id),
+            options=options_of(pinned),
+        )
+        return known.file if version(encode(keep_workspace(today, pinned))) != known.version else ""
     except MulliganError:
         # It is being edited, and cannot be run as it is.
         return ""

@@ -11,7 +11,15 @@ from typing import Literal
 
 from mulligan.core.deciding.rounds import kept_files, written_files
 from mulligan.core.model.file_records import FileRecord, StaleFile, stale_files
-from mulligan.core.model.workflow import LABEL_CHARS_MAX, LABELS_MAX, Command, Secret, Workflow, all_commands
+from mulligan.core.model.workflow import (
+    LABEL_CHARS_MAX,
+    LABEL_NAME_CHARS_MAX,
+    LABELS_MAX,
+    Command,
+    Secret,
+    Workflow,
+    all_commands,
+)
 from mulligan.core.state.state import State
 from mulligan.core.state.workspace import workspace_view
 from mulligan.errors import InputInvalid, Refused
@@ -82,16 +90,12 @@ def _paths(workflow: Workflow, key: Literal["reads", "writes"]) -> Iterator[str]
         yield from _paths(child, key)
 
 
-# Of a label's name, and how many one run may have.
-NAME_CHARS_MAX = 63
-
-
 def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """The labels; raises `InputInvalid` if one is too long, empty or not a single line."""
     if len(labels) > LABELS_MAX:
         raise InputInvalid(f"{len(labels)} labels are too many", hint=f"a run has at most {LABELS_MAX}")
     for name, value in labels.items():
-        _check(f"the name of label '{_shown(name)}'", name, NAME_CHARS_MAX, is_needed=True)
+        _check(f"the name of label '{_shown(name)}'", name, LABEL_NAME_CHARS_MAX, is_needed=True)
         _check(f"the value of label '{_shown(name)}'", value, LABEL_CHARS_MAX, is_needed=False)
     return dict(labels)
 
@@ -107,7 +111,7 @@ def _check(what: str, text: str, chars_max: int, *, is_needed: bool) -> None:
 
 
 def _shown(name: str) -> str:
-    return " ".join(name.split())[:NAME_CHARS_MAX]
+    return " ".join(name.split())[:LABEL_NAME_CHARS_MAX]
 
 
 def refuse_missing_worktree(state: State) -> None:

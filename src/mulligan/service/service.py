@@ -656,9 +656,10 @@ class Service:
         """The workflow in a file, read as `examine_workflow` does. `LanguageError` where it is refused."""
         return formats.load(path, **how)
 
-    def format_options(self, run_id: int) -> dict[str, Any]:
-        """The options for files of another system with which the workflow of a run was read."""
-        return formats.options_of(self.reader.state(run_id).workflow)
+    def reading_of(self, run_id: int) -> dict[str, Any]:
+        """How `load_workflow` reads a corrected file of a run: with the inputs and the options of the run."""
+        state = self.reader.state(run_id)
+        return {"given": state.run.inputs, "options": formats.options_of(state.workflow)}
 
     @staticmethod
     def examine_workflow(

@@ -180,3 +180,16 @@ def test_the_input_of_a_run_chooses_the_playbook_and_no_other_is_called(folder: 
     late = library.run(library.load(main), which="two")
     assert (late.status, late.steps["call_input"].failure.code) == ("failed", "INPUT_INVALID")
     assert "'two', but 'one' was pinned" in late.steps["call_input"].failure.message
+
+
+def test_a_corrected_file_is_read_with_the_inputs_of_the_run(folder: Path):
+    child(folder, "one.yaml", name="one")
+    child(folder, "two.yaml", name="two")
+    main = caller(folder, "main.yaml", "{{ workload.which }}", "{which: one}")
+    run = library.run(main, which="two")
+
+    forked = run.fork("call_input", flow=main)
+    planned = mulligan("fork", run.id, "--from", "call_input", "--file", main, "--dry-run", "--json").json
+
+    assert forked.outputs == {"result": "two"}
+    assert planned["changed"] == []

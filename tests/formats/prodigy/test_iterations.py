@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tests.live.runner import ROOM, Live, Ran
 
-from mulligan.errors import LanguageError
+import mulligan
+from mulligan.errors import InputInvalid, LanguageError
 from mulligan.formats import load, options_of
 from mulligan.formats.prodigy.runtime.iterations import begin_iteration, end_iteration, list_inputs
 from mulligan.service import Service
@@ -119,3 +120,34 @@ def test_an_option_that_is_not_for_a_file_is_refused(text: str, said: str, tmp_p
         load(path, options={"max_iterations": 2})
 
     assert caught.value.problems[0].message == said
+
+
+def test_a_program_gives_the_options_too_and_a_corrected_file_is_read_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "flow.yml"
+    path.write_text("commands: [{shell: 'echo $ITERATION >> log'}]\n")
+
+    first = mulligan.run(mulligan.load(path, format="prodigy", max_iterations=2), show=False)
+    first.fork("iteration", flow=path)
+
+    assert (tmp_path / "log").read_text().split() == ["1", "2", "1", "2"]
+    assert options_of(mulligan.load(path, map="specs/*.md").workflow) == {"map": ["specs/*.md"]}
+    assert mulligan.load(path, worktree=True).steps[0] == "workspace"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"max_iterations": 0}, "--max-iterations must be a whole number from 1 to 10,000, not 0"),
+        ({"max_iterations": True}, "--max-iterations must be a whole number from 1 to 10,000, not True"),
+        ({"max_iterations": 2, "map": "a"}, "--map and --max-iterations cannot be combined"),
+        ({"map": ["a", ""]}, "--map has an empty pattern"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused(options: Any, said: str, tmp_path: Path) -> None:
+    with pytest.raises(InputInvalid) as caught:
+        mulligan.load(tmp_path / "flow.yml", **options)
+
+    assert caught.value.message == said

@@ -179,7 +179,11 @@ def may_enter(now: Now, place: Place) -> bool:
         return False
     if policy.on_item_failure == "stop" and items.failed > _failures_allowed(policy, len(items.values)):
         return False
-    most = _most_parallel(now, place, policy)
+    try:
+        most = _most_parallel(now, place, policy)
+    except ExpressionFailed:
+        # It was a number when the step started, and the data of the run has changed since: go on with one at a time.
+        most = 1
     return most is None or items.running < most
 
 

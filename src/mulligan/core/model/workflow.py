@@ -33,8 +33,8 @@ MAX_RETRIES_DEFAULT = 3
 RERUNS_AFTER_LOSS_MAX = 3
 END_TIMEOUT_SECONDS = 300.0
 SCRIPT_TIMEOUT_SECONDS = 300.0
-# How many labels a run may have, and how long their values may be.
-LABELS_MAX, LABEL_CHARS_MAX = 50, 200
+# How many labels a run may have, and how long their names and their values may be.
+LABELS_MAX, LABEL_NAME_CHARS_MAX, LABEL_CHARS_MAX = 50, 63, 200
 CANCEL_GRACE_SECONDS = 10.0
 # A workflow with `max_parallel` has at most this many steps: all are examined whenever one ends.
 MAX_PARALLEL_STEPS = 1_000

@@ -39,15 +39,17 @@ from mulligan.worker.programs import Programs
 from mulligan.worker.task_reports import ProcessExit, ProgramNotFound, report_refusal
 
 DEFAULT_PROVIDER = "claude"
+# What `skip_permissions` adds to the default command of each agent.
+SKIP_PERMISSIONS = {"claude": "--dangerously-skip-permissions", "codex": "--dangerously-bypass-approvals-and-sandbox"}
 # The default commands. The model is passed as a variable, not as part of the text.
 COMMANDS = {
     "claude": (
         'claude -p --output-format json ${MULLIGAN_MODEL:+--model "$MULLIGAN_MODEL"} '
-        "${MULLIGAN_SKIP_PERMISSIONS:+--dangerously-skip-permissions}"
+        f"${{MULLIGAN_SKIP_PERMISSIONS:+{SKIP_PERMISSIONS['claude']}}}"
     ),
     "codex": (
         'codex exec --json ${MULLIGAN_MODEL:+--model "$MULLIGAN_MODEL"} '
-        "${MULLIGAN_SKIP_PERMISSIONS:+--dangerously-bypass-approvals-and-sandbox} -"
+        f"${{MULLIGAN_SKIP_PERMISSIONS:+{SKIP_PERMISSIONS['codex']}}} -"
     ),
 }
 # Stands between the context and the prompt, if there is a context.
