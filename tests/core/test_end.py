@@ -171,7 +171,7 @@ def test_other_steps_do_not_see_the_whole_run() -> None:
 
     run_of(step("a", action=action), answers={"seen": lambda names: seen.append(names["run"])})
 
-    assert seen == [{"id": 1, "workflow": "test", "round": 1, "data": {}}]
+    assert seen == [{"id": 1, "workflow": "test", "round": 1, "data": {}, "workspace": None}]
 
 
 # -- its word --------------------------------------------------------------------------------------------------------

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
+import subprocess
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,6 +15,8 @@ from typing import Any
 import pytest
 
 from mulligan import StepError
+from mulligan.worker import worktrees
+from mulligan.worker.environment import worker_environment
 from mulligan.worker.workspaces import run
 
 from ..formats.prodigy.repository import Repository, repository
@@ -57,8 +61,10 @@ def test_a_branch_that_exists_is_left_alone(repository: Repository):
     assert opened("agents/notes")["branch"] == "agents/notes-2"
 
 
-@pytest.mark.parametrize("branch", ["two words", "-x", "a..b", ""])
+@pytest.mark.parametrize("branch", ["two words", "-x", "a..b", "", "@{-1}", "a\0b"])
 def test_a_name_that_git_does_not_accept_is_refused_in_words(repository: Repository, branch: str):
+    repository.git("checkout", "-q", "-b", "before")
+    repository.git("checkout", "-q", "main")
 
     with pytest.raises(StepError) as refused:
         opened(branch)
@@ -164,6 +170,200 @@ def test_a_worktree_that_the_user_removed_and_restored_is_continued(repository: 
     closed(work, "merge")
 
     assert (repository.read("two"), repository.read("more")) == ("2", "x")
+
+
+# -- nothing is lost, whatever the steps and the settings of the user do ---------------------------------------------
+
+
+def test_a_branch_of_the_user_is_left_alone_also_if_it_has_no_commits_of_its_own(repository: Repository):
+    repository.git("branch", "develop")
+    before = repository.git("rev-parse", "develop")
+    repository.write("more", "x")
+    repository.commit()
+
+    assert opened("develop")["branch"] == "develop-2"
+    assert repository.git("rev-parse", "develop") == before
+
+
+def test_new_files_are_merged_also_if_the_user_hides_them_in_git_status(repository: Repository):
+    repository.git("config", "status.showUntrackedFiles", "no")
+
+    closed(worked(repository), "merge")
+
+    assert repository.read("two") == "2"
+
+
+@pytest.mark.parametrize("leave", [("checkout", "-q", "--detach"), ("checkout", "-q", "-b", "feature")])
+@pytest.mark.parametrize("merge", ["merge", "none"])
+def test_steps_that_leave_the_branch_of_the_run_block_its_end(
+    repository: Repository, leave: tuple[str, ...], merge: str
+):
+    work = opened()
+    repository.git(*leave, within=work["worktree"])
+    repository.write("one", "1", work["worktree"])
+    repository.commit("one", work["worktree"])
+
+    with pytest.raises(StepError) as refused:
+        closed(work, merge)
+
+    assert refused.value.code == "MERGE_BLOCKED" and Path(work["worktree"], "one").exists()
+
+
+@pytest.mark.parametrize("merge", ["fast-forward", "none"])
+def test_markers_of_a_conflict_that_steps_left_are_never_committed(repository: Repository, merge: str):
+    work = worked(repository)
+    repository.commit("two", work["worktree"])
+    repository.write("one", "theirs")
+    repository.commit("theirs")
+    with pytest.raises(subprocess.CalledProcessError):
+        repository.git("merge", "main", within=work["worktree"])
+
+    with pytest.raises(StepError) as refused:
+        closed(work, merge)
+
+    assert refused.value.code == "MERGE_CONFLICT" and repository.read("one") == "theirs"
+    assert repository.git("show", f"{work['branch']}:one") == "1"
+
+
+@pytest.mark.parametrize("merge", ["merge", "squash"])
+def test_a_tag_with_the_name_of_the_branch_is_not_what_is_merged(repository: Repository, merge: str):
+    repository.git("tag", "mulligan/1")
+    repository.git("tag", "main")
+    work = worked(repository)
+
+    done = closed(work, merge)
+
+    assert (work["target"], done["merged_into"], repository.read("two")) == ("main", "main", "2")
+
+
+def test_a_repository_within_the_worktree_is_not_committed_and_keeps_the_worktree(repository: Repository):
+    work = worked(repository)
+    repository.git("init", "-q", str(Path(work["worktree"], "clone")))
+    repository.write("clone/inner", "x", work["worktree"])
+
+    done = closed(work, "merge")
+
+    assert (repository.read("two"), done["kept"]) == ("2", [work["worktree"]])
+    assert Path(work["worktree"], "clone", "inner").exists() and "clone" not in repository.git("ls-files")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("merge.autoStash", "true"), ("branch.main.mergeOptions", "--squash"), ("merge.ff", "only")]
+)
+def test_settings_for_merges_change_nothing_of_what_a_merge_does(repository: Repository, key: str, value: str):
+    repository.git("config", key, value)
+    work = worked(repository)
+    repository.write("three", "3")
+    repository.commit("three")
+    repository.write("two", "of the user")
+
+    with pytest.raises(StepError) as refused:
+        closed(work, "merge")
+    assert (refused.value.code, repository.read("two")) == ("MERGE_BLOCKED", "of the user")
+
+    (repository.folder / "two").unlink()
+    closed(work, "merge")
+    assert "Uncommitted changes of run-1" in messages(repository) and repository.read("two") == "2"
+
+
+def test_files_of_a_worktree_that_git_has_forgotten_are_not_deleted(repository: Repository):
+    work = worked(repository)
+    shutil.rmtree(repository.folder / ".git/worktrees")
+
+    with pytest.raises(StepError) as refused:
+        closed(work, "merge")
+
+    assert refused.value.code == "WORKSPACE_UNAVAILABLE" and Path(work["worktree"], "two").read_text() == "2"
+
+
+def test_files_that_are_missing_since_a_removal_was_killed_are_not_deleted_in_the_branch(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+):
+    work = worked(repository)
+
+    def killed(worktree: Path, _checkout: object) -> None:
+        (worktree / "base.txt").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(worktrees, "_clear", killed)
+        with pytest.raises(KeyboardInterrupt):
+            closed(work, "merge")
+    closed(work, "merge")
+
+    assert (repository.read("base.txt"), repository.read("two")) == ("base\n", "2")
+    assert repository.worktrees == [] and repository.branches == ["main"]
+
+
+def test_a_hook_that_refuses_a_merge_is_quoted_and_the_merge_is_undone(repository: Repository):
+    work = worked(repository)
+    repository.write("three", "3")
+    repository.commit("three")
+    hook = repository.write(".git/hooks/pre-merge-commit", "#!/bin/sh\necho not on Fridays >&2; exit 1\n")
+    hook.chmod(0o755)
+
+    with pytest.raises(StepError) as refused:
+        closed(work, "merge")
+    assert refused.value.code == "MERGE_BLOCKED" and "not on Fridays" in refused.value.message
+
+    hook.unlink()
+    closed(work, "merge")
+    assert messages(repository)[0] == "Merge branch 'main' into mulligan/1"
+
+
+def test_a_target_that_is_gone_is_said(repository: Repository):
+    work = worked(repository)
+    repository.git("branch", "-m", "main", "trunk")
+
+    with pytest.raises(StepError) as refused:
+        closed(work, "merge")
+
+    assert refused.value.code == "MERGE_BLOCKED" and "'main'" in refused.value.message
+
+
+def test_a_checkout_that_was_moved_is_said(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    work = worked(repository)
+    monkeypatch.chdir(tmp_path)
+    repository.folder.rename(tmp_path / "moved")
+
+    with pytest.raises(StepError) as refused:
+        closed(work, "merge")
+
+    assert refused.value.code == "WORKSPACE_UNAVAILABLE" and work["checkout"] in refused.value.message
+
+
+def test_a_repository_that_the_environment_of_the_worker_names_is_not_that_of_the_steps():
+    environment = worker_environment("w", {"GIT_DIR": "/theirs", "GIT_INDEX_FILE": "/theirs/index", "GIT_SSH": "ssh"})
+
+    assert environment == {"GIT_SSH": "ssh", "MULLIGAN_WORKER": "w"}
+
+
+def test_a_worktree_of_another_run_with_the_same_number_is_not_taken_over(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MULLIGAN_IDEMPOTENCY_KEY", "older:workspace:1")
+    work = worked(repository)
+    assert opened() == work
+
+    monkeypatch.setenv("MULLIGAN_IDEMPOTENCY_KEY", "newer:workspace:1")
+    with pytest.raises(StepError) as refused:
+        opened()
+
+    assert (refused.value.code, refused.value.details["worktree"]) == ("WORKSPACE_UNAVAILABLE", work["worktree"])
+
+
+def test_files_outside_of_a_sparse_checkout_are_merged(repository: Repository):
+    repository.write("a/x", "1")
+    repository.write("b/x", "1")
+    repository.commit("two")
+    repository.git("sparse-checkout", "set", "a")
+    work = opened()
+    repository.write("b/new", "x", work["worktree"])
+
+    closed(work, "squash")
+
+    assert repository.git("show", "main:b/new") == "x"
+    assert repository.git("for-each-ref", "refs/mulligan/") == ""
 
 
 # -- killed at each moment -------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from mulligan.core.effects.tasks import Task
 from mulligan.language.shell import environment_value
 from mulligan.ports import Lease
 from mulligan.worker.folders import ScratchFiles
+from mulligan.worker.git_variables import HOOK_VARIABLES
 
 # Variables of some tasks only: a worker that was started by a step must not pass on those of that step.
 _TASK_ONLY = (
@@ -22,7 +23,8 @@ _WORKER_ONLY = ("MULLIGAN_STORE",)
 
 def worker_environment(name: str, inherited: dict[str, str], own_programs: str = "") -> dict[str, str]:
     """Return the environment that all tasks of a worker share. The folder `own_programs` comes last on the PATH."""
-    ours = {key: value for key, value in inherited.items() if key not in _TASK_ONLY and key not in _WORKER_ONLY}
+    dropped = {*_TASK_ONLY, *_WORKER_ONLY, *HOOK_VARIABLES}
+    ours = {key: value for key, value in inherited.items() if key not in dropped}
     if own_programs and "PATH" in ours:
         ours["PATH"] = f"{ours['PATH']}:{own_programs}"
     return {**ours, "MULLIGAN_WORKER": name}

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TextIO
 
 from mulligan import StepError
+from mulligan.worker.git_variables import HOOK_VARIABLES
 
-# Git sets these for commands of a hook. Here they would point to the wrong repository.
-_HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
+# With any of these the paths that we pass would mean something else.
+_PATHSPEC_VARIABLES = {"GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS"}
+_DROPPED = HOOK_VARIABLES | _PATHSPEC_VARIABLES
 _SETTINGS = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "GIT_MERGE_AUTOEDIT": "no"}
 _DEFAULT_IDENTITY = ("-c", "user.name=Mulligan", "-c", "user.email=mulligan@localhost")
 _MESSAGE_CHARS_MAX = 2000
@@ -33,7 +35,8 @@ class Git:
         done = self._run(arguments)
         if done.returncode:
             message = (done.stderr.strip() or done.stdout.strip())[-_MESSAGE_CHARS_MAX:]
-            raise StepError("GIT_REFUSED", f"git {arguments[0]}: {message}", details={"folder": self.folder})
+            command = _command_of(arguments)
+            raise StepError("GIT_REFUSED", f"git {command}: {message}", details={"folder": self.folder})
         return done.stdout.removesuffix("\n")
 
     def query(self, *arguments: str) -> str | None:
@@ -45,21 +48,27 @@ class Git:
         return self.query(*arguments) is not None
 
     def _run(self, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-        environment = {name: value for name, value in os.environ.items() if name not in _HOOK_VARIABLES} | _SETTINGS
-        return subprocess.run(
-            ["git", *arguments],
-            cwd=self.folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="surrogateescape",
-        )
+        environment = {name: value for name, value in os.environ.items() if name not in _DROPPED} | _SETTINGS
+        try:
+            return subprocess.run(
+                ["git", *arguments],
+                cwd=self.folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                errors="surrogateescape",
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            is_gone = not os.path.isdir(self.folder)
+            reason = f"'{self.folder}' does not exist any more" if is_gone else "git is not on the PATH of the worker"
+            raise StepError("WORKSPACE_UNAVAILABLE", reason, retryable=False) from None
 
     @property
     def branch(self) -> str:
         """The branch that is checked out; "" for a detached HEAD."""
-        return self.query("symbolic-ref", "--quiet", "--short", "HEAD") or ""
+        # Not with --short: that is 'heads/NAME' if a tag has the same name.
+        return (self.query("symbolic-ref", "--quiet", "HEAD") or "").removeprefix("refs/heads/")
 
     @property
     def git_folder(self) -> Path:
@@ -74,17 +83,29 @@ class Git:
         """The paths that a Git command lists, with any characters in their names."""
         return [path for path in self(*arguments, "-z").split("\0") if path]
 
+    def changes(self) -> list[str]:
+        """The uncommitted changes, as `status --porcelain` has them, whatever the user wants `git status` to show.
+
+        Changes within a submodule are left out: they belong to a commit of the submodule.
+        """
+        return self.paths("status", "--porcelain", "--no-renames", "--untracked-files=all", "--ignore-submodules=dirty")
+
     def commit_all(self, message: str) -> bool:
         """Commit all uncommitted changes; False if there were none.
 
-        Hooks and signatures are skipped: the commit keeps work from being lost, so it must not fail.
+        Hooks and signatures are skipped: the commit keeps work from being lost, so it must not fail. A repository
+        within the worktree is left out, since only a reference to a commit of it could be committed.
         """
-        # Changes within a submodule belong to a commit of the submodule.
-        if not self("status", "--porcelain", "--ignore-submodules=dirty"):
+        changes = self.changes()
+        nested = [change[3:].rstrip("/") for change in changes if is_nested_repository(change)]
+        if len(changes) == len(nested):
             return False
-        self("add", "--all")
+        is_sparse = self.query("config", "--bool", "core.sparseCheckout") == "true"
+        without = [f":(top,exclude,literal){path}" for path in nested]
+        self("add", "--all", *(("--sparse",) if is_sparse else ()), "--", ":(top)", *without)
         author = () if self._has_identity() else _DEFAULT_IDENTITY
-        self(*author, "-c", "commit.gpgsign=false", "commit", "--quiet", "--no-verify", "-m", message)
+        unhooked = ("-c", "commit.gpgsign=false", "-c", "core.hooksPath=/dev/null")
+        self(*author, *unhooked, "commit", "--quiet", "--no-verify", "-m", message)
         return True
 
     def commit_tree(self, tree: str, parent: str, message: str) -> str:
@@ -92,20 +113,38 @@ class Git:
         author = () if self._has_identity() else _DEFAULT_IDENTITY
         return self(*author, "commit-tree", tree, "-p", parent, "-m", message)
 
-    def merge(self, branch: str) -> list[str]:
-        """Merge `branch` into HEAD. Return the files in conflict; if there are any, the merge is undone."""
+    def merge(self, base: str, message: str) -> list[str]:
+        """Merge `base` into HEAD. Return the files in conflict; if there are any, the merge is undone.
+
+        It is undone and raises as well if Git refuses it, or a hook of the user.
+        """
         author = () if self._has_identity() else _DEFAULT_IDENTITY
-        merged = self.succeeds(*author, "-c", "commit.gpgsign=false", "merge", "--quiet", "--no-edit", branch)
-        if merged:
-            return []
-        conflicts = self.paths("diff", "--name-only", "--diff-filter=U")
-        if not conflicts:
-            self(*author, "merge", "--quiet", "--no-edit", branch)  # raises with the reason
-        self.query("merge", "--abort")
-        return conflicts
+        options = ("--quiet", "--ff", "--commit", "--no-squash", "--no-edit", "-m", message)
+        try:
+            self(*author, "-c", "commit.gpgsign=false", "-c", "merge.autoStash=false", "merge", *options, base)
+        except StepError:
+            conflicts = self.paths("diff", "--name-only", "--diff-filter=U")
+            self.query("merge", "--abort")
+            if not conflicts:
+                raise
+            return conflicts
+        return []
 
     def _has_identity(self) -> bool:
         return self.succeeds("var", "GIT_COMMITTER_IDENT") and self.succeeds("config", "user.email")
+
+
+def is_nested_repository(change: str) -> bool:
+    """Whether an uncommitted change is a repository of its own: Git lists what is in any other new folder."""
+    return change.startswith("?? ") and change.endswith("/")
+
+
+def _command_of(arguments: tuple[str, ...]) -> str:
+    """The command of Git, without the settings before it."""
+    rest = list(arguments)
+    while len(rest) > 2 and rest[0] == "-c":
+        del rest[:2]
+    return rest[0]
 
 
 def is_installed() -> bool:

@@ -35,7 +35,8 @@ def open_run(run: int, branch: str) -> Work:
     if reason := unavailable_reason(here):
         message = f"{reason}, so the run can have no worktree; start it in a Git checkout, or remove 'workspace'"
         raise StepError("WORKSPACE_UNAVAILABLE", message, retryable=False)
-    if not Git(here).succeeds("check-ref-format", "--branch", branch):
+    # '@{-1}' is the branch that was checked out before: a name must stand for itself.
+    if "\0" in branch or Git(here).query("check-ref-format", "--branch", branch) != branch:
         message = f"'{branch}' cannot be the name of a branch: change 'branch' of 'workspace'"
         raise StepError("INPUT_INVALID", message, retryable=False)
     work = open_run_worktree(f"run-{run}", branch)

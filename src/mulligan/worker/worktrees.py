@@ -67,6 +67,8 @@ def _submodules(worktree: Path, checkout: Git) -> Iterator[_Submodule]:
 
 # A file in the Git folder of a worktree: we created the worktree completely. Removed with it.
 _MARKER = "mulligan.json"
+# The same file while we remove the worktree: files that are missing then were not deleted by the run.
+_REMOVING = "mulligan.removing"
 _FAST_FORWARD_TRIES_MAX = 3
 Work = dict[str, Any]
 
@@ -101,6 +103,7 @@ def open_run_worktree(session: str, branch: str) -> Work:
         "target": checkout.branch,
         "session": session,
         "prefix": Git(here)("rev-parse", "--show-prefix").rstrip("/"),
+        "owner": _owner(),
     }
     with lock_repository(checkout):
         base = checkout("rev-parse", "HEAD")
@@ -129,10 +132,10 @@ def merge_item_worktree(run: Work, item: Work, again: str) -> dict[str, list[str
             _restore(item)
             _commit_leftovers(of_run, run)
             _merge_from(item, run["branch"], again, later=run["target"])
-            own = f"{run['branch']}..{item['branch']}"
+            own = f"{_ref(run['branch'])}..{_ref(item['branch'])}"
             changes["commits"] = of_run("rev-list", "--reverse", "--no-merges", own).split()
             changes["files_modified"] = of_run.paths("diff", "--name-only", own)
-            of_run("merge", "--quiet", "--ff-only", item["branch"])
+            _advance(of_run, _ref(item["branch"]))
         _remove(item, lock)
     return changes
 
@@ -144,7 +147,8 @@ def close_run_worktree(run: Work, merge: str) -> Work:
     with lock_repository(Git(run["checkout"])):
         git = _restore(run)
         _commit_leftovers(git, run)
-        commits = int(git("rev-list", "--count", f"{run['target'] or run['base']}..{run['branch']}"))
+        target = _ref(run["target"]) if run["target"] and _has_target(run) else run["base"]
+        commits = int(git("rev-list", "--count", f"{target}..{_ref(run['branch'])}"))
     return {"branch": run["branch"], "merged_into": "", "commits": commits, "kept": _remaining_worktrees(run)}
 
 
@@ -155,26 +159,26 @@ def merge_run_worktree(run: Work, merge: str = "merge") -> Work:
     """
     checkout = Git(run["checkout"])
     with lock_repository(checkout) as lock:
-        before = _count_commits(checkout, run["target"] or "HEAD")
+        _require_target(run)
+        before = _count_commits(checkout, _target_ref(run))
         if _has_branch(run):
             _restore(run)
             _fast_forward(checkout, run, lock, merge)
         _remove(run, lock)
-    after = _count_commits(checkout, run["target"] or "HEAD")
+    after = _count_commits(checkout, _target_ref(run))
     return {"merged_into": run["target"], "commits": after - before, "kept": _remaining_worktrees(run)}
 
 
 def remove_merged_worktree(run: Work) -> Work:
     """Remove the worktree of a run if its branch is merged by now, and keep it otherwise."""
     checkout = Git(run["checkout"])
-    target = run["target"] or "HEAD"
     with lock_repository(checkout) as lock:
         is_there = _read_marker(Path(run["worktree"])) is not None
-        is_dirty = is_there and bool(Git(run["worktree"])("status", "--porcelain"))
-        is_merged = not is_dirty and checkout.succeeds("merge-base", "--is-ancestor", run["branch"], target)
+        is_dirty = is_there and bool(Git(run["worktree"]).changes())
+        is_merged = not is_dirty and _contains(checkout, _target_ref(run), _ref(run["branch"]))
         if is_merged or not _has_branch(run):
             _remove(run, lock)
-    return {"merged_into": target if is_merged else "", "kept": _remaining_worktrees(run)}
+    return {"merged_into": (run["target"] or "HEAD") if is_merged else "", "kept": _remaining_worktrees(run)}
 
 
 # -- making ----------------------------------------------------------------------------------------------------------
@@ -190,9 +194,12 @@ def _open(work: Work, branch: str, start: str) -> Work:
     worktree, checkout = Path(work["worktree"]), Git(work["checkout"])
     found = _read_marker(worktree)
     if found is not None:
+        _require_same_owner(found, work)
         return found
+    left_behind = _checked_out_branch(worktree, checkout)
     _clear(worktree, checkout)
-    checkout.query("branch", "--delete", branch)  # Git refuses if there is work on it
+    if left_behind:
+        checkout.query("branch", "--delete", left_behind)  # Git refuses if there is work on it
     branch = _free_branch_name(checkout, branch)
     worktree.parent.mkdir(parents=True, exist_ok=True)
     checkout("worktree", "add", "--quiet", "-b", branch, str(worktree), start)
@@ -202,6 +209,21 @@ def _open(work: Work, branch: str, start: str) -> Work:
     work = {**work, "branch": branch, "folder": str(folder)}
     _write_marker(worktree, work)
     return work
+
+
+def _owner() -> str:
+    """What tells this run from one with the same number: the database of the runs may have been deleted since."""
+    return os.environ.get("MULLIGAN_IDEMPOTENCY_KEY", "").partition(":")[0]
+
+
+def _require_same_owner(found: Work, work: Work) -> None:
+    """Raise if the worktree belongs to another run with the same number: its work must not get into this one."""
+    if found.get("owner", work.get("owner")) != work.get("owner"):
+        message = (
+            f"{found['worktree']} is the worktree of an older run with the same number, which this home no longer "
+            f"has; look at it on branch '{found['branch']}', then: git worktree remove {found['worktree']}"
+        )
+        raise StepError("WORKSPACE_UNAVAILABLE", message, retryable=False, details=_location(found))
 
 
 def _read_marker(worktree: Path) -> Work | None:
@@ -219,6 +241,31 @@ def _write_marker(worktree: Path, work: Work) -> None:
     new.replace(mark)
 
 
+def _admin_folder(worktree: Path, checkout: Git) -> Path | None:
+    """Where Git keeps what it knows of a worktree, also if that is gone or incomplete; None if it does not know it."""
+    common = Path(checkout.folder, checkout("rev-parse", "--git-common-dir"))
+    links = ((link.parent, link.read_text().removesuffix("\n")) for link in common.glob("worktrees/*/gitdir"))
+    wanted = worktree.resolve() / ".git"
+    return next((folder for folder, path in links if (folder / path).resolve() == wanted), None)
+
+
+def _checked_out_branch(worktree: Path, checkout: Git) -> str:
+    """The branch of a worktree that may be incomplete; "" if it has none."""
+    folder = _admin_folder(worktree, checkout)
+    head = (folder / "HEAD").read_text().strip() if folder and (folder / "HEAD").exists() else ""
+    return head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else ""
+
+
+def _require_known(worktree: Path, checkout: Git) -> None:
+    """Raise if there are files in the folder and Git does not know it: they may be work, and would be deleted."""
+    if worktree.is_dir() and any(worktree.iterdir()) and _admin_folder(worktree, checkout) is None:
+        message = (
+            f"'{worktree}' has files, but Git does not list it as a worktree (any more): move the folder away, "
+            f"try again, and copy what you need from it"
+        )
+        raise StepError("WORKSPACE_UNAVAILABLE", message, retryable=False)
+
+
 def _clear(worktree: Path, checkout: Git) -> None:
     """Remove what is left of a worktree if its process died while it created or removed it."""
     if worktree.exists():
@@ -229,7 +276,7 @@ def _clear(worktree: Path, checkout: Git) -> None:
 
 def _free_branch_name(checkout: Git, branch: str) -> str:
     """A name that no branch has. An existing branch may hold work of a run in another home."""
-    names = set(checkout("for-each-ref", "--format=%(refname:short)", "refs/heads/").splitlines())
+    names = set(checkout("for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/").splitlines())
     name, count = branch, 1
     while name in names:
         count += 1
@@ -250,6 +297,7 @@ def _restore(work: Work) -> Git:
         # The user restored it.
         _write_marker(worktree, work)
     else:
+        _require_known(worktree, checkout)
         _clear(worktree, checkout)
         what = (work["branch"],) if _has_branch(work) else (work["target"] or "HEAD", "-b", work["branch"])
         checkout("worktree", "add", "--quiet", str(worktree), *what)
@@ -263,12 +311,34 @@ def _is_complete(worktree: Path, branch: str) -> bool:
     if not worktree.is_dir() or Git(worktree).query("rev-parse", "--show-toplevel") != str(worktree.resolve()):
         return False
     git = Git(worktree)
-    return git.branch == branch and not (git.git_folder / "locked").exists()
+    is_partial = any((git.git_folder / name).exists() for name in ("locked", _REMOVING))
+    return git.branch == branch and not is_partial
 
 
 def _has_branch(work: Work) -> bool:
     """Whether there is something to merge: the branch is deleted last, after the merge."""
-    return Git(work["checkout"]).succeeds("rev-parse", "--verify", "--quiet", f"refs/heads/{work['branch']}")
+    return _has_ref(work["checkout"], work["branch"])
+
+
+def _has_target(work: Work) -> bool:
+    return not work["target"] or _has_ref(work["checkout"], work["target"])
+
+
+def _has_ref(checkout: str, branch: str) -> bool:
+    return Git(checkout).succeeds("rev-parse", "--verify", "--quiet", _ref(branch))
+
+
+def _ref(branch: str) -> str:
+    """The full name of a branch: the short one could be a tag as well, which Git would prefer."""
+    return f"refs/heads/{branch}"
+
+
+def _target_ref(work: Work) -> str:
+    return _ref(work["target"]) if work["target"] else "HEAD"
+
+
+def _contains(git: Git, ref: str, other: str) -> bool:
+    return git.succeeds("merge-base", "--is-ancestor", other, ref)
 
 
 # -- merging ---------------------------------------------------------------------------------------------------------
@@ -282,7 +352,22 @@ def _unlock(worktree: Path) -> None:
     git.path_of(f"refs/heads/{git.branch}.lock").unlink(missing_ok=True)
 
 
-def _commit_leftovers(git: Git, work: Work) -> None:
+def _commit_leftovers(git: Git, work: Work, then: str = "") -> None:
+    """Commit what the steps left uncommitted. Raise if they left the middle of a merge, or another branch."""
+    then = then or f"mulligan retry {_run_number(work)}"
+    if git.paths("diff", "--name-only", "--diff-filter=U"):
+        message = (
+            f"{work['worktree']} is in the middle of a merge with conflicts: resolve them there and commit, "
+            f"then: {then}"
+        )
+        raise StepError("MERGE_CONFLICT", message, retryable=False, details=_location(work))
+    if git.branch != work["branch"]:
+        found = f"branch '{git.branch}'" if git.branch else "a detached HEAD"
+        message = (
+            f"the steps left {work['worktree']} on {found}, and not on '{work['branch']}': "
+            f"check out '{work['branch']}' there and merge what belongs to it, then: {then}"
+        )
+        raise StepError("MERGE_BLOCKED", message, retryable=False, details=_location(work))
     git.commit_all(f"Uncommitted changes of {work['session']}")
 
 
@@ -294,8 +379,14 @@ def _merge_from(work: Work, base: str, then: str, later: str = "") -> None:
     git = Git(work["worktree"])
     unsolved = git.paths("diff", "--name-only", "--diff-filter=U")
     if not unsolved:
-        _commit_leftovers(git, work)
-    conflicts = unsolved or git.merge(base)
+        _commit_leftovers(git, work, then)
+    ref, kind = (_ref(base), "branch") if _has_ref(work["checkout"], base) else (base, "commit")
+    try:
+        conflicts = unsolved or git.merge(ref, f"Merge {kind} '{base}' into {work['branch']}")
+    except StepError as refused:
+        why = " ".join(refused.message.split())
+        message = f"'{base}' cannot be merged into '{work['branch']}' in {work['worktree']}: {why}; then: {then}"
+        raise StepError("MERGE_BLOCKED", message, retryable=False, details=_location(work)) from None
     if conflicts:
         raise StepError(
             "MERGE_CONFLICT",
@@ -324,19 +415,23 @@ def _run_number(run: Work) -> str:
 
 def _fast_forward(checkout: Git, run: Work, lock: RepositoryLock, merge: str) -> None:
     """Fast-forward the target branch to the work of the run, whatever the user has checked out by now."""
+    if not run["target"] and any(checkout.path_of(name).exists() for name in ("rebase-merge", "rebase-apply")):
+        raise _blocked_error(run, StepError("GIT_REFUSED", f"{checkout.folder} is in the middle of a rebase"))
     for tried in range(_FAST_FORWARD_TRIES_MAX):
         target = run["target"] or checkout("rev-parse", "HEAD")
         if merge == "fast-forward":
             _require_no_new_commits(run, target)
         else:
             _merge_from(run, target, f"mulligan retry {_run_number(run)}")
-        work = _squash(run, target) if merge == "squash" else run["branch"]
+        work = _squash(run) if merge == "squash" else _ref(run["branch"])
         try:
             with lock.locking(*_locks_of_a_checkout(checkout), _lock_of_a_branch(run["target"], lock)):
                 if checkout.branch == run["target"]:
-                    checkout("merge", "--quiet", "--ff-only", work)
+                    _advance(checkout, work)
                 else:
-                    checkout("fetch", "--quiet", ".", f"{work}:{_target_of(run)}")
+                    checkout(
+                        "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", ".", f"{work}:{_target_of(run)}"
+                    )
             return
         except StepError as refused:
             # The target may have new commits by now: then merge them first.
@@ -345,11 +440,28 @@ def _fast_forward(checkout: Git, run: Work, lock: RepositoryLock, merge: str) ->
                 raise _blocked_error(run, refused) from None
 
 
+def _advance(git: Git, work: str) -> None:
+    """Fast-forward what is checked out to `work`, and nothing else, whatever the user has configured for merges."""
+    options = ("--quiet", "--ff-only", "--commit", "--no-squash", "--no-edit")
+    git("-c", "merge.autoStash=false", "merge", *options, work)
+    if not _contains(git, "HEAD", work):
+        raise StepError("GIT_REFUSED", f"git merge: it has not moved the branch to {work}")
+
+
+def _require_target(run: Work) -> None:
+    if not _has_target(run):
+        message = (
+            f"the branch '{run['target']}', to merge into, does not exist any more: create it again, "
+            f"then: mulligan retry {_run_number(run)}; the work is in {run['worktree']}"
+        )
+        raise StepError("MERGE_BLOCKED", message, retryable=False, details=_location(run))
+
+
 def _require_no_new_commits(run: Work, target: str) -> None:
     """Raise if the branch of the run does not contain the target, so that only a real merge could join them."""
     git = Git(run["worktree"])
     _commit_leftovers(git, run)
-    if not git.succeeds("merge-base", "--is-ancestor", target, run["branch"]):
+    if not _contains(git, _ref(run["branch"]), _ref(target) if run["target"] else target):
         message = (
             f"'{target}' has commits that '{run['branch']}' lacks: rebase or merge in {run['worktree']}, "
             f"then: mulligan retry {_run_number(run)}"
@@ -357,26 +469,30 @@ def _require_no_new_commits(run: Work, target: str) -> None:
         raise StepError("MERGE_BLOCKED", message, retryable=False, details=_location(run))
 
 
-def _squash(run: Work, target: str) -> str:
+def _squash(run: Work) -> str:
     """One commit on top of the target with all the work of the run; returns a ref to it.
 
     After a crash the target may have that commit already: then there is nothing left to add.
     """
-    git = Git(run["worktree"])
-    ref = f"refs/mulligan/squashed-{run['session']}"
-    if git.succeeds("diff", "--quiet", target, run["branch"]):
-        commit = git("rev-parse", target)
+    git, checkout = Git(run["worktree"]), Git(run["checkout"])
+    target = checkout("rev-parse", _target_ref(run))
+    if git.succeeds("diff", "--quiet", target, _ref(run["branch"])):
+        commit = target
     else:
-        commit = git.commit_tree(f"{run['branch']}^{{tree}}", target, f"Work of {run['branch']}")
-    git("update-ref", ref, commit)
-    return ref
+        commit = git.commit_tree(f"{_ref(run['branch'])}^{{tree}}", target, f"Work of {run['branch']}")
+    git("update-ref", _squash_ref(run), commit)
+    return _squash_ref(run)
+
+
+def _squash_ref(work: Work) -> str:
+    return f"refs/mulligan/squashed-{work['session']}"
 
 
 def _target_of(run: Work) -> str:
     if not run["target"]:
         message = f"HEAD was detached when the run started, and now a branch is checked out: merge '{run['branch']}'"
         raise StepError("MERGE_BLOCKED", message, retryable=False, details=_location(run))
-    return str(run["target"])
+    return _ref(run["target"])
 
 
 def _blocked_error(run: Work, refused: StepError) -> StepError:
@@ -394,14 +510,33 @@ def _blocked_error(run: Work, refused: StepError) -> StepError:
 
 
 def _remove(work: Work, lock: RepositoryLock) -> None:
-    """Remove a worktree and its merged branch. Keep it if a submodule has uncommitted work."""
+    """Remove a worktree and its merged branch. Keep it if it has work that is in no branch."""
     checkout, worktree = Git(work["checkout"]), Path(work["worktree"])
+    is_whole = _read_marker(worktree) is not None
+    if is_whole and _has_unsaved_work(worktree, checkout):
+        return
     if worktree.is_dir() and not save_submodules(worktree, checkout, work["session"]):
         return
-    _clear(worktree, checkout)
+    if _admin_folder(worktree, checkout) is not None:
+        if is_whole:
+            folder = Git(worktree).git_folder
+            (folder / _MARKER).replace(folder / _REMOVING)
+        _clear(worktree, checkout)
     shared = (lock.common / name for name in ("packed-refs.lock", "packed-refs.new", "config.lock"))
     with lock.locking(*shared, _lock_of_a_branch(work["branch"], lock)):
         checkout.query("branch", "--delete", "--force", work["branch"])
+        checkout.query("update-ref", "-d", _squash_ref(work))
+
+
+def _has_unsaved_work(worktree: Path, checkout: Git) -> bool:
+    """Whether there are uncommitted files, commits on no branch, or repositories that only this folder has."""
+    git = Git(worktree)
+    if git.changes() or git("rev-list", "-1", "HEAD", "--not", "--branches", "--tags", "--remotes"):
+        return True
+    saved = {one.path for one in _submodules(worktree, checkout)}
+    entries = (entry.partition("\t") for entry in git.paths("ls-files", "--stage"))
+    nested = (path for kind, _, path in entries if kind.startswith("160000 ") and path not in saved)
+    return any((worktree / path / ".git").exists() for path in nested)
 
 
 def _locks_of_a_checkout(checkout: Git) -> tuple[Path, ...]:

@@ -111,13 +111,13 @@ def test_an_item_that_fails_stops_a_loop_that_passes_values_on_and_retry_continu
     assert again["outputs"]["result"] == [1, 2, 3]
 
 
-def test_items_that_run_at_the_same_time_set_values_for_the_steps_after_the_loop_only():
+def test_items_that_run_at_the_same_time_set_complete_values_for_the_steps_after_the_loop():
     text = SEEN.replace("mode: sequential", "mode: parallel")
 
     (found,) = [command["noetl"] for command in steps(newer(text))["visit"]["do"]]
 
     assert "previous" not in found
-    assert ran_once(newer(text))["outputs"]["result"] == [[3], 1, [[], [], []]]
+    assert ran(newer(text))["outputs"]["result"] == [[1, 2, 3], 3, [[], [], []]]
 
 
 def test_what_items_collect_at_the_same_time_is_a_warning():

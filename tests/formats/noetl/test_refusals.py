@@ -66,7 +66,7 @@ workflow:
     assert said == (
         "error[language.unknown_input]: playbook.yaml:4:68: 'child.yaml' has no input 'm'\n"
         "  4 |     tool: {kind: playbook, path: child, return_step: only, input: {m: 2}}\n"
-        "    |                                                                    ^\n"
+        "    |                                                                    ^ add 'm: null' to its 'workload'\n"
     )
 
 

@@ -29,6 +29,23 @@ def test_another_file_is_its_lines_without_the_empty_ones() -> None:
     assert list_items("my names.txt") == ["a b", "c"]
 
 
+@pytest.mark.parametrize(("text", "found"), [("src/a b.rs\nsrc/c.rs\n", ["src/a b.rs", "src/c.rs"]), ("", [])])
+def test_a_file_called_json_may_have_lines_as_in_their_readme(text: str, found: list[str]) -> None:
+    Path("files.json").write_text(text)
+
+    assert list_items("files.json") == found
+
+
+def test_lines_for_a_json_path_are_a_failure_not_an_empty_map() -> None:
+    Path("items").write_text('{"items": [1, 2\n')
+    Path("items.json").write_text("error: no such thing\n")
+
+    for input in ("items", "cat items", "items.json"):
+        with pytest.raises(StepError, match=r"JSON"):
+            list_items(input, json_path="$.items[*]")
+    assert list_items("printf 'a\\nb\\n'", json_path="$[*]") == ["a", "b"]
+
+
 def test_json_in_another_file_is_json() -> None:
     Path("items").write_text('{"all": [1, 2]}')
 

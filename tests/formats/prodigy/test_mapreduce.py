@@ -269,6 +269,13 @@ REFUSED = {
         "  2 | max_failures: 1\n"
         "    | ^^^^^^^^^^^^ remove one of them",
     ),
+    "two streams of one command": (
+        "setup:\n  commands: [{shell: a}]\n"
+        f"  capture_outputs: {{x: 0, y: {{command_index: 0, source: stderr}}}}\n{MAP}",
+        "error[language.prodigy]: flow.yml:3:27: 'y' captures stderr of command 0, but 'x' captures its stdout\n"
+        "  3 |   capture_outputs: {x: 0, y: {command_index: 0, source: stderr}}\n"
+        "    |                           ^ write '2> FILE' in the command, and print the file in a separate command",
+    ),
     "a command of the setup that there is not": (
         f"setup: {{commands: [{{shell: a}}], capture_outputs: {{x: 1}}}}\n{MAP}",
         "error[language.prodigy]: flow.yml:1:51: 'x' refers to command 1, but the setup has 1 (counted from 0)\n"

@@ -112,6 +112,24 @@ map:
 """
 
 
+# Nothing is merged, so what is in the checkout was put there directly.
+IN_FOLDERS = """\
+name: folders
+map:
+  input: echo pkg
+  agent_template:
+    - shell: touch made && git add made && git commit -qm 'made in ${item}'
+      working_dir: ${item}
+reduce:
+  - shell: cd .. && basename "$PWD" > "$ELSEWHERE/reduced"
+    working_dir: ${env.BELOW}
+  - shell: test -e reduced
+    working_dir: ${env.ELSEWHERE}
+merge:
+  - shell: "true"
+"""
+
+
 def test_items_work_side_by_side_and_come_together_in_the_branch(
     live_file: Live, repository: Repository, tmp_path: Path
 ) -> None:
@@ -121,6 +139,22 @@ def test_items_work_side_by_side_and_come_together_in_the_branch(
     assert (repository.read("first.txt"), repository.read("second.txt")) == ("first\n", "second\n")
     assert (repository.branches, repository.worktrees) == (["main"], [])
     assert repository.git("status", "--porcelain") == "?? flow.yaml"
+
+
+def test_a_folder_that_a_value_names_is_in_the_worktree_and_not_in_the_checkout(
+    live_file: Live, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.write("pkg/x", "x")
+    repository.commit("pkg")
+    monkeypatch.setenv("ELSEWHERE", str(tmp_path))
+    monkeypatch.setenv("BELOW", "pkg")
+
+    ran = run(live_file, IN_FOLDERS)
+
+    assert ran.status == "completed"
+    assert repository.git("log", "-1", "--format=%s", "mulligan/run-1", "--", "pkg/made") == "made in pkg"
+    assert repository.read("pkg/made") is None
+    assert (tmp_path / "reduced").read_text() == "run-1\n"
 
 
 def test_a_conflict_fails_the_later_item_alone_and_its_work_stays(

@@ -430,12 +430,17 @@ def test_what_has_changed_is_known_to_who_asks(live_file: Live) -> None:
         "- {id: run, shell: 'echo \"${workflow.files_changed}|${workflow.commit_count}|${workflow.insertions}\"'}\n"
         "- {id: json, shell: \"echo '${workflow.files_changed:json}' '${workflow.commits:json}'\"}\n"
         "- {id: csv, shell: 'echo \"${workflow.files_changed:old*:csv}|${workflow.files_added:*.md}\"'}\n"
-        "- {id: words, shell: 'for f in ${workflow.files_changed:lines}; do echo \"[$f]\"; done'}\n",
+        "- {id: words, shell: 'for f in ${workflow.files_changed:lines}; do echo \"[$f]\"; done'}\n"
+        "- {id: if_md, shell: echo, when: '${step.files_added:*.md}'}\n"
+        "- {id: if_txt, shell: echo, when: '${workflow.files_added:*.txt:json} && ${workflow.insertions}'}\n"
+        "- {id: if_commits, shell: echo, when: '${workflow.commit_count} || ${workflow.commits:json}'}\n",
     )
 
     assert (output(ran, "step"), output(ran, "run")) == ("a new.txt|old.txt", "a new.txt old.txt|0|1")
     assert (output(ran, "json"), output(ran, "csv")) == ('["a new.txt", "old.txt"] []', "old.txt|")
     assert output(ran, "words").split("\n") == ["[a]", "[new.txt]", "[old.txt]"]
+    conditional = {name: ran.steps[name]["status"] for name in ("if_md", "if_txt", "if_commits")}
+    assert conditional == {"if_md": "skipped", "if_txt": "completed", "if_commits": "skipped"}
 
 
 def test_outside_of_a_repository_nothing_has_changed(live_file: Live) -> None:

@@ -10,8 +10,10 @@ from mulligan.formats.prodigy.variables import fill_in
 
 ITEM = Context(
     ItemSlots(),
-    {"item": "item", "index": "index", "v": "outputs[0]", "n": "3", "flag": "true"},
+    {"item": "item", "index": "index", "v": "outputs[0]", "n": "3", "flag": "true"}
+    | {"ok": "(outputs[1].trim() in ['true'])", "odd": r"""(run.id == null ? '' : 'it\'s "')"""},
     names=ITEM_NAMES,
+    env={"REGION": "'eu'"},
 )
 STEP = Context(StepSlots(), {"v": 'steps["a-b"].output'}, env={"REGION": "'eu'"})
 
@@ -45,11 +47,23 @@ TEXTS = [
         "echo ${type(item) == map && has(item.tags) && type(item.tags) == list && size(item.tags) > 0 && "
         "item.tags[0] != null && item.tags[0] != '' ? item.tags[0] : 'none'}",
     ),
+    # within single quotes an expression has none
+    (
+        "echo 'a ${item.a:-none}'",
+        """echo 'a '"${type(item) == map && has(item.a) && item.a != null && item.a != "" ? item.a : "none"}\"""",
+    ),
+    ("echo '${ok}' ${ok}", """echo "${(outputs[1].trim() in ["true"])}" ${(outputs[1].trim() in ['true'])}"""),
+    ("echo '${odd}'", r'''echo "${(run.id == null ? "" : "it\u0027s \u0022")}"'''),
     # what is always the same is written out: `${3}` would be the shell's
     ("echo ${n} ${flag}", "echo 3 true"),
     # what nobody knows is the shell's
     ("echo ${HOME} $USER ${x%y} ${x:-z}", "echo ${HOME} $USER ${x%y} ${x:-z}"),
     ("echo ${env.HOME} ${env.REGION:-eu}", "echo ${HOME} ${REGION:-eu}"),
+    # the workflow's environment is known within single quotes too
+    ("echo 'in ${REGION}!' '$REGION' '$USER'", """echo 'in '"${REGION}"'!' ''"$REGION"'' '$USER'"""),
+    ("echo '${env.REGION:-eu}'", """echo ''"${REGION:-eu}"''"""),
+    ("""sh -c 'echo $REGION'; echo "'$REGION'" """, """sh -c 'echo $REGION'; echo "'$REGION'" """),
+    ("REGION=a; echo '$REGION'", "REGION=a; echo '$REGION'"),
     # what the script sets itself is its own
     ("for v in a b; do echo $v ${v}; done", "for v in a b; do echo $v ${v}; done"),
     ("v=1; echo ${v}", "v=1; echo ${v}"),

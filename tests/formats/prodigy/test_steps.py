@@ -341,6 +341,18 @@ def test_a_step_that_asks_what_the_one_before_it_changed_is_told() -> None:
     assert found[3]["agent"]["prompt"] == "/review ${steps.look_changes.output.files_changed}"
 
 
+def test_a_condition_on_what_the_step_before_it_changed_is_told_first() -> None:
+    condition = "${step.files_modified:*.rs} && ${step.commit_count} > 1"
+    found = steps(f"- implement\n- {{id: test, shell: make, commit_required: true, when: '{condition}'}}\n")
+
+    assert [each["step"] for each in found] == ["implement_before", "implement", "test_before", "test_changes", "test"]
+    assert ["when" in each for each in found] == [False, False, False, False, True]
+    output = "steps.test_changes.output"
+    assert found[4]["when"] == (
+        f"""!(string({output}["files_modified:*.rs"]) in ['', '[]', '0']) && double({output}.commit_count) > 1.0"""
+    )
+
+
 def test_a_step_that_asks_what_the_run_changed_is_told() -> None:
     place = Context(StepSlots(), {"merge.target_branch": "steps.worktree.output.target"})
 

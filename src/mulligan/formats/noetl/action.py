@@ -56,6 +56,7 @@ NOETL = NoetlAction(
         "previous": "in a sequential loop: ${previous}; the item reads what the items before it have set",
         "before": "in a list of tools that a called playbook divides: the results so far, [{result}, {name, result}]",
         "loop": "for a step that follows a loop: the output of the map",
+        "each": "with 'loop': {name, values, set}; what to set for each item in turn, with its result as the outcome",
         "set": "the values to set after a success: {ctx.x: …, vars.y: …}; templates",
         "cases": "what to do after which event: [{when, then}]",
         "next": "the next steps: {mode: exclusive | inclusive, arcs: [{step, when, set, args}]}",

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.workflow import END
-from mulligan.formats.expressions import entry
+from mulligan.formats.expressions import entry, quoted
 from mulligan.formats.noetl.catalogue import Ambiguous, Child, find_playbook
 from mulligan.formats.noetl.texts import foreign, has_templates, input_name
 from mulligan.formats.noetl.tools import Tool, input_of, merged
@@ -28,6 +28,8 @@ class Call(msgspec.Struct, frozen=True, eq=False):
     return_step: str | None
     # The path, if `at` is a template for it.
     path: str = ""
+    # The entrypoint of an agent; "" where it is no agent.
+    entrypoint: str = ""
 
     @property
     def is_rendered(self) -> bool:
@@ -59,9 +61,14 @@ class Call(msgspec.Struct, frozen=True, eq=False):
 
     def result_in(self, output: str) -> str:
         """The expression for its result; `output` is that for the output of the child run."""
-        if self.child.steps is None:
-            return output
-        return entry(f"{output}.steps", self.return_step) if self.return_step else f"{output}.result"
+        found = output
+        if self.child.steps is not None:
+            found = entry(f"{output}.steps", self.return_step) if self.return_step else f"{output}.result"
+        if not self.entrypoint:
+            return found
+        # The envelope of an agent. Its failure is not in one: the step fails.
+        about = f'"status": "ok", "framework": "noetl", "entrypoint": {quoted(self.entrypoint)}'
+        return f'{{{about}, "data": {found}, "error": null}}'
 
 
 def read_call(tool: Tool, given: Node | None, workload: Dict[str, Any], translation: Translation) -> Call:
@@ -78,7 +85,8 @@ def read_call(tool: Tool, given: Node | None, workload: Dict[str, Any], translat
     if isinstance(wanted, Scalar) and wanted.value is not None:
         _refuse_unknown_step(child, wanted, source)
         returned = wanted.text
-    return Call(child, at, inputs, returned, path if has_templates(at) else "")
+    _note_unknown_inputs(child, inputs, source)
+    return Call(child, at, inputs, returned, path if has_templates(at) else "", path if tool.is_agent else "")
 
 
 def _find_child(path: str, at: Node, translation: Translation) -> Child:
@@ -123,6 +131,15 @@ def _path(node: Node | None, tool: Mapping, workload: Dict[str, Any], translatio
         hint = "read a key of 'workload' that has a default or is given with -i; or write a step for each, and arcs"
         raise source.refuse("noetl", message, node, hint=hint)
     return path
+
+
+def _note_unknown_inputs(child: Child, inputs: Mapping | None, source: Source) -> None:
+    """Note the inputs that are not in the workload of the playbook, where NoETL would add them."""
+    for name, (key, _) in (inputs.entries if inputs is not None and child.workload is not None else {}).items():
+        if name not in (child.workload or ()):
+            hint = did_you_mean(name, child.workload or ()) or f"add '{shorten(name)}: null' to its 'workload'"
+            message = f"'{child.file}' has no input '{shorten(name)}'"
+            source.note(source.refuse("unknown_input", message, key, hint=hint))
 
 
 def _refuse_unknown_step(child: Child, node: Scalar, source: Source) -> None:

@@ -33,10 +33,11 @@ _MARK = b"noetl.io/"
 
 
 class Child(msgspec.Struct, frozen=True):
-    """A called file, relative to the caller. `steps` are those of a playbook; None where it is not a playbook."""
+    """A called file, relative to the caller. Of a playbook its steps and the keys of its workload; None of others."""
 
     file: str
     steps: tuple[str, ...] | None = None
+    workload: tuple[str, ...] | None = None
 
 
 class Ambiguous(Exception):
@@ -141,7 +142,10 @@ def _bytes_of(file: Path) -> bytes:
 
 def _child(file: Path, name: str) -> Child:
     root = _tree(file)
-    return Child(name, _steps(root) if root is not None and recognize(root) == "noetl" else None)
+    if root is None or recognize(root) != "noetl":
+        return Child(name)
+    workload = root.get("workload")
+    return Child(name, _steps(root), tuple(workload.entries) if isinstance(workload, Mapping) else ())
 
 
 def _tree(path: Path) -> Mapping | None:

@@ -267,7 +267,9 @@ CASE = Dialect(
     "case",
     {
         "when": Key(
-            ANY, "evaluated after the tool ('call.done', 'call.error', 'loop.done', 'step.exit')", is_required=True
+            ANY,
+            "evaluated after the tool ('call.done', 'call.error', 'loop.done', 'step.exit'), or before ('step.enter')",
+            is_required=True,
         ),
         "then": Key(ANY, "what is done where it holds", is_required=True),
     },

@@ -18,7 +18,7 @@ def kind_of(node: Mapping) -> Scalar | None:
 
 
 def in_newer_dialect(node: Mapping, source: Source) -> Mapping:
-    """Rewrite an iterator as a loop, and a former kind as a present one."""
+    """Rewrite an iterator as a loop, a former kind as a present one, and the `data` of a request as what is sent."""
     kind = kind_of(node)
     if kind is None:
         return node
@@ -26,7 +26,35 @@ def in_newer_dialect(node: Mapping, source: Source) -> Mapping:
         return in_newer_dialect(_iterator_as_loop(node, kind, source), source)
     if kind.text in _RENAMED:
         return _with_tool(node, kind, made(_RENAMED[kind.text], kind))
+    if kind.text.strip().lower() == "http" and node.get("data") is not None:
+        return _with_sent_data(node)
     return node
+
+
+def _with_sent_data(node: Mapping) -> Mapping:
+    """The step with its `data` also as the query of its request, or the body: it is the input, and what is sent."""
+    data, method = node.get("data"), node.get("method")
+    assert data is not None
+    sent: dict[str, Node | None] = {}
+    if isinstance(data, Mapping) and data.entries and data.entries.keys() <= {"query", "body"}:
+        sent = {"params": data.get("query"), "payload": data.get("body")}
+    elif method is None or (isinstance(method, Scalar) and method.text.strip().upper() in ("GET", "HEAD")):
+        sent = {"params": data}
+    elif "body" not in node.entries:
+        sent = {"payload": data}
+    found = Mapping(node.line, node.column)
+    found.entries = dict(node.entries)
+    for key, value in sent.items():
+        own = node.get(key)
+        if isinstance(own, Mapping) and isinstance(value, Mapping):
+            both = Mapping(value.line, value.column)
+            both.entries = {**own.entries, **value.entries}
+            value = both
+        elif own is not None:
+            continue
+        if value is not None:
+            found.entries[key] = (scalar(key, value), value)
+    return found
 
 
 def _iterator_as_loop(node: Mapping, kind: Scalar, source: Source) -> Mapping:

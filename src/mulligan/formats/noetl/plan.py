@@ -199,15 +199,18 @@ class Plan:
         if _writes_programs(step):
             item |= self._origin_of_items(loop.over)
         commands, inner, reads = self._commands(step, item)
+        values = f"${{{items}}}" if isinstance(items, str) else items
         mapped = {
-            "over": f"${{{items}}}" if isinstance(items, str) else items,
+            "over": values,
             "max_parallel": max_parallel,
             "max_items": loop.max_items,
             "on_item_failure": _after_failed_item(step),
         }
         body = {**self._description(step), "map": mapped, "do": commands}
         self._put(names.own, step, body, inner, *reads, next=[names.route])
-        self._add_gathering(step, names, loop=f"${{{self._results(step, names)}}}")
+        each = {"name": loop.iterator, "values": values, "set": _copied(step.set_in_turn)}
+        of_loop = {"loop": f"${{{self._results(step, names)}}}", "each": each if step.set_in_turn is not None else None}
+        self._add_gathering(step, names, **of_loop)
 
     def _origin_of_items(self, over: Node) -> dict[str, Any]:
         """Whether the items of a loop are from the file itself: from the step, or from the workload."""
@@ -298,7 +301,7 @@ class Plan:
         own_set = step.set
         action = self._action(step, names.route, **given, set=_copied(own_set), **_routes(step))
         body = {"description": f"where '{step.name}' goes on", "noetl": action, **self._after_arcs(step)}
-        reads = (own_set, *step.router.cases, *_conditions(step.router))
+        reads = (own_set, step.set_in_turn, *step.router.cases, *_conditions(step.router))
         self._put(names.route, step, body, action, *reads, next=self._edges(step.router))
 
     def _add_failure_route(self, step: Step, after: Router, names: Parts) -> None:
@@ -352,7 +355,7 @@ class Plan:
 
     def _action(self, step: Step, place: str, **keys: Any) -> dict[str, Any]:
         """A `noetl` action with its keys in reading order."""
-        order = ("tool", "render", "pinned", "result", "loop", "failure", "input", "item", "previous", "before")
+        order = ("tool", "render", "pinned", "result", "loop", "each", "failure", "input", "item", "previous", "before")
         keys |= {"workload": self._workload, "derived": self.derived}
         keys["name"] = step.part_of or (step.name if place != step.name else None)
         words = (
@@ -491,7 +494,7 @@ def _label(part: Step) -> Node:
 
 
 def _is_not_awaited(call: Call | None) -> bool:
-    return call is not None and call.return_step is None
+    return call is not None and call.return_step is None and not call.entrypoint
 
 
 def _copied(node: Node | None) -> Node | None:

@@ -216,16 +216,34 @@ def _case_targets(node: Node) -> Iterator[Arc]:
             yield Arc(named.text, named)
 
 
-def split_loop_cases(router: Router) -> tuple[tuple[Mapping, ...], Router]:
+# What a condition reads of the result of one item. The loop has `results` and `stats`, and nothing else.
+_READS_ITEM = re.compile(r"\b(?:iter|(?:response|result|this|output\.data)(?!\.(?:results|stats)\b))\s*[.\[]")
+
+
+def is_about_item(case: Mapping, iterator: str) -> bool:
+    """Whether the case leads to other steps, and its condition can hold for an item only, not for the whole loop."""
+    _, links = _split_case(case)
+    found = list(texts(case.get("when")))
+    if not links or any("loop.done" in text for text in found):
+        return False
+    return any(_READS_ITEM.search(text) or re.search(rf"\b{re.escape(iterator)}\b", text) for text in found)
+
+
+def split_loop_cases(router: Router, iterator: str) -> tuple[tuple[Mapping, ...], Router]:
     """Split the cases of a loop: those for each item (retry, collect, sink), and those for the end of the loop.
 
-    A case about `loop.done` is not evaluated for an item.
+    A case about `loop.done` is not evaluated for an item. One that only an item can fulfil is evaluated there; at the
+    end it holds where it held for an item, so here it is only an edge.
     """
     items: list[Mapping] = []
     after: list[Mapping] = []
     for case in router.cases:
         is_of_loop = any("loop.done" in text for text in texts(case.get("when")))
         own, links = _split_case(case)
+        if is_about_item(case, iterator):
+            items.append(_with_then(case, [*own, *links]))
+            after.append(_with_then(case, links, "{{ false }}"))
+            continue
         if is_of_loop or links:
             after.append(case if is_of_loop else _with_then(case, links))
         if own and not is_of_loop:
@@ -243,8 +261,8 @@ def _split_case(case: Mapping) -> tuple[list[Any], list[Any]]:
     return own, links
 
 
-def _with_then(case: Mapping, then: list[Any]) -> Mapping:
-    node = made({"when": case.get("when"), "then": then}, case)
+def _with_then(case: Mapping, then: list[Any], when: str | None = None) -> Mapping:
+    node = made({"when": when or case.get("when"), "then": then}, case)
     assert isinstance(node, Mapping)
     return node
 

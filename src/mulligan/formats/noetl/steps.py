@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -9,12 +11,20 @@ import msgspec
 from mulligan.formats.noetl.keys import OLDER_STEP, STEP
 from mulligan.formats.noetl.oldest import in_newer_dialect, kind_of
 from mulligan.formats.noetl.retries import Retries, policy_for_requests, read_retry, seconds
-from mulligan.formats.noetl.routes import Router, actions_of_case, check_sink, read_next, read_router, split_loop_cases
-from mulligan.formats.noetl.texts import has_key, has_templates, is_word, words
+from mulligan.formats.noetl.routes import (
+    Router,
+    actions_of_case,
+    check_sink,
+    is_about_item,
+    read_next,
+    read_router,
+    split_loop_cases,
+)
+from mulligan.formats.noetl.texts import has_key, has_templates, is_word, texts, words
 from mulligan.formats.noetl.tool_keys import CASE_PAGES, NEXT_CALL
 from mulligan.formats.noetl.tools import Tools, Workbook, input_of, keys_of_oldest_tool
 from mulligan.formats.translation import Translation, made
-from mulligan.language.nodes import Mapping, Node, Scalar, Source, describe, shorten
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
 from mulligan.language.shapes import Fields
 
 
@@ -32,6 +42,8 @@ class Step(msgspec.Struct, eq=False):
     set: Node | None = None
     # In a loop: what is set after each item. `set` is then what is set after the last.
     set_of_items: Node | None = None
+    # In a loop whose items run at the same time: what is set for each of them in turn, when all are done.
+    set_in_turn: Node | None = None
     timeout: Node | None = None
     # The value of `spec.policy.failure`: best_effort, fail_fast or "".
     after_failure: str = ""
@@ -48,7 +60,7 @@ class Step(msgspec.Struct, eq=False):
         """Whether it may set values that other steps read."""
         arcs = any(arc.set is not None or arc.args is not None for arc in self.router.arcs)
         cases = not {"set", "args", "collect"}.isdisjoint(words(*self.router.cases))
-        return self.set is not None or arcs or cases or self.sets_in_items
+        return self.set is not None or self.set_in_turn is not None or arcs or cases or self.sets_in_items
 
     @property
     def sets_in_items(self) -> bool:
@@ -100,10 +112,15 @@ class Reader:
             step.description = str(form["desc"])
         if "loop" in form:
             step.loop = read_loop(form["loop"], self._source)
-            own, step.router = split_loop_cases(step.router)
+            self._warn_about_mode(form["loop"])
+            iterator = step.loop.iterator if step.loop is not None else ""
+            self._warn_about_links(step, iterator)
+            own, step.router = split_loop_cases(step.router, iterator)
             step.item_cases = (*own, *step.item_cases)
             step.set_of_items, step.set = _split_set(step)
+            step.set_in_turn, step.set_of_items = _split_gathered(step)
             self._warn_about_collecting(step)
+            self._warn_about_rules(step)
         if step.tools.is_pipeline and any(tool.kind == "playbook" for tool in step.tools.all):
             _divide(step)
         return step
@@ -118,6 +135,21 @@ class Reader:
         form.node.entries.update({key: entry for key, entry in node.entries.items() if key in of_tool})
         return form
 
+    def _warn_about_mode(self, form: Fields) -> None:
+        """Warn where a loop has a limit for items that run at the same time, and does not say that they do."""
+        how = form.get("spec", form)
+        if "max_in_flight" in how and "mode" not in how:
+            message = "items run one after the other, as in NoETL: 'max_in_flight' counts only with 'mode: parallel'"
+            self._translation.warn("noetl", message, how.key("max_in_flight"))
+
+    def _warn_about_links(self, step: Step, iterator: str) -> None:
+        """Warn where an item of a loop leads to another step, which runs once."""
+        for case in step.router.cases:
+            if iterator and is_about_item(case, iterator):
+                message = "the step that follows runs once, when all items are done, with what the last item gives it"
+                hint = f"for each item: loop over '{step.name}.results' there"
+                self._translation.warn("noetl", message, case.key("then"), hint=hint)
+
     def _warn_about_collecting(self, step: Step) -> None:
         """Warn where items that run at the same time collect into one list."""
         found = [action for case in step.item_cases for action in actions_of_case(case) if "collect" in action.entries]
@@ -125,6 +157,22 @@ class Reader:
             message = "items run at the same time, so only what the last item collects is kept"
             hint = "write 'mode: sequential', or read the results of the step"
             self._translation.warn("noetl", message, found[0].key("collect"), hint=hint)
+
+    def _warn_about_rules(self, step: Step) -> None:
+        """Warn where a rule adds to a value that the items of a loop would have to share."""
+        if step.loop is None or step.loop.max_parallel == 1:
+            return
+        entries = [
+            entry for tool in step.tools.all for found in _sets(tool.node.get("spec")) for entry in found.items()
+        ]
+        begun = {key.text for key, value in entries if not has_templates(value)}
+        for key, value in entries:
+            name = key.text.removeprefix("ctx.")
+            if key.text not in begun and any(re.search(rf"\bctx\.{re.escape(name)}\b", text) for text in texts(value)):
+                message = f"items run at the same time, so only what the last item adds to '{name}' is kept"
+                hint = "write it in 'set' of the step, or write 'mode: sequential'"
+                self._translation.warn("noetl", message, key, hint=hint)
+                return
 
     def _newer(self, form: Fields, named: Node, label: str) -> Step:
         tools = self._book.tools(form.node, label)
@@ -181,7 +229,8 @@ class Reader:
         node = form[key].node if key is not None else None
         if key is None or node is None:
             return
-        if any(is_word(node.get(word), "event_log") for word in _STORAGE):
+        node = _without_storage(node)
+        if any(is_word(node.get(word), event) for word in _STORAGE for event in ("event_log", "event")):
             return  # the log has the result of every step anyway
         if step.router.cases and "loop" not in form:
             message = f"'{key}' cannot stand beside 'case'"
@@ -216,6 +265,16 @@ class Reader:
         return read_retry(node, self._source)
 
 
+def _without_storage(node: Mapping) -> Mapping:
+    """A `save` with the keys of its `storage`, where that is a mapping, beside its own."""
+    storage = node.get("storage")
+    if not isinstance(storage, Mapping):
+        return node
+    found = Mapping(node.line, node.column)
+    found.entries = {**storage.entries, **{key: value for key, value in node.entries.items() if key != "storage"}}
+    return found
+
+
 def _divide(step: Step) -> None:
     """Make a part of each called playbook in the list of tools, and of the tools before it."""
     *parts, rest = step.tools.parts
@@ -226,6 +285,18 @@ def _divide(step: Step) -> None:
         part.input, part.timeout, part.part_of, part.before = step.input, step.timeout, step.name, step.before
         part.after_failure = "" if step.after_failure == "best_effort" else step.after_failure
         step.before = (*step.before, part)
+
+
+def _sets(node: Node | None) -> Iterator[Mapping]:
+    """All `set` in the rules of a tool."""
+    if isinstance(node, Sequence):
+        for item in node.items:
+            yield from _sets(item)
+    for key, value in node.items() if isinstance(node, Mapping) else ():
+        if key.text == "set" and isinstance(value, Mapping):
+            yield value
+        else:
+            yield from _sets(value)
 
 
 # Names in a template that mean the results of all items of a loop.
@@ -240,6 +311,27 @@ def _split_set(step: Step) -> tuple[Node | None, Node | None]:
     for key, (place, value) in step.set.entries.items():
         (items if _is_of_item(value, step, step.loop) else after).entries[key] = (place, value)
     return items if items.entries else None, after if after.entries else None
+
+
+# What templates read that steps set.
+_SET_BEFORE = frozenset({"ctx", "workload", "vars"})
+
+
+def _split_gathered(step: Step) -> tuple[Node | None, Node | None]:
+    """Split what is set for each item: what adds to a value that is set already, and the rest.
+
+    Items that run at the same time do not see what the others set. NoETL sets the values of a step on its server, one
+    item after the other, so that sums and lists there are complete.
+    """
+    found = step.set_of_items
+    if not isinstance(found, Mapping) or step.loop is None or step.loop.max_parallel == 1 or step.item_cases:
+        return None, found
+    gathered, others = Mapping(found.line, found.column), Mapping(found.line, found.column)
+    own = {name for key in found.entries for name in key.split(".")}
+    for key, (place, value) in found.entries.items():
+        adds = not (_SET_BEFORE | own).isdisjoint(words(value))
+        (gathered if adds else others).entries[key] = (place, value)
+    return gathered if gathered.entries else None, others if others.entries else None
 
 
 def _is_of_item(value: Node, step: Step, loop: Loop) -> bool:
@@ -287,7 +379,7 @@ def read_loop(form: Fields, source: Source) -> Loop | None:
     how = form.get("spec", form)
     limit = form.get("limit")
     key = next((key for key in ("max_in_flight", "concurrency") if key in how), None)
-    mode = how.get("mode", "parallel" if key is not None else "sequential")
+    mode = how.get("mode", "parallel" if key == "concurrency" else "sequential")
     if mode == "sequential" or key is None:
         return Loop(over, iterator, 1 if mode == "sequential" else None, max_items=limit)
     node = how.at(key)

@@ -34,6 +34,8 @@ class Tool(msgspec.Struct, eq=False):
     kind: str
     node: Mapping
     fields: Fields
+    # Whether the file has it as an agent, which is a called playbook whose result is in an envelope.
+    is_agent: bool = False
 
 
 class Tools(msgspec.Struct, eq=False):
@@ -175,7 +177,8 @@ class Workbook:
     def _tool(self, node: Mapping, label: str) -> Tool:
         kind, at = self._kind(node, label)
         if kind == "agent":
-            return self._tool(self._playbook_of_agent(node, label), label)
+            found = self._tool(self._playbook_of_agent(node, label), label)
+            return msgspec.structs.replace(found, is_agent=True)
         fields: Fields = TOOLS[kind].read(node, f"the tool '{kind}' of {label}", self._translation.source)
         self._warn(fields, label)
         if kind == "workbook":

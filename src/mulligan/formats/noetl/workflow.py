@@ -108,13 +108,14 @@ _TYPES = ((bool, "boolean"), (int, "number"), (float, "number"), (str, "string")
 
 
 def _inputs(fields: Fields) -> dict[str, Mapping]:
-    """The workload as inputs, each with the type of its default. A null may be of any type."""
+    """The workload as inputs, each with the type of its default. A null or a template may be of any type."""
     return {input_name(key): _input(node) for key, node in (fields.get("workload") or {}).items()}
 
 
 def _input(node: Node) -> Mapping:
     value = plain(node)
-    kind = next((name for of, name in _TYPES if isinstance(value, of)), "any")
+    of_template = isinstance(value, str) and has_templates(node)
+    kind = "any" if of_template else next((name for of, name in _TYPES if isinstance(value, of)), "any")
     return mapping({"type": kind, "default": node}, node)
 
 

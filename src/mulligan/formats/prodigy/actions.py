@@ -18,6 +18,7 @@ from mulligan.core.model.workflow import Template
 from mulligan.formats.prodigy.context import Context
 from mulligan.formats.prodigy.forms import is_prompt
 from mulligan.formats.prodigy.variables import (
+    REFERENCE,
     fill_in,
     find_env_variable,
     find_variable,
@@ -35,7 +36,7 @@ from mulligan.language.nodes import Node, Scalar, describe
 from mulligan.language.shapes import Fields
 from mulligan.language.shell_lexer import PlaceholderSite, scan
 from mulligan.language.shell_placeholders import ROOTS, Names, ShellRefused, UnknownName
-from mulligan.language.shell_safety import SINGLE_QUOTES
+from mulligan.language.shell_safety import SINGLE_QUOTES, Danger
 
 # -- variables that a script assigns itself --------------------------------------------------------------------------
 
@@ -73,6 +74,12 @@ EVALUATED_REMARK = "values become part of this script and are executed, as in Pr
 _PLAIN_PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[(?:\d+|\"[^\"]*\")\])*", re.A)
 _POSITIONAL = re.compile(r"\$\{?[1-9]")
 _SINGLE_QUOTED = re.compile(r"'[^']*'")
+# Any value, to find out how a script quotes one.
+_PROBE = "${run.id}"
+_CLOSED_PROBE = f"""'"{_PROBE}"'"""
+_LITERAL = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'((?:[^'\\]|\\.)*)'", re.S)
+_SPECIAL = re.compile(r"\\.|\"", re.S)
+_REWRITTEN = {"\\'": "\\u0027", '"': "\\u0022"}
 # `$1` belongs to the script itself if it has functions or sets its arguments.
 _HAS_ARGUMENTS = re.compile(r"\(\s*\)|\bset\s+--|\bshift\b|\bfunction\s")
 
@@ -99,8 +106,7 @@ def translate_script(node: Scalar, context: Context, translation: Translation) -
 
 def shell_text(template: str, context: Context) -> Script:
     """Replace known variables by expressions; leave all others to the shell."""
-    own = assigned_variables(template)
-    naive = replace_references(template, str, lambda match: _replace_in_shell(match, context, own))
+    naive = _replace_all(template, context)
     env = {ARGUMENTS_VARIABLE: f"${{{context.arguments}}}"} if _reads_arguments(template) else {}
     try:
         text = _close_single_quotes(naive, context, env)
@@ -111,6 +117,63 @@ def shell_text(template: str, context: Context) -> Script:
     if text is None:
         text, env[SCRIPT_VARIABLE] = f'eval "${SCRIPT_VARIABLE}"', fill_in(template, context)
     return Script(f"set -- ${ARGUMENTS_VARIABLE}\n{text}" if ARGUMENTS_VARIABLE in env else text, env)
+
+
+def _replace_all(template: str, context: Context) -> str:
+    """Replace known variables by expressions.
+
+    Within single quotes, an expression has no such quotes itself, which would end them. A variable of the workflow's
+    environment, which the shell would not replace there, closes them, unless they are a script for another shell.
+    """
+    own = assigned_variables(template)
+    replaced = {match.start(): _replace_in_shell(match, context, own) for match in REFERENCE.finditer(template)}
+    matches = {match.start(): match for match in REFERENCE.finditer(template)}
+    environment = {start for start, match in matches.items() if _is_environment(match, context, own)}
+    mixed = {start for start, text in replaced.items() if "'" in text and text != matches[start].group()}
+    if mixed or environment:
+        dangers = _find_dangers(template, replaced | dict.fromkeys(mixed | environment, _PROBE), context)
+        replaced |= {start: _with_double_quotes(replaced[start]) for start in mixed & set(dangers)}
+        closed = {start for start in environment if dangers.get(start) == SINGLE_QUOTES}
+        again = _find_dangers(template, replaced | dict.fromkeys(closed, _CLOSED_PROBE), context) if closed else {}
+        replaced |= {start: f"""'"{replaced[start]}"'""" for start in closed - set(again)}
+    return replace_references(template, str, lambda match: replaced[match.start()])
+
+
+def _find_dangers(template: str, replaced: dict[int, str], context: Context) -> dict[int, Danger]:
+    """By the offset of a reference: why the shell cannot take a value there as it is."""
+    starts: dict[int, int] = {}
+    script, position = "", 0
+    for match in REFERENCE.finditer(template):
+        script += template[position : match.start()]
+        text, position = replaced[match.start()], match.end()
+        starts[len(script) + text.find("${")] = match.start()
+        script += text
+    try:
+        sites = scan(script + template[position:], Names(context.names, ROOTS)).sites
+    except ShellRefused:
+        return {}
+    return {
+        starts[site.placeholder.offset]: site.danger
+        for site in sites
+        if site.danger is not None and site.placeholder.offset in starts
+    }
+
+
+def _is_environment(match: re.Match[str], context: Context, own: frozenset[str]) -> bool:
+    """Whether the reference is a variable of the environment that Prodigy replaces."""
+    path = match["path"] or match["bare"]
+    return path not in own and not find_variable(path, context) and find_env_variable(path, context) is not None
+
+
+def _with_double_quotes(text: str) -> str:
+    """The expression with each of its literals in double quotes, and without any single quote."""
+
+    def rewrite(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return found.group()
+        return '"' + _SPECIAL.sub(lambda one: _REWRITTEN.get(one.group(), one.group()), found[1]) + '"'
+
+    return _LITERAL.sub(rewrite, text)
 
 
 def _reads_arguments(template: str) -> bool:

@@ -1,7 +1,8 @@
 """Prodigy's `when` as an expression: comparisons of variables, `&&`, `||`, `!` and `exists`.
 
 A variable may hold text or a number, so the other operand decides how they are compared: `${n} > 5` as numbers,
-`${ok} == true` and `${env} == 'prod'` as text. A variable alone is true if its text is "true".
+`${ok} == true` and `${env} == 'prod'` as text. A variable alone is true if its text is "true"; a list of changed files
+if it is not empty, and a count of changes if it is not 0.
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ from mulligan.formats.expressions import quoted
 from mulligan.formats.prodigy.context import Context
 from mulligan.formats.prodigy.forms import parse_text
 from mulligan.formats.prodigy.queries import WORDS, Tokens
-from mulligan.formats.prodigy.variables import find_env_variable, find_variable, is_condition, with_default
+from mulligan.formats.prodigy.variables import (
+    GIT_COUNTS,
+    find_env_variable,
+    find_variable,
+    is_condition,
+    refuse_unavailable,
+    with_default,
+)
 from mulligan.formats.translation import Translation
 from mulligan.language.nodes import Node, Scalar
 
@@ -35,8 +43,8 @@ _COMPARISONS = frozenset("== != < <= > >=".split())
 class _Operand(NamedTuple):
     """One side of a comparison.
 
-    `kind` is "number", "text", "condition", "variable" if its type is not known, "unset" for a variable that nothing
-    sets, or "default" for one that has only its default.
+    `kind` is "number", "text", "condition", "changes" for what Git has changed, "variable" if its type is not known,
+    "unset" for a variable that nothing sets, or "default" for one that has only its default.
     """
 
     expression: str
@@ -48,6 +56,7 @@ def translate_condition(node: Node, context: Context, translation: Translation) 
     assert isinstance(node, Scalar)
     if isinstance(node.value, bool):
         return str(node.value).lower()
+    refuse_unavailable(node, context, translation)
     return parse_text(node, lambda text: _ConditionParser(text, context).whole(), translation, hint=_CONDITION_HINT)
 
 
@@ -92,6 +101,8 @@ class _ConditionParser:
     def _comparison(self) -> str:
         left = self._operand()
         if self._tokens.peek() not in _COMPARISONS:
+            if left.kind == "changes":
+                return _exists(left).expression
             return left.expression if left.kind == "condition" else f"{_text(left)} == 'true'"
         operator = self._tokens.take().group().strip()
         return _compare(left, operator, self._operand())
@@ -130,6 +141,9 @@ class _ConditionParser:
             return _Operand(quoted(default), "default" if has_default else "unset")
         if is_condition(found.expression):
             return _Operand(found.expression, "condition")
+        is_changes = found.expression in self._place.word_lists or path in GIT_COUNTS
+        if is_changes and not has_default:
+            return _Operand(found.expression, "changes")
         return _Operand(f"({with_default(found, default)})" if has_default else found.or_null, "variable")
 
     def _existence(self, path: str) -> _Operand:
@@ -143,8 +157,12 @@ class _ConditionParser:
 
 def _exists(operand: _Operand) -> _Operand:
     """Whether there is a value: not for a variable that nothing sets."""
-    expression = {"unset": "false", "variable": f"{operand.expression} != null"}.get(operand.kind, "true")
-    return _Operand(expression, "condition")
+    expressions = {
+        "unset": "false",
+        "variable": f"{operand.expression} != null",
+        "changes": f"!(string({operand.expression}) in ['', '[]', '0'])",
+    }
+    return _Operand(expressions.get(operand.kind, "true"), "condition")
 
 
 def _compare(left: _Operand, operator: str, right: _Operand) -> str:

@@ -32,10 +32,17 @@ _LISTS = GIT_FIELDS[:5]
 
 def track_for_next(context: Context, following: Node | None) -> Context:
     """The context of a step; it tracks changes if the following step asks for them."""
-    own = following
+    asked = [following]
     if isinstance(following, Mapping):
         own = next((node for node in map(following.get, _ACTION_KEYS) if node is not None), None)
-    return msgspec.structs.replace(context, tracks_changes=own is not None and mentions(own, _STEP_CHANGES))
+        asked = [own, following.get("when")]
+    is_asked = any(node is not None and mentions(node, _STEP_CHANGES) for node in asked)
+    return msgspec.structs.replace(context, tracks_changes=is_asked)
+
+
+def reads_changes(node: Node | None) -> bool:
+    """Whether a text reads changes."""
+    return node is not None and mentions(node, GIT_REFERENCE)
 
 
 def after_tracking(context: Context, remembered: str) -> Context:
@@ -46,11 +53,11 @@ def after_tracking(context: Context, remembered: str) -> Context:
 
 
 def look_up_changes(
-    asked: Node, title: str, context: Context, translation: Translation
+    asked: list[Node], title: str, context: Context, translation: Translation
 ) -> tuple[list[dict[str, Any]], Context]:
-    """The commands that look up changes for the text `asked`, and the context in which they are variables."""
+    """The commands that look up changes for the texts `asked`, and the context in which they are variables."""
     looks: list[dict[str, Any]] = []
-    found = list(_references(asked, translation))
+    found = [each for node in asked for each in _references(node, translation)]
     target = context.variables.get(_TARGET_BRANCH)
     for root, args in (
         ("step", {"remembered": context.variables.get(_REMEMBERED)}),
@@ -58,7 +65,7 @@ def look_up_changes(
     ):
         words = dict.fromkeys(word for each, word in found if each == root)
         if words and root == "step" and not all(args.values()):
-            translation.warn("prodigy", "no step is before this one, so nothing has changed", asked)
+            translation.warn("prodigy", "no step is before this one, so nothing has changed", asked[0])
             args = {}
         if words and all(args.values()):
             slot = context.slots.take(f"{title}_changes")

@@ -161,9 +161,18 @@ class _CaptureRules:
 
     def _asked(self, steps: Sequence) -> Sequence:
         found = join_steps(steps, self.translation)
+        sources: dict[int, tuple[str, str]] = {}
         for name, rule in self.rules.items():
             index = rule if isinstance(rule, int) else rule.get("command_index", 0)
-            if index < len(found):
+            source = rule.get("source", "stdout") if isinstance(rule, Fields) else "stdout"
+            other, used = sources.setdefault(index, (name, source))
+            if (used == "stderr") != (source == "stderr"):
+                assert isinstance(self.node, Mapping)
+                message = f"'{name}' captures {source} of command {index}, but '{other}' captures its {used}"
+                hint = "write '2> FILE' in the command, and print the file in a separate command"
+                refused = self.translation.source.refuse("prodigy", message, self.node.key(name), hint=hint)
+                self.translation.source.note(refused)
+            elif index < len(found):
                 found[index] = self._capturing(found[index], name, rule)
             else:
                 assert isinstance(self.node, Mapping)

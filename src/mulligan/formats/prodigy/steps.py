@@ -30,7 +30,12 @@ from mulligan.formats.prodigy.forms import (
     script_title,
     with_slash,
 )
-from mulligan.formats.prodigy.git_variables import after_tracking, look_up_changes, track_for_next
+from mulligan.formats.prodigy.git_variables import (
+    after_tracking,
+    look_up_changes,
+    reads_changes,
+    track_for_next,
+)
 from mulligan.formats.prodigy.keys import FOREACH, KINDS, STEP, TEST, WRITE_FILE, format_seconds
 from mulligan.formats.prodigy.repository import (
     commit_required_at,
@@ -45,6 +50,7 @@ from mulligan.formats.prodigy.variables import (
     captured_names,
     context_after,
     keep_streams,
+    leading_value,
     mentions,
     must_answer_json,
     redirection,
@@ -349,12 +355,12 @@ class _StepTranslation:
         return isinstance(self.context.slots, HandlerSlots)
 
     def _looked(self) -> Context:
-        """The context of the action. Changes that it reads are looked up by a command before it."""
-        asked = self.form.node.get(self.written_as)
+        """The context of the action and of `when`. Changes that they read are looked up by a command before it."""
+        asked = [node for node in map(self.form.node.get, (self.written_as, "when")) if node is not None]
         own = {**self.metadata.get("env", {}), **self.form.get("env", {})}
         computed = {name: text for name, text in self.context.env_commands.items() if name not in own}
         context = msgspec.structs.replace(self.context, env_commands=computed)
-        if asked is None or self._is_nested():
+        if not asked or self._is_nested():
             return context
         looks, seen = look_up_changes(asked, self.title, context, self.translation)
         self.before += [_with_folder(look, self.context) for look in looks]
@@ -404,7 +410,7 @@ class _StepTranslation:
         files, context = find_output_files(
             self.form, self.title, commit_required_at(self.form) or self.form.node, context
         )
-        before = [{**each, **around} for each in self.before]
+        before = self.before if reads_changes(self.form.node.get("when")) else [{**b, **around} for b in self.before]
         read = [streams[0]] if streams else []
         behind = [_with_folder({**each, **around}, self.context) for each in (*read, *files)]
         return TranslatedSteps([*before, self._remarked(_with_folder(keys, self.context)), *behind], context)
@@ -430,7 +436,7 @@ class _StepTranslation:
             message = "in a handler, only a shell command can have 'when'"
             hint = "write a handler for each case, or test the condition in a shell command before it"
             raise self.translation.source.refuse("prodigy", message, self.form.key("when"), hint=hint)
-        return made(translate_condition(node, self.context, self.translation), node)
+        return made(translate_condition(node, self.seen, self.translation), node)
 
     # -- the action
 
@@ -539,8 +545,15 @@ class _StepTranslation:
             return None
         node = self.form["working_dir"]
         folder = translate_text(node, self.context, self.translation)
-        is_below = self.context.cwd is not None and not folder.startswith(("/", "~", "$"))
-        return made(f"{self.context.cwd}/{folder}" if is_below else folder, node)
+        if self.context.cwd is None or folder.startswith(("/", "~")):
+            return made(folder, node)
+        value = leading_value(node.text, self.context)
+        if not value:
+            return made(f"{self.context.cwd}/{folder}", node)
+        # An absolute value stays as it is. Any other is below the worktree, never in the checkout.
+        root = self.context.cwd.removeprefix("${any_path(").removesuffix(")}")
+        is_absolute = f"string({value}).startsWith('/')"
+        return made(f"${{any_path({is_absolute} ? '' : {root} + '/')}}{folder}", node)
 
     # -- what follows
 

@@ -22,6 +22,7 @@ _PATH = rf"[A-Za-z_][\w-]*(?:{_FIELD})*"
 GIT_FIELDS = tuple(
     "files_added files_modified files_deleted files_changed commits commit_count insertions deletions".split()
 )
+GIT_COUNTS = frozenset(f"{root}.{field}" for root in ("step", "workflow") for field in GIT_FIELDS[5:])
 # A variable about changes in Git, with a modifier or without.
 _GIT_PATH = rf"(?:step|workflow)\.(?:{'|'.join(GIT_FIELDS)})\b"
 GIT_REFERENCE = re.compile(r"\$\{(?P<root>step|workflow)\.(?P<field>\w+)(?::(?!-)(?P<modifier>[^{}]*))?\}")
@@ -143,6 +144,13 @@ def fill_in(template: str, context: Context) -> str:
     return replace_references(template, literal, lambda match: _outside_shell(match, context))
 
 
+def leading_value(template: str, context: Context) -> str:
+    """The expression of the variable that a text begins with; "" if it begins otherwise."""
+    match = REFERENCE.match(template)
+    filled = _outside_shell(match, context) if match else ""
+    return filled[2:-1] if filled.startswith("${") else ""
+
+
 def replace_references(template: str, between: Callable[[str], str], each: Callable[[re.Match[str]], str]) -> str:
     """Replace each reference with `each`, and the text between references with `between`."""
     pieces, position = [], 0
@@ -218,7 +226,7 @@ _UNAVAILABLE: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Context], bo
     (
         _GIT_CONTEXT,
         lambda found, context: found.group()[2:-1] in context.variables,
-        "is only available in the action of a step, not in a handler or a condition",
+        "is only available in the action and the 'when' of a step, not in a handler",
         "run 'git diff --name-only HEAD~1' in a shell step with 'capture: NAME' and write ${NAME}",
     ),
 )

@@ -49,17 +49,19 @@ class Context:
         self.parts: Parts | None = None
         self._workload = self._with_derived(_mark_defaults(workload or {}, defaults or {}), derived or {})
         self._seen = seen or {}
+        # Whether no item of a sequential loop was before it, whose values are passed on.
+        self.is_first = previous is None
         self._item = _mark_item(item or {}, defaults or {})
         passed_on = versions.merge_entries([_entries(previous), *(part.get("ctx") or {} for part in before or [])])
         set_before = versions.merge_entries([*map(_entries, self._seen.values()), passed_on])
         self._settings = Settings(set_before, self.step, self._item.get("index", 0), passed_on)
-        self._iter = self._of_item()
+        self._iter = _of_item(self._item)
         # In a list of tools that called playbooks divide: the results of the tools before, by name, and the last one.
         self.results, self.last = _results_before(before or [])
         self._own: dict[str, Any] = {}
-        self.given: dict[str, Any] = {}
-        handed = versions.values(set_before, ARGS).get(self.step, {})
-        self.given = merge_inputs(handed, render_marked(input or {}, self.names()))
+        # The arguments from the step before: the input of this step may read them.
+        self.given: dict[str, Any] = versions.values(set_before, ARGS).get(self.step, {})
+        self.given = merge_inputs(self.given, render_marked(input or {}, self.names()))
 
     @property
     def set_here(self) -> versions.Entries:
@@ -76,7 +78,7 @@ class Context:
             **{name.replace("-", "_"): result for name, result in steps.items()},
             **steps,
             **self._of_tools_before(),
-            **self._of_loop(),
+            **_of_loop(self._item),
             **self.given,
             **self._of_run(),
             "ctx": ctx,
@@ -152,21 +154,9 @@ class Context:
         results = {name: mark_answer(result) for name, result in self.results.items()}
         return {**results, "results": results, "_prev": mark_answer(self.last)}
 
-    def _of_item(self) -> dict[str, Any]:
-        if not self._item:
-            return {}
-        index, length = self._item.get("index", 0), self._item.get("length")
-        place = {"_index": index, "_first": index == 0, "_last": length is not None and index == length - 1}
-        return {self._item.get("name", "item"): self._item.get("value"), **place}
-
-    def _of_loop(self) -> dict[str, Any]:
-        if not self._item:
-            return {}
-        index = self._item.get("index", 0)
-        count = {"index": index, "first": index == 0, "length": self._item.get("length"), "done": False}
-        name = self._item.get("name", "item")
-        old = {"index": index, "count": index + 1, "size": self._item.get("length"), "item": self._item.get("value")}
-        return {"loop": count, "loop_index": index, "_loop": old, name: self._item.get("value")}
+    def names_of_item(self, item: dict[str, Any]) -> dict[str, Any]:
+        """The names for an item of the loop before this step."""
+        return {**_of_loop(item), "iter": _of_item(item)}
 
     def _of_run(self) -> dict[str, Any]:
         run_id = os.environ.get("MULLIGAN_RUN_ID", "")
@@ -204,6 +194,26 @@ def _mark_item(item: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]
     return {**item, "value": mark_file_texts(value)} if is_from_file else item
 
 
+def _of_item(item: dict[str, Any]) -> dict[str, Any]:
+    """`iter`: the item by its name, and its place."""
+    return {item.get("name", "item"): item.get("value"), **_place(item)} if item else {}
+
+
+def _place(item: dict[str, Any]) -> dict[str, Any]:
+    index, length = item.get("index", 0), item.get("length")
+    return {"_index": index, "_first": index == 0, "_last": length is not None and index == length - 1}
+
+
+def _of_loop(item: dict[str, Any]) -> dict[str, Any]:
+    """The names of an item outside of `iter`."""
+    if not item:
+        return {}
+    index, length, value = item.get("index", 0), item.get("length"), item.get("value")
+    count = {"index": index, "first": index == 0, "length": length, "done": False}
+    old = {"index": index, "count": index + 1, "size": length, "item": value}
+    return {**_place(item), "loop": count, "loop_index": index, "_loop": old, item.get("name", "item"): value}
+
+
 def _is_same(value: Any, default: Any) -> bool:
     return type(value) is type(default) and bool(value == default)
 
@@ -222,13 +232,14 @@ def _flat(values: Any) -> Iterator[tuple[str, Any]]:
 
 def result_of(output: Any) -> Any:
     """The result in an envelope; the whole output where it has none, as that of a called playbook."""
-    return output["result"] if _is_envelope(output) else output
+    return output["result"] if is_envelope(output) else output
 
 
 def _entries(output: Any) -> versions.Entries:
-    found: versions.Entries = output.get("ctx", {}) if _is_envelope(output) else {}
+    found: versions.Entries = output.get("ctx", {}) if is_envelope(output) else {}
     return found
 
 
-def _is_envelope(output: Any) -> bool:
+def is_envelope(output: Any) -> bool:
+    """Whether it is the output of a step of a playbook."""
     return isinstance(output, dict) and "result" in output and output.keys() <= _ENVELOPE

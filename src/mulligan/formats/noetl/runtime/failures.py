@@ -83,7 +83,7 @@ def of_exception(error: BaseException, source: str) -> StepError:
 
 def view(error: StepError) -> dict[str, Any]:
     """`error` as templates read it."""
-    found = {"kind": "unknown", "retryable": True, **error.details, "message": error.message}
+    found = {"kind": _BY_CODE.get(error.code, "unknown"), "retryable": True, **error.details, "message": error.message}
     found.setdefault("code", error.code)
     found.setdefault("status", found.get("http_status"))
     return found

@@ -80,6 +80,8 @@ def outcome_names(result: Any, error: dict[str, Any] | None, attempt: int) -> di
     output = output_view(result, error, attempt)
     # `outcome` is the former name of `output`.
     names = {"output": output, "outcome": output, "_attempt": attempt}
+    if output["http"].get("status") is not None:
+        names["status_code"] = output["http"]["status"]
     if error is not None:
         return {**names, "error": error}
     found = mark_answer(dict(result) if isinstance(result, Paged) else result)

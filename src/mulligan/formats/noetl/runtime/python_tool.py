@@ -46,7 +46,7 @@ _CLOUD_VARIABLES = {
 def run(tool: dict[str, Any], call: Call) -> Any:
     """Run the code; its result as JSON. EXCEPTION where it raises, or returns a status 'error' or 'failed'."""
     given = {
-        name: parse_literal(value) if isinstance(value, str) else value
+        name: parse_literal(value) if isinstance(value, str) else _with_data(value)
         for name, value in without_marks(call.given).items()
     }
     filename = f"<step {call.step}>"
@@ -66,6 +66,30 @@ def run(tool: dict[str, Any], call: Call) -> Any:
         return _exit_result(error)
     except Exception as error:  # whatever the code raises is its failure
         raise failures.of_exception(error, "python") from None
+
+
+class QueryResult(dict[str, Any]):
+    """The result of a query as code reads it: NoETL's is in `data`, so that means the result itself."""
+
+    def __missing__(self, key: str) -> Any:
+        if key == "data":
+            return self
+        raise KeyError(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return super().get(key, self if key == "data" else default)
+
+    def __contains__(self, key: object) -> bool:
+        return key == "data" or super().__contains__(key)
+
+
+def _with_data(value: Any) -> Any:
+    """The value, with every result of a query in it as a QueryResult."""
+    if not isinstance(value, dict):
+        return value
+    if "command_0" in value and "row_count" in value:
+        return QueryResult(value)
+    return {name: _with_data(inner) for name, inner in value.items()}
 
 
 def _result(program: CodeType, is_wrapped: bool, names: dict[str, Any], given: dict[str, Any], call: Call) -> Any:
@@ -239,7 +263,7 @@ def _keywords(main: Any, given: dict[str, Any], call: Call) -> dict[str, Any]:
             continue
         source = next((source for source in (given, special, known) if name in source), None)
         if source is not None:
-            found[name] = source[name]
+            found[name] = _with_data(source[name])
         elif parameter.default is inspect.Parameter.empty:
             raise invalid_input(f"main(…) has a parameter '{name}' that is neither in its input nor in the context")
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mulligan import StepError
@@ -18,6 +18,9 @@ from mulligan.formats.noetl.runtime.templates import holds, render_text, render_
 AFTER_SUCCESS = ("call.done", "step.exit")
 AFTER_LOOP = ("loop.done", "call.done", "step.exit")
 AFTER_FAILURE = ("call.error", "call.done", "step.exit")
+_ENTER = "step.enter"
+# What the documents of NoETL call the events that arcs are evaluated for; no NoETL ever emitted those.
+_OTHER_NAMES = {"call.done": "step.done", "loop.done": "step.done", "call.error": "step.failed"}
 # The keys of an arc with arguments for its target, in the words of all dialects.
 _ARGUMENTS = ("args", "input", "data")
 
@@ -31,9 +34,26 @@ class Routes:
         self._next = following or {}
         self._walks_pages = any("next_call" in _page_rule(case) for case in self._cases)
 
-    def follow(self, events: tuple[str, ...], now: dict[str, Any], is_failure: bool = False) -> list[str]:
-        """The steps that follow, each once."""
-        found = self._of_cases(events, now, is_failure) or self._of_arcs(events[0], now, is_failure)
+    def enter(self) -> None:
+        """Set what the cases about `step.enter` set, before the tool is called."""
+        for case in self._cases:
+            names = self._names(_ENTER, {})
+            if _ENTER in str(case.get("when")) and holds(case["when"], names):
+                for action in _case_actions(case):
+                    self._context.set(action.get("set"), names)
+
+    def follow(
+        self, events: tuple[str, ...], now: dict[str, Any], is_failure: bool = False, of_items: Iterable[str] = ()
+    ) -> list[str]:
+        """The steps that follow, each once. After a loop also those that its items lead to: `of_items`."""
+        links = {
+            str(arc.get("step"))
+            for case in self._cases
+            for one in _case_actions(case)
+            for arc in _arcs(one.get("next"))
+        }
+        found = [*self._of_cases(events, now, is_failure), *(step for step in of_items if step in links)]
+        found = found or list(self._of_arcs(events[0], now, is_failure))
         return list(dict.fromkeys(found))
 
     @property
@@ -126,7 +146,7 @@ class Routes:
         for arc in self._next.get("arcs") or []:
             if is_failure and arc.get("when") is None:
                 continue
-            names = self._names(event, now)
+            names = self._names(_meant(event, arc.get("when")), now)
             if holds(True if arc.get("when") is None else arc["when"], names):
                 yield self._follow(arc, names)
                 if is_first:
@@ -142,6 +162,12 @@ class Routes:
     def _names(self, event: str, now: dict[str, Any]) -> dict[str, Any]:
         payload = now.get("output") or {}
         return self._context.names(**{**now, "event": self._context.event(event, payload)})
+
+
+def _meant(event: str, when: Any) -> str:
+    """The event for a condition. One that names it only by a name that NoETL documents and never uses means that."""
+    other = _OTHER_NAMES.get(event, "")
+    return other if other and isinstance(when, str) and other in when and event not in when else event
 
 
 def _case_actions(case: dict[str, Any]) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from mulligan.formats.noetl.runtime import sql_tools
@@ -22,8 +23,10 @@ _MODES = ("insert", "append", "upsert", "replace")
 
 def write_sinks(sinks: Any, call: Call) -> None:
     """Write to each sink. StepError where one fails, and with it the step."""
+    # The result is also `data` there, as long as nothing else has that name.
+    names = call.names if "data" in call.names else {**call.names, "data": call.names.get("result")}
     for sink in sinks if isinstance(sinks, list) else [sinks]:
-        _write_sink(_tool(sink), call)
+        _write_sink(_tool(sink), replace(call, names=names))
 
 
 def _write_sink(tool: dict[str, Any], call: Call) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from mulligan import StepError
 from mulligan.formats.noetl.runtime import failures
-from mulligan.formats.noetl.runtime.context import Context, result_of
+from mulligan.formats.noetl.runtime.context import Context, is_envelope, result_of
 from mulligan.formats.noetl.runtime.credentials import invalid_input
 from mulligan.formats.noetl.runtime.parts import open_parts
 from mulligan.formats.noetl.runtime.pipeline import (
@@ -35,6 +35,7 @@ def run(
     pinned: dict[str, str] | None = None,
     result: Any = _ABSENT,
     loop: dict[str, Any] | None = None,
+    each: dict[str, Any] | None = None,
     set: dict[str, Any] | None = None,
     cases: list[dict[str, Any]] | None = None,
     next: dict[str, Any] | None = None,
@@ -50,7 +51,8 @@ def run(
         tool = routes.with_pages(_NOTHING if tool is None else tool)
     context.parts = open_parts(context.credentials.texts) if _has_parts(tool, routes) else None
     try:
-        return _outcome(context, routes, tool=tool, render=render, pinned=pinned, result=result, loop=loop, set=set)
+        given = {"tool": tool, "render": render, "pinned": pinned, "result": result, "loop": loop, "each": each}
+        return _outcome(context, routes, **given, set=set)
     except Exception:
         if context.parts is not None:
             context.parts.discard()
@@ -72,11 +74,13 @@ def _outcome(
     pinned: dict[str, str] | None,
     result: Any,
     loop: dict[str, Any] | None,
+    each: dict[str, Any] | None,
     set: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """The envelope of the step: of its tool, of what it renders or was given, or of the loop before it."""
     if loop is not None:
         result = _collect_results(loop, context)
+        _set_in_turn(each, loop, context)
     elif render is not _ABSENT:
         _refuse_other_playbook(pinned, context)
         result = render_value(render, context.names())
@@ -84,10 +88,12 @@ def _outcome(
         now, events = outcome_names(result, None, 1), AFTER_LOOP if loop is not None else AFTER_SUCCESS
         now |= {} if loop is None else {"loop": {"done": True, "length": len(result["results"])}}
     else:
+        if context.is_first:
+            routes.enter()
         (result, now), events = _run_tool(tool, context, routes), AFTER_SUCCESS
     context.know(result)
     context.set(set, context.names(**now, event=context.event(events[0], now["output"])))
-    return _envelope(result, context, routes.follow(events, now))
+    return _envelope(result, context, routes.follow(events, now, of_items=_next_of_items(loop)))
 
 
 def run_without_code(**keys: Any) -> dict[str, Any]:
@@ -160,3 +166,24 @@ def _collect_results(loop: dict[str, Any], context: Context) -> dict[str, Any]:
     context.take_over(outputs)
     stats = {"total": loop.get("total", len(outputs)), "success": loop.get("succeeded"), "failed": loop.get("failed")}
     return {"results": [result_of(output) for output in outputs], "stats": stats}
+
+
+def _next_of_items(loop: dict[str, Any] | None) -> list[str]:
+    """The steps that the items of a loop lead to."""
+    outputs = (loop or {}).get("results") or []
+    return [step for output in outputs if is_envelope(output) for step in output.get("next") or []]
+
+
+def _set_in_turn(each: dict[str, Any] | None, loop: dict[str, Any], context: Context) -> None:
+    """Set the values of `each` once for every item that succeeded, in the order of the items."""
+    if each is None:
+        return
+    outputs = loop.get("results") or []
+    for index, (value, output) in enumerate(zip(each["values"], outputs, strict=False)):
+        if output is None:
+            continue  # it failed
+        result = result_of(output)
+        place = context.names_of_item({"name": each["name"], "value": value, "index": index, "length": len(outputs)})
+        now = {**place, **outcome_names(result, None, 1)}
+        names = context.names(**now, event=context.event(AFTER_SUCCESS[0], now["output"]))
+        context.set(each["set"], names)

@@ -17,8 +17,11 @@ def list_items(
     input: str, origin: str = "", json_path: str = "", filter: str = "", sort_by: str = "", distinct: str = ""
 ) -> list[Any]:
     """The items of a map. A file is looked for in the current folder, then in `origin`."""
-    value = _read_input(input, origin)
+    value = _read_input(input, origin, is_listing=not json_path.strip())
     found = parse_path(json_path)(value) if json_path.strip() else value if isinstance(value, list) else [value]
+    if not found and isinstance(value, _Lines) and value:
+        message = f"'{input[:200]}' gives no JSON, so '{json_path}' finds nothing in it"
+        raise StepError("INPUT_INVALID", message, retryable=False)
     if filter:
         holds = parse_filter(filter)
         found = [item for item in found if holds(item)]
@@ -27,11 +30,11 @@ def list_items(
     return _remove_duplicates(found, distinct) if distinct else found
 
 
-def _read_input(input: str, origin: str) -> Any:
+def _read_input(input: str, origin: str, *, is_listing: bool) -> Any:
     for folder in ("", origin):
         path = Path(folder, os.path.expanduser(input.strip()))
         if _is_file(path):
-            return _read_file(path)
+            return _read_file(path, is_listing=is_listing)
     return _run_lister(input)
 
 
@@ -42,13 +45,16 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _read_file(path: Path) -> Any:
+def _read_file(path: Path, *, is_listing: bool) -> Any:
+    """The content of a file. In a `listing`, a file may be named .json and still have lines, as in Prodigy's README."""
     text = path.read_text(encoding="utf-8", errors="replace")
     if path.suffix.lower() != ".json":
         return _parse_output(text)
     try:
         return json.loads(text)
     except ValueError as error:
+        if is_listing and not text.lstrip().startswith(("[", "{", '"')):
+            return _parse_output(text)
         raise StepError("INPUT_INVALID", f"'{path}' is not JSON: {error}", retryable=False) from None
 
 
@@ -62,12 +68,16 @@ def _run_lister(command: str) -> Any:
     return _parse_output(done.stdout.decode(errors="replace"))
 
 
+class _Lines(list[str]):
+    """The lines of a text that is not JSON."""
+
+
 def _parse_output(text: str) -> Any:
     """JSON, or otherwise lines. In Prodigy a line is `{"item": …}`; here it is the text itself."""
     try:
         return json.loads(text)
     except ValueError:
-        return [line for line in text.splitlines() if line.strip()]
+        return _Lines(line for line in text.splitlines() if line.strip())
 
 
 # -- results ---------------------------------------------------------------------------------------------------------
