@@ -409,6 +409,14 @@ def test_commands_that_a_reader_added_are_not_counted_among_the_attempts_of_an_i
     assert run["m[0]"].attempt == 4
 
 
+def test_a_command_of_a_user_is_counted_whatever_its_module_is_called() -> None:
+    own = Command(action=Action("python", {"call": "app.runtime.added:open"}))
+
+    run = run_of([1], mapped((own, command("one")))).ok("m[0].0").ok("m[0].1")
+
+    assert run["m[0]"].attempt == 2
+
+
 def test_an_item_that_is_rerun_by_its_handler_runs_its_command_again() -> None:
     run = run_of([1], mapped((command("one", on_failure=handler("fix", rerun=1)),)))
 

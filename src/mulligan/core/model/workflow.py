@@ -400,8 +400,11 @@ def is_added(command: Command) -> bool:
     action = command.action
     if action is None:
         return False
-    is_call = action.kind == "python" and ADDED_CALLS in str(action.params.get("call", ""))
-    return is_call or action.kind == WORKSPACE
+    if action.kind == "python":
+        call = str(action.params.get("call", ""))
+        # Not every module with such a name: a user's command counts.
+        return call.startswith("mulligan.") and ADDED_CALLS in call
+    return action.kind == WORKSPACE
 
 
 def encode(workflow: Workflow) -> bytes:
