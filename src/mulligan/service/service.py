@@ -17,7 +17,9 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from mulligan.service.home import Home, find_home
+from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.run_reader import AttemptLog, RunReader, StepOutput
+from mulligan.service.workflow_verbs import WorkflowVerbs
 
 if TYPE_CHECKING:
     from mulligan import formats
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from mulligan.core.model.workflow import Budget, Workflow
     from mulligan.engine.observers import Observer
     from mulligan.errors import KeyUsed
-    from mulligan.formats import Converted, Examined
-    from mulligan.language import schema
     from mulligan.ports import RunRecord, WorkerRecord
     from mulligan.service import (
         agent_permissions,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         corrections,
         decisions,
         doctor,
-        drawing,
         driver,
         forecast,
         gc,
@@ -62,20 +61,17 @@ if TYPE_CHECKING:
         shown_runs,
         starting,
         stats,
-        step_trial,
         store_changes,
         usage,
         waiting,
         worker_loop,
         workers,
-        workflow_files,
     )
     from mulligan.service.attempts import AttemptRecord
     from mulligan.service.breakers import Breaker
     from mulligan.service.corrections import CorrectedWorkflow
     from mulligan.service.decisions import Decision, DecisionPreview, DecisionResult
     from mulligan.service.doctor import Diagnosis
-    from mulligan.service.drawing import Picture
     from mulligan.service.driver import Capacity, Driver, Ending
     from mulligan.service.failure_summary import FailureOutcome
     from mulligan.service.forecast import Forecast
@@ -101,31 +97,19 @@ if TYPE_CHECKING:
     from mulligan.service.shown_runs import RunDisplay, ShownRun
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
-    from mulligan.service.step_trial import Fakes
     from mulligan.service.usage import StepUsage
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine
-    from mulligan.service.workflow_files import Validation
     from mulligan.worker.progress_records import Progress
 else:
-
-    class _LazyModule:
-        """A module that is imported when something in it is first asked for."""
-
-        def __init__(self, name: str) -> None:
-            self._name = name
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(import_module(self._name), name)
-
-    formats, schema = _LazyModule("mulligan.formats"), _LazyModule("mulligan.language.schema")
+    formats = LazyModule("mulligan.formats")
     for _name in (
-        "agent_permissions attempt_progress breakers capacity_checks corrections decisions doctor drawing driver "
+        "agent_permissions attempt_progress breakers capacity_checks corrections decisions doctor driver "
         "forecast gc handler_trial items log_following logs outcome overview page pending preview replay report "
-        "run_cache run_control run_data run_list run_pages run_snapshot run_story shown_runs starting stats step_trial "
-        "store_changes usage waiting worker_loop workers workflow_files"
+        "run_cache run_control run_data run_list run_pages run_snapshot run_story shown_runs starting stats "
+        "store_changes usage waiting worker_loop workers"
     ).split():
-        globals()[_name] = _LazyModule(f"mulligan.service.{_name}")
+        globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 
 
 def open_service(home: str | None = None, by: str = "") -> Service:
@@ -141,7 +125,7 @@ def open_temporary_service() -> Iterator[Service]:
         yield service
 
 
-class Service:
+class Service(WorkflowVerbs):
     """Every verb, over the runs of one home. As a context manager it closes itself."""
 
     def __init__(self, home: Home, by: str = "") -> None:
@@ -642,54 +626,12 @@ class Service:
         """Answer an approval that a run waits for."""
         self.control.approve(run_id, place, is_approved, reason)
 
-    # -- workflows: no store is needed -------------------------------------------------------------------------------
-
-    @staticmethod
-    def validate(
-        path: Path, *, named: str | None = None, trust_templates: bool = False, catalogue: Path | None = None
-    ) -> Validation:
-        """Check a workflow file, of ours or of another system (`named`)."""
-        return workflow_files.validate(path, named=named, trust_templates=trust_templates, catalogue=catalogue)
-
-    @staticmethod
-    def load_workflow(path: str | Path, **how: Any) -> Workflow:
-        """The workflow in a file, read as `examine_workflow` does. `LanguageError` where it is refused."""
-        return formats.load(path, **how)
+    # -- workflows: what needs no store is in `WorkflowVerbs` ----------------------------------------------------------
 
     def reading_of(self, run_id: int) -> dict[str, Any]:
         """How `load_workflow` reads a corrected file of a run: with the inputs and the options of the run."""
         state = self.reader.state(run_id)
         return {"given": state.run.inputs, "options": formats.options_of(state.workflow)}
-
-    @staticmethod
-    def examine_workflow(
-        path: str | Path,
-        *,
-        named: str | None = None,
-        trust_templates: bool = False,
-        catalogue: Path | None = None,
-        given: Mapping[str, Any] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Examined:
-        """The workflow in a file, and the warnings about it. `given` are the inputs that it will be run with.
-
-        `options` are only for files of some systems.
-        """
-        return formats.examine(
-            path, named=named, trust_templates=trust_templates, catalogue=catalogue, given=given, options=options
-        )
-
-    @staticmethod
-    def convert_workflow(
-        path: str | Path, *, named: str | None = None, trust_templates: bool = False, catalogue: Path | None = None
-    ) -> Converted:
-        """The text of another system's file as one of ours."""
-        return formats.convert(path, named=named, trust_templates=trust_templates, catalogue=catalogue)
-
-    @staticmethod
-    def schema_text() -> str:
-        """The JSON Schema of workflow files."""
-        return schema.schema_text()
 
     def preview(
         self, workflow: Workflow, inputs: dict[str, Any], cwd: Path, capacity: Capacity | None = None
@@ -700,60 +642,6 @@ class Service:
     def drawn_run(self, run_id: int) -> tuple[Workflow, dict[str, str]]:
         """What a picture of a run shows: its workflow, and the status of each step."""
         return self.reader.drawn(run_id)
-
-    @staticmethod
-    def draw(
-        workflow: Workflow,
-        form: Literal["mermaid", "svg"],
-        statuses: Mapping[str, str] | None = None,
-        *,
-        is_expanded: bool = False,
-    ) -> str:
-        """A picture of a workflow; with statuses, of a run."""
-        draw = drawing.draw_mermaid if form == "mermaid" else drawing.draw_svg
-        return draw(workflow, statuses, is_expanded=is_expanded)
-
-    @staticmethod
-    def draw_for_notebook(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, nodes_max: int) -> str:
-        """The SVG of that picture in the colours of the notebook around it; "" if it is too large."""
-        return drawing.draw_embedded_svg(workflow, statuses, nodes_max=nodes_max)
-
-    @staticmethod
-    def picture(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, is_expanded: bool = False) -> Picture:
-        """The nodes and links of that picture."""
-        return drawing.choose_picture(workflow, statuses, is_expanded=is_expanded)
-
-    @staticmethod
-    def read_fakes(workflow: Workflow, words: Sequence[str] = (), file: Path | None = None) -> Fakes:
-        """How faked steps end, as words such as `build=EXIT_NONZERO:11` and a file say."""
-        return step_trial.read_fakes_given(workflow, words, file)
-
-    @staticmethod
-    def apply_fakes(workflow: Workflow, fakes: Fakes) -> Workflow:
-        """The workflow with these steps faked."""
-        return step_trial.apply_fakes(workflow, fakes)
-
-    @staticmethod
-    def isolate_step(workflow: Workflow, step: str) -> Workflow:
-        """A workflow of one step alone, with stand-ins for the steps whose results it reads."""
-        return step_trial.isolate_step(workflow, step)
-
-    @staticmethod
-    def step_results(
-        workflow: Workflow, step: str, fakes: Fakes, words: Sequence[str], results: Mapping[str, Any]
-    ) -> list[Kept]:
-        """The results that an isolated step reads: faked ones, given ones, otherwise null."""
-        return step_trial.step_results(workflow, step, fakes, words, results)
-
-    @staticmethod
-    def isolate_handler(workflow: Workflow, step: str) -> HandlerTrial:
-        """The failure handler of a step alone."""
-        return handler_trial.isolate_handler(workflow, step)
-
-    @staticmethod
-    def isolate_item_handler(workflow: Workflow, step: str, item: Any, number: int | None = None) -> HandlerTrial:
-        """The failure handler of a command of a map step alone, for one item."""
-        return handler_trial.isolate_item_handler(workflow, step, item, number)
 
     def run_handler(
         self,
