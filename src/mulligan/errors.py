@@ -20,6 +20,7 @@
       InputInvalid                      input.invalid            422   2
       ExpressionFailed                  expression.failed        422   2
       Conflict                          store.conflict           409   1   another process has written the run
+      RevisionMismatch                  revision.mismatch        412   2   somebody has changed it meanwhile
       StaleLease                        task.stale_lease         409   1   a worker reports with an expired lease
       StoreUnavailable                  store.unavailable        503   1   temporary: retry later
         NoFreeConnection                store.no_connection      503   1   the server has reached its limit
@@ -318,6 +319,18 @@ class Conflict(MulliganError):
 
     code = "store.conflict"
     http_status = 409
+
+
+class RevisionMismatch(MulliganError):
+    """A document was changed since the caller read it. Nothing was written."""
+
+    code = "revision.mismatch"
+    http_status = 412
+    exit_code = 2
+
+    def __init__(self, message: str, *, hint: str = "", revision: int = 0) -> None:
+        super().__init__(message, hint=hint, revision=revision)
+        self.revision = revision
 
 
 class StaleLease(MulliganError):

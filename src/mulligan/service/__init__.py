@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
     from mulligan.language.suggestions import did_you_mean
     from mulligan.language.workspace_steps import with_default_workspace
+    from mulligan.ports.server_records import (
+        AuditRecord,
+        Document,
+        LogKey,
+        NoticeRecord,
+        Scope,
+        TokenLimits,
+        TokenRecord,
+        WorkflowVersion,
+    )
     from mulligan.service.artifacts import KeptFile
     from mulligan.service.attempt_progress import describe_progress
     from mulligan.service.attempts import AttemptRecord
@@ -98,6 +108,8 @@ _NAMES = {
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
     "mulligan.language.suggestions": "did_you_mean",
     "mulligan.language.workspace_steps": "with_default_workspace",
+    "mulligan.ports.server_records": "AuditRecord Document LogKey NoticeRecord Scope TokenLimits TokenRecord "
+    "WorkflowVersion",
     "mulligan.service.artifacts": "KeptFile",
     "mulligan.service.attempt_progress": "describe_progress",
     "mulligan.service.attempts": "AttemptRecord",

@@ -1,0 +1,1 @@
+"""The server: REST, live streams, remote workers. Needs the extra `server`."""

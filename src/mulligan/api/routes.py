@@ -1,0 +1,7 @@
+"""The one table of routes. Each module of an area has its part."""
+
+from __future__ import annotations
+
+from mulligan.api.routing import Route
+
+ROUTES: tuple[Route, ...] = ()

@@ -1,0 +1,88 @@
+"""What a route is, what its handler gets, and what it gives.
+
+`api.routes` has the one table of routes. The application, the OpenAPI document, docs/operate/api.md, the checks of
+scopes and the audit are all made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+
+from mulligan.service import Service, TokenRecord
+
+Method = Literal["GET", "POST", "PUT", "DELETE"]
+# "public" needs no token.
+RouteScope = Literal["public", "read", "run", "decide", "write", "admin", "worker"]
+JSON = "application/json"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, after everything about it was checked: its token, its scope, its size, its parameters."""
+
+    # In the name of the token's user, for the token's project.
+    service: Service
+    token: TokenRecord
+    path: Mapping[str, str]
+    # Of the types that the route names; None where it names none.
+    query: Any
+    body: Any
+    headers: Mapping[str, str]
+    # The address that it came from, and the address under which the caller knows the server.
+    source: str = ""
+    base_url: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a handler gives where a plain value, which becomes JSON, is not enough."""
+
+    value: Any = None
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    media: str = JSON
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """An answer in pieces. A plain iterator is read in a thread."""
+
+    pieces: AsyncIterator[bytes] | Iterator[bytes]
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    media: str = "application/octet-stream"
+
+
+# A plain function runs in the thread for readers (GET) or in the pool for changes; a coroutine runs in the loop.
+Handler = Callable[[Call], Any | Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Route:
+    """One line of the table."""
+
+    method: Method
+    # Below /api/v1, unless it begins with `/`: "runs/{run_id:int}:cancel".
+    path: str
+    handler: Handler
+    scope: RouteScope
+    # One sentence for the documentation.
+    summary: str
+    query: type[msgspec.Struct] | None = None
+    body: Any = None
+    # The type of the JSON answer; None where `media` is not JSON.
+    answer: Any = None
+    status: int = 200
+    media: str = JSON
+    # Statuses of problems besides those that every route may have: 400, 401, 403, 404, 422, 429, 503.
+    problems: tuple[int, ...] = ()
+    # Whether it changes something, so that it is audited. None: by the method.
+    is_change: bool | None = None
+
+    @property
+    def changes(self) -> bool:
+        return self.method != "GET" if self.is_change is None else self.is_change

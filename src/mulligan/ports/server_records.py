@@ -1,0 +1,261 @@
+"""What a server keeps in the store beside the runs: workflows, documents, tokens, audit, outbox, logs of other hosts.
+
+A *project* is a name space of the store; "" is the first one, which a store without a server has. Names are unique in
+a project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Literal, Protocol
+
+import msgspec
+
+# -- workflows -------------------------------------------------------------------------------------------------------
+
+
+class WorkflowVersion(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A published text. It is never changed; a new text is a new version."""
+
+    name: str
+    # The SHA-256 of the text.
+    digest: str
+    published_at: datetime
+    published_by: str
+    # Counts from 1 for each name. The store fills it in.
+    number: int = 0
+    # "" in lists.
+    text: str = ""
+    # Whose file it is: one of `formats.FORMATS`.
+    format: str = ""
+    # Why it was published.
+    note: str = ""
+    labels: Mapping[str, str] = {}
+    project: str = ""
+
+
+class WorkflowVersions(Protocol):
+    """The published workflows."""
+
+    def publish(self, version: WorkflowVersion) -> WorkflowVersion:
+        """Add a version; the number is filled in. The newest one, unchanged, if its text is the same."""
+
+    def version(self, project: str, name: str, number: int | None = None) -> WorkflowVersion | None:
+        """One version with its text, the newest by default."""
+
+    def versions(self, project: str, name: str, *, before: int | None = None, limit: int = 50) -> list[WorkflowVersion]:
+        """The versions of a workflow without their texts, the newest first."""
+
+    def newest_versions(self, project: str, *, after: str = "", limit: int = 100) -> list[WorkflowVersion]:
+        """The newest version of each workflow without its text, by name, behind `after`."""
+
+
+# -- documents -------------------------------------------------------------------------------------------------------
+
+
+class Document(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A text (JSON, mostly) that people or servers change: a draft, a schedule and its state, a hook."""
+
+    kind: str
+    name: str
+    data: bytes
+    updated_at: datetime
+    updated_by: str = ""
+    # Grows by one with every change; the first is 1. The store fills it in.
+    revision: int = 0
+    project: str = ""
+
+
+class Documents(Protocol):
+    """Documents by kind and name, each with a revision that is compared before it is changed."""
+
+    def document(self, project: str, kind: str, name: str) -> Document | None: ...
+
+    def documents(self, kind: str, project: str | None = None) -> list[Document]:
+        """All of a kind, of one project or of all, by project and name."""
+
+    def put_document(self, document: Document, *, expected: int | None = None) -> Document:
+        """Write it; the revision is filled in. `RevisionMismatch` if the stored one is not at `expected`.
+
+        0 expects that there is none; None overwrites whatever is there.
+        """
+
+    def delete_document(self, project: str, kind: str, name: str, *, expected: int | None = None) -> bool:
+        """False if there is none. `RevisionMismatch` as above."""
+
+
+# -- tokens and audit ------------------------------------------------------------------------------------------------
+
+Scope = Literal["read", "run", "decide", "write", "admin", "worker"]
+
+
+class TokenLimits(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a token may do less than its scopes say. Empty or None: no limit."""
+
+    workflows: tuple[str, ...] = ()
+    decisions_per_hour: int | None = None
+
+
+class TokenRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A token without its secret. `id` is public; the store knows the SHA-256 of the secret."""
+
+    id: str
+    digest: str
+    # The name in which changes are recorded.
+    user: str
+    scopes: tuple[Scope, ...]
+    created_at: datetime
+    created_by: str = ""
+    # The project that it sees; None for all.
+    project: str | None = ""
+    note: str = ""
+    limits: TokenLimits = TokenLimits()
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+
+class Tokens(Protocol):
+    """Who may do what."""
+
+    def add_token(self, token: TokenRecord) -> None: ...
+
+    def token_of(self, digest: str) -> TokenRecord | None:
+        """The token with this digest, also if it has expired or was revoked."""
+
+    def tokens(self) -> list[TokenRecord]:
+        """All of them, the newest first."""
+
+    def revoke_token(self, token_id: str, at: datetime) -> bool:
+        """False if there is none."""
+
+
+class AuditRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One change that somebody asked for, or was refused."""
+
+    at: datetime
+    who: str
+    # The route: `POST /api/v1/runs/{run_id}:cancel`.
+    action: str
+    # The path that was asked for, and the HTTP status of the answer.
+    target: str
+    status: int
+    project: str = ""
+    token_id: str = ""
+    # The reason that was given, and the address that it came from.
+    why: str = ""
+    source: str = ""
+    # Filled in by the store.
+    id: int = 0
+
+
+class Audit(Protocol):
+    """What was changed by whom. Rows are only added."""
+
+    def add_audit(self, records: Sequence[AuditRecord]) -> None: ...
+
+    def audit(
+        self,
+        project: str | None = None,
+        *,
+        before: int | None = None,
+        limit: int = 100,
+        who: str = "",
+        action: str = "",
+    ) -> list[AuditRecord]:
+        """The newest first, with ids below `before`."""
+
+    def count_audit(self, token_id: str, actions: Collection[str], since: datetime) -> int:
+        """How many accepted changes (status below 400) a token has made, for limits."""
+
+
+# -- notices ---------------------------------------------------------------------------------------------------------
+
+NoticeStatus = Literal["waiting", "sent", "given_up"]
+
+
+class NoticeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message to people or programs. `key` is the same whenever it is sent again, and unique in the store."""
+
+    key: str
+    # The name of the target in the configuration of the server.
+    target: str
+    # JSON: what happened, in words and as data.
+    body: bytes
+    created_at: datetime
+    run_id: int = 0
+    project: str = ""
+    status: NoticeStatus = "waiting"
+    attempts: int = 0
+    # When it is sent next; while a sender has it, when another may take it over.
+    due_at: datetime | None = None
+    # What the last attempt said.
+    reason: str = ""
+    # Filled in by the store.
+    id: int = 0
+
+
+class Outbox(Protocol):
+    """Notices that are sent at least once."""
+
+    def put_notices(self, notices: Sequence[NoticeRecord]) -> int:
+        """Add those whose key is new; how many. Notices of a turn are written by its commit instead."""
+
+    def claim_notices(self, now: datetime, until: datetime, limit: int) -> list[NoticeRecord]:
+        """The oldest due ones. No other sender gets them before `until`."""
+
+    def settle_notice(
+        self, notice_id: int, status: NoticeStatus, *, attempts: int, due_at: datetime | None, reason: str = ""
+    ) -> None:
+        """What came of sending it."""
+
+    def notices(
+        self, *, status: NoticeStatus | None = None, before: int | None = None, limit: int = 100
+    ) -> list[NoticeRecord]:
+        """The newest first."""
+
+    def remove_notices(self, created_before: datetime) -> int:
+        """Remove those that were sent or given up before."""
+
+
+# -- logs of other hosts ---------------------------------------------------------------------------------------------
+
+Stream = Literal["stdout", "stderr"]
+
+
+class LogKey(msgspec.Struct, frozen=True):
+    """One stream of one attempt."""
+
+    run_id: int
+    place: str
+    attempt: int
+    stream: Stream
+
+
+class LogChunk(msgspec.Struct, frozen=True):
+    """A piece of a log, redacted. Writing it again changes nothing."""
+
+    key: LogKey
+    start: int
+    data: bytes
+    # Nothing follows.
+    is_last: bool = False
+
+
+class LogChunks(Protocol):
+    """Logs that were shipped to the store. They are removed with their run."""
+
+    def append_log(self, chunks: Iterable[LogChunk]) -> None: ...
+
+    def read_log(self, key: LogKey, start: int, end: int) -> bytes:
+        """The bytes that are there between the two positions."""
+
+    def log_size(self, key: LogKey) -> tuple[int, bool] | None:
+        """How many bytes there are, and whether that is all; None if nothing was shipped."""
+
+    def logs_of(self, run_id: int) -> list[LogKey]:
+        """What was shipped of a run."""
+
+
+class ServerRecords(WorkflowVersions, Documents, Tokens, Audit, Outbox, LogChunks, Protocol):
+    """All of it."""
