@@ -23,6 +23,7 @@ from mulligan.ports import RunRecord, Store, WorkerRecord
 from mulligan.service.artifacts import with_artifact_paths
 from mulligan.service.home import Home, this_host
 from mulligan.service.locks import Locks
+from mulligan.store import project_view
 from mulligan.worker.folders import open_regular_file
 from mulligan.worker.processes import is_running
 
@@ -66,6 +67,10 @@ class RunReader:
     def store(self) -> Store:
         """Opened on first use, so that a call that is refused before creates nothing."""
         return self.home.open()
+
+    def in_project(self, project: str) -> RunReader:
+        """The same runs as far as they belong to a project, over the same connection."""
+        return _ProjectReader(self, project)
 
     def close(self) -> None:
         if "store" in self.__dict__:
@@ -303,3 +308,18 @@ def _content(path: str) -> bytes:
             return log.read()
     except FileNotFoundError:
         return b""
+
+
+class _ProjectReader(RunReader):
+    """Reads the runs of one project with the store of another reader, which closes it."""
+
+    def __init__(self, whole: RunReader, project: str) -> None:
+        super().__init__(whole.home)
+        self._whole, self._project = whole, project
+
+    @cached_property
+    def store(self) -> Store:
+        return project_view(self._whole.store, self._project)
+
+    def close(self) -> None:
+        """The store belongs to the other reader."""

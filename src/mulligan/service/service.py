@@ -132,6 +132,8 @@ class Service(WorkflowVerbs):
         self.home = home
         self.reader = RunReader(home)
         self._by = by
+        # The only project that it shows; None for all. A run that is started for all is in the project "".
+        self.project: str | None = None
 
     def __enter__(self) -> Service:
         return self
@@ -153,10 +155,17 @@ class Service(WorkflowVerbs):
         """The name under which changes are recorded."""
         return self.control.by
 
-    def in_the_name_of(self, by: str) -> Service:
-        """The same service for one call in the name of another user. It shares the connection, so it is not closed."""
+    def in_the_name_of(self, by: str, project: str | None = None) -> Service:
+        """The same service for one call in the name of another user, for one project or for all.
+
+        It shares the connection, so it is not closed.
+        """
         other = Service(self.home, by)
+        other.project = project
         other.reader, other.cache = self.reader, self.cache
+        if project is not None:
+            other.reader = self.reader.in_project(project)
+            other.cache = self.cache.seen_by(other.reader)
         return other
 
     @cached_property

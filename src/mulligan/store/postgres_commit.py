@@ -13,7 +13,7 @@ from mulligan.core.model.codec import encode
 from mulligan.core.model.events import AttemptScheduled
 from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewRun, Turn
 from mulligan.store.breaker_transaction import breaker_columns
-from mulligan.store.encoding import encoded, micros
+from mulligan.store.encoding import encoded, micros, notice_row
 from mulligan.store.postgres_arrays import Array, Bigints, Blobs, Floats, Texts
 from mulligan.store.postgres_pipeline import Statement
 from mulligan.store.run_search import creation_skew, new_entries
@@ -29,7 +29,7 @@ def arrays(columns: Columns, rows: Iterable[Sequence[Any]]) -> list[Any]:
 
 
 _RUN = (Bigints, Bigints, Texts, Bigints, Bigints, Texts, Bigints, Bigints, Bigints, Texts, Bigints)
-_NEW_RUN = (Bigints, Texts, Texts, Bigints, Bigints, Texts, Bigints, Texts, Texts)
+_NEW_RUN = (Bigints, Texts, Texts, Bigints, Bigints, Texts, Bigints, Texts, Texts, Texts)
 _ATTRIBUTE = (Bigints, Texts, Texts, Texts)
 _TASK = (Bigints, Texts, Bigints, Texts, Floats, Bigints, Bigints, Texts, Texts, Blobs, Texts, Texts)
 TASK_KEY = (Bigints, Texts, Bigints)
@@ -177,6 +177,9 @@ def _others(commits: Sequence[Commit], children: Sequence[Turn], channel: str) -
     messages = [(run_id, encoded(report), "", 0) for commit in commits for run_id, report in commit.outgoing]
     if messages:
         yield "insert_messages", arrays(MESSAGE, messages)
+    notices = [notice_row(notice) for commit in commits for notice in commit.notices]
+    if notices:
+        yield "insert_notices", arrays(NOTICE, notices)
     for commit in commits:
         for to in commit.child_reports:
             about = {"place": to.place, "attempt": to.attempt, "parent": commit.turn.run_id}
@@ -210,7 +213,7 @@ def insert_run_statements(
 def _new_run(run: NewRun, turn: Turn, parent: int | None) -> tuple[Any, ...]:
     return (
         *(turn.run_id, run.name, run.version, micros(run.request.at)),
-        *(parent, run.parent_place, run.parent_attempt, turn.holder, run.request.by),
+        *(parent, run.parent_place, run.parent_attempt, turn.holder, run.request.by, run.project),
     )
 
 

@@ -20,7 +20,7 @@ from mulligan.ports import (
     WorkflowVersion,
 )
 from mulligan.store import refusals
-from mulligan.store.encoding import micros
+from mulligan.store.encoding import due_column, micros, notice_row
 from mulligan.store.postgres_arrays import Bigints, Blobs, Texts, without_nul
 from mulligan.store.postgres_client import PostgresClient
 from mulligan.store.postgres_commit import NOTICE, arrays
@@ -30,14 +30,12 @@ from mulligan.store.server_columns import (
     audit_row,
     document_from,
     document_row,
-    due_column,
     extent,
     joined,
     log_columns,
     log_key_from,
     log_rows,
     notice_from,
-    notice_row,
     token_from,
     token_row,
     version_from,

@@ -13,7 +13,7 @@ from mulligan.core.model.codec import encode
 from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewRun, Turn
 from mulligan.store import refusals
 from mulligan.store.breaker_transaction import breaker_columns
-from mulligan.store.encoding import encoded, micros
+from mulligan.store.encoding import encoded, micros, notice_row
 from mulligan.store.run_search import NewEntries, creation_skew, new_entries
 from mulligan.store.sqlite_file import fetch_all, iterate
 from mulligan.store.sqlite_tickets import SQL, TicketSequence, next_numbers
@@ -76,6 +76,8 @@ def _write(db: apsw.Cursor, commit: Commit, tickets: Iterator[int], held: Leases
         run_id = commit.turn.run_id
         timers = [(run_id, timer.kind, timer.place, timer.number, micros(timer.due)) for timer in commit.timers]
         db.executemany(SQL["set_timer"], timers)
+    if commit.notices:
+        db.executemany(SQL["insert_notice"], [notice_row(notice) for notice in commit.notices])
     children = _start_children(db, commit) if commit.children else ()
     _add_messages(db, commit)
     if commit.is_last:
@@ -187,8 +189,9 @@ def _stop(db: apsw.Cursor, commit: Commit) -> None:
 
 def _start_children(db: apsw.Cursor, commit: Commit) -> Sequence[Turn]:
     turn = commit.turn
-    ((root,),) = fetch_all(db, SQL["root"], turn.run_id)
-    return insert_runs(db, commit.children, turn.holder, turn.run_id, root)
+    ((root, project),) = fetch_all(db, SQL["root"], turn.run_id)
+    children = [replace(child, project=project) for child in commit.children] if project else commit.children
+    return insert_runs(db, children, turn.holder, turn.run_id, root)
 
 
 def insert_runs(
@@ -237,7 +240,7 @@ def _run_row(
     return (
         *(run_id, run.name, run.version, at, at),
         *(parent, run.parent_place, run.parent_attempt, run_id if root is None else root),
-        *(holder, fence, run.request.by, ""),
+        *(holder, fence, run.request.by, run.project),
     )
 
 

@@ -20,21 +20,19 @@ from mulligan.ports import (
     WorkflowVersion,
 )
 from mulligan.store import refusals
-from mulligan.store.encoding import encoded, micros
+from mulligan.store.encoding import due_column, encoded, micros, notice_row
 from mulligan.store.run_search import NO_LIMIT
 from mulligan.store.server_columns import (
     audit_from,
     audit_row,
     document_from,
     document_row,
-    due_column,
     extent,
     joined,
     log_columns,
     log_key_from,
     log_rows,
     notice_from,
-    notice_row,
     token_from,
     token_row,
     version_from,
