@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.workflow import Workflow
-from mulligan.errors import InputInvalid, NotFound, Problem
+from mulligan.errors import InputInvalid, NotFound, Problem, RevisionMismatch
 from mulligan.formats import Converted
 from mulligan.language.suggestions import did_you_mean
-from mulligan.ports.server_records import Document, WorkflowVersion
+from mulligan.ports.server_records import Document, ServerRecords, WorkflowVersion
 from mulligan.service.catalogue.texts import (
     WorkflowText,
     check_name,
@@ -243,8 +243,8 @@ class Catalogue:
         """Publish the draft, and remove it unless it was changed meanwhile."""
         draft = self.draft(name)
         if expected is not None and draft.revision != expected:
-            # The store says what it says to everybody who comes with an old revision.
-            self.put_draft(name, draft.text, file=draft.file, note=draft.note, expected=expected)
+            message = f"the draft of '{name}' is at revision {draft.revision}, not {expected}"
+            raise RevisionMismatch(message, hint="read it again, then publish it", revision=draft.revision)
         done = self.publish(name, draft.text, file=draft.file, note=note or draft.note, dry_run=dry_run)
         if not dry_run:
             current = self._records.document(self._project, DRAFT, name)
@@ -259,7 +259,7 @@ class Catalogue:
         return self._reader.home.is_there
 
     @property
-    def _records(self) -> Any:
+    def _records(self) -> ServerRecords:
         return self._reader.store.server_records
 
     def _version(self, name: str, number: int | None) -> WorkflowVersion:

@@ -42,7 +42,7 @@ from mulligan.language import check_inputs
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports import RunRecord
 from mulligan.ports.fault_points import fault_point
-from mulligan.ports.server_records import Document
+from mulligan.ports.server_records import Document, ServerRecords
 from mulligan.service.catalogue.catalogue import Catalogue
 from mulligan.service.catalogue.texts import check_name
 from mulligan.service.run_control import Prepared
@@ -346,7 +346,7 @@ class Schedules:
     # -- behind it ---------------------------------------------------------------------------------------------------
 
     @property
-    def _records(self) -> Any:
+    def _records(self) -> ServerRecords:
         return self._reader.store.server_records
 
     def _document(self, name: str) -> Document:
