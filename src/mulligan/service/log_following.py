@@ -159,9 +159,9 @@ class AttemptFollower:
 
     def __init__(self, reader: RunReader, key: LogKey, start: int = 0) -> None:
         self._reader = reader
+        reader.record(key.run_id)
         self._key = key
         self._tail = tail_of(reader.log_ranges, key, start)
-        self._project = reader.record(key.run_id).project
         self._seq = 0
         self._host = ""
         self._has_begun = self._has_ended = False
@@ -181,7 +181,7 @@ class AttemptFollower:
         has_ended, logs = self._has_ended, self._reader.log_ranges
         asks_store = logs.may_be_shipped(self._host)
         if asks_store and not has_ended:
-            logs.watch(self._key.run_id, self._project)
+            logs.watch(self._key.run_id)
         data = b"".join(self._tail.new(asks_store=asks_store))
         self.is_over = has_ended
         return data
@@ -234,7 +234,7 @@ class _Attempt:
             return False
         self._store_asked_at = now
         if not self.has_ended:
-            self._logs.watch(self.run.run_id, self.run.project)
+            self._logs.watch(self.run.run_id)
         return True
 
     def note_missing(self) -> Iterator[LogPiece]:
@@ -252,9 +252,8 @@ class _Attempt:
 class _Run:
     """One run whose events are followed."""
 
-    def __init__(self, run_id: int, above: str, project: str) -> None:
+    def __init__(self, run_id: int, above: str) -> None:
         self.run_id = run_id
-        self.project = project
         # The prefix of the names of its places.
         self.above = above
         self.seq = 0
@@ -268,7 +267,7 @@ class _LogFollower:
         self._wanted = wanted
         self._by_line = by_line
         self._monotonic = monotonic
-        self._root = _Run(run_id, "", reader.record(run_id).project)
+        self._root = _Run(run_id, "")
         self._runs = {run_id: self._root}
         self._attempts: dict[tuple[int, str, int], _Attempt] = {}
         self._has_had_any = False
@@ -325,7 +324,7 @@ class _LogFollower:
 
     def _child(self, run: _Run, record: RunRecord) -> _Run:
         if record.run_id not in self._runs:
-            self._runs[record.run_id] = _Run(record.run_id, f"{run.above}{record.parent_place}/", record.project)
+            self._runs[record.run_id] = _Run(record.run_id, f"{run.above}{record.parent_place}/")
         return self._runs[record.run_id]
 
     def _apply(self, run: _Run, fact: e.Fact) -> None:

@@ -84,7 +84,7 @@ class LogRanges:
             yield data
             start += len(data)
 
-    def watch(self, run_id: int, project: str = "") -> None:
+    def watch(self, run_id: int) -> None:
         """Let the workers of other hosts ship the logs of a run while they are written. Call it again and again."""
         now = datetime.now(UTC)
         if now - self._watched.get(run_id, datetime.min.replace(tzinfo=UTC)) < timedelta(seconds=WATCH_AGAIN_SECONDS):
@@ -93,7 +93,7 @@ class LogRanges:
         until = encode_watch(now + timedelta(seconds=WATCH_SECONDS))
         try:
             self._open_store().server_records.put_document(
-                Document(kind=WATCH_KIND, name=str(run_id), data=until, updated_at=now, project=project)
+                Document(kind=WATCH_KIND, name=str(run_id), data=until, updated_at=now)
             )
         except MulliganError:
             pass  # who may not write sees the log when the attempt has ended
