@@ -9,7 +9,7 @@ from mulligan.core.state.state import State
 def notice_rules(state: State) -> tuple[NoticeRule, ...]:
     """The rules of a run: those of its workflow and those that it was started with.
 
-    A child run has only what its caller hands on, so that nobody is notified twice.
+    A child run has only what its caller passes on, so that nobody is notified twice.
     """
     run = state.run
     return run.notify if run.parent_run_id is not None else state.workflow.notify + run.notify
