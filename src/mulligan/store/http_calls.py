@@ -25,6 +25,7 @@ from mulligan.ports import (
     BreakerRecord,
     Lease,
     LoadedRun,
+    Message,
     NewRun,
     Offer,
     RunRecord,
@@ -109,11 +110,10 @@ CALLS: Mapping[str, StoreCall] = {
     "children": StoreCall("read", {"run_id": int}, list[RunRecord]),
     "load": StoreCall("read", {"run_id": int}, LoadedRun),
     "log": StoreCall("read", {"run_id": int, "after": int, "limit": int | None}, list[Entry]),
+    "inbox": StoreCall("read", _RUN_IDS, list[Message]),
     "waiting_places": StoreCall("read", {}, list[WaitingPlace]),
     "rows_of_kind": StoreCall("read", {"kind": str}, list[tuple[int, str, bytes]]),
-    "recent_rows": StoreCall(
-        "read", {"workflow": str, "kind": str, "key": str, "limit": int}, list[tuple[int, bytes]]
-    ),
+    "recent_rows": StoreCall("read", {"workflow": str, "kind": str, "key": str, "limit": int}, list[tuple[int, bytes]]),
     "tagged_rows": StoreCall("read", {"tag": str, "limit": int}, list[tuple[int, str, str, bytes]]),
     "breakers": StoreCall("read", {}, list[BreakerRecord]),
     "workers": StoreCall("read", {}, list[WorkerRecord]),
@@ -149,9 +149,7 @@ CALLS: Mapping[str, StoreCall] = {
     "artifacts.fetch": StoreCall("read", {"artifact": Artifact}, bytes),
     # -- changing runs
     "create": StoreCall("write", {"runs": list[NewRun]}, list[Turn], is_change=True),
-    "put_control": StoreCall(
-        "run", {"run_id": int, "report": ControlReport, "is_asking": bool}, Sent, is_change=True
-    ),
+    "put_control": StoreCall("run", {"run_id": int, "report": ControlReport, "is_asking": bool}, Sent, is_change=True),
     "put_decision": StoreCall(
         "decide", {"run_id": int, "report": DecisionReport, "is_asking": bool}, Sent, is_change=True
     ),

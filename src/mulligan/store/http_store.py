@@ -28,6 +28,7 @@ from mulligan.ports import (
     CommitResult,
     Lease,
     LoadedRun,
+    LogChunk,
     Message,
     NewRun,
     Offer,
@@ -88,13 +89,14 @@ class HttpStore:
     def close(self) -> None:
         self._transport.close()
 
-    def _ask(self, name: str, **arguments: Any) -> Any:
-        answer = self._transport.call(name, _encode(arguments))
+    def _ask(self, call: str, /, **arguments: Any) -> Any:
+        answer = self._transport.call(call, _encode(arguments))
         try:
-            return answer_decoder(name)(answer)
+            return answer_decoder(call)(answer)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise StoreRefused(
-                f"the answer of the server cannot be read: {error}", hint="use the same version of Mulligan as the server"
+                f"the answer of the server cannot be read: {error}",
+                hint="use the same version of Mulligan as the server",
             ) from error
 
     # -- readers -----------------------------------------------------------------------------------------------------
@@ -263,7 +265,7 @@ class HttpStore:
         self._exchange(name)
         self._ask("work.retire", worker=name)
 
-    def _gather_logs(self, chunks: Iterable[Any]) -> None:
+    def _gather_logs(self, chunks: Iterable[LogChunk]) -> None:
         for chunk in chunks:
             self._work.logs.append(chunk)
             self._work.log_bytes += len(chunk.data)
@@ -299,7 +301,8 @@ class HttpStore:
     # -- turns: only the workers of the server have them -------------------------------------------------------------
 
     def inbox(self, run_ids: Collection[int]) -> list[Message]:
-        return []
+        found: list[Message] = [] if self._is_worker else self._ask("inbox", run_ids=[*run_ids])
+        return found
 
     def runs_with_messages(self, holder: str, root_run_id: int | None = None) -> list[int]:
         return []
@@ -345,16 +348,17 @@ class _Work:
         self.name = name
         # By token, until the server has it.
         self.ended: dict[int, EndedTask] = {}
-        self.logs: list[Any] = []
+        self.logs: list[LogChunk] = []
         self.log_bytes = 0
         self.stops: list[StopRequest] = []
         self.exchanged_at = float("-inf")
         # Whether something was here already in the last round of the loop.
         self.is_waiting = False
 
-    def next_batch(self) -> tuple[list[EndedTask], list[Any], bool]:
+    def next_batch(self) -> tuple[list[EndedTask], list[LogChunk], bool]:
         """As much as one request may have, logs before the ends of their tasks; and whether that is all."""
-        logs, size = [], 0
+        logs: list[LogChunk] = []
+        size = 0
         for chunk in self.logs:
             if logs and size + len(chunk.data) > EXCHANGE_BYTES_MAX:
                 return [], logs, False
@@ -368,7 +372,7 @@ class _Work:
             ended.append(one)
         return ended, logs, True
 
-    def forget(self, ended: Iterable[EndedTask], logs: Collection[Any]) -> None:
+    def forget(self, ended: Iterable[EndedTask], logs: Collection[LogChunk]) -> None:
         for one in ended:
             self.ended.pop(one.token, None)
         self.log_bytes -= sum(len(chunk.data) for chunk in logs)

@@ -56,7 +56,9 @@ def _unknown(text: str) -> StoreRefused:
     scheme, separator, _ = text.partition("://")
     is_shown = separator and scheme.isascii() and scheme.isalnum()
     what = f"'{scheme}' is not a kind of store" if is_shown else "the address of the store is neither a URL nor a path"
-    return StoreRefused(what, hint="use a 'postgresql://' URL, the 'https://' URL of a server, or the path of an SQLite file")
+    return StoreRefused(
+        what, hint="use a 'postgresql://' URL, the 'https://' URL of a server, or the path of an SQLite file"
+    )
 
 
 def _looks_like_a_connection(text: str) -> bool:

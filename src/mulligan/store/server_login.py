@@ -30,7 +30,9 @@ def read_token_file(file: str) -> str:
     except UnicodeDecodeError:
         raise LoginRefused(f"the file '{file}' has no token in it", hint=_HINT) from None
     except OSError as error:
-        raise LoginRefused(f"the file '{file}' with the token cannot be read: {error_reason(error)}", hint=_HINT) from error
+        raise LoginRefused(
+            f"the file '{file}' with the token cannot be read: {error_reason(error)}", hint=_HINT
+        ) from error
 
 
 def checked_token(token: str) -> str:
