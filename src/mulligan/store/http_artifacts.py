@@ -17,9 +17,7 @@ _decode = msgspec.json.Decoder(str).decode
 
 
 class HttpArtifacts:
-    """`Artifacts` over HTTP. The name that the server chooses is the only thing that is believed: sizes and hashes are
-    computed here, so that a content that was changed on its way is noticed.
-    """
+    """`Artifacts` over HTTP. Sizes and hashes are computed here: a content that has changed on its way is noticed."""
 
     def __init__(self, transport: Transport, ask: Callable[..., Any], *, is_worker: bool) -> None:
         self._transport = transport

@@ -1,9 +1,9 @@
 """What a store may be asked over HTTP: the one table of calls, which the store over HTTP and the server share.
 
-A call is `POST store/SCOPE/NAME` with its arguments as a JSON object; its answer is the JSON of its result, or the bytes
-themselves if that is what it gives. JSON and not MessagePack: what a store returns then equals what it has stored, also
-where the two formats differ (large integers). Two things are no calls of this table: waiting for changes, which takes
-long, and keeping an artifact, whose content is the body.
+A call is `POST store/SCOPE/NAME` with its arguments as a JSON object. Its answer is the JSON of its result, or bytes as
+they are. JSON and not MessagePack: what a store returns then equals what it has stored, also where the two formats
+differ (large integers). Two things are no calls of this table: waiting for changes, which takes long, and keeping an
+artifact, whose content is the body.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A store over HTTP: what a server has, for readers, for verbs and for workers without a database.
 
 Runs are driven by the workers of the server itself: over HTTP nobody takes turns, so that a token for workers can do
-nothing but run tasks. A worker leases tasks and reports their ends. What it has to say is gathered and sent with its next
-question, so that one round of the engine's loop is one round trip.
+nothing but run tasks. A worker leases tasks and reports their ends. What it has to say is gathered and sent with its
+next question, so that one round of the engine's loop is one round trip.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class HttpStore:
     # -- verbs -------------------------------------------------------------------------------------------------------
 
     def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
-        """Create runs. Each gets a key if it has none, so that asking again after a lost answer creates nothing twice."""
+        """Create runs. One without a key gets one: asking again after a lost answer creates nothing twice."""
         if holder:
             raise _no_turns()
         own = [not run.key for run in runs]
@@ -205,7 +205,7 @@ class HttpStore:
         return created
 
     def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
-        """Send a report. The server waits for the answer of the run if there is to be one, and sends it back at once."""
+        """Send a report. If it asks for an answer, the server waits for it and sends it back with its own."""
         name = "put_decision" if isinstance(report, Classified | ApprovalGiven) else "put_control"
         sent: Sent = self._ask(name, run_id=run_id, report=report, is_asking=is_asking)
         if sent.answer is not None:
