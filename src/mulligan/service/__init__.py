@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
     from mulligan.service.run_snapshot import FailedVisit, RunSnapshot, RunStatus, StepSnapshot
     from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
+    from mulligan.service.server_config import ServerConfig, ServerSection, TrustedProxy, find_config, parse_config
     from mulligan.service.service import Service, open_service, open_temporary_service
     from mulligan.service.shown_runs import RunDisplay
     from mulligan.service.starting import DetachedRun, ExistingRun, check_key
@@ -151,6 +152,7 @@ _NAMES = {
     "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",
     "mulligan.service.run_snapshot": "FailedVisit RunSnapshot RunStatus StepSnapshot",
     "mulligan.service.run_story": "LocatedWait StoryLine LocatedLine",
+    "mulligan.service.server_config": "ServerConfig ServerSection TrustedProxy find_config parse_config",
     "mulligan.service.service": "Service open_service open_temporary_service",
     "mulligan.service.shown_runs": "RunDisplay",
     "mulligan.service.starting": "DetachedRun ExistingRun check_key",
