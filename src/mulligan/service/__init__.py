@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mulligan.core.model.workflow import Workflow
     from mulligan.core.state.transitions import RUN_ENDED
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
+    from mulligan.history.route_outcomes import Fate
     from mulligan.language.suggestions import did_you_mean
     from mulligan.language.workspace_steps import with_default_workspace
     from mulligan.ports.server_records import (
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from mulligan.service.attempt_progress import describe_progress
     from mulligan.service.attempts import AttemptRecord
     from mulligan.service.breakers import Breaker
+    from mulligan.service.catalogue.catalogue import Draft, Publication, PublishedWorkflow, WorkflowList
     from mulligan.service.console.display import Display
     from mulligan.service.console.paper import Paper, paper
     from mulligan.service.console.summary import show_outcome
@@ -61,7 +63,7 @@ if TYPE_CHECKING:
     )
     from mulligan.service.doctor import Check
     from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, Ending, capacity_for, machine
-    from mulligan.service.failure_summary import FailureGroup, FailureOutcome, Fate, group_failures, spent_budget
+    from mulligan.service.failure_summary import FailureGroup, FailureOutcome, group_failures, spent_budget
     from mulligan.service.forecast import Forecast
     from mulligan.service.format_options import read_format_options
     from mulligan.service.gc import Garbage, GarbageReport, RunRetention
@@ -87,6 +89,9 @@ if TYPE_CHECKING:
     from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
     from mulligan.service.run_snapshot import FailedVisit, RunSnapshot, RunStatus, StepSnapshot
     from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
+    from mulligan.service.schedules.forms import ScheduleForm, instant_text
+    from mulligan.service.schedules.schedules import Backfill, ScheduleView
+    from mulligan.service.server_config import ServerConfig, ServerSection, TrustedProxy, find_config, parse_config
     from mulligan.service.service import Service, open_service, open_temporary_service
     from mulligan.service.shown_runs import RunDisplay
     from mulligan.service.starting import DetachedRun, ExistingRun, check_key
@@ -106,6 +111,7 @@ _NAMES = {
     "mulligan.core.model.workflow": "Workflow",
     "mulligan.core.state.transitions": "RUN_ENDED",
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
+    "mulligan.history.route_outcomes": "Fate",
     "mulligan.language.suggestions": "did_you_mean",
     "mulligan.language.workspace_steps": "with_default_workspace",
     "mulligan.ports.server_records": "AuditRecord Document LogKey NoticeRecord Scope TokenLimits TokenRecord "
@@ -114,6 +120,7 @@ _NAMES = {
     "mulligan.service.attempt_progress": "describe_progress",
     "mulligan.service.attempts": "AttemptRecord",
     "mulligan.service.breakers": "Breaker",
+    "mulligan.service.catalogue.catalogue": "Draft Publication PublishedWorkflow WorkflowList",
     "mulligan.service.console.display": "Display",
     "mulligan.service.console.paper": "Paper paper",
     "mulligan.service.console.summary": "show_outcome",
@@ -125,7 +132,7 @@ _NAMES = {
     "failure_tail message_lines summarize_failure",
     "mulligan.service.doctor": "Check",
     "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending capacity_for machine",
-    "mulligan.service.failure_summary": "FailureOutcome Fate FailureGroup group_failures spent_budget",
+    "mulligan.service.failure_summary": "FailureOutcome FailureGroup group_failures spent_budget",
     "mulligan.service.forecast": "Forecast",
     "mulligan.service.format_options": "read_format_options",
     "mulligan.service.gc": "Garbage GarbageReport RunRetention",
@@ -151,6 +158,9 @@ _NAMES = {
     "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",
     "mulligan.service.run_snapshot": "FailedVisit RunSnapshot RunStatus StepSnapshot",
     "mulligan.service.run_story": "LocatedWait StoryLine LocatedLine",
+    "mulligan.service.schedules.forms": "ScheduleForm instant_text",
+    "mulligan.service.schedules.schedules": "Backfill ScheduleView",
+    "mulligan.service.server_config": "ServerConfig ServerSection TrustedProxy find_config parse_config",
     "mulligan.service.service": "Service open_service open_temporary_service",
     "mulligan.service.shown_runs": "RunDisplay",
     "mulligan.service.starting": "DetachedRun ExistingRun check_key",

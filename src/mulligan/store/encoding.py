@@ -12,7 +12,7 @@ import msgspec
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.reports import AnyReport
 from mulligan.errors import CodecError
-from mulligan.ports import Answer, NoticeRecord, WorkerRecord
+from mulligan.ports import Answer, WorkerRecord
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -65,15 +65,3 @@ def moment_from(number: int) -> datetime:
         return _EPOCH + timedelta(microseconds=number)
     except (TypeError, OverflowError) as error:
         raise CodecError(f"a time in the store cannot be read: {error}") from error
-
-
-def notice_row(notice: NoticeRecord) -> tuple[Any, ...]:
-    return (
-        *(notice.key, notice.target, micros(notice.created_at), notice.run_id, notice.project),
-        *(notice.status, notice.attempts, due_column(notice.due_at), notice.reason, notice.body),
-    )
-
-
-def due_column(due_at: datetime | None) -> int:
-    """0 is in the past: what has no time is due at once."""
-    return 0 if due_at is None else micros(due_at)

@@ -103,17 +103,22 @@ class ProjectRecords:
         if found and found[0].id == notice_id:
             self._of.settle_notice(notice_id, status, attempts=attempts, due_at=due_at, reason=reason)
 
+    def next_notice_due(self) -> datetime | None:
+        """None: the sender of the whole store asks."""
+        return None
+
     def notices(
-        self, *, status: NoticeStatus | None = None, before: int | None = None, limit: int = 100
+        self,
+        *,
+        status: NoticeStatus | None = None,
+        project: str | None = None,
+        run_id: int | None = None,
+        before: int | None = None,
+        limit: int = 100,
     ) -> list[NoticeRecord]:
-        found: list[NoticeRecord] = []
-        while len(found) < limit:
-            page = self._of.notices(status=status, before=before, limit=limit)
-            found += [notice for notice in page if notice.project == self._project]
-            if len(page) < limit:
-                break
-            before = page[-1].id
-        return found[:limit]
+        if project not in (None, self._project):
+            return []
+        return self._of.notices(status=status, project=self._project, run_id=run_id, before=before, limit=limit)
 
     def remove_notices(self, created_before: datetime) -> int:
         """None: old notices are removed from the whole store."""

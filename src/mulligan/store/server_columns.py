@@ -133,10 +133,14 @@ def notice_from(row: Sequence[Any]) -> NoticeRecord:
         project=project,
         status=status,
         attempts=attempts,
-        due_at=moment_from(due_at) if due_at else None,
+        due_at=due_from(due_at),
         reason=reason,
         id=id_,
     )
+
+
+def due_from(due_at: int | None) -> datetime | None:
+    return moment_from(due_at) if due_at else None
 
 
 # -- logs ------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from mulligan.core.model.codec import encode
 from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewRun, Turn
 from mulligan.store import refusals
 from mulligan.store.breaker_transaction import breaker_columns
-from mulligan.store.encoding import encoded, micros, notice_row
+from mulligan.store.encoding import encoded, micros
+from mulligan.store.notice_rows import notice_row
 from mulligan.store.run_search import NewEntries, creation_skew, new_entries
 from mulligan.store.sqlite_file import fetch_all, iterate
 from mulligan.store.sqlite_tickets import SQL, TicketSequence, next_numbers
@@ -77,7 +78,7 @@ def _write(db: apsw.Cursor, commit: Commit, tickets: Iterator[int], held: Leases
         timers = [(run_id, timer.kind, timer.place, timer.number, micros(timer.due)) for timer in commit.timers]
         db.executemany(SQL["set_timer"], timers)
     if commit.notices:
-        db.executemany(SQL["insert_notice"], [notice_row(notice) for notice in commit.notices])
+        db.executemany(SQL["insert_notice"], map(notice_row, commit.notices))
     children = _start_children(db, commit) if commit.children else ()
     _add_messages(db, commit)
     if commit.is_last:
