@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from mulligan.core.model.events import HostCapacity
     from mulligan.core.model.failure import Failure
+    from mulligan.core.model.scopes import SCOPES, allows
     from mulligan.core.model.workflow import Workflow
     from mulligan.core.state.transitions import RUN_ENDED
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
@@ -98,6 +99,8 @@ if TYPE_CHECKING:
     from mulligan.service.stats import RungStats, describe_rung
     from mulligan.service.step_trial import Fakes
     from mulligan.service.story_text import describe_question, format_story, format_wait, when_default_applies
+    from mulligan.service.tokens.audit import AuditPage
+    from mulligan.service.tokens.tokens import NewToken, TokenForm, TokenList, TokenView
     from mulligan.service.usage import StepUsage, UsedResources
     from mulligan.service.values import parse_duration, parse_size, parse_time, read_budgets
     from mulligan.service.waiting import Until, WaitEvent
@@ -108,6 +111,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "mulligan.core.model.events": "HostCapacity",
     "mulligan.core.model.failure": "Failure",
+    "mulligan.core.model.scopes": "SCOPES allows",
     "mulligan.core.model.workflow": "Workflow",
     "mulligan.core.state.transitions": "RUN_ENDED",
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
@@ -167,6 +171,8 @@ _NAMES = {
     "mulligan.service.stats": "RungStats describe_rung",
     "mulligan.service.step_trial": "Fakes",
     "mulligan.service.story_text": "describe_question format_story format_wait when_default_applies",
+    "mulligan.service.tokens.audit": "AuditPage",
+    "mulligan.service.tokens.tokens": "NewToken TokenForm TokenList TokenView",
     "mulligan.service.usage": "StepUsage UsedResources",
     "mulligan.service.values": "parse_duration parse_size parse_time read_budgets",
     "mulligan.service.waiting": "Until WaitEvent",

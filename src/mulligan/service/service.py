@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mulligan.core.model.workflow import Budget, Workflow
     from mulligan.engine.observers import Observer
     from mulligan.errors import KeyUsed
-    from mulligan.ports import LogKey, RunRecord, WorkerRecord
+    from mulligan.ports import LogKey, RunRecord, TokenRecord, WorkerRecord
     from mulligan.service import (
         agent_permissions,
         attempt_progress,
@@ -102,6 +102,9 @@ if TYPE_CHECKING:
     from mulligan.service.shown_runs import RunDisplay, ShownRun
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
+    from mulligan.service.tokens import audit, limits, tokens
+    from mulligan.service.tokens.audit import AuditLog
+    from mulligan.service.tokens.tokens import Tokens
     from mulligan.service.usage import StepUsage
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine
@@ -110,6 +113,9 @@ else:
     formats = LazyModule("mulligan.formats")
     catalogue = LazyModule("mulligan.service.catalogue.catalogue")
     schedules = LazyModule("mulligan.service.schedules.schedules")
+    audit = LazyModule("mulligan.service.tokens.audit")
+    limits = LazyModule("mulligan.service.tokens.limits")
+    tokens = LazyModule("mulligan.service.tokens.tokens")
     for _name in (
         "agent_permissions attempt_progress breakers capacity_checks corrections decisions doctor driver "
         "forecast gc handler_trial items log_following logs outcome overview page pending preview replay report "
@@ -174,6 +180,23 @@ class Service(WorkflowVerbs):
             other.project, other.reader = project, self.reader.in_project(project)
             other.cache = self.cache.seen_by(other.reader)
         return other
+
+    def for_token(self, token: TokenRecord) -> Service:
+        """The service of one call with a token: in the name of its user, for its project, within its limits."""
+        other = self.in_the_name_of(token.user, project=token.project)
+        if token.limits.workflows or token.limits.decisions_per_hour is not None:
+            other.reader = other.reader.limited(lambda store: limits.limited(store, token))
+        return other
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """Who may do what with a server."""
+        return tokens.Tokens(self.reader, self.by, self.now)
+
+    @cached_property
+    def audit(self) -> AuditLog:
+        """Which changes were asked of a server."""
+        return audit.AuditLog(self.reader, self.by, self.now)
 
     @cached_property
     def cache(self) -> RunCache:
