@@ -150,7 +150,7 @@ def test_items_are_those_of_the_command_line(client: Client) -> None:
     assert [one.json] == said("items", 1, "each", "--item", 1)
 
 
-def test_the_story_is_what_explain_tells(client: Client) -> None:
+def test_the_story_is_what_explain_prints(client: Client) -> None:
     assert fits(client.get("runs/1/story"), f"{RUN}/story")["lines"] == said("explain", 1)
     assert client.get("runs/1/story", step="fetch").json["lines"] == said("explain", 1, "fetch")
 

@@ -209,7 +209,7 @@ def list_events(call: Call) -> Any:
 
 
 class StoryQuery(Query, frozen=True):
-    """Which part of the story to tell."""
+    """Which part of the story to show."""
 
     # A step, a part of one, or a matrix.
     step: str = ""
@@ -219,7 +219,7 @@ class StoryQuery(Query, frozen=True):
     cursor: str = ""
 
 
-def tell_story(call: Call) -> Any:
+def show_story(call: Call) -> Any:
     asked = call.query
     after = max(0, decode_cursor(asked.cursor, int) or 0)
     page = call.service.details.story(_run_id(call), asked.step, is_tree=asked.tree, after=after, limit=asked.limit)
@@ -430,7 +430,7 @@ ROUTES = (
     Route(
         "GET",
         f"{_RUN}/story",
-        tell_story,
+        show_story,
         "read",
         "Explain what happened in a run, and what it waits for.",
         query=StoryQuery,
