@@ -70,6 +70,8 @@ if TYPE_CHECKING:
     )
     from mulligan.service.attempts import AttemptRecord
     from mulligan.service.breakers import Breaker
+    from mulligan.service.catalogue import catalogue
+    from mulligan.service.catalogue.catalogue import Catalogue
     from mulligan.service.corrections import CorrectedWorkflow
     from mulligan.service.decisions import Decision, DecisionPreview, DecisionResult
     from mulligan.service.doctor import Diagnosis
@@ -96,6 +98,8 @@ if TYPE_CHECKING:
     from mulligan.service.run_progress import RunProgress
     from mulligan.service.run_snapshot import RunSnapshot, RunStatus
     from mulligan.service.run_story import LocatedLine, LocatedWait
+    from mulligan.service.schedules import schedules
+    from mulligan.service.schedules.schedules import Schedules
     from mulligan.service.shown_runs import RunDisplay, ShownRun
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
@@ -105,6 +109,8 @@ if TYPE_CHECKING:
     from mulligan.worker.progress_records import Progress
 else:
     formats = LazyModule("mulligan.formats")
+    catalogue = LazyModule("mulligan.service.catalogue.catalogue")
+    schedules = LazyModule("mulligan.service.schedules.schedules")
     for _name in (
         "agent_permissions attempt_progress breakers capacity_checks corrections decisions doctor driver "
         "followed_runs forecast gc handler_trial items log_following logs outcome overview page pending preview replay report "
@@ -134,6 +140,8 @@ class Service(WorkflowVerbs):
         self.home = home
         self.reader = RunReader(home)
         self._by = by
+        # The name space of the store: see `ports.server_records`.
+        self.project = ""
 
     def __enter__(self) -> Service:
         return self
@@ -155,16 +163,31 @@ class Service(WorkflowVerbs):
         """The name under which changes are recorded."""
         return self.control.by
 
-    def in_the_name_of(self, by: str) -> Service:
+    def in_the_name_of(self, by: str, *, project: str | None = None) -> Service:
         """The same service for one call in the name of another user. It shares the connection, so it is not closed."""
         other = Service(self.home, by)
         other.reader, other.cache = self.reader, self.cache
+        other.project = self.project if project is None else project
         return other
 
     @cached_property
     def cache(self) -> RunCache:
         """The states of the runs that are looked at again and again."""
         return run_cache.RunCache(self.reader)
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """Published workflows and drafts."""
+        return catalogue.Catalogue(self.reader, self.by, self.project, self.now)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """Published workflows that are started on time."""
+
+        def in_project(by: str, project: str) -> Service:
+            return self.in_the_name_of(by, project=project)
+
+        return schedules.Schedules(self.reader, self.by, self.project, self.now, in_project)
 
     # -- starting runs -----------------------------------------------------------------------------------------------
 
