@@ -29,9 +29,7 @@ READ_SECONDS, WAITS_SECONDS, UNDRIVEN_SECONDS = 2.0, 1.0, 5.0
 UNDRIVEN = "no worker of the server drives the run; it begins when one does: mulligan worker"
 
 
-def follow_shown(
-    reader: RunReader, begin: Callable[[], int], display: RunDisplay, *, wait_seconds: float
-) -> ShownRun:
+def follow_shown(reader: RunReader, begin: Callable[[], int], display: RunDisplay, *, wait_seconds: float) -> ShownRun:
     """Show the run that `begin` starts or finds, until it ends or waits, and close the display.
 
     Ctrl-C ends the showing alone: the run goes on.

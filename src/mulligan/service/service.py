@@ -328,9 +328,7 @@ class Service(WorkflowVerbs):
         On a server its workers drive it: here it is only shown.
         """
         if self.home.is_remote:
-            return followed_runs.follow_shown(
-                self.reader, lambda: begin(None), display, wait_seconds=wait_seconds
-            )
+            return followed_runs.follow_shown(self.reader, lambda: begin(None), display, wait_seconds=wait_seconds)
         return shown_runs.drive_shown(self.control, begin, display, capacity=capacity, wait_seconds=wait_seconds)
 
     def outcome(
@@ -344,7 +342,9 @@ class Service(WorkflowVerbs):
         is_taken_up: bool = False,
     ) -> Outcome:
         """What came of driving a run: to be asked before the driver is closed."""
-        return outcome.build_outcome(self.reader, driver.states, run_id, ending, progress, seconds, is_taken_up=is_taken_up)
+        return outcome.build_outcome(
+            self.reader, driver.states, run_id, ending, progress, seconds, is_taken_up=is_taken_up
+        )
 
     def failure_outcomes(self, run_id: int) -> list[FailureOutcome]:
         """Every step and item of a run that ever failed, and how its failure was handled: open ones first."""
