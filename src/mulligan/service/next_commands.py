@@ -25,7 +25,7 @@ def suggest_commands(
     short_maps: Iterable[str] = (),
     spent_budgets: Sequence[str] = (),
 ) -> list[NextCommand]:
-    """The commands for a run that `completed`, `failed`, was `cancelled` or `interrupted`, or goes on; none for any other.
+    """The commands for a run that completed, failed, was cancelled or interrupted, or is not shown any more.
 
     `has_run_out`: an unhandled step ran out of memory or time. `short_maps`: steps that completed without some of their
     items, which `retry` does not touch. `spent_budgets`: limits to raise before a retry can succeed.

@@ -113,9 +113,9 @@ else:
     schedules = LazyModule("mulligan.service.schedules.schedules")
     for _name in (
         "agent_permissions attempt_progress breakers capacity_checks corrections decisions doctor driver "
-        "followed_runs forecast gc handler_trial items log_following logs outcome overview page pending preview replay report "
-        "run_cache run_control run_data run_list run_pages run_snapshot run_story shown_runs starting stats "
-        "store_changes usage waiting worker_loop workers"
+        "followed_runs forecast gc handler_trial items log_following logs outcome overview page pending preview "
+        "replay report run_cache run_control run_data run_list run_pages run_snapshot run_story shown_runs starting "
+        "stats store_changes usage waiting worker_loop workers"
     ).split():
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 
