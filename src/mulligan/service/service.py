@@ -97,12 +97,15 @@ if TYPE_CHECKING:
     from mulligan.service.shown_runs import RunDisplay, ShownRun
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
+    from mulligan.service.telemetry import telemetry
+    from mulligan.service.telemetry.telemetry import Telemetry
     from mulligan.service.usage import StepUsage
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine
     from mulligan.worker.progress_records import Progress
 else:
     formats = LazyModule("mulligan.formats")
+    telemetry = LazyModule("mulligan.service.telemetry.telemetry")
     for _name in (
         "agent_permissions attempt_progress breakers capacity_checks corrections decisions doctor driver "
         "forecast gc handler_trial items log_following logs outcome overview page pending preview replay report "
@@ -163,6 +166,11 @@ class Service(WorkflowVerbs):
     def cache(self) -> RunCache:
         """The states of the runs that are looked at again and again."""
         return run_cache.RunCache(self.reader)
+
+    @cached_property
+    def telemetry(self) -> Telemetry:
+        """Metrics and traces."""
+        return telemetry.Telemetry(self.reader)
 
     # -- starting runs -----------------------------------------------------------------------------------------------
 
