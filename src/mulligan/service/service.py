@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mulligan.core.model.workflow import Budget, Workflow
     from mulligan.engine.observers import Observer
     from mulligan.errors import KeyUsed
-    from mulligan.ports import RunRecord, WorkerRecord
+    from mulligan.ports import LogKey, RunRecord, WorkerRecord
     from mulligan.service import (
         agent_permissions,
         attempt_progress,
@@ -78,7 +78,8 @@ if TYPE_CHECKING:
     from mulligan.service.gc import GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial
     from mulligan.service.items import Item
-    from mulligan.service.log_following import LogPiece, LogSelection
+    from mulligan.service.log_following import AttemptFollower, LogPiece, LogSelection
+    from mulligan.service.log_ranges import LogRanges
     from mulligan.service.logs import Part
     from mulligan.service.outcome import Outcome
     from mulligan.service.pending import PendingEntry, PendingPage
@@ -446,8 +447,17 @@ class Service(WorkflowVerbs):
         return logs.step_logs(self.reader, run_id, step, item=item, attempt=attempt, part=part)
 
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
-        """What one attempt wrote; empty if it wrote nothing or ran on another host."""
+        """What one attempt wrote; empty if it wrote nothing, or its log is neither here nor in the store."""
         return self.reader.attempt_log(run_id, place, attempt)
+
+    @property
+    def log_ranges(self) -> LogRanges:
+        """What attempts wrote, by position."""
+        return self.reader.log_ranges
+
+    def follow_log(self, key: LogKey, start: int = 0) -> AttemptFollower:
+        """One stream of an attempt while it is written. To be read again and again until it is over."""
+        return log_following.AttemptFollower(self.reader, key, start)
 
     def follow_logs(self, run_id: int, selection: LogSelection, *, by_line: bool = False) -> Iterator[LogPiece]:
         """What the attempts of a step or of a whole run write, as they write it, until it ends."""
