@@ -54,9 +54,8 @@ def test_a_trace_has_every_attempt_and_the_called_run_under_the_ids_that_steps_w
     assert len(traces) == 1
     # What a step found in its environment is the parent of what it starts, and that is the span of its attempt.
     shown = mulligan("show", "1", "--json").json
-    given = {step["name"]: step["output"] for step in shown["steps"] if step["name"] in ("noted", "coded")}
-    for name, value in given.items():
-        version, trace, span, flags = value.split("-")
+    for name in ("noted", "coded"):
+        version, trace, span, flags = shown["steps"][name]["output"].split("-")
         assert (version, flags, {trace}) == ("00", "01", traces)
         assert collector.spans[span].name == f"attempt {name}"
     # The called run is below the attempt that called it.
@@ -108,8 +107,8 @@ def test_new_runs_are_exported_once_and_what_the_collector_refused_is_sent_again
         assert {span.name for span in collector.spans.values()} == {"attempt new", "step new", "step end", "run flow"}
         assert len(collector.paths) == sent
         # Another process goes on where this one was: only the next round is sent.
-        workflow("steps: [{step: new, shell: 'true'}]")
         mulligan("retry", "2")
+        mulligan("resume", "2")
         before = set(collector.spans)
         _another(service).telemetry.exporter(collector.url).export_due(NOW)
 
