@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     )
     from mulligan.service.attempts import AttemptRecord
     from mulligan.service.breakers import Breaker
+    from mulligan.service.catalogue import catalogue
+    from mulligan.service.catalogue.catalogue import Catalogue
     from mulligan.service.corrections import CorrectedWorkflow
     from mulligan.service.decisions import Decision, DecisionPreview, DecisionResult
     from mulligan.service.doctor import Diagnosis
@@ -95,6 +97,8 @@ if TYPE_CHECKING:
     from mulligan.service.run_progress import RunProgress
     from mulligan.service.run_snapshot import RunSnapshot, RunStatus
     from mulligan.service.run_story import LocatedLine, LocatedWait
+    from mulligan.service.schedules import schedules
+    from mulligan.service.schedules.schedules import Schedules
     from mulligan.service.shown_runs import RunDisplay, ShownRun
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
@@ -107,6 +111,8 @@ if TYPE_CHECKING:
 else:
     formats = LazyModule("mulligan.formats")
     telemetry = LazyModule("mulligan.service.telemetry.telemetry")
+    catalogue = LazyModule("mulligan.service.catalogue.catalogue")
+    schedules = LazyModule("mulligan.service.schedules.schedules")
     for _name in (
         "agent_permissions attempt_progress breakers capacity_checks corrections decisions doctor driver "
         "forecast gc handler_trial items log_following logs outcome overview page pending preview replay report "
@@ -136,6 +142,8 @@ class Service(WorkflowVerbs):
         self.home = home
         self.reader = RunReader(home)
         self._by = by
+        # Where it starts runs and keeps workflows and schedules: a name space of the store, see `ports.server_records`.
+        self.project = ""
 
     def __enter__(self) -> Service:
         return self
@@ -157,10 +165,17 @@ class Service(WorkflowVerbs):
         """The name under which changes are recorded."""
         return self.control.by
 
-    def in_the_name_of(self, by: str) -> Service:
-        """The same service for one call in the name of another user. It shares the connection, so it is not closed."""
+    def in_the_name_of(self, by: str, *, project: str | None = None) -> Service:
+        """The same service for one call in the name of another user. It shares the connection, so it is not closed.
+
+        With a project it knows nothing of the others; without one it knows what this service knows.
+        """
         other = Service(self.home, by)
         other.reader, other.cache = self.reader, self.cache
+        other.project = self.project
+        if project is not None:
+            other.project, other.reader = project, self.reader.in_project(project)
+            other.cache = self.cache.seen_by(other.reader)
         return other
 
     @cached_property
@@ -172,6 +187,20 @@ class Service(WorkflowVerbs):
     def telemetry(self) -> Telemetry:
         """Metrics and traces."""
         return telemetry.Telemetry(self.reader)
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """Published workflows and drafts."""
+        return catalogue.Catalogue(self.reader, self.by, self.project, self.now)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """Published workflows that are started on time."""
+
+        def in_project(by: str, project: str) -> Service:
+            return self.in_the_name_of(by, project=project)
+
+        return schedules.Schedules(self.reader, self.by, self.project, self.now, in_project)
 
     # -- starting runs -----------------------------------------------------------------------------------------------
 
