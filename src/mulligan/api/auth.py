@@ -12,19 +12,12 @@ from mulligan.api.routing import RouteScope
 from mulligan.api.service_threads import ServiceThreads
 from mulligan.errors import ScopeMissing, TokenRefused
 from mulligan.service import Service, TokenRecord
+from mulligan.service import allows as scopes_allow
 
 # How long a token that was looked up is believed: it may be revoked meanwhile by another process.
 BELIEVED_SECONDS = 1.0
 KNOWN_MAX = 10_000
 
-IMPLIED: Mapping[str, frozenset[str]] = {
-    "read": frozenset({"read"}),
-    "run": frozenset({"run", "read"}),
-    "decide": frozenset({"decide", "read"}),
-    "write": frozenset({"write", "run", "read"}),
-    "admin": frozenset({"admin", "write", "run", "decide", "read"}),
-    "worker": frozenset({"worker"}),
-}
 NOBODY = TokenRecord(id="", digest="", user="", scopes=(), created_at=datetime(1970, 1, 1, tzinfo=UTC))
 
 
@@ -40,7 +33,7 @@ def digest_of(secret: str) -> str:
 
 def allows(token: TokenRecord, scope: RouteScope) -> bool:
     """Whether one of the scopes of the token is, or implies, this one."""
-    return scope == "public" or any(scope in IMPLIED[one] for one in token.scopes)
+    return scope == "public" or scopes_allow(token.scopes, scope)
 
 
 class Gate:

@@ -59,9 +59,8 @@ def token(
     if word not in _USAGE:
         raise UsageRefused(f"'{word[:40]}' is not what token can do", hint="write create, list or revoke")
     options = (scopes, expires, project, is_for_all, workflows, decisions, note)
-    if (name is None) != (word == "list") or (
-        word != "create" and any(one not in (None, False, "") for one in options)
-    ):
+    has_options = any(one not in (None, False, "") for one in options)
+    if (name is None) != (word == "list") or (word != "create" and has_options):
         raise UsageRefused(f"'token {word}' has other arguments", hint=_USAGE[word])
     if is_for_all and project is not None:
         raise UsageRefused("--all-projects and --project exclude each other", hint="give one of them")

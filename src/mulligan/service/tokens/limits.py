@@ -52,8 +52,9 @@ class LimitedStore:
     def _check_workflow(self, name: str) -> None:
         allowed = self._token.limits.workflows
         if allowed and name not in allowed:
+            names = ", ".join(f"'{one}'" for one in allowed)
             raise ScopeMissing(
-                f"this token is for runs of {', '.join(f"'{one}'" for one in allowed)}, not of '{name}'",
+                f"this token is for runs of {names}, not of '{name}'",
                 hint="use a token without this limit",
                 workflow=name,
             )
