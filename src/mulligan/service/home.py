@@ -31,6 +31,9 @@ class Home(msgspec.Struct, frozen=True):
     store_url: str = ""
     # All workers of a store must use the same.
     lease_seconds: float = LEASE_SECONDS
+    # For a server: the token to ask it with, "" for what the environment has; and whether it is one for workers.
+    token: str = ""
+    is_worker: bool = False
 
     @property
     def is_there(self) -> bool:
@@ -86,7 +89,12 @@ class Home(msgspec.Struct, frozen=True):
         if not self.store_url:
             self.make()
         where = self.store_url or str(self.folder / DATABASE)
-        return open_store(where, lease_seconds=self.lease_seconds if lease_seconds is None else lease_seconds)
+        return open_store(
+            where,
+            lease_seconds=self.lease_seconds if lease_seconds is None else lease_seconds,
+            token=self.token,
+            is_worker=self.is_worker,
+        )
 
     def make(self) -> None:
         """Create the folder if it is missing."""

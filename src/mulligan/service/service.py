@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         shown_runs,
         starting,
         stats,
+        store_calls,
         store_changes,
         usage,
         waiting,
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
     from mulligan.service.shown_runs import RunDisplay, ShownRun
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
+    from mulligan.service.store_calls import StoreCalls
     from mulligan.service.usage import StepUsage
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine
@@ -114,7 +116,7 @@ else:
         "agent_permissions attempt_progress breakers capacity_checks corrections decisions doctor driver "
         "forecast gc handler_trial items log_following logs outcome overview page pending preview replay report "
         "run_cache run_control run_data run_list run_pages run_snapshot run_story shown_runs starting stats "
-        "store_changes usage waiting worker_loop workers"
+        "store_calls store_changes usage waiting worker_loop workers"
     ).split():
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 
@@ -168,6 +170,11 @@ class Service(WorkflowVerbs):
         other.reader, other.cache = self.reader, self.cache
         other.project = self.project if project is None else project
         return other
+
+    @cached_property
+    def store_calls(self) -> StoreCalls:
+        """The calls of a store over HTTP."""
+        return store_calls.StoreCalls(self.control)
 
     @cached_property
     def cache(self) -> RunCache:
