@@ -9,7 +9,15 @@ from mulligan.cli.capacity import Gpus, Memory, Parallel, asked_capacity
 from mulligan.cli.options import HomeFolder
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import UsageRefused, complain
-from mulligan.service import AnnouncementWriter, Capacity, HostCapacity, capacity_for, open_service
+from mulligan.service import (
+    AnnouncementWriter,
+    Capacity,
+    HostCapacity,
+    Service,
+    capacity_for,
+    open_remote_service,
+    open_service,
+)
 from mulligan.service.formatting import format_size, pluralize
 
 
@@ -21,16 +29,27 @@ def worker(
     labels: Annotated[
         str | None, Option("--labels", metavar="A,B", help="Labels that steps may ask for, separated by commas.")
     ] = None,
+    server: Annotated[
+        str | None, Option("--server", metavar="URL", help="Run tasks of this server. Needs no database.")
+    ] = None,
+    token: Annotated[
+        str | None, Option("--token", metavar="TOKEN", help="A token for workers (default: $MULLIGAN_TOKEN).")
+    ] = None,
+    token_file: Annotated[
+        str | None, Option("--token-file", metavar="FILE", help="A file with the token in it, in place of --token.")
+    ] = None,
 ) -> int:
     """Run tasks for the runs of a store, until stopped.
 
-    Any number of workers, on any hosts, may share the PostgreSQL store that $MULLIGAN_STORE names. SIGTERM or Ctrl-C
+    Any number of workers, on any hosts, may share the PostgreSQL store that $MULLIGAN_STORE names. With --server the
+    worker takes part over HTTP, in a store of any kind: the server drives the runs, the worker runs their tasks and
+    uploads results, logs and artifacts. Secrets are looked up on the host of the worker. SIGTERM or Ctrl-C
     stops a worker in an orderly way: running tasks get their grace period. A second signal stops it at once. The worker
     waits for a server that does not answer yet.
     """
     capacity = _capacity(asked_capacity(parallel, memory, gpus), labels)
     log = Log()
-    with open_service(home).open_worker(capacity, log) as driver:
+    with _service(home, server, token, token_file).open_worker(capacity, log) as driver:
         if driver is None:
             complain("the worker was stopped before the store answered")
             return 0
@@ -38,6 +57,16 @@ def worker(
         driver.serve()
     complain(f"worker {driver.name} has ended")
     return 0
+
+
+def _service(home: str | None, server: str | None, token: str | None, token_file: str | None) -> Service:
+    if server is None:
+        if token or token_file:
+            raise UsageRefused("--token is for a server", hint="name the server: --server URL")
+        return open_service(home)
+    if token and token_file:
+        raise UsageRefused("--token and --token-file say the same", hint="leave one of them out")
+    return open_remote_service(server, home, token=token or "", token_file=token_file or "")
 
 
 class Log:

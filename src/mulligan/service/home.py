@@ -17,6 +17,8 @@ from mulligan.ports import Store
 from mulligan.service.home_names import DATABASE as DATABASE
 from mulligan.service.home_names import home_folder
 from mulligan.store import is_file_name, open_store
+from mulligan.store.kinds import HTTP, kind_of
+from mulligan.store.server_login import checked_token, read_token_file
 from mulligan.worker.folders import Folders, make_private, write_private_file
 
 _ANOTHER_PLACE = "choose another folder with --home DIR or MULLIGAN_HOME, or get permission to read and write this one"
@@ -112,6 +114,17 @@ def find_home(folder: str | None = None, environ: Mapping[str, str] = os.environ
             hint="it names a database on a server; to use a folder: --home DIR or MULLIGAN_HOME=DIR",
         )
     return Home(Path(path), store_url, _lease_seconds(environ.get("MULLIGAN_LEASE", "")))
+
+
+def remote_home(home: Home, server: str, *, token: str = "", token_file: str = "") -> Home:
+    """The home of a worker that takes part in the runs of a server. `StoreRefused` if that is not the URL of one."""
+    if kind_of(server) is not HTTP:
+        # The text is not shown: it may be the address of a database, with a password.
+        raise InputInvalid(
+            "--server is not the URL of a server", hint="write it like https://HOST:8642, as 'mulligan server' shows it"
+        )
+    secret = checked_token(token.strip() or read_token_file(token_file)) if token.strip() or token_file else ""
+    return msgspec.structs.replace(home, store_url=server, token=secret, is_worker=True)
 
 
 def _lease_seconds(text: str) -> float:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from mulligan.service.home import Home, find_home
+from mulligan.service.home import Home, find_home, remote_home
 from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.run_reader import AttemptLog, RunReader, StepOutput
 from mulligan.service.workflow_verbs import WorkflowVerbs
@@ -124,6 +124,11 @@ else:
 def open_service(home: str | None = None, by: str = "") -> Service:
     """A service over a folder, by default `$MULLIGAN_HOME` or `.mulligan`, in the name of `by`. To be closed."""
     return Service(find_home(home), by)
+
+
+def open_remote_service(server: str, home: str | None = None, *, token: str = "", token_file: str = "") -> Service:
+    """A service for a worker of the server at that URL. Its folder has the logs and locks of the worker."""
+    return Service(remote_home(find_home(home), server, token=token, token_file=token_file))
 
 
 @contextmanager
