@@ -15,16 +15,17 @@ import msgspec
 
 from mulligan.api.routing import JSON, Answer, Call, Query, Route, RouteScope
 from mulligan.errors import MulliganError
-from mulligan.service import Home, Service
-from mulligan.service.store_calls import (
+from mulligan.service import (
     CALL_HEADER,
-    CALLS,
     PROCESS,
     PROCESS_HEADER,
     PROTOCOL_HEADER,
     UPLOAD_BYTES_MAX,
     WAIT_SECONDS,
     ChangeCounter,
+    Home,
+    Service,
+    gives_bytes,
 )
 
 _HEADERS = {PROCESS_HEADER: PROCESS}
@@ -45,7 +46,7 @@ def _answer(scope: str, call: Call) -> Answer:
         call_id=call.headers.get(CALL_HEADER.lower(), ""),
         process=call.headers.get(PROCESS_HEADER.lower(), ""),
     )
-    return Answer(data, headers=_HEADERS, media=_BYTES if CALLS[name].answer is bytes else JSON)
+    return Answer(data, headers=_HEADERS, media=_BYTES if gives_bytes(name) else JSON)
 
 
 # -- artifacts -------------------------------------------------------------------------------------------------------

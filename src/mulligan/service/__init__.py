@@ -97,6 +97,16 @@ if TYPE_CHECKING:
     from mulligan.service.starting import DetachedRun, ExistingRun, check_key
     from mulligan.service.stats import RungStats, describe_rung
     from mulligan.service.step_trial import Fakes
+    from mulligan.service.store_calls import (
+        CALL_HEADER,
+        PROCESS,
+        PROCESS_HEADER,
+        PROTOCOL_HEADER,
+        UPLOAD_BYTES_MAX,
+        WAIT_SECONDS,
+        ChangeCounter,
+        gives_bytes,
+    )
     from mulligan.service.story_text import describe_question, format_story, format_wait, when_default_applies
     from mulligan.service.usage import StepUsage, UsedResources
     from mulligan.service.values import parse_duration, parse_size, parse_time, read_budgets
@@ -166,6 +176,8 @@ _NAMES = {
     "mulligan.service.starting": "DetachedRun ExistingRun check_key",
     "mulligan.service.stats": "RungStats describe_rung",
     "mulligan.service.step_trial": "Fakes",
+    "mulligan.service.store_calls": "CALL_HEADER PROCESS PROCESS_HEADER PROTOCOL_HEADER UPLOAD_BYTES_MAX "
+    "WAIT_SECONDS ChangeCounter gives_bytes",
     "mulligan.service.story_text": "describe_question format_story format_wait when_default_applies",
     "mulligan.service.usage": "StepUsage UsedResources",
     "mulligan.service.values": "parse_duration parse_size parse_time read_budgets",

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from mulligan.core.model.artifacts import Artifact, Format
+from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
 from mulligan.core.model.reports import Report
 from mulligan.errors import (
     InputInvalid,
@@ -48,6 +48,7 @@ from mulligan.store.http_calls import (
 
 # The largest artifact: what a worker of a shared store may keep.
 UPLOAD_BYTES_MAX = 256 << 20
+ARTIFACT_NAME_CHARS_MAX = 1000
 # Which process this is, for callers that ask again.
 PROCESS = os.urandom(8).hex()
 # How many answers to changes are remembered, and how long a repeated call waits for the first.
@@ -186,9 +187,13 @@ class StoreCalls:
     def keep_artifact(self, name: str, format: Format, data: bytes, *, protocol: str) -> str:
         """Keep what a worker uploads. The name that it got."""
         refuse_other_protocol(protocol)
+        _check_name(name)
+        # `UnknownRun` for a run of another project.
+        self._store.run(run_id_of(name))
         return self._store.artifacts.keep(name, data, format).name
 
     def _fetch(self, artifact: Artifact) -> bytes:
+        _check_name(artifact.name)
         return self._store.artifacts.fetch(artifact)
 
 
@@ -205,7 +210,13 @@ _OWN: Mapping[str, Callable[..., Any]] = {
     "work.now": StoreCalls._now,
     "work.tagged_rows": lambda self, tag, limit: self._store.tagged_rows(tag, limit),
     "work.fetch": StoreCalls._fetch,
+    "artifacts.fetch": StoreCalls._fetch,
 }
+
+
+def gives_bytes(name: str) -> bool:
+    """Whether the answer to this call is bytes as they are, and not JSON."""
+    return CALLS[name].answer is bytes
 
 
 def _read(name: str, body: bytes) -> dict[str, Any]:
@@ -216,6 +227,12 @@ def _read(name: str, body: bytes) -> dict[str, Any]:
             f"the arguments of '{name}' cannot be read: {error}", hint="use the same version of Mulligan as the server"
         ) from None
     return {field: getattr(read, field) for field in read.__struct_fields__}
+
+
+def _check_name(name: str) -> None:
+    """Refuse a name that is not one of an artifact: it might lead out of the folder of artifacts."""
+    if len(name) > ARTIFACT_NAME_CHARS_MAX or not is_artifact_name(name) or not run_id_of(name):
+        raise InputInvalid("this is not a name of an artifact", hint="write it like 17/build/1/2/output.json")
 
 
 def refuse_other_protocol(protocol: str) -> None:
