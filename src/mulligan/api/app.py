@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from mulligan.api.auth import Gate, TokenLookup
 from mulligan.api.decoding import BodyDecoder, QueryDecoder, refuse_nul
 from mulligan.api.path_table import Found, PathTable
 from mulligan.api.problems import PROBLEM, as_known_error, details, headers_of
+from mulligan.api.request_counts import RequestCounts
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import JSON, Answer, Call, Route, Streamed
 from mulligan.api.service_threads import ServiceThreads
@@ -43,6 +45,9 @@ SECURITY_HEADERS = {
     # A cached answer is asked for again with its ETag.
     "cache-control": "private, no-cache",
 }
+
+# Where a request notes the route that it found.
+_ROUTE = "mulligan.route"
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,7 @@ class Api:
         self.config = config
         self.threads = ServiceThreads(home)
         self.gate = Gate(self.threads, find_token)
+        self.counts = RequestCounts()
         # Set when the server ends: streams end with it.
         self.closing = asyncio.Event()
         described = openapi.ROUTE
@@ -108,10 +114,15 @@ class Api:
             scope=scope,
             receive=receive,
         )
+        started_at = time.monotonic()
         try:
             answer = await self._answer(request)
         except Exception as error:
             answer = _refusal(error, request.where)
+        seconds = time.monotonic() - started_at
+        # A method that no route has, or a path, is chosen by the client: it does not become a name of its own.
+        method, path = scope.get(_ROUTE, ("", ""))
+        self.counts.add(method, path, answer.status, seconds)
         if isinstance(answer, Streamed):
             await self._stream(answer, request, send)
         else:
@@ -124,6 +135,7 @@ class Api:
         if request.method == "OPTIONS":
             return Answer(status=204, headers={"allow": ", ".join(found.methods)})
         endpoint, path = self._match(found, request)
+        request.scope[_ROUTE] = (endpoint.route.method, endpoint.route.path)
         token = await self.gate.admit(request.headers, endpoint.route.scope)
         _check_accepted(endpoint.route, request.headers.get("accept", ""))
         query = endpoint.query.decode(request.scope.get("query_string", b"").decode("latin-1"))
@@ -137,6 +149,7 @@ class Api:
             headers=request.headers,
             source=request.source,
             base_url=self.config.server.public_url.rstrip("/") or request.base_url,
+            counts=self.counts,
             read=lambda work: self.threads.read(lambda service: work(_service_of(service, token))),
         )
         return await self._call(endpoint, make, token)
