@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from mulligan.api import health, metrics, runs
+from mulligan.api import decisions, health, metrics, operations, run_changes, runs
 from mulligan.api.routing import Route
 
-ROUTES: tuple[Route, ...] = (*health.ROUTES, *metrics.ROUTES, *runs.ROUTES)
+ROUTES: tuple[Route, ...] = (
+    *health.ROUTES,
+    *metrics.ROUTES,
+    *runs.ROUTES,
+    *run_changes.ROUTES,
+    *decisions.ROUTES,
+    *operations.ROUTES,
+)
