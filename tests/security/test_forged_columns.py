@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,8 +13,21 @@ import apsw
 import pytest
 
 from mulligan.core.model.reports import PauseRequested
-from mulligan.ports import Answer, WorkerRecord
+from mulligan.errors import CodecError
+from mulligan.ports import (
+    Answer,
+    AuditRecord,
+    Document,
+    LogChunk,
+    LogKey,
+    NoticeRecord,
+    ServerRecords,
+    TokenRecord,
+    WorkerRecord,
+    WorkflowVersion,
+)
 from mulligan.store.encoding import encoded
+from mulligan.store.sqlite import SqliteStore
 
 from ..faces.commands import mulligan, workflow
 
@@ -61,6 +75,16 @@ READERS: dict[str, tuple[tuple[object, ...], ...]] = {
     "run_words_content": (FIND, FIND_NEAR),
     "run_words_data": (FIND, FIND_NEAR),
     "run_words_idx": (FIND,),
+}
+LOG = LogKey(1, "build", 1, "stdout")
+# What a server keeps, and what reads it.
+SERVER_READERS: dict[str, Callable[[ServerRecords], object]] = {
+    "workflow_versions": lambda records: (records.version("", "nightly"), records.newest_versions("")),
+    "documents": lambda records: records.documents("draft"),
+    "tokens": lambda records: (records.tokens(), records.token_of("digest")),
+    "audit": lambda records: records.audit(),
+    "notices": lambda records: records.notices(),
+    "log_chunks": lambda records: (records.read_log(LOG, 0, 9), records.log_size(LOG), records.logs_of(1)),
 }
 DATABASE = Path(".mulligan/mulligan.db")
 
@@ -132,7 +156,7 @@ def test_every_table_has_a_row_to_forge_and_every_verb_works_before(folder: Path
     empty = [name for name in READERS if not database.execute(f"SELECT 1 FROM {name}").fetchall()]
     database.close()
 
-    assert (tables - {"sqlite_sequence"}, empty) == (set(READERS), [])
+    assert (tables - {"sqlite_sequence"} - set(SERVER_READERS), empty) == (set(READERS), [])
     assert [verb for verbs in READERS.values() for verb in verbs if mulligan(*verb).code != 0] == []
 
 
@@ -147,6 +171,38 @@ def test_a_column_of_a_wrong_type_is_told_in_words_by_every_verb_that_reads(fold
                 wrong.append((forged, verb, told.err))
 
     assert wrong == []
+
+
+@pytest.mark.parametrize("table", SERVER_READERS)
+def test_a_column_of_a_wrong_type_in_what_a_server_keeps_is_told_in_words(tmp_path: Path, table: str) -> None:
+    store, read = SqliteStore(tmp_path / "runs.db"), SERVER_READERS[table]
+    _fill(store.server_records)
+    database = apsw.Connection(str(tmp_path / "runs.db"))
+    assert read(store.server_records)
+
+    for column in [row[1] for row in database.execute(f"PRAGMA table_info({table})")]:
+        ((good,),) = database.execute(f"SELECT {column} FROM {table}").fetchall()
+        for value in VALUES:
+            with suppress(apsw.ConstraintError, apsw.MismatchError):
+                database.execute(f"UPDATE {table} SET {column} = {value}")
+            # Raises nothing else.
+            with suppress(CodecError):
+                read(store.server_records)
+        database.execute(f"UPDATE {table} SET {column} = ?", (good,))
+
+    assert read(store.server_records)
+    store.close()
+    database.close()
+
+
+def _fill(records: ServerRecords) -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    records.publish(WorkflowVersion("nightly", "digest", at, "ada", text="name: nightly"))
+    records.put_document(Document("draft", "nightly", b"{}", at))
+    records.add_token(TokenRecord("t1", "digest", "ada", ("read",), at))
+    records.add_audit([AuditRecord(at, "ada", "POST", "/", 200)])
+    records.put_notices([NoticeRecord("key", "ops", b"{}", at)])
+    records.append_log([LogChunk(LOG, 0, b"text")])
 
 
 @pytest.mark.parametrize(

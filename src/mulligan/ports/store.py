@@ -33,6 +33,7 @@ from mulligan.ports.records import (
     WaitingPlace,
     WorkerRecord,
 )
+from mulligan.ports.server_records import ServerRecords
 
 
 class Artifacts(Protocol):
@@ -313,6 +314,10 @@ class Store(EngineStore, RowSearch, Breakers, RunRequests, Maintenance, Protocol
     # The large outputs of its runs.
     artifacts: Artifacts
     lists: RunLists
+
+    @property
+    def server_records(self) -> ServerRecords:
+        """What a server keeps beside the runs."""
 
     def close(self) -> None: ...
 

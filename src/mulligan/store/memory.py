@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import islice
 
 from msgspec.structs import replace
@@ -31,6 +32,7 @@ from mulligan.ports import (
     Offer,
     RunLists,
     RunRecord,
+    ServerRecords,
     StopRequest,
     Turn,
     WaitingPlace,
@@ -42,6 +44,7 @@ from mulligan.store.breaker_transaction import BreakerTransaction
 from mulligan.store.clock import PROCESS_CLOCK
 from mulligan.store.encoding import encoded
 from mulligan.store.memory_lists import MemoryRunLists
+from mulligan.store.memory_server_records import MemoryServerRecords
 from mulligan.store.memory_tables import MemoryTables, StoredRun, StoredTask, StoredWorker, Timer
 from mulligan.store.remaining_capacity import RemainingCapacity
 
@@ -72,6 +75,10 @@ class MemoryStore:
         self.lists: RunLists = MemoryRunLists(self.tables)
         self._own_writes = 0
         self._seen_writes = self.tables.writes
+
+    @cached_property
+    def server_records(self) -> ServerRecords:
+        return MemoryServerRecords(self.tables)
 
     def close(self) -> None:
         """The tables stay for other stores."""
@@ -207,6 +214,7 @@ class MemoryStore:
             for kept in self._tasks_of(run):
                 self.tables.remove_task(kept)
             self.tables.starts.pop(run.new.key, None)
+            self.tables.remove_server_records(run.run_id)
             del self.tables.runs[run.run_id]
         self._wrote()
         return [run.run_id for run in gone]

@@ -11,7 +11,20 @@ from mulligan.core.effects.run_lists import RunFailures
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import Report, TimerKind
-from mulligan.ports import Answer, Commit, Message, NewRun, RunRecord, WorkerRecord
+from mulligan.ports import (
+    Answer,
+    AuditRecord,
+    Commit,
+    Document,
+    LogKey,
+    Message,
+    NewRun,
+    NoticeRecord,
+    RunRecord,
+    TokenRecord,
+    WorkerRecord,
+    WorkflowVersion,
+)
 from mulligan.store import refusals
 from mulligan.store.artifact_memory import StoredArtifacts
 from mulligan.store.encoding import encoded, report_from
@@ -116,10 +129,19 @@ class MemoryTables:
         self.timers: dict[Timer, datetime] = {}
         self.breakers: dict[str, Circuit] = {}
         self.artifacts: StoredArtifacts = {}
+        # By project and name; by kind, project and name.
+        self.versions: dict[tuple[str, str], list[WorkflowVersion]] = {}
+        self.documents: dict[tuple[str, str, str], Document] = {}
+        self.tokens: dict[str, TokenRecord] = {}
+        self.audit: list[AuditRecord] = []
+        self.notices: dict[int, NoticeRecord] = {}
+        # The pieces of each log by their start, each with whether nothing follows.
+        self.logs: dict[LogKey, dict[int, tuple[bytes, bool]]] = {}
         self.writes = 0
         self._last_run = 0
         self._last_message = 0
         self._last_ticket = 0
+        self._last_notice = 0
 
     def run(self, run_id: int) -> StoredRun:
         if run_id not in self.runs:
@@ -156,3 +178,18 @@ class MemoryTables:
     def next_ticket(self) -> int:
         self._last_ticket += 1
         return self._last_ticket
+
+    def add_notice(self, notice: NoticeRecord) -> bool:
+        """False if there is one with its key."""
+        if any(kept.key == notice.key for kept in self.notices.values()):
+            return False
+        self._last_notice += 1
+        self.notices[self._last_notice] = msgspec.structs.replace(notice, id=self._last_notice)
+        return True
+
+    def remove_server_records(self, run_id: int) -> None:
+        """Remove the logs and notices of a run. What waits is sent all the same."""
+        self.logs = {key: pieces for key, pieces in self.logs.items() if key.run_id != run_id}
+        self.notices = {
+            id_: kept for id_, kept in self.notices.items() if kept.run_id != run_id or kept.status == "waiting"
+        }

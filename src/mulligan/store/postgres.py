@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
+from importlib import import_module
 from typing import Any
 
 from msgspec.structs import replace
@@ -29,6 +30,7 @@ from mulligan.ports import (
     Offer,
     RunLists,
     RunRecord,
+    ServerRecords,
     StopRequest,
     Turn,
     WaitingPlace,
@@ -69,6 +71,13 @@ class PostgresStore:
         self._client = PostgresClient(url, lease_seconds)
         self.artifacts = ArtifactRows(self._client)
         self.lists: RunLists = PostgresRunLists(self._client)
+
+    @cached_property
+    def server_records(self) -> ServerRecords:
+        # Imported on first use: a run without a server needs none of it.
+        module = import_module("mulligan.store.postgres_server_records")
+        records: ServerRecords = module.PostgresServerRecords(self._client)
+        return records
 
     def close(self) -> None:
         self._client.close()
@@ -204,6 +213,8 @@ class PostgresStore:
                 "remove_starts",
                 "remove_attributes",
                 "remove_words",
+                "remove_notices_of_runs",
+                "remove_log_chunks",
                 "remove_runs",
             ):
                 self._client.execute(name, Bigints(gone))

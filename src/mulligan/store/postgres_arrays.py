@@ -20,6 +20,11 @@ _FLOAT = struct.Struct("!id")
 _NULL = _PREFIX.pack(-1)
 
 
+def without_nul(text: str) -> str:
+    """The server refuses NUL in texts. Our names have none, but a reason that a user gives may."""
+    return text.replace("\0", "\ufffd")
+
+
 class Array:
     """Values of one column. Subclasses have the oid of the array type, and `of`, the oid of its elements."""
 
@@ -68,8 +73,7 @@ class Texts(Array):
 
     @staticmethod
     def element(value: str) -> bytes:
-        # The server refuses NUL in texts. Our names have none, but a reason that a user gives may.
-        data = value.replace("\0", "\ufffd").encode()
+        data = without_nul(value).encode()
         return _PREFIX.pack(len(data)) + data
 
 

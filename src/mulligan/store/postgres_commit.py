@@ -34,6 +34,7 @@ _ATTRIBUTE = (Bigints, Texts, Texts, Texts)
 _TASK = (Bigints, Texts, Bigints, Texts, Floats, Bigints, Bigints, Texts, Texts, Blobs, Texts, Texts)
 TASK_KEY = (Bigints, Texts, Bigints)
 MESSAGE = (Bigints, Blobs, Texts, Bigints)
+NOTICE = (Texts, Texts, Bigints, Bigints, Texts, Texts, Bigints, Bigints, Texts, Blobs)
 
 
 def commit_statements(

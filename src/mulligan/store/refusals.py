@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mulligan.core.effects.tasks import Task
-from mulligan.errors import CodecError, Conflict, KeyUsed, StaleLease, UnknownRun
+from mulligan.errors import CodecError, Conflict, KeyUsed, RevisionMismatch, StaleLease, UnknownRun
 from mulligan.ports import Commit
 
 
@@ -27,6 +27,16 @@ def key_used(key: str, run_id: int) -> KeyUsed:
 
 def key_forgotten() -> Conflict:
     return Conflict("the run that was started under this key has just been removed")
+
+
+def revision_mismatch(kind: str, name: str, expected: int, found: int) -> RevisionMismatch:
+    if not found:
+        message = f"there is no {kind} '{name}' any more: it was removed meanwhile"
+    elif not expected:
+        message = f"there is a {kind} '{name}' already, at revision {found}"
+    else:
+        message = f"{kind} '{name}' is at revision {found}, not {expected}: it was changed meanwhile"
+    return RevisionMismatch(message, hint="read it again and repeat the change", revision=found)
 
 
 def stale_lease(token: int) -> StaleLease:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,6 +33,7 @@ from mulligan.ports import (
     Offer,
     RunLists,
     RunRecord,
+    ServerRecords,
     StopRequest,
     Turn,
     WaitingPlace,
@@ -95,6 +98,12 @@ class SqliteStore:
 
     def _open(self, path: Path, busy_seconds: float, vfs: str) -> SqliteFile:
         return SqliteFile(path, busy_seconds, vfs)
+
+    @cached_property
+    def server_records(self) -> ServerRecords:
+        # Imported on first use: a run without a server needs none of it.
+        records: ServerRecords = import_module("mulligan.store.sqlite_server_records").SqliteServerRecords(self._file)
+        return records
 
     def close(self) -> None:
         self._file.close()
@@ -211,6 +220,8 @@ class SqliteStore:
                 "remove_attributes",
                 "remove_words",
                 "remove_new_words",
+                "remove_notices_of_run",
+                "remove_log_chunks",
                 "remove_run",
             ):
                 db.executemany(SQL[name], [(run_id,) for run_id in gone])

@@ -237,7 +237,7 @@ def _run_row(
     return (
         *(run_id, run.name, run.version, at, at),
         *(parent, run.parent_place, run.parent_attempt, run_id if root is None else root),
-        *(holder, fence, run.request.by),
+        *(holder, fence, run.request.by, ""),
     )
 
 

@@ -12,6 +12,10 @@ from mulligan.errors import StoreRefused
 Dialect = Literal["sqlite", "postgres"]
 
 _HERE = Path(__file__).parent
+_FILES: dict[Dialect, tuple[str, ...]] = {
+    "sqlite": ("sqlite.sql", "sqlite_server.sql"),
+    "postgres": ("postgres.sql", "postgres_server.sql"),
+}
 
 
 # The migration after which the runs that are there already have to be read: `backfill`.
@@ -27,7 +31,7 @@ class Migration(NamedTuple):
 
 def statements(dialect: Dialect) -> dict[str, str]:
     """The statements of the dialect, by the name in the line `-- name: …` above each."""
-    text = (_HERE / "sql" / f"{dialect}.sql").read_text(encoding="utf-8")
+    text = "".join((_HERE / "sql" / name).read_text(encoding="utf-8") for name in _FILES[dialect])
     without_notes = re.sub(r"^--(?! name: ).*\n", "", text, flags=re.MULTILINE)
     _, *parts = re.split(r"^-- name: (\w+)\n", without_notes, flags=re.MULTILINE)
     return {name: sql.strip() for name, sql in zip(parts[::2], parts[1::2], strict=True)}

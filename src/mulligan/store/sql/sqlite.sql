@@ -39,7 +39,7 @@ INSERT INTO starts VALUES (?, ?)
 SELECT run_id FROM starts WHERE key = ?
 
 -- name: insert_run
-INSERT INTO runs VALUES (?, ?, ?, 'running', 1, 0, ?, ?, 0, '', ?, ?, ?, ?, ?, ?, NULL, ?)
+INSERT INTO runs VALUES (?, ?, ?, 'running', 1, 0, ?, ?, 0, '', ?, ?, ?, ?, ?, ?, NULL, ?, ?)
 
 -- name: insert_attribute
 INSERT INTO attributes VALUES (?, ?, ?, ?)

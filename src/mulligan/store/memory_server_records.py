@@ -1,0 +1,188 @@
+"""What a server keeps in a store in memory beside the runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from mulligan.ports import (
+    AuditRecord,
+    Document,
+    LogChunk,
+    LogKey,
+    NoticeRecord,
+    NoticeStatus,
+    TokenRecord,
+    WorkflowVersion,
+)
+from mulligan.store import refusals
+from mulligan.store.memory_tables import MemoryTables
+from mulligan.store.server_columns import extent, joined, log_columns, log_rows
+
+
+class MemoryServerRecords:
+    def __init__(self, tables: MemoryTables) -> None:
+        self._tables = tables
+
+    # -- workflows
+
+    def publish(self, version: WorkflowVersion) -> WorkflowVersion:
+        newest = self.version(version.project, version.name)
+        if newest is not None and newest.digest == version.digest:
+            return newest
+        added = replace(version, number=1 if newest is None else newest.number + 1)
+        self._tables.versions.setdefault((version.project, version.name), []).append(added)
+        return added
+
+    def version(self, project: str, name: str, number: int | None = None) -> WorkflowVersion | None:
+        found = self._tables.versions.get((project, name), [])
+        if number is None:
+            return found[-1] if found else None
+        return next((one for one in found if one.number == number), None)
+
+    def versions(self, project: str, name: str, *, before: int | None = None, limit: int = 50) -> list[WorkflowVersion]:
+        found = reversed(self._tables.versions.get((project, name), []))
+        return [replace(one, text="") for one in found if before is None or one.number < before][:limit]
+
+    def newest_versions(self, project: str, *, after: str = "", limit: int = 100) -> list[WorkflowVersion]:
+        newest = (found[-1] for key, found in sorted(self._tables.versions.items()) if key[0] == project)
+        return [replace(one, text="") for one in newest if one.name > after][:limit]
+
+    # -- documents
+
+    def document(self, project: str, kind: str, name: str) -> Document | None:
+        return self._tables.documents.get((kind, project, name))
+
+    def documents(self, kind: str, project: str | None = None) -> list[Document]:
+        return [
+            document
+            for key, document in sorted(self._tables.documents.items())
+            if key[0] == kind and project in (None, key[1])
+        ]
+
+    def put_document(self, document: Document, *, expected: int | None = None) -> Document:
+        key = (document.kind, document.project, document.name)
+        found = self._revision(key)
+        if expected is not None and expected != found:
+            raise refusals.revision_mismatch(document.kind, document.name, expected, found)
+        self._tables.documents[key] = replace(document, revision=found + 1)
+        return self._tables.documents[key]
+
+    def delete_document(self, project: str, kind: str, name: str, *, expected: int | None = None) -> bool:
+        key = (kind, project, name)
+        found = self._revision(key)
+        if expected and found and expected != found:
+            raise refusals.revision_mismatch(kind, name, expected, found)
+        if expected == 0:
+            return False
+        return self._tables.documents.pop(key, None) is not None
+
+    def _revision(self, key: tuple[str, str, str]) -> int:
+        found = self._tables.documents.get(key)
+        return 0 if found is None else found.revision
+
+    # -- tokens and audit
+
+    def add_token(self, token: TokenRecord) -> None:
+        self._tables.tokens[token.id] = token
+
+    def token_of(self, digest: str) -> TokenRecord | None:
+        return next((token for token in self._tables.tokens.values() if token.digest == digest), None)
+
+    def tokens(self) -> list[TokenRecord]:
+        by_id = sorted(self._tables.tokens.values(), key=lambda token: token.id)
+        return sorted(by_id, key=lambda token: token.created_at, reverse=True)
+
+    def revoke_token(self, token_id: str, at: datetime) -> bool:
+        token = self._tables.tokens.get(token_id)
+        if token is None:
+            return False
+        self._tables.tokens[token_id] = replace(token, revoked_at=token.revoked_at or at)
+        return True
+
+    def add_audit(self, records: Sequence[AuditRecord]) -> None:
+        for record in records:
+            self._tables.audit.append(replace(record, id=len(self._tables.audit) + 1))
+
+    def audit(
+        self,
+        project: str | None = None,
+        *,
+        before: int | None = None,
+        limit: int = 100,
+        who: str = "",
+        action: str = "",
+    ) -> list[AuditRecord]:
+        return [
+            record
+            for record in reversed(self._tables.audit)
+            if (before is None or record.id < before)
+            and project in (None, record.project)
+            and who in ("", record.who)
+            and action in ("", record.action)
+        ][:limit]
+
+    def count_audit(self, token_id: str, actions: Collection[str], since: datetime) -> int:
+        wanted = (one for one in self._tables.audit if one.token_id == token_id and one.action in actions)
+        return sum(one.at >= since and one.status < 400 for one in wanted) if token_id else 0
+
+    # -- notices
+
+    def put_notices(self, notices: Sequence[NoticeRecord]) -> int:
+        return sum(self._tables.add_notice(notice) for notice in notices)
+
+    def claim_notices(self, now: datetime, until: datetime, limit: int) -> list[NoticeRecord]:
+        waiting = (notice for notice in self._tables.notices.values() if notice.status == "waiting")
+        due = [notice for notice in waiting if notice.due_at is None or notice.due_at <= now][:limit]
+        claimed = [replace(notice, due_at=until) for notice in due]
+        self._tables.notices.update((notice.id, notice) for notice in claimed)
+        return claimed
+
+    def settle_notice(
+        self, notice_id: int, status: NoticeStatus, *, attempts: int, due_at: datetime | None, reason: str = ""
+    ) -> None:
+        notice = self._tables.notices.get(notice_id)
+        if notice is not None and notice.status != "sent":
+            settled = replace(notice, status=status, attempts=attempts, due_at=due_at, reason=reason)
+            self._tables.notices[notice_id] = settled
+
+    def notices(
+        self, *, status: NoticeStatus | None = None, before: int | None = None, limit: int = 100
+    ) -> list[NoticeRecord]:
+        return [
+            notice
+            for notice in reversed(self._tables.notices.values())
+            if (before is None or notice.id < before) and status in (None, notice.status)
+        ][:limit]
+
+    def remove_notices(self, created_before: datetime) -> int:
+        gone = [
+            notice.id
+            for notice in self._tables.notices.values()
+            if notice.status != "waiting" and notice.created_at < created_before
+        ]
+        for notice_id in gone:
+            del self._tables.notices[notice_id]
+        return len(gone)
+
+    # -- logs
+
+    def append_log(self, chunks: Iterable[LogChunk]) -> None:
+        for *key, start, size, is_last, data in log_rows(chunks):
+            pieces = self._tables.logs.setdefault(LogKey(*key), {})
+            found = pieces.get(start, (b"", False))
+            if (size, is_last) > (len(found[0]), found[1]) or start not in pieces:
+                pieces[start] = (data, is_last)
+
+    def read_log(self, key: LogKey, start: int, end: int) -> bytes:
+        pieces = sorted(self._tables.logs.get(key, {}).items())
+        return joined(((at, data) for at, (data, _) in pieces), start, end)
+
+    def log_size(self, key: LogKey) -> tuple[int, bool] | None:
+        pieces = sorted(self._tables.logs.get(key, {}).items())
+        return extent((at, len(data), is_last) for at, (data, is_last) in pieces)
+
+    def logs_of(self, run_id: int) -> list[LogKey]:
+        return sorted((key for key in self._tables.logs if key.run_id == run_id), key=log_columns)
