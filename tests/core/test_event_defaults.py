@@ -20,6 +20,7 @@ LEAST: dict[type[msgspec.Struct], str] = {
     e.RunCompleted: "",
     e.RunFailed: "",
     e.RunCancelled: "",
+    e.RunLate: "after",
     e.TimerHeld: "kind",
     e.StepEntered: "step visit",
     e.StepSkipped: "step reason",

@@ -190,6 +190,7 @@ ALONE: list[tuple[e.Fact, tuple[str, str, str] | None]] = [
     (e.UndoCompleted("a", 1), ("a", "undone", "good")),
     (e.UndoFailed("a", 1, BAD), ("a", "undo failed with EXIT_NONZERO 7: no space left", "bad")),
     (e.WarningRecorded("a", WARNING), ("a", "warning: SLOW: took long", "wait")),
+    (e.RunLate(7200.0), ("", "late: it has lasted longer than 2h00m", "wait")),
     (e.DataSet("a", 1, "x", 2, 3), ("a", "set data 'x' (version 3)", "plain")),
     (e.ItemEntered("m[0]", "m", 0), None),
 ]

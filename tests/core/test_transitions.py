@@ -38,6 +38,7 @@ FACTS: dict[type[e.Fact], e.Fact] = {
         e.RunCompleted(),
         e.RunFailed(),
         e.RunCancelled(),
+        e.RunLate(60.0),
         e.TimerHeld("retry", "a", 2),
         e.StepEntered("a", 1),
         e.StepSkipped("a", "when"),

@@ -10,7 +10,7 @@ import pytest
 from mulligan.core.effects.effects import SetTimer, StopTask
 from mulligan.core.model import reports as r
 from mulligan.errors import Conflict, UnknownRun
-from mulligan.ports import Answer, ChildReport, Commit, Store, Turn
+from mulligan.ports import Answer, ChildReport, Commit, NoticeRecord, Store, Turn
 
 from .keeping import T0, Open, Place, commit, ended, new_run, offer, queue, reports, started, take, task, worker
 
@@ -28,6 +28,7 @@ def everything(turn: Turn, message_id: int, other_id: int) -> dict[str, Any]:
         "children": [new_run("child", parent_place="sub", parent_attempt=1)],
         "outgoing": [(other_id, CANCEL)],
         "child_reports": [ChildReport(CANCEL)],
+        "notices": [NoticeRecord(key="k", target="ops", body=b"{}", created_at=T0, run_id=turn.run_id)],
         "status": "paused",
     }
 
@@ -44,13 +45,14 @@ def written(store: Store, turn: Turn, message_id: int, other_id: int) -> dict[st
         "answer": store.answer(message_id),
         "children": [record.workflow for record in store.children(turn.run_id)],
         "told": reports(store, other_id),
+        "notices": [(notice.key, notice.run_id) for notice in store.server_records.notices()],
         "status": store.run(turn.run_id).status,
     }
 
 
 NOTHING = {
     **{"log": 0, "rows": [], "queued": [], "held": [], "due": None, "inbox": [CANCEL], "answer": None},
-    **{"children": [], "told": [], "status": "running"},
+    **{"children": [], "told": [], "notices": [], "status": "running"},
 }
 
 
@@ -70,6 +72,7 @@ def test_everything_that_a_turn_writes_is_there_afterwards(store: Store) -> None
         "answer": Answer(),
         "children": ["child"],
         "told": [CANCEL],
+        "notices": [("k", turn.run_id)],
         "status": "paused",
     }
 

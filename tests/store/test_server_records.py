@@ -326,6 +326,20 @@ def test_what_was_sent_or_given_up_is_not_claimed_again(store: Store) -> None:
     assert [one.key for one in records.notices(before=given_up.id, limit=1)] == ["again"]
 
 
+def test_notices_are_found_by_project_and_run_and_the_next_due_time_is_known(store: Store) -> None:
+    records = store.server_records
+    assert records.next_notice_due() is None
+    blue = notice("blue", project="blue", run_id=7, due_at=T0 + MINUTE)
+    records.put_notices([blue, notice("mine", run_id=7, due_at=T0 + 2 * MINUTE)])
+
+    assert [one.key for one in records.notices(project="blue")] == ["blue"]
+    assert [one.key for one in records.notices(project="", run_id=7)] == ["mine"]
+    assert [one.key for one in records.notices(run_id=8)] == []
+    assert records.next_notice_due() == T0 + MINUTE
+    records.settle_notice(records.notices(project="blue")[0].id, "sent", attempts=1, due_at=T0)
+    assert records.next_notice_due() == T0 + 2 * MINUTE
+
+
 def test_two_senders_never_get_the_same_notice(place: Place, opened: Open) -> None:
     first, second = opened(), opened()
     first.server_records.put_notices([notice(f"n{number}") for number in range(40)])

@@ -7,8 +7,9 @@ A turn processes all waiting reports. Nothing of it is true before its commit is
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.waiting import waits
 from mulligan.core.model.workflow import encode, version, with_callers_secrets
 from mulligan.core.state.held_steps import is_on_hold
+from mulligan.core.state.notice_rules import rules_for_child
 from mulligan.core.state.scope import Evaluator, fill_params
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -39,7 +41,7 @@ from mulligan.core.turn import follow
 from mulligan.engine.task_backlog import BacklogEntry, TaskBacklog
 from mulligan.errors import ExpressionFailed, InputInvalid, NotFound, Refused
 from mulligan.language import check_recorded_inputs
-from mulligan.ports import Answer, ChildReport, Commit, Message, NewRun, RunRecord, TaskCapacity, Turn
+from mulligan.ports import Answer, ChildReport, Commit, Message, NewRun, NoticeRecord, RunRecord, TaskCapacity, Turn
 
 # The core refuses a verb that is not allowed before it has changed anything.
 REFUSALS = (Refused, NotFound, InputInvalid)
@@ -411,7 +413,14 @@ class RunDriver:
             is_last=pending.is_last,
             counted=pending.counted,
             failures=self._failures() if pending.is_last else None,
+            notices=self._notices(pending.entries) if self.state.workflow.notify or run.notify else (),
         )
+
+    def _notices(self, entries: Sequence[e.Entry]) -> Sequence[NoticeRecord]:
+        """The notices of the turn. Most runs have none, so what makes them is imported when one does."""
+        records: Sequence[NoticeRecord]
+        records = import_module("mulligan.engine.run_notices").notice_records(self.state, entries)
+        return records
 
     def _failures(self) -> RunFailures | None:
         """What the run is found by when a round has ended; None if that is as it was."""
@@ -532,6 +541,7 @@ def _start_child(driver: RunDriver, pending: _Pending, effect: fx.StartChild, no
         changed_only=run.changed_only,
         forced=forced_child_steps(driver.state, place, child),
         callers_budget=remaining_budget(driver.state, place),
+        notify=rules_for_child(driver.state),
     )
     pending.children.append(
         NewRun(

@@ -13,7 +13,7 @@ from mulligan.flows.step_keys import apply_keys, located
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack
 
     import mulligan
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         budget: Mapping[str, Any]
         max_parallel: int
         fail_fast: Literal["on_critical", "always", "never"] | bool
+        notify: Sequence[Mapping[str, Any]]
         cancel_grace: Duration
         hide_credentials: bool
         workspace: Mapping[str, str]

@@ -16,6 +16,7 @@ from mulligan.language.action_keys import (
 )
 from mulligan.language.budgets import BUDGET
 from mulligan.language.error_codes import CODE
+from mulligan.language.notices import NOTIFY
 from mulligan.language.plaintext_secrets import SecretShape
 from mulligan.language.plugins import ActionRecord
 from mulligan.language.quantities import parse_duration
@@ -429,6 +430,10 @@ WORKFLOW = Record(
         "outputs": Key(MapOf(as_node(TEMPLATED)), "what the run returns"),
         "timeout": Key(LIMIT, "how long the whole run may take"),
         "budget": Key(BUDGET, "what the agents of a run may spend: {tokens, cost, calls}"),
+        "notify": Key(
+            ListOf(NOTIFY, or_one=True, at_least=1),
+            "who is notified when a run needs a person, fails, completes or is late",
+        ),
         "max_parallel": Key(whole(1), "how many steps run at the same time (default: no limit)"),
         "fail_fast": Key(FAIL_FAST, "which failure stops the run (default on_critical)"),
         "cancel_grace": Key(GRACE, "how long running actions may take to stop when the run is cancelled (default 10s)"),

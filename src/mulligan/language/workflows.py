@@ -33,6 +33,7 @@ from mulligan.language.likely_mistakes import (
     warn_unused,
 )
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems, describe
+from mulligan.language.notices import read_notices
 from mulligan.language.plaintext_secrets import hide_plaintext_secrets
 from mulligan.language.python_limits import LIMIT_ERRORS, refuse_excess
 from mulligan.language.resolve import Resolved, resolve
@@ -133,6 +134,7 @@ def _read(
         origin=source.origin,
         data=_data(fields, source),
         labels=_labels(fields, source),
+        notify=read_notices(fields.get("notify", ()), source),
         budget=read_budget(fields["budget"], source) if "budget" in fields else None,
         **fields.pick("max_parallel", "fail_fast", "timeout", "cancel_grace", "hide_credentials"),
     )

@@ -21,6 +21,7 @@ from mulligan.core.effects.snapshot import Row
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import AnyReport, Report, RunRequested
+from mulligan.ports.server_records import NoticeRecord
 
 # -- workers ---------------------------------------------------------------------------------------------------------
 
@@ -194,6 +195,8 @@ class Commit(msgspec.Struct, kw_only=True):
     counted: Sequence[GuardedOutcome] = ()
     # The failures that the run is found by from now on; None if they stay as they are.
     failures: RunFailures | None = None
+    # Messages about the run, for the outbox.
+    notices: Sequence[NoticeRecord] = ()
 
 
 class CommitResult(msgspec.Struct, frozen=True):

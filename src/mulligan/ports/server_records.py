@@ -187,7 +187,7 @@ class NoticeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     project: str = ""
     status: NoticeStatus = "waiting"
     attempts: int = 0
-    # When it is sent next; while a sender has it, when another may take it over.
+    # When it is sent next; while a sender has it, when another may take it over; then when it was sent or given up.
     due_at: datetime | None = None
     # What the last attempt said.
     reason: str = ""
@@ -209,10 +209,19 @@ class Outbox(Protocol):
     ) -> None:
         """What came of sending it."""
 
+    def next_notice_due(self) -> datetime | None:
+        """When a waiting notice is due next; None if none waits."""
+
     def notices(
-        self, *, status: NoticeStatus | None = None, before: int | None = None, limit: int = 100
+        self,
+        *,
+        status: NoticeStatus | None = None,
+        project: str | None = None,
+        run_id: int | None = None,
+        before: int | None = None,
+        limit: int = 100,
     ) -> list[NoticeRecord]:
-        """The newest first."""
+        """The newest first, with ids below `before`; of all projects and runs by default."""
 
     def remove_notices(self, created_before: datetime) -> int:
         """Remove those that were sent or given up before."""

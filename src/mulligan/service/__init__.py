@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mulligan.core.model.workflow import Workflow
     from mulligan.core.state.transitions import RUN_ENDED
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
+    from mulligan.history.route_outcomes import Fate
     from mulligan.language.suggestions import did_you_mean
     from mulligan.language.workspace_steps import with_default_workspace
     from mulligan.ports.server_records import (
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     )
     from mulligan.service.doctor import Check
     from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, Ending, capacity_for, machine
-    from mulligan.service.failure_summary import FailureGroup, FailureOutcome, Fate, group_failures, spent_budget
+    from mulligan.service.failure_summary import FailureGroup, FailureOutcome, group_failures, spent_budget
     from mulligan.service.forecast import Forecast
     from mulligan.service.format_options import read_format_options
     from mulligan.service.gc import Garbage, GarbageReport, RunRetention
@@ -107,6 +108,7 @@ _NAMES = {
     "mulligan.core.model.workflow": "Workflow",
     "mulligan.core.state.transitions": "RUN_ENDED",
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
+    "mulligan.history.route_outcomes": "Fate",
     "mulligan.language.suggestions": "did_you_mean",
     "mulligan.language.workspace_steps": "with_default_workspace",
     "mulligan.ports.server_records": "AuditRecord Document LogKey NoticeRecord Scope TokenLimits TokenRecord "
@@ -126,7 +128,7 @@ _NAMES = {
     "failure_tail message_lines summarize_failure",
     "mulligan.service.doctor": "Check",
     "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending capacity_for machine",
-    "mulligan.service.failure_summary": "FailureOutcome Fate FailureGroup group_failures spent_budget",
+    "mulligan.service.failure_summary": "FailureOutcome FailureGroup group_failures spent_budget",
     "mulligan.service.forecast": "Forecast",
     "mulligan.service.format_options": "read_format_options",
     "mulligan.service.gc": "Garbage GarbageReport RunRetention",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -15,10 +15,9 @@ from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.rejected_output import rejected_text
-from mulligan.core.model.workflow import END
 from mulligan.core.state.state import FailureRecord, State
-from mulligan.core.state.verdict import is_handled
 from mulligan.history.phrases import describe_failure, failure_label
+from mulligan.history.route_outcomes import Fate, describe_route_outcome, format_times
 
 
 class FailedPlace(msgspec.Struct):
@@ -30,11 +29,6 @@ class FailedPlace(msgspec.Struct):
     losses: int = 0
     has_handler_failed: bool = False
     verdict: str = ""
-
-
-# Open: not handled. Left: not handled, and the run continues or ends without it. Mended: the work is done, by the place
-# itself or by another step. In the order in which they are listed.
-Fate = Literal["open", "left", "under_way", "mended"]
 
 
 class FailureOutcome(msgspec.Struct, frozen=True):
@@ -272,11 +266,6 @@ def _steps_taken(failed: FailedPlace) -> Iterator[str]:
         yield failed.verdict
 
 
-def format_times(number: int) -> str:
-    """` twice`, ` 3 times`; "" for once."""
-    return {1: "", 2: " twice"}.get(number, f" {number} times")
-
-
 def _ending(state: State, failed: FailedPlace, record: FailureRecord | None) -> tuple[str, Fate]:
     """How it ended, as text and as fate."""
     place = state.places[failed.place]
@@ -308,31 +297,3 @@ ENDINGS: dict[str, tuple[str, Fate]] = {
     "ready": ("about to run again", "under_way"),
     "waiting": ("about to run again", "under_way"),
 }
-
-
-def describe_route_outcome(state: State, record: FailureRecord) -> tuple[str, Fate]:
-    """The outcome of a failed visit that no later round has run again."""
-    if record.is_allowed:
-        return "allowed to fail", "left"
-    if not record.target and state.run.status == "completed":
-        return "not handled, but end returned completed", "left"
-    if not record.target:
-        return ("not handled: the run fails" if record.step != END else "the run fails"), "open"
-    handled, status = is_handled(state, record), _target_status(state, record)
-    if handled and status == "failed":
-        return f"routed to '{record.target}', which failed and was handled in turn", "mended"
-    if handled:
-        return f"routed to '{record.target}', which completed{_THEN.get(record.then, '')}", "mended"
-    if handled is None:
-        return f"routed to '{record.target}', which is {status}", "under_way"
-    became = f"routed to '{record.target}', which {'failed' if status == 'failed' else f'was {status}'}: not handled"
-    return (f"{became}, but end returned completed", "left") if state.run.status == "completed" else (became, "open")
-
-
-def _target_status(state: State, record: FailureRecord) -> str:
-    """The status of the visit that a failure was routed to."""
-    past = state.past.get((record.target, record.target_visit))
-    return past.status if past is not None else state.places[record.target].status
-
-
-_THEN = {"continue": " and stood in for it", "rerun": "; then it ran again"}

@@ -299,6 +299,8 @@ class MemoryStore:
             self.tables.add_task(task)
         for stop in commit.stopped:
             self._stop((run.run_id, stop.place, stop.attempt), stop.grace_seconds)
+        for notice in commit.notices:
+            self.tables.add_notice(notice)
         for timer in commit.timers:
             self.tables.timers[run.run_id, timer.kind, timer.place, timer.number] = timer.due
         children = [self._create(new, commit.turn.holder, run) for new in commit.children]

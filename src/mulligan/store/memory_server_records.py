@@ -148,13 +148,26 @@ class MemoryServerRecords:
             settled = replace(notice, status=status, attempts=attempts, due_at=due_at, reason=reason)
             self._tables.notices[notice_id] = settled
 
+    def next_notice_due(self) -> datetime | None:
+        waiting = (notice for notice in self._tables.notices.values() if notice.status == "waiting")
+        return min((notice.due_at or notice.created_at for notice in waiting), default=None)
+
     def notices(
-        self, *, status: NoticeStatus | None = None, before: int | None = None, limit: int = 100
+        self,
+        *,
+        status: NoticeStatus | None = None,
+        project: str | None = None,
+        run_id: int | None = None,
+        before: int | None = None,
+        limit: int = 100,
     ) -> list[NoticeRecord]:
         return [
             notice
             for notice in reversed(self._tables.notices.values())
-            if (before is None or notice.id < before) and status in (None, notice.status)
+            if (before is None or notice.id < before)
+            and status in (None, notice.status)
+            and project in (None, notice.project)
+            and run_id in (None, notice.run_id)
         ][:limit]
 
     def remove_notices(self, created_before: datetime) -> int:

@@ -14,6 +14,7 @@ from mulligan.core.model.events import AttemptScheduled
 from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewRun, Turn
 from mulligan.store.breaker_transaction import breaker_columns
 from mulligan.store.encoding import encoded, micros
+from mulligan.store.notice_rows import notice_row
 from mulligan.store.postgres_arrays import Array, Bigints, Blobs, Floats, Texts
 from mulligan.store.postgres_pipeline import Statement
 from mulligan.store.run_search import creation_skew, new_entries
@@ -99,6 +100,9 @@ def _state(commits: Sequence[Commit]) -> Iterator[Statement]:
         for commit in commits
         for timer in commit.timers
     }
+    notices = [notice_row(notice) for commit in commits for notice in commit.notices]
+    if notices:
+        yield "insert_notices", arrays(NOTICE, notices)
     if timers:
         rows_of_timers = [(*key, due) for key, due in timers.items()]
         yield "set_timers", arrays((Bigints, Texts, Texts, Bigints, Bigints), rows_of_timers)

@@ -21,6 +21,7 @@ from mulligan.ports import (
 )
 from mulligan.store import refusals
 from mulligan.store.encoding import micros
+from mulligan.store.notice_rows import due_column, notice_row
 from mulligan.store.postgres_arrays import Bigints, Blobs, Texts, without_nul
 from mulligan.store.postgres_client import PostgresClient
 from mulligan.store.postgres_commit import NOTICE, arrays
@@ -30,14 +31,13 @@ from mulligan.store.server_columns import (
     audit_row,
     document_from,
     document_row,
-    due_column,
+    due_from,
     extent,
     joined,
     log_columns,
     log_key_from,
     log_rows,
     notice_from,
-    notice_row,
     token_from,
     token_row,
     version_from,
@@ -174,10 +174,21 @@ class PostgresServerRecords:
         settled = {"id": notice_id, "status": status, "attempts": attempts, "reason": reason}
         self._query("settle_notice", **settled, due_at=due_column(due_at))
 
+    def next_notice_due(self) -> datetime | None:
+        ((due,),) = self._query("next_notice_due")
+        return due_from(due)
+
     def notices(
-        self, *, status: NoticeStatus | None = None, before: int | None = None, limit: int = 100
+        self,
+        *,
+        status: NoticeStatus | None = None,
+        project: str | None = None,
+        run_id: int | None = None,
+        before: int | None = None,
+        limit: int = 100,
     ) -> list[NoticeRecord]:
-        return [notice_from(row) for row in self._query("notices", status=status, before=_below(before), limit=limit)]
+        wanted = {"status": status, "project": project, "run_id": run_id}
+        return [notice_from(row) for row in self._query("notices", **wanted, before=_below(before), limit=limit)]
 
     def remove_notices(self, created_before: datetime) -> int:
         return len(self._query("remove_notices", micros(created_before)))

@@ -122,18 +122,6 @@ def audit_from(row: Sequence[Any]) -> AuditRecord:
     return AuditRecord(moment_from(at), who, action, target, status, project, token_id, why, source, id_)
 
 
-def notice_row(notice: NoticeRecord) -> tuple[Any, ...]:
-    return (
-        *(notice.key, notice.target, micros(notice.created_at), notice.run_id, notice.project),
-        *(notice.status, notice.attempts, due_column(notice.due_at), notice.reason, notice.body),
-    )
-
-
-def due_column(due_at: datetime | None) -> int:
-    """0 is in the past: what has no time is due at once."""
-    return 0 if due_at is None else micros(due_at)
-
-
 def notice_from(row: Sequence[Any]) -> NoticeRecord:
     id_, key, target, created_at, run_id, project, status, attempts, due_at, reason, body = _NOTICE.read(row)
     return NoticeRecord(
@@ -145,10 +133,14 @@ def notice_from(row: Sequence[Any]) -> NoticeRecord:
         project=project,
         status=status,
         attempts=attempts,
-        due_at=moment_from(due_at) if due_at else None,
+        due_at=due_from(due_at),
         reason=reason,
         id=id_,
     )
+
+
+def due_from(due_at: int | None) -> datetime | None:
+    return moment_from(due_at) if due_at else None
 
 
 # -- logs ------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewR
 from mulligan.store import refusals
 from mulligan.store.breaker_transaction import breaker_columns
 from mulligan.store.encoding import encoded, micros
+from mulligan.store.notice_rows import notice_row
 from mulligan.store.run_search import NewEntries, creation_skew, new_entries
 from mulligan.store.sqlite_file import fetch_all, iterate
 from mulligan.store.sqlite_tickets import SQL, TicketSequence, next_numbers
@@ -76,6 +77,8 @@ def _write(db: apsw.Cursor, commit: Commit, tickets: Iterator[int], held: Leases
         run_id = commit.turn.run_id
         timers = [(run_id, timer.kind, timer.place, timer.number, micros(timer.due)) for timer in commit.timers]
         db.executemany(SQL["set_timer"], timers)
+    if commit.notices:
+        db.executemany(SQL["insert_notice"], map(notice_row, commit.notices))
     children = _start_children(db, commit) if commit.children else ()
     _add_messages(db, commit)
     if commit.is_last:

@@ -21,20 +21,20 @@ from mulligan.ports import (
 )
 from mulligan.store import refusals
 from mulligan.store.encoding import encoded, micros
+from mulligan.store.notice_rows import due_column, notice_row
 from mulligan.store.run_search import NO_LIMIT
 from mulligan.store.server_columns import (
     audit_from,
     audit_row,
     document_from,
     document_row,
-    due_column,
+    due_from,
     extent,
     joined,
     log_columns,
     log_key_from,
     log_rows,
     notice_from,
-    notice_row,
     token_from,
     token_row,
     version_from,
@@ -172,10 +172,21 @@ class SqliteServerRecords:
     ) -> None:
         self._file.read(SQL["settle_notice"], notice_id, status, attempts, due_column(due_at), reason)
 
+    def next_notice_due(self) -> datetime | None:
+        ((due,),) = self._file.read(SQL["next_notice_due"])
+        return due_from(due)
+
     def notices(
-        self, *, status: NoticeStatus | None = None, before: int | None = None, limit: int = 100
+        self,
+        *,
+        status: NoticeStatus | None = None,
+        project: str | None = None,
+        run_id: int | None = None,
+        before: int | None = None,
+        limit: int = 100,
     ) -> list[NoticeRecord]:
-        return [notice_from(row) for row in self._file.read(SQL["notices"], _below(before), status, limit)]
+        rows = self._file.read(SQL["notices"], _below(before), status, project, run_id, limit)
+        return [notice_from(row) for row in rows]
 
     def remove_notices(self, created_before: datetime) -> int:
         return len(self._file.read(SQL["remove_notices"], micros(created_before)))

@@ -29,6 +29,7 @@ from mulligan.core.model.workflow import (
     Map,
     Need,
     NeedOn,
+    NoticeRule,
     On,
     Resources,
     Rule,
@@ -360,7 +361,8 @@ class WorkflowGenerator:
         count = self.rng.choice((1, 1, 2) if self._calls else (1, 2, 3, 3, 4, 4, 5, 6, 8))
         made = self._with_steps(count)
         children = {CHILD: random_workflow(self.rng, self._calls + 1, self._often)} if self._calls_child else {}
-        return _replace(made, breakers=self._breakers, children=children, budget=self._budget())
+        notify = _NOTIFY if count % 2 else ()
+        return _replace(made, breakers=self._breakers, children=children, budget=self._budget(), notify=notify)
 
     def _budget(self) -> Budget | None:
         """Return budgets for every second workflow with agents, low enough to be reached."""
@@ -387,6 +389,10 @@ class WorkflowGenerator:
         return Step(name=END, **self._what(), timeout=300.0, **kept)
 
 
+_NOTIFY = (
+    NoticeRule(on=("needs_person", "failed", "degraded", "late"), to=("ops",), late_after=30.0),
+    NoticeRule(on=("completed", "recovered", "late"), to=("ops", "team"), late_after=90.0),
+)
 _ENGINES_OWN = frozenset({"wait", "approve", "workflow"})
 _KINDS = ("shell",) * 8 + ("python", "http", "agent", "wait", "wait", "approve", "workflow")
 

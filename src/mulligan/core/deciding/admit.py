@@ -76,6 +76,7 @@ def _run_requested(now: Now, report: r.RunRequested) -> Facts:
         callers_budget=report.callers_budget,
         capacity=report.capacity,
         data=report.data,
+        notify=report.notify,
     )
 
 
@@ -450,7 +451,7 @@ def _starts_due(now: Now, report: r.StartsDue) -> Facts:
 def _timer(now: Now, report: r.TimerFired) -> Facts:
     if now.state.run.status in RUN_ENDED:
         return
-    if now.state.run.status == "paused":
+    if now.state.run.status == "paused" and report.kind != "late":
         held = (report.kind, report.place, report.number)
         if _is_timer_current(now, *held, report.wall) and held not in now.state.run.held:
             yield e.TimerHeld(*held)
@@ -479,6 +480,8 @@ def _is_timer_current(now: Now, kind: str, key: str, number: int, wall: datetime
         return False
     if kind == "run":
         return run.round == number and run.due is not None and run.due <= now.at and run.stop is None
+    if kind == "late":
+        return run.round == number and run.late_due is not None and run.late_due <= now.at
     if place is None:
         return False
     climb = place.climb
@@ -552,6 +555,10 @@ def _run_time_up(now: Now, _: Place | None) -> Facts:
     yield e.RunStopping("timed_out", reason=RUN_TOO_LONG, failure=found)
 
 
+def _run_late(now: Now, _: Place | None) -> Facts:
+    yield e.RunLate(now.state.run.late_after)
+
+
 _TIMERS: dict[str, Callable[[Now, Any], Facts]] = {
     "retry": start_due_retry,
     "attempt": _attempt_due,
@@ -560,6 +567,7 @@ _TIMERS: dict[str, Callable[[Now, Any], Facts]] = {
     "triage": _triage_due,
     "deadline": _deadline_due,
     "run": _run_time_up,
+    "late": _run_late,
 }
 
 _HANDLERS: dict[type[r.Report], Callable[[Now, Any], Facts]] = {

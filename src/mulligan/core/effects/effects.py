@@ -186,7 +186,9 @@ def _command_ended(state: State, fact: Any) -> Iterable[Effect]:
 def _run_due(state: State, fact: Any) -> Iterable[Effect]:
     if fact.due is not None:
         yield SetTimer("run", fact.due, "", state.run.round)
-    if isinstance(fact, e.RunResumed):
+    if not isinstance(fact, e.RunResumed):
+        yield from _late(state, fact)
+    else:
         yield ResumeChildren()
         yield from _idle_loops(state)
         if fact.steps or fact.after_steps:
@@ -200,6 +202,12 @@ def _queue_or_hold(state: State, step: Place) -> Iterable[Effect]:
         if not is_engine_action(place.spec):
             is_held = is_on_hold(state, place)
             yield StopTask(place.key, place.attempt) if is_held else QueueTask(place.key, place.attempt)
+
+
+def _late(state: State, fact: e.Fact) -> Iterable[Effect]:
+    """Set the timer for the next notice that the run is late. Runs without such a notice have none."""
+    if state.run.late_due is not None:
+        yield SetTimer("late", state.run.late_due, "", state.run.round)
 
 
 def _run_started(state: State, fact: e.RunStarted) -> Iterable[Effect]:
@@ -235,6 +243,7 @@ _TABLE: dict[type[e.Fact], Callable[[State, Any], Iterable[Effect]]] = {
     e.RunStarted: _run_started,
     e.RunReopened: _run_due,
     e.RunResumed: _run_due,
+    e.RunLate: _late,
     e.RunPaused: _paused,
     e.StepPaused: _step_paused,
     e.StepResumed: _step_resumed,

@@ -8,6 +8,7 @@ A replay of the log runs `evolve` alone, so nothing here may decide by a policy:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ from mulligan.core.model.graph import Arc
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END
 from mulligan.core.state.held_steps import begin_stepping, held_places, release
+from mulligan.core.state.notice_rules import next_lateness
 from mulligan.core.state.state import (
     NO_CLIMB,
     FailureRecord,
@@ -85,7 +87,8 @@ def _run_started(state: State, fact: e.RunStarted, entry: e.Entry) -> None:
     run.run_id, run.inputs, run.version, run.due = fact.run_id, fact.inputs, fact.version, fact.due
     run.parent_run_id, run.cwd, run.uid, run.waiting = fact.parent_run_id, fact.cwd, fact.uid, len(state.graph.nodes)
     run.changed_only, run.forced = fact.changed_only, fact.forced
-    run.callers_budget = fact.callers_budget
+    run.callers_budget, run.notify = fact.callers_budget, fact.notify
+    _begin_lateness(state, entry)
     if state.workflow.data or fact.data:
         run.data = {**{name: DataValue(value) for name, value in state.workflow.data.items()}, **fact.data}
     for name, node in state.graph.nodes.items():
@@ -190,6 +193,7 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
     run.outputs, run.degraded, run.reason = {}, False, ""
     run.items_of, run.adjustments = fact.from_step if fact.indexes else "", fact.adjustments
     raise_budgets(run, fact.budgets)
+    _begin_lateness(state, entry)
     steps = set(fact.put_back)
     for records in (state.failures, state.recoveries):
         for record in [r for r in records if r.step in steps or r.step == END]:
@@ -225,6 +229,23 @@ def _run_ended(state: State, fact: e.RunCompleted, entry: e.Entry) -> None:
     _resume_all_steps(state)
     state.run.outputs, state.run.degraded, state.run.reason = fact.outputs, fact.degraded, fact.reason
     state.run.paused_at, state.run.held, state.run.stepping = None, (), None
+
+
+def _begin_lateness(state: State, entry: e.Entry) -> None:
+    """A round begins: when it will be late for the first time."""
+    run = state.run
+    run.late_due, run.late_after = None, 0.0
+    if (first := next_lateness(state, 0.0)) is not None:
+        run.late_due, run.late_after = entry.at + timedelta(seconds=first), first
+
+
+def _run_late(state: State, fact: e.RunLate, entry: e.Entry) -> None:
+    run, following = state.run, next_lateness(state, fact.after)
+    if following is None or run.late_due is None:
+        run.late_due = None
+    else:
+        run.late_due += timedelta(seconds=following - run.late_after)
+        run.late_after = following
 
 
 def _timer_held(state: State, fact: e.TimerHeld, entry: e.Entry) -> None:
@@ -529,6 +550,7 @@ _HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.RunCompleted: _run_ended,
     e.RunFailed: _run_ended,
     e.RunCancelled: _run_ended,
+    e.RunLate: _run_late,
     e.TimerHeld: _timer_held,
     e.StepPutBack: _step_put_back,
     e.LoopTaken: _loop_taken,

@@ -15,7 +15,7 @@ import msgspec
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
 from mulligan.core.model.run_data import DataValue
-from mulligan.core.model.workflow import END, Budget
+from mulligan.core.model.workflow import END, Budget, NoticeRule
 
 Rung = Literal["retry", "handle", "triage", "route"]
 Role = Literal["step", "item", "do", "handler", "script", "success", "validator", "lister", "undo"]
@@ -125,6 +125,8 @@ class RunStarted(Fact):
     capacity: HostCapacity | None = None
     # In a fork: the data that the kept steps have set.
     data: dict[str, DataValue] = {}
+    # Who is notified about the run, besides those that its workflow names.
+    notify: tuple[NoticeRule, ...] = ()
 
 
 class RunPaused(Fact):
@@ -239,6 +241,12 @@ class RunFailed(_RunEnded):
 
 class RunCancelled(_RunEnded):
     pass
+
+
+class RunLate(Fact):
+    """The round has lasted longer than a notice rule allows: this many seconds. Nothing but a notice follows."""
+
+    after: float
 
 
 class TimerHeld(Fact):
@@ -630,6 +638,7 @@ AnyFact = (
     | RunCompleted
     | RunFailed
     | RunCancelled
+    | RunLate
     | TimerHeld
     | StepEntered
     | StepSkipped

@@ -12,10 +12,10 @@ from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.run_data import DataValue
-from mulligan.core.model.workflow import Budget
+from mulligan.core.model.workflow import Budget, NoticeRule
 
 # "until" is the end of a wait until a time of day. The others are ends of durations.
-TimerKind = Literal["retry", "attempt", "handler", "triage", "deadline", "loop", "run", "until"]
+TimerKind = Literal["retry", "attempt", "handler", "triage", "deadline", "loop", "run", "until", "late"]
 
 
 @dataclass_transform(frozen_default=True)
@@ -49,6 +49,8 @@ class RunRequested(Report):
     callers_budget: Budget | None = None
     capacity: HostCapacity | None = None
     data: dict[str, DataValue] = {}
+    # Who is notified about the run, besides those that its workflow names.
+    notify: tuple[NoticeRule, ...] = ()
 
 
 class TaskStarted(Report):

@@ -26,6 +26,7 @@ Strategy = Literal["recovery", "fallback", "cleanup", "custom"]
 Capture = Literal["text", "json", "lines"]
 FailFast = Literal["on_critical", "always", "never"]
 MergeKind = Literal["none", "fast-forward", "merge", "squash"]
+NoticeKind = Literal["needs_person", "failed", "degraded", "completed", "recovered", "late"]
 
 END = "end"
 MAX_VISITS_DEFAULT = 10
@@ -88,6 +89,7 @@ FAKE = "fake"
 # The variable with the file that the lister of a map reads: `over: {file: …}`.
 ITEMS_FILE = "_items_file"
 MERGE_KINDS: tuple[MergeKind, ...] = ("none", "fast-forward", "merge", "squash")
+NOTICE_KINDS: tuple[NoticeKind, ...] = ("needs_person", "failed", "degraded", "completed", "recovered", "late")
 # Opens, merges and removes Git worktrees. Not available in files: `workspace` adds steps with it.
 WORKSPACE = "workspace"
 # The action that gets the context of earlier failures and outputs.
@@ -333,6 +335,15 @@ class Workspace(_Frozen):
     merge: MergeKind = "none"
 
 
+class NoticeRule(_Frozen):
+    """Which events of a run are sent to which targets. A target is a name in the configuration of the sender."""
+
+    on: tuple[NoticeKind, ...]
+    to: tuple[str, ...]
+    # A round of the run that lasts longer than this is late. Set if `on` has "late".
+    late_after: float | None = None
+
+
 class Workflow(_Frozen):
     """A checked workflow. `steps` are in file order, without `end`, which always exists."""
 
@@ -367,6 +378,8 @@ class Workflow(_Frozen):
     workspace: Workspace | None = None
     # Labels of its runs, unless a run is started with others of the same names.
     labels: dict[str, str] = {}
+    # Who is notified about its runs. For a child run the rules of the run that called it count instead.
+    notify: tuple[NoticeRule, ...] = ()
 
 
 def with_callers_secrets(child: Workflow, caller: Workflow) -> Workflow:

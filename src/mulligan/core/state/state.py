@@ -21,7 +21,7 @@ from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.spending import NOTHING_SPENT, Spent
-from mulligan.core.model.workflow import END, Budget, Command, Step, Workflow
+from mulligan.core.model.workflow import END, Budget, Command, NoticeRule, Step, Workflow
 from mulligan.core.state.transitions import ACTIVE, ENDED, RunStatus, Status
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -340,6 +340,10 @@ class Run(msgspec.Struct):
     stepping: Stepping | None = None
     # The folder of its worktree in which its steps run; "" if it has none.
     workspace: str = ""
+    # Who is notified about it besides those that its workflow names; when it is late next, and after how many seconds.
+    notify: tuple[NoticeRule, ...] = ()
+    late_due: datetime | None = None
+    late_after: float = 0.0
 
     @property
     def present_version(self) -> str:

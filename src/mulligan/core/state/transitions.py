@@ -93,6 +93,7 @@ RUN: dict[type[e.Fact], Moves] = {
     e.RunCompleted: _all("running paused", "completed"),
     e.RunFailed: _all("running paused", "failed"),
     e.RunCancelled: {"running": "cancelled"},
+    e.RunLate: _stay("running paused"),
     # `RunReopened` follows at once.
     e.RunRevised: _stay("failed cancelled"),
     # From completed: to retry failed items of a map that tolerates failures.

@@ -6,10 +6,11 @@ import shlex
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from mulligan.history.route_outcomes import Fate
 from mulligan.service.console.display import PLACE_CHARS_MAX
 from mulligan.service.console.paper import Paper
 from mulligan.service.console.terminal_text import kinds_text, length
-from mulligan.service.failure_summary import FailureGroup, FailureOutcome, Fate, group_failures
+from mulligan.service.failure_summary import FailureGroup, FailureOutcome, group_failures
 from mulligan.service.formatting import group_title, pluralize, single_line
 from mulligan.service.next_commands import commands_for_wait, suggest_commands
 from mulligan.service.outcome import MatrixFailures, Outcome

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from mulligan.core.deciding.classify import TOO_LARGE, TOO_LONG
 from mulligan.core.model.formatting import pluralize
-from mulligan.service.failure_summary import format_times
+from mulligan.history.route_outcomes import format_times
 from mulligan.service.page.markup import Html, element, join_html
 from mulligan.service.report import Report
 from mulligan.service.report.build import CodeCount

@@ -18,17 +18,9 @@ from mulligan.core.model.rejected_output import rejected_text
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import FailureRecord, State
 from mulligan.history.phrases import describe_failure, failure_label
+from mulligan.history.route_outcomes import Fate, describe_route_outcome, format_times
 from mulligan.history.story import StoryLine
-from mulligan.service.failure_summary import (
-    ENDINGS,
-    FATES,
-    RECOVERED,
-    REMOVED,
-    Fate,
-    describe_route_outcome,
-    format_times,
-    spent_budget,
-)
+from mulligan.service.failure_summary import ENDINGS, FATES, RECOVERED, REMOVED, spent_budget
 from mulligan.service.report.attempts import part_of, unit_of
 
 RungName = Literal["retry", "handle", "triage", "route", "end"]

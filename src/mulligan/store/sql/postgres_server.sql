@@ -122,7 +122,13 @@ WHERE id = %(id)s AND status <> 'sent'
 
 -- name: notices
 SELECT id, key, target, created_at, run_id, project, status, attempts, due_at, reason, body FROM notices
-WHERE id < %(before)s AND (%(status)s::text IS NULL OR status = %(status)s::text) ORDER BY id DESC LIMIT %(limit)s
+WHERE id < %(before)s AND (%(status)s::text IS NULL OR status = %(status)s::text)
+  AND (%(project)s::text IS NULL OR project = %(project)s::text)
+  AND (%(run_id)s::bigint IS NULL OR run_id = %(run_id)s::bigint)
+ORDER BY id DESC LIMIT %(limit)s
+
+-- name: next_notice_due
+SELECT min(due_at) FROM notices WHERE status = 'waiting'
 
 -- name: remove_notices
 DELETE FROM notices WHERE status <> 'waiting' AND created_at < %s RETURNING 1

@@ -109,7 +109,11 @@ UPDATE notices SET status = ?2, attempts = ?3, due_at = ?4, reason = ?5 WHERE id
 
 -- name: notices
 SELECT id, key, target, created_at, run_id, project, status, attempts, due_at, reason, body FROM notices
-WHERE id < ?1 AND (?2 IS NULL OR status = ?2) ORDER BY id DESC LIMIT ?3
+WHERE id < ?1 AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR project = ?3) AND (?4 IS NULL OR run_id = ?4)
+ORDER BY id DESC LIMIT ?5
+
+-- name: next_notice_due
+SELECT min(due_at) FROM notices WHERE status = 'waiting'
 
 -- name: remove_notices
 DELETE FROM notices WHERE status <> 'waiting' AND created_at < ?1 RETURNING 1

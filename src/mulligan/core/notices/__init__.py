@@ -1,0 +1,1 @@
+"""Which notices follow from the facts of a turn. Pure, and the same whenever it is asked again."""

@@ -1,0 +1,210 @@
+"""What a notice says: what happened to a run, what failed, and which rung of the ladder did what about it.
+
+It is written with the fact, from the state of that moment. Whoever sends it adds what to type and where to click.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from mulligan.core.deciding.resource_usage import ran_short
+from mulligan.core.evolve.tallies import parse_tally_key
+from mulligan.core.model import events as e
+from mulligan.core.model.failure import Failure
+from mulligan.core.model.formatting import escape_unprintable, format_duration, format_time, pluralize, single_line
+from mulligan.core.model.workflow import END, NoticeKind
+from mulligan.core.notices.due_notices import DueNotice
+from mulligan.core.state.scope import fill_params
+from mulligan.core.state.state import FailureRecord, Place, State
+from mulligan.core.state.verdict import open_failures, unhandled
+from mulligan.history.phrases import describe_failure
+from mulligan.history.route_outcomes import describe_route_outcome, format_times
+
+# How many failures a notice lists, and how much it quotes of a message that asks for an approval.
+FAILURES_MAX, MESSAGE_CHARS_MAX = 10, 500
+# What a person is asked for: a verdict, an approval, to look at a run that a bug has paused.
+Request = Literal["", "triage", "approval", "pause"]
+
+
+class NoticeFailure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A step that failed: how, and what was done about it."""
+
+    step: str
+    what: str
+    code: str = ""
+    # What each rung did: "retried twice", "its recovery handler ran without success".
+    answer: str = ""
+
+
+class NoticeBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A notice as data."""
+
+    event: NoticeKind | Literal["test"]
+    # One line that says it all.
+    title: str
+    at: datetime
+    run_id: int = 0
+    workflow: str = ""
+    # The run that called it, if it is a child run.
+    parent_run_id: int | None = None
+    round: int = 1
+    # The position of the event in the log of the run.
+    seq: int = 0
+    status: str = ""
+    step: str = ""
+    request: Request = ""
+    # Further lines: what an approval asks, why the run failed, when a default applies.
+    details: tuple[str, ...] = ()
+    failures: tuple[NoticeFailure, ...] = ()
+    # How many there are if not all are listed.
+    failures_count: int = 0
+    # A failed step ran out of memory or time, so that `retry --adjust` helps.
+    has_run_out: bool = False
+
+
+def notice_body(state: State, notice: DueNotice) -> NoticeBody:
+    """The body of a notice, from the state after the turn of its fact."""
+    run, fact = state.run, notice.entry.fact
+    title, step, request, details = _words(state, notice, fact)
+    failures = [*_failures(state, notice.kind)]
+    return NoticeBody(
+        event=notice.kind,
+        title=f"{_run_name(state)} {title}",
+        at=notice.entry.at,
+        run_id=run.run_id,
+        workflow=state.workflow.name,
+        parent_run_id=run.parent_run_id,
+        round=run.round,
+        seq=notice.entry.seq,
+        status=str(run.status),
+        step=step,
+        request=request,
+        details=tuple(details),
+        failures=tuple(failures[:FAILURES_MAX]),
+        failures_count=len(failures) if len(failures) > FAILURES_MAX else 0,
+        has_run_out=notice.kind == "failed" and any(ran_short(record.failure) for record in unhandled(state)),
+    )
+
+
+def _run_name(state: State) -> str:
+    run = state.run
+    called = f", called by run {run.parent_run_id}" if run.parent_run_id is not None else ""
+    return f"run {run.run_id} of {state.workflow.name}{called}"
+
+
+def _words(state: State, notice: DueNotice, fact: e.Fact) -> tuple[str, str, Request, list[str]]:
+    """The rest of the title, the step, what is asked for, and further lines."""
+    if isinstance(fact, e.StepParked):
+        return (
+            f"waits for a decision about '{fact.step}': {describe_failure(fact.failure)}",
+            fact.step,
+            "triage",
+            [*_parked_details(state, fact)],
+        )
+    if isinstance(fact, e.AttemptStarted):
+        return f"waits for an approval: '{fact.place}'", fact.place, "approval", [*_asked(state.places[fact.place])]
+    if isinstance(fact, e.RunPaused):
+        return "is paused because of a bug in Mulligan", "", "pause", [_line(fact.reason)]
+    if isinstance(fact, e.RunLate):
+        return f"is late: it has lasted longer than {format_duration(fact.after)}", "", "", [*_active(state)]
+    assert isinstance(fact, e.RunCompleted | e.RunFailed)
+    reasons = [_line(fact.reason)] if fact.reason else []
+    if isinstance(fact, e.RunFailed):
+        first = next(unhandled(state), None)
+        why = f": '{first.step}' {describe_failure(first.failure)}" if first else ""
+        return f"failed{why}", first.step if first else "", "", reasons
+    title = {"degraded": "completed, degraded", "recovered": "completed after failures"}.get(notice.kind, "completed")
+    return title, "", "", reasons
+
+
+def _line(text: str) -> str:
+    return escape_unprintable(single_line(text).strip())[:MESSAGE_CHARS_MAX]
+
+
+def _parked_details(state: State, fact: e.StepParked) -> Iterator[str]:
+    yield f"parked: {_line(fact.reason)}"
+    if rungs := ", ".join(_rungs(state, fact.step)):
+        yield rungs
+    policy = state.step(fact.step).triage
+    if fact.due is not None and policy is not None:
+        yield f"without a decision by {format_time(fact.due)} UTC: {policy.default}"
+
+
+def _asked(place: Place) -> Iterator[str]:
+    asked = fill_params(place.spec.action, place.bindings) if place.spec.action else {}
+    if message := _line(str(asked.get("message") or "")):
+        yield message
+    if place.due is not None:
+        yield f"without an answer by {format_time(place.due)} UTC: {asked.get('default') or 'refuse'}"
+
+
+def _active(state: State) -> Iterator[str]:
+    """What a late run is at."""
+    active = [step for step in state.steps() if step.is_active]
+    shown = ", ".join(f"'{step.key}' is {step.status}" for step in active[:FAILURES_MAX])
+    more = f" and {pluralize(len(active) - FAILURES_MAX, 'other step')}" if len(active) > FAILURES_MAX else ""
+    if shown:
+        yield f"{shown}{more}"
+
+
+# -- what failed -----------------------------------------------------------------------------------------------------
+
+
+def _failures(state: State, kind: NoticeKind) -> Iterator[NoticeFailure]:
+    """The failures that a notice lists: those that fail the run or, after a good end, all that there were."""
+    if kind == "failed":
+        records = [*unhandled(state), *(record for record in open_failures(state) if record.step == END)]
+        yield from (_failure(state, record) for record in records)
+    elif kind in ("degraded", "recovered"):
+        yield from _all_failures(state)
+
+
+def _all_failures(state: State) -> Iterator[NoticeFailure]:
+    # The last failure of each step.
+    records = {record.step: record for record in (*state.failures, *state.recoveries)}
+    yield from (_failure(state, record) for record in records.values())
+    retried = dict.fromkeys(parse_tally_key(key)[0] for key in state.tallies)
+    for step in retried:
+        if step not in records and (place := state.places.get(step)) is not None:
+            answer = ", ".join([*_rungs(state, step), f"then {place.status}"])
+            yield _listed(step, place.failure, answer)
+
+
+def _failure(state: State, record: FailureRecord) -> NoticeFailure:
+    rungs = [*_rungs(state, record.step)]
+    if record.recovered_by:
+        rungs.append("recovered")
+    elif record.is_closed:
+        rungs.append("ran again in a later round")
+    else:
+        rungs.append(describe_route_outcome(state, record)[0])
+    return _listed(record.step, record.failure, ", ".join(rungs))
+
+
+def _listed(step: str, failure: Failure | None, answer: str) -> NoticeFailure:
+    if failure is None:
+        return NoticeFailure(step, "failed", answer=answer)
+    return NoticeFailure(step, describe_failure(failure), failure.code, answer)
+
+
+def _rungs(state: State, step: str) -> Iterator[str]:
+    """What each rung did about the failures of a step and of its items and commands, in all rounds."""
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for key, tally in state.tallies.items():
+        owner, _, rung, what = parse_tally_key(key)
+        if owner == step:
+            named = (rung, what if rung == "handle" else "")
+            tried, worked = found.get(named, (0, 0))
+            found[named] = (tried + tally.tried, worked + tally.worked)
+    for (rung, what), (tried, worked) in found.items():
+        ending = "" if worked else " without success"
+        if rung == "retry":
+            yield f"retried{format_times(tried)}{ending}"
+        elif rung == "script":
+            yield f"its recovery script ran{format_times(tried)}{ending}"
+        elif rung == "handle":
+            yield f"its {what} handler ran{format_times(tried)}{ending}"
