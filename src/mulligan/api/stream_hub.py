@@ -128,8 +128,10 @@ class StreamHub:
         find_token: Callable[[Service, str], TokenRecord | None],
         *,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._read = read
+        self._sleep = sleep
         self._find_token = find_token
         self._clock = clock
         self._feed = LiveFeed(clock)
@@ -239,14 +241,9 @@ class StreamHub:
         """Look for changes as long as there are clients."""
         interval = FAST_SECONDS
         while self._groups:
-            await asyncio.sleep(interval)
+            await self._sleep(interval)
             try:
-                began = self._clock()
-                async with self._lock:
-                    watches = list(self._watched)
-                    events, took = await self._read(lambda service, watches=watches: self._look(service, watches))
-                    self._deliver(events)
-                await self._check_tokens(began)
+                is_moving, took = await self.look()
             except MulliganError as error:
                 _log.warning("the live streams wait: %s", error.render())
                 interval = TROUBLE_SECONDS
@@ -254,8 +251,17 @@ class StreamHub:
                 _log.exception("the live streams failed to look for changes")
                 interval = TROUBLE_SECONDS
             else:
-                interval = next_interval(interval, is_moving=bool(events), took=took)
-            self._send_heartbeats()
+                interval = next_interval(interval, is_moving=is_moving, took=took)
+            self.send_heartbeats()
+
+    async def look(self) -> tuple[bool, float]:
+        """One look, for all clients: whether it found something, and how long it took."""
+        async with self._lock:
+            watches = list(self._watched)
+            events, took = await self._read(lambda service: self._look(service, watches))
+            self._deliver(events)
+        await self._check_tokens()
+        return bool(events), took
 
     def _look(self, service: Service, watches: Sequence[Watch]) -> tuple[list[LiveEvent], float]:
         """What has changed, and how long the look took. Runs in the thread for readers."""
@@ -286,7 +292,7 @@ class StreamHub:
         data = msgspec.json.encode({"watch": [watch.name for watch in watches], "reason": "too_slow"})
         return _frame("reset", data, encode_cursor(watches, self._positions))
 
-    def _send_heartbeats(self) -> None:
+    def send_heartbeats(self) -> None:
         now = self._clock()
         if now - self._heartbeat_at < 1.0:
             return
@@ -296,8 +302,9 @@ class StreamHub:
                 client.sent_at = now
                 client.push(HEARTBEAT)
 
-    async def _check_tokens(self, now: float) -> None:
+    async def _check_tokens(self) -> None:
         """End the streams whose tokens count no more."""
+        now = self._clock()
         if now - self._tokens_at < TOKEN_SECONDS:
             return
         self._tokens_at = now
