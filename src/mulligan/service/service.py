@@ -139,7 +139,7 @@ class Service(WorkflowVerbs):
         self.home = home
         self.reader = RunReader(home)
         self._by = by
-        # The name space of the store: see `ports.server_records`.
+        # Where it starts runs and keeps workflows and schedules: a name space of the store, see `ports.server_records`.
         self.project = ""
 
     def __enter__(self) -> Service:
@@ -163,10 +163,16 @@ class Service(WorkflowVerbs):
         return self.control.by
 
     def in_the_name_of(self, by: str, *, project: str | None = None) -> Service:
-        """The same service for one call in the name of another user. It shares the connection, so it is not closed."""
+        """The same service for one call in the name of another user. It shares the connection, so it is not closed.
+
+        With a project it knows nothing of the others; without one it knows what this service knows.
+        """
         other = Service(self.home, by)
         other.reader, other.cache = self.reader, self.cache
-        other.project = self.project if project is None else project
+        other.project = self.project
+        if project is not None:
+            other.project, other.reader = project, self.reader.in_project(project)
+            other.cache = self.cache.seen_by(other.reader)
         return other
 
     @cached_property
