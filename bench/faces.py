@@ -107,7 +107,8 @@ def measure_list(bench: Bench) -> None:
             )
             print(
                 f"  {title}: {len(load.replies) / load.seconds:.0f} answers/s {load.statuses}, p50 "
-                f"{load.latency(0.5):.1f} ms, p95 {load.latency(0.95):.1f} ms, generator {load.generator_share:.0%} of a core"
+                f"{load.latency(0.5):.1f} ms, p95 {load.latency(0.95):.1f} ms, "
+                f"generator {load.generator_share:.0%} of a core"
             )
             bench.bars.check(f"list at 500/s, {title}: p99", load.latency(0.99), 50.0, "ms")
 

@@ -159,6 +159,7 @@ class StreamHub:
         """
         self._refuse_too_many(token)
         watches = tuple(sorted(wanted, key=lambda watch: (watch.kind, watch.run_id)))
+        wanted = {watch: wanted[watch] for watch in watches}
         known = decode_cursor(last_event_id)
         client = StreamClient(self, watches, token)
         self._tokens[token.id] += 1
