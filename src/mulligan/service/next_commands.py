@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-# Used in place of a run's status if its driver was interrupted.
-INTERRUPTED = "interrupted"
+# Used in place of a run's status if its driver was interrupted, or if it goes on and is not shown any more.
+INTERRUPTED, DETACHED = "interrupted", "detached"
 
 
 class NextCommand(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ def suggest_commands(
     short_maps: Iterable[str] = (),
     spent_budgets: Sequence[str] = (),
 ) -> list[NextCommand]:
-    """The commands for a run that `completed`, `failed`, was `cancelled` or `interrupted`; none for any other.
+    """The commands for a run that completed, failed, was cancelled or interrupted, or is not shown any more.
 
     `has_run_out`: an unhandled step ran out of memory or time. `short_maps`: steps that completed without some of their
     items, which `retry` does not touch. `spent_budgets`: limits to raise before a retry can succeed.
@@ -45,6 +45,12 @@ _NEXT = {
     "failed": (("retry {}", "run the failed steps again"), ("explain {}", "the full story")),
     "cancelled": (("retry {}", "continue the run"),),
     INTERRUPTED: (("resume {}", "continue where it stopped"),),
+    DETACHED: (
+        ("show {}", "its status"),
+        ("logs {} -f", "what its steps write"),
+        ("wait {}", "wait for its end"),
+        ("cancel {}", "stop it"),
+    ),
 }
 _ADJUST = "the same, with more memory or time for steps that ran out"
 _ITEMS = "run only the failed items again"

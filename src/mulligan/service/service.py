@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         decisions,
         doctor,
         driver,
+        followed_runs,
         forecast,
         gc,
         handler_trial,
@@ -102,19 +103,22 @@ if TYPE_CHECKING:
     from mulligan.service.shown_runs import RunDisplay, ShownRun
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
+    from mulligan.service.telemetry import telemetry
+    from mulligan.service.telemetry.telemetry import Telemetry
     from mulligan.service.usage import StepUsage
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine
     from mulligan.worker.progress_records import Progress
 else:
     formats = LazyModule("mulligan.formats")
+    telemetry = LazyModule("mulligan.service.telemetry.telemetry")
     catalogue = LazyModule("mulligan.service.catalogue.catalogue")
     schedules = LazyModule("mulligan.service.schedules.schedules")
     for _name in (
         "agent_permissions attempt_progress breakers capacity_checks corrections decisions doctor driver "
-        "forecast gc handler_trial items log_following logs outcome overview page pending preview replay report "
-        "run_cache run_control run_data run_list run_pages run_snapshot run_story shown_runs starting stats "
-        "store_changes usage waiting worker_loop workers"
+        "followed_runs forecast gc handler_trial items log_following logs outcome overview page pending preview "
+        "replay report run_cache run_control run_data run_list run_pages run_snapshot run_story shown_runs starting "
+        "stats store_changes usage waiting worker_loop workers"
     ).split():
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 
@@ -179,6 +183,11 @@ class Service(WorkflowVerbs):
     def cache(self) -> RunCache:
         """The states of the runs that are looked at again and again."""
         return run_cache.RunCache(self.reader)
+
+    @cached_property
+    def telemetry(self) -> Telemetry:
+        """Metrics and traces."""
+        return telemetry.Telemetry(self.reader)
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -326,9 +335,14 @@ class Service(WorkflowVerbs):
         return worker_loop.open_worker(self.home, capacity, observer)
 
     def drive_shown(
-        self, begin: Callable[[Driver], int], display: RunDisplay, *, capacity: Capacity, wait_seconds: float
+        self, begin: Callable[[Driver | None], int], display: RunDisplay, *, capacity: Capacity, wait_seconds: float
     ) -> ShownRun:
-        """Drive the run that `begin` starts or finds, until it ends or waits, and close the display."""
+        """Drive the run that `begin` starts or finds, until it ends or waits, and close the display.
+
+        On a server its workers drive it: here it is only shown.
+        """
+        if self.home.is_remote:
+            return followed_runs.follow_shown(self.reader, lambda: begin(None), display, wait_seconds=wait_seconds)
         return shown_runs.drive_shown(self.control, begin, display, capacity=capacity, wait_seconds=wait_seconds)
 
     def outcome(
@@ -342,7 +356,9 @@ class Service(WorkflowVerbs):
         is_taken_up: bool = False,
     ) -> Outcome:
         """What came of driving a run: to be asked before the driver is closed."""
-        return outcome.build_outcome(self.reader, driver, run_id, ending, progress, seconds, is_taken_up=is_taken_up)
+        return outcome.build_outcome(
+            self.reader, driver.states, run_id, ending, progress, seconds, is_taken_up=is_taken_up
+        )
 
     def failure_outcomes(self, run_id: int) -> list[FailureOutcome]:
         """Every step and item of a run that ever failed, and how its failure was handled: open ones first."""
