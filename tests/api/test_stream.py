@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.api.conftest import Client, start_run
 
 from mulligan.service import Service
-from tests.api.conftest import Client, start_run
 
 
 def test_a_stream_begins_with_what_to_read_and_has_a_cursor(client: Client, service: Service) -> None:
