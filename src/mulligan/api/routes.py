@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from mulligan.api import health, runs, stream
+from mulligan.api import decisions, health, operations, run_changes, runs, stream
 from mulligan.api.routing import Route
 
-ROUTES: tuple[Route, ...] = (*health.ROUTES, *runs.ROUTES, *stream.ROUTES)
+ROUTES: tuple[Route, ...] = (
+    *decisions.ROUTES,
+    *health.ROUTES,
+    *operations.ROUTES,
+    *run_changes.ROUTES,
+    *runs.ROUTES,
+    *stream.ROUTES,
+)
