@@ -214,7 +214,7 @@ class Api:
             limit.reschedule(0)
 
     async def _end_streams(self) -> None:
-        """When the server ends: clients of live streams are told so, every other stream breaks off."""
+        """When the server ends: clients of live streams get an event that says so, every other stream breaks off."""
         await self.closing.wait()
         await self.hub.close()
         for limit in list(self._streams):

@@ -1,8 +1,8 @@
-"""One hub per server: looks for changes on behalf of all clients of streams, and hands each of them its events.
+"""One hub per server: looks for changes on behalf of all clients of streams, and sends each of them its events.
 
 The looks run in the thread for readers; everything else runs in the loop. An event is encoded once: clients that watch
 the same things get the same bytes. A client that does not read costs a bounded amount of memory: what does not fit is
-dropped, and the client is told to read everything again.
+dropped, and the client gets an event that asks it to read everything again.
 """
 
 from __future__ import annotations
