@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from mulligan.api.request_counts import RequestCounts
+from mulligan.api.stream_hub import StreamHub
 from mulligan.service import Service, TokenRecord
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
@@ -51,6 +52,8 @@ class Call:
     counts: RequestCounts | None = None
     # For coroutines: `await call.read(lambda service: …)` runs in the thread for readers.
     read: Callable[[Callable[[Service], Any]], Awaitable[Any]] = field(default=None, repr=False)  # type: ignore[assignment]
+    # What all clients of live streams share.
+    hub: StreamHub = field(default=None, repr=False)  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)

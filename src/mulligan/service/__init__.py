@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from mulligan.service.home import Home
     from mulligan.service.items import Item
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
+    from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
     from mulligan.service.log_following import LogPiece, LogSelection
     from mulligan.service.logs import UnknownAttempt
     from mulligan.service.named_files import FileUnreadable, FileUnwritable, read_file, write_file
@@ -178,6 +179,7 @@ _NAMES = {
     "mulligan.service.home": "Home",
     "mulligan.service.items": "Item",
     "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
+    "mulligan.service.live_feed": "LiveEvent LiveFeed Watch parse_watches",
     "mulligan.service.log_following": "LogPiece LogSelection",
     "mulligan.service.logs": "UnknownAttempt",
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
