@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from mulligan.api import health, runs, store_calls
+from mulligan.api import decisions, health, metrics, operations, run_changes, runs, store_calls, stream
 from mulligan.api.routing import Route
 
-ROUTES: tuple[Route, ...] = (*health.ROUTES, *runs.ROUTES, *store_calls.ROUTES)
+ROUTES: tuple[Route, ...] = (
+    *decisions.ROUTES,
+    *health.ROUTES,
+    *metrics.ROUTES,
+    *operations.ROUTES,
+    *run_changes.ROUTES,
+    *runs.ROUTES,
+    *store_calls.ROUTES,
+    *stream.ROUTES,
+)

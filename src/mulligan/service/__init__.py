@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mulligan.core.model.failure import Failure
     from mulligan.core.model.workflow import Workflow
     from mulligan.core.state.transitions import RUN_ENDED
+    from mulligan.engine.timings import Histogram
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
     from mulligan.history.route_outcomes import Fate
     from mulligan.language.suggestions import did_you_mean
@@ -38,6 +39,15 @@ if TYPE_CHECKING:
     from mulligan.service.attempts import AttemptRecord
     from mulligan.service.breakers import Breaker
     from mulligan.service.catalogue.catalogue import Draft, Publication, PublishedWorkflow, WorkflowList
+    from mulligan.service.change_verbs import (
+        ChangeResult,
+        ChangeVerbs,
+        DecidedStep,
+        DecisionsResult,
+        ForkResult,
+        RetryResult,
+        StartedRun,
+    )
     from mulligan.service.console.display import Display
     from mulligan.service.console.paper import Paper, paper
     from mulligan.service.console.summary import show_outcome
@@ -71,19 +81,42 @@ if TYPE_CHECKING:
     from mulligan.service.home import Home
     from mulligan.service.items import Item
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
+    from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
     from mulligan.service.log_following import LogPiece, LogSelection
     from mulligan.service.logs import UnknownAttempt
     from mulligan.service.named_files import FileUnreadable, FileUnwritable, read_file, write_file
-    from mulligan.service.next_commands import command_for_request, commands_for_wait, suggest_commands
+    from mulligan.service.next_commands import (
+        command_for_request,
+        commands_for_pending,
+        commands_for_wait,
+        suggest_commands,
+    )
     from mulligan.service.outcome import MatrixFailures, Outcome, exit_code
     from mulligan.service.page.markup import Html, element, join_html
     from mulligan.service.page.styles import format_elapsed, status_label, status_tone
     from mulligan.service.pending import PendingEntry, PendingPage, describe_earlier_run
     from mulligan.service.preview import Preview, StepPreview
+    from mulligan.service.report import Report
     from mulligan.service.round_plans import ForkPlan, RoundPlan
     from mulligan.service.run_control import Prepared
     from mulligan.service.run_data import DataEntry
-    from mulligan.service.run_list import FailedStep, RunLine, RunPage, RunQuery, WaitReason
+    from mulligan.service.run_details import (
+        ArtifactContent,
+        EventPage,
+        FailureHandlers,
+        RunDetails,
+        StoryPage,
+        UnknownArtifact,
+    )
+    from mulligan.service.run_list import (
+        STATUSES,
+        FailedStep,
+        RunLine,
+        RunPage,
+        RunQuery,
+        WaitReason,
+        parse_statuses,
+    )
     from mulligan.service.run_pages import ItemPage, RunChanges, StepLine, StepPage, StepQuery
     from mulligan.service.run_progress import Activity, Announcement, AnnouncementWriter, RunProgress
     from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
@@ -92,7 +125,7 @@ if TYPE_CHECKING:
     from mulligan.service.schedules.forms import ScheduleForm, instant_text
     from mulligan.service.schedules.schedules import Backfill, ScheduleView
     from mulligan.service.server_config import ServerConfig, ServerSection, TrustedProxy, find_config, parse_config
-    from mulligan.service.service import Service, open_remote_service, open_service, open_temporary_service
+    from mulligan.service.service import Service, open_service, open_temporary_service, open_worker_service
     from mulligan.service.shown_runs import RunDisplay
     from mulligan.service.starting import DetachedRun, ExistingRun, check_key
     from mulligan.service.stats import RungStats, describe_rung
@@ -108,6 +141,9 @@ if TYPE_CHECKING:
         gives_bytes,
     )
     from mulligan.service.story_text import describe_question, format_story, format_wait, when_default_applies
+    from mulligan.service.telemetry.log_lines import log_line
+    from mulligan.service.telemetry.telemetry import METRICS_TYPE, merge_metrics, request_metrics
+    from mulligan.service.telemetry.worker_metrics import MetricsServer, WorkerMetrics
     from mulligan.service.usage import StepUsage, UsedResources
     from mulligan.service.values import parse_duration, parse_size, parse_time, read_budgets
     from mulligan.service.waiting import Until, WaitEvent
@@ -120,6 +156,7 @@ _NAMES = {
     "mulligan.core.model.failure": "Failure",
     "mulligan.core.model.workflow": "Workflow",
     "mulligan.core.state.transitions": "RUN_ENDED",
+    "mulligan.engine.timings": "Histogram",
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
     "mulligan.history.route_outcomes": "Fate",
     "mulligan.language.suggestions": "did_you_mean",
@@ -130,6 +167,8 @@ _NAMES = {
     "mulligan.service.attempt_progress": "describe_progress",
     "mulligan.service.attempts": "AttemptRecord",
     "mulligan.service.breakers": "Breaker",
+    "mulligan.service.change_verbs": "ChangeResult ChangeVerbs DecidedStep DecisionsResult ForkResult RetryResult "
+    "StartedRun",
     "mulligan.service.catalogue.catalogue": "Draft Publication PublishedWorkflow WorkflowList",
     "mulligan.service.console.display": "Display",
     "mulligan.service.console.paper": "Paper paper",
@@ -150,19 +189,22 @@ _NAMES = {
     "mulligan.service.home": "Home",
     "mulligan.service.items": "Item",
     "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
+    "mulligan.service.live_feed": "LiveEvent LiveFeed Watch parse_watches",
     "mulligan.service.log_following": "LogPiece LogSelection",
     "mulligan.service.logs": "UnknownAttempt",
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
-    "mulligan.service.next_commands": "command_for_request commands_for_wait suggest_commands",
+    "mulligan.service.next_commands": "command_for_request commands_for_pending commands_for_wait suggest_commands",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
     "mulligan.service.page.markup": "Html element join_html",
     "mulligan.service.page.styles": "format_elapsed status_label status_tone",
     "mulligan.service.pending": "PendingEntry PendingPage describe_earlier_run",
     "mulligan.service.preview": "Preview StepPreview",
+    "mulligan.service.report": "Report",
     "mulligan.service.round_plans": "ForkPlan RoundPlan",
     "mulligan.service.run_control": "Prepared",
     "mulligan.service.run_data": "DataEntry",
-    "mulligan.service.run_list": "FailedStep RunLine RunPage RunQuery WaitReason",
+    "mulligan.service.run_details": "ArtifactContent EventPage FailureHandlers RunDetails StoryPage UnknownArtifact",
+    "mulligan.service.run_list": "FailedStep RunLine RunPage RunQuery STATUSES WaitReason parse_statuses",
     "mulligan.service.run_pages": "ItemPage RunChanges StepLine StepPage StepQuery",
     "mulligan.service.run_progress": "RunProgress Activity AnnouncementWriter Announcement",
     "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",
@@ -171,7 +213,7 @@ _NAMES = {
     "mulligan.service.schedules.forms": "ScheduleForm instant_text",
     "mulligan.service.schedules.schedules": "Backfill ScheduleView",
     "mulligan.service.server_config": "ServerConfig ServerSection TrustedProxy find_config parse_config",
-    "mulligan.service.service": "Service open_remote_service open_service open_temporary_service",
+    "mulligan.service.service": "Service open_service open_temporary_service open_worker_service",
     "mulligan.service.shown_runs": "RunDisplay",
     "mulligan.service.starting": "DetachedRun ExistingRun check_key",
     "mulligan.service.stats": "RungStats describe_rung",
@@ -179,6 +221,9 @@ _NAMES = {
     "mulligan.service.store_calls": "CALL_HEADER PROCESS PROCESS_HEADER PROTOCOL_HEADER UPLOAD_BYTES_MAX "
     "WAIT_SECONDS ChangeCounter gives_bytes",
     "mulligan.service.story_text": "describe_question format_story format_wait when_default_applies",
+    "mulligan.service.telemetry.log_lines": "log_line",
+    "mulligan.service.telemetry.telemetry": "METRICS_TYPE merge_metrics request_metrics",
+    "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
     "mulligan.service.usage": "StepUsage UsedResources",
     "mulligan.service.values": "parse_duration parse_size parse_time read_budgets",
     "mulligan.service.waiting": "Until WaitEvent",
