@@ -249,6 +249,15 @@ def test_a_run_that_no_worker_has_taken_yet_answers_everything(client: Client, s
     assert client.get("runs/1").json["inputs"] == {}
 
 
+def test_a_large_run_is_shown_in_pages_only(client: Client, service: Service) -> None:
+    steps = "".join(f"  - step: s{number}\n    shell: 'true'\n" for number in range(2001))
+    run_id = start_run(service, f"name: large\nsteps:\n{steps}")
+
+    assert client.get(f"runs/{run_id}", full="true").code == "input.invalid"
+    assert len(client.get(f"runs/{run_id}").body) < 2_000
+    assert client.get(f"runs/{run_id}/steps").json["total"] == 2001
+
+
 # -- retry and fork --------------------------------------------------------------------------------------------------
 
 
@@ -309,6 +318,7 @@ def test_decisions_count_each_by_itself(client: Client) -> None:
         decision("fetch"),
     ]
 
+    assert len(client.get("runs/1/steps/fetch").json["tries"]) == 1
     preview = fits(client.post("decisions", {"decisions": many, "dry_run": True}), "decisions")
     assert client.get("pending").json["total"] == 2
     done = fits(client.post("decisions", {"decisions": many}), "decisions")
@@ -320,6 +330,7 @@ def test_decisions_count_each_by_itself(client: Client) -> None:
     assert not any(one["is_recorded"] for one in preview["decisions"])
     assert preview["decisions"][0]["starts"] == done["decisions"][0]["starts"] == ["fetch: attempt 2"]
     assert {one["by"] for one in done["decisions"]} == {"admin"}
+    assert [one["status"] for one in client.get("runs/1/steps/fetch").json["tries"]] == ["failed", "queued"]
     assert client.get("pending").json["total"] == 0
 
 
