@@ -15,7 +15,7 @@ def _wait_for(fd: int | None, seconds: float) -> None:
 
 
 class StoreWait:
-    """Waits until the descriptor of the store is readable, at most as long as it is told to."""
+    """Waits until the descriptor of the store is readable, at most for so many seconds."""
 
     def __init__(self, wait_for: Callable[[int | None, float], object] = _wait_for) -> None:
         self._wait_for = wait_for

@@ -280,7 +280,7 @@ def refuse_other_protocol(protocol: str) -> None:
 
 
 class ChangeCounter:
-    """Counts the changes of a store, over a connection of its own: others are told of each change as well."""
+    """Counts the changes of a store, over a connection of its own, since each connection hears of a change once."""
 
     def __init__(self, home: Home) -> None:
         self._store = home.open()
