@@ -116,7 +116,7 @@ class TaskSupply:
             self.add(driver)
 
     def note_conflict(self, drivers: Iterable[RunDriver]) -> None:
-        """Note that another worker has written: in a shared store it may take tasks. In a file, the driver finds out itself."""
+        """Note that another worker has written: in a shared store it may take tasks."""
         if self._is_shared:
             self.set_alone(False, drivers)
 
