@@ -34,7 +34,7 @@ def test_a_token_is_made_listed_and_revoked() -> None:
 
 
 def test_json_has_the_secret_once() -> None:
-    made = json.loads(mulligan("token", "create", "ci", "--scope", "worker", "--json").out)
+    made = json.loads(mulligan("token", "create", "ci", "--scope", "worker", "--all-projects", "--json").out)
     listed = mulligan("token", "list", "--json").out
 
     assert made["token"]["project"] is None

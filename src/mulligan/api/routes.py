@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from mulligan.api import decisions, health, operations, run_changes, runs, tokens
+from mulligan.api import decisions, health, metrics, operations, run_changes, runs, store_calls, stream, tokens
 from mulligan.api.routing import Route
 
 ROUTES: tuple[Route, ...] = (
-    *health.ROUTES,
-    *runs.ROUTES,
-    *run_changes.ROUTES,
     *decisions.ROUTES,
+    *health.ROUTES,
+    *metrics.ROUTES,
     *operations.ROUTES,
+    *run_changes.ROUTES,
+    *runs.ROUTES,
+    *store_calls.ROUTES,
+    *stream.ROUTES,
     *tokens.ROUTES,
 )

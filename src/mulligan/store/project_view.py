@@ -202,7 +202,7 @@ class ProjectView:
     def expire(self, name: str, *, is_dead: bool = False) -> bool:
         return self._of.expire(name, is_dead=is_dead)
 
-    # -- engines: a worker serves the whole store, but a verb may drive a run of the project for a moment
+    # -- engines: a worker of the project, or a verb that drives a run for a moment
 
     def inbox(self, run_ids: Collection[int]) -> list[Message]:
         return self._of.inbox(self._visible.among(run_ids))
@@ -234,12 +234,14 @@ class ProjectView:
     def lease(
         self, worker: str, offer: Offer, *, root_run_id: int | None = None, is_guarded: bool = False
     ) -> list[Lease]:
-        """Only below one root of the project: the queue of the store has the tasks of all projects."""
-        if root_run_id is None or not self._visible.has(root_run_id):
-            return []
-        return self._of.lease(worker, offer, root_run_id=root_run_id, is_guarded=is_guarded)
+        """Only tasks of the project: the queue of the store has those of all projects."""
+        ours = replace(offer, project=self.project)
+        return self._of.lease(worker, ours, root_run_id=root_run_id, is_guarded=is_guarded)
 
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
+        """`StaleLease` for the lease of a task of another project."""
+        if not any(lease.token == token for worker in self.workers() for lease in self.leases_of(worker.name)):
+            raise refusals.stale_lease(token)
         self._of.report(token, report, guard=guard)
 
     def stop_requests(self, worker: str) -> list[StopRequest]:

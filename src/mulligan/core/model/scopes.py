@@ -21,7 +21,7 @@ MEANINGS: Mapping[str, str] = {
     "decide": "answer what waits for a person",
     "write": "publish workflows and send texts to run, which is code",
     "admin": "everything but the work of a worker, tokens and audit included",
-    "worker": "run tasks, for all projects",
+    "worker": "run tasks, and nothing else",
 }
 
 

@@ -168,18 +168,14 @@ class Tokens:
             hint = "give how long it is valid, like 30d, or leave it out for ever"
             raise InputInvalid("the expiry of a token must be in the future, and within a hundred years", hint=hint)
 
-    def _check_worker(self, form: TokenForm) -> None:
-        """A worker takes any task of the store, so it sees all projects; and it does nothing else."""
+    @staticmethod
+    def _check_worker(form: TokenForm) -> None:
+        """A worker works, and does nothing else."""
         if "worker" not in form.scopes:
             return
         if len(form.scopes) > 1:
             raise InputInvalid(
                 "the scope 'worker' cannot be combined with others", hint="make a token of its own for people"
-            )
-        if form.project or self._reader.project is not None:
-            raise InputInvalid(
-                "a worker serves all projects of a store, so its token cannot be of one project",
-                hint="whoever runs the server makes it: mulligan token create NAME --scope worker",
             )
         if form.workflows or form.decisions_per_hour is not None:
             raise InputInvalid("a token of a worker has no limits", hint="leave them out")
@@ -187,7 +183,7 @@ class Tokens:
     def _project(self, form: TokenForm) -> str | None:
         ours = self._reader.project
         if ours is None:
-            return None if form.all_projects or "worker" in form.scopes else form.project
+            return None if form.all_projects else form.project
         if form.all_projects or form.project not in ("", ours):
             raise InputInvalid(
                 f"a token of the project '{ours}' makes tokens for this project only",
