@@ -49,7 +49,7 @@ PUBLIC_SERVICE = frozenset({"mulligan.service", "mulligan.service.formatting", "
 # What `Service` is made of, and no face touches.
 BEHIND_THE_SERVICE = frozenset({"control", "reader", "store"})
 # Inside `core`, from the bottom up: data, one run's state, what a fact changes, what is decided, what is asked for.
-CORE_LAYERS = ("model", "state", "evolve", "deciding", "effects", "notices", "turn")
+CORE_LAYERS = ("model", "schedules", "state", "evolve", "deciding", "effects", "notices", "turn")
 PURE_PARTS = frozenset({"core", "history"})
 # What the package says itself, and anybody may know.
 OF_THE_PACKAGE = frozenset({"__version__", "StepError"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
@@ -209,18 +208,6 @@ def test_a_run_that_nobody_drives_is_said_to_be_so(service: Service):
     piece = next(follow_logs(service.reader, 1, LogSelection(), by_line=True, monotonic=lambda: float(next(time))))
 
     assert (piece.run_id, piece.place, piece.text) == (1, "", "no process drives it")
-
-
-def test_a_log_that_is_not_here_is_said_to_be_where_the_step_ran(
-    schema_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("MULLIGAN_STORE", schema_url)
-    ran("name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n", "--home", "here")
-
-    said = mulligan("logs", 1, "greet", "-f", "--home", "elsewhere")
-
-    told = f"-- run 1, 'greet', attempt 1: its log is not on this host: it ran on {socket.gethostname()}\n"
-    assert tuple(said) == (0, "", told)
 
 
 def test_a_step_that_wrote_nothing_is_said_to_have_written_nothing(folder: Path):

@@ -118,7 +118,9 @@ def _why_empty(log: AttemptLog, called: Mapping[tuple[str, int], int], place: st
         return ""
     if child := called.get((log.place, log.attempt)):
         return f": it called run {child}, whose steps have their own logs: mulligan show {child}{place}"
-    return f": its log is not on this host: it ran on {log.ran_on}" if log.ran_on else ": it wrote nothing"
+    return (
+        f": nothing of its log is here or in the store: it ran on {log.ran_on}" if log.ran_on else ": it wrote nothing"
+    )
 
 
 def events(

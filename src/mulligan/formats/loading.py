@@ -40,15 +40,17 @@ def examine(
     catalogue: Path | None = None,
     given: Dict[str, Any] | None = None,
     options: Dict[str, Any] | None = None,
+    is_alone: bool = False,
 ) -> LoadResult:
     """The checked workflow in the file of any system, with its warnings; `text` replaces the content of the file.
 
     `named` is the system that the file belongs to; by default it is recognized. With `trust_templates` any value may
     become part of a command or a query of a NoETL file. `catalogue` is the folder of the playbooks that a NoETL file
     calls, and `given` are the inputs of the run, which may choose one of them. `options` are those of its system:
-    `FormatPlugin.options`.
+    `FormatPlugin.options`. With `is_alone` a file that names other files is refused, and none is read.
     """
     reader = _reader(Path(path), named, trust_templates, catalogue, given, options)
+    reader.is_alone = is_alone
     try:
         examined = loading.examine(path, text=text, read=reader)
     except LanguageError as refused:
@@ -82,20 +84,32 @@ class Converted(NamedTuple):
 
 
 def convert(
-    path: str | Path, *, named: str | None = None, trust_templates: bool = False, catalogue: Path | None = None
+    path: str | Path,
+    *,
+    named: str | None = None,
+    text: str | None = None,
+    trust_templates: bool = False,
+    catalogue: Path | None = None,
+    is_alone: bool = False,
 ) -> Converted:
     """A foreign file as one of ours, which runs the same. LanguageError where it is refused.
 
-    A file of ours comes back unchanged.
+    A file of ours comes back unchanged. `text` and `is_alone` are those of `examine`.
     """
     path = Path(path)
-    workflow, warnings = examine(path, named=named, trust_templates=trust_templates, catalogue=catalogue)
+    workflow, warnings = examine(
+        path, named=named, text=text, trust_templates=trust_templates, catalogue=catalogue, is_alone=is_alone
+    )
+    if not workflow.origin and text is not None:
+        return Converted(text, "", warnings)
     if not workflow.origin:
         python = python_files.as_python_file(path)
         return Converted(decode(file_bytes(python.path if python else path), str(path)).text, "", warnings)
     reader = _reader(path, named, trust_templates, catalogue)
+    reader.is_alone = is_alone
+    data = file_bytes(path) if text is None else text.encode("utf-8", "surrogatepass")
     with pause_garbage_collection():
-        _, root = read_tree(file_bytes(path), path, reader)
+        _, root = read_tree(data, path, reader)
     if isinstance(root, Mapping) and "name" not in root.entries:
         # It was named after its file, and the converted file will have another name.
         root.entries = {"name": (scalar("name", root), scalar(workflow.name, root)), **root.entries}
@@ -161,6 +175,7 @@ class _Reader:
         given: Dict[str, Any] | None,
         options: Dict[str, Any],
     ) -> None:
+        self.is_alone = False
         self._first = first
         self._options = options
         self._named = named
@@ -196,6 +211,7 @@ class _Reader:
         return is_same is not None and is_same(one, other)
 
     def __call__(self, source: Source) -> Node:
+        source.is_alone = self.is_alone
         is_first = source.file == self._first
         named = self._named if is_first else None
         found = _parse_as_other_yaml(source) if named is None and _NOETL_MARK in source.text[:_MARK_CHARS] else None

@@ -147,6 +147,7 @@ class IncludedFiles:
         self.size = 1
 
     def child(self, file: str, node: Node, source: Source) -> Workflow:
+        source.refuse_other_file(file, node)
         path = self.folder / file
         real = self._resolve(path, file, node, source)
         if real not in self.known:

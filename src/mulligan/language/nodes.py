@@ -140,6 +140,15 @@ class Source:
         self._unread: set[str] = set()
         # Files that became part of this one: the index in `lines` of the first line of each, and its path.
         self._included: list[tuple[int, str]] = []
+        # Whether it is read without the files that it names: a text that somebody sent may not read ours.
+        self.is_alone = False
+
+    def refuse_other_file(self, file: str, node: Node) -> None:
+        """Refuse that the text names another workflow file, if it has to be whole by itself."""
+        if self.is_alone:
+            message = f"it names the file '{file}', and a published workflow is one text"
+            hint = "copy the steps of that file into this one, as a group or one by one"
+            raise self.refuse("include", message, node, hint=hint)
 
     def include(self, other: Source) -> int:
         """Append the lines of another file, whose nodes become part of this tree.

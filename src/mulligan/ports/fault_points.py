@@ -14,6 +14,12 @@ FAULT_POINTS = {
     "before_report": "a task has ended and is not reported yet",
 }
 
+# The same for servers, which drive no runs.
+SERVER_FAULT_POINTS = {
+    "after_schedule_decision": "a schedule has decided what to start, nothing is started",
+    "after_schedule_start": "a run of a schedule exists, the schedule does not know yet",
+}
+
 fault_listeners: list[Callable[[str], None]] = []
 
 

@@ -46,6 +46,11 @@ class Home(msgspec.Struct, frozen=True):
         return True
 
     @property
+    def is_remote(self) -> bool:
+        """Whether a server has the runs, their files and their workers."""
+        return self.store_url.startswith(("http://", "https://"))
+
+    @property
     def place(self) -> str:
         """The home as messages name it. A URL is not shown: it may contain a password."""
         return "this store" if self.store_url else f"'{self.folder}'"

@@ -105,6 +105,28 @@ def _validation(found: Any) -> dict[str, Any]:
     return {**about, "problems": to_json(found.problems), "warnings": to_json(found.warnings)}
 
 
+def _publication(done: Any) -> dict[str, Any]:
+    return {
+        **to_json(done.workflow),
+        "is_new": done.is_new,
+        "warnings": to_json(done.warnings),
+        "schedules": list(done.schedules),
+        "removed_schedules": list(done.removed_schedules),
+        "dry_run": done.dry_run,
+    }
+
+
+def _published(one: Any) -> dict[str, Any]:
+    shown: dict[str, Any] = msgspec.to_builtins(one)
+    if one.text is None:
+        del shown["text"]
+    return shown
+
+
+def _workflow_list(page: Any) -> dict[str, Any]:
+    return {"workflows": [_published(one) for one in page.workflows], "next": page.next}
+
+
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
@@ -119,6 +141,9 @@ _FORMS: dict[str, Callable[[Any], Any]] = {
     "HandlerResult": _handler_result,
     "PendingEntry": _with_offsets("since", "due"),
     "Problem": _problem,
+    "Publication": _publication,
+    "PublishedWorkflow": _published,
     "RunLine": _run_line,
     "Validation": _validation,
+    "WorkflowList": _workflow_list,
 }

@@ -51,6 +51,8 @@ def local_worker(
             lease_seconds=lease_seconds if store.is_shared else None,
             log_bytes_max=log_bytes_max(os.environ),
             counts_waiting=capacity.counts_waiting,
+            # Opened when the first log is shipped. Who reads a store that is not shared has the files.
+            shipped_logs=(lambda: store.server_records) if store.is_shared else None,
         )
 
     return Driver(

@@ -5,29 +5,32 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import Literal
+from functools import partial
 
 import msgspec
 
 from mulligan.core.effects.snapshot import read_place
 from mulligan.core.model import events as e
-from mulligan.core.model.place_keys import is_at_or_below, item_key
+from mulligan.core.model.place_keys import is_at_or_below, item_key, step_name
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.ports import RunRecord
+from mulligan.ports import LogKey, RunRecord
 from mulligan.service.home import this_host
-from mulligan.service.logs import Part, is_meant, refuse_without_attempt
+from mulligan.service.log_ranges import READ_BYTES, STREAMS, LogRanges, Stream
+from mulligan.service.logs import Part, UnknownAttempt, is_meant, refuse_without_attempt
 from mulligan.service.run_reader import RunReader
 from mulligan.service.store_changes import StoreChanges
 from mulligan.worker.folders import open_regular_file
 
-Stream = Literal["stdout", "stderr"]
-# How often files are read while something runs, and while nothing runs.
-FILES_SECONDS, IDLE_SECONDS = 0.1, 1.0
+# How often files are read while something runs, how often the store is, and how often anything is while nothing runs.
+FILES_SECONDS, STORE_SECONDS, IDLE_SECONDS = 0.1, 0.5, 1.0
 # How often events are read when no change is announced.
 EVENTS_SECONDS = 1.0
-# How long a log may be missing, and a run be without a driver, before a note says so.
-MISSING_SECONDS, UNDRIVEN_SECONDS = 2.0, 2.0
-READ_BYTES = 1 << 20
+# How long a run may be without a driver before a note says so.
+UNDRIVEN_SECONDS = 2.0
+
+
+# What the store has of a log from a position on.
+Shipped = Callable[[int], Iterator[bytes]]
 
 
 class LogPiece(msgspec.Struct, frozen=True):
@@ -88,43 +91,112 @@ def follow_logs(
 
 
 class Tail:
-    """One log file: missing, growing, truncated, or replaced by another file."""
+    """One log: a file that is missing, grows, is truncated or replaced by another; or what was shipped of it."""
 
-    def __init__(self, path: str, stream: Stream) -> None:
+    def __init__(self, path: str, stream: Stream, shipped: Shipped | None = None, start: int = 0) -> None:
         self._path = path
         self.stream = stream
-        self._offset = 0
+        self._shipped = shipped
+        self._offset = start
         self._inode = 0
         self._held = b""
         self.is_there = False
 
-    def read(self, *, by_line: bool, is_last: bool) -> Iterator[bytes]:
-        """New data up to the end of a line; the rest too, if nothing came since the last read or nothing more will."""
+    def read(self, *, by_line: bool, is_last: bool, asks_store: bool = False) -> Iterator[bytes]:
+        """New data up to the end of a line; the rest too, if nothing came since the last read or nothing more will.
+
+        `asks_store`: read what was shipped if there is no file.
+        """
         has_grown = False
-        for data in self._new():
+        for data in self.new(asks_store=asks_store):
             has_grown = True
             whole, end, rest = (self._held + data).rpartition(b"\n")
             self._held = rest
             if whole or end:
                 yield whole + end
-        if self._held and (is_last or (not has_grown and not by_line)):
+        if self._held and (is_last or (not has_grown and not by_line and self._is_up_to_date(asks_store))):
             held, self._held = self._held, b""
             yield held + (b"\n" if by_line else b"")
 
-    def _new(self) -> Iterator[bytes]:
+    def _is_up_to_date(self, asks_store: bool) -> bool:
+        return asks_store or self._inode != 0
+
+    def new(self, *, asks_store: bool) -> Iterator[bytes]:
+        """What was written since the last call."""
         try:
             file = open_regular_file(self._path)
         except OSError:
-            return  # it does not exist yet, or is not a log
+            # It does not exist yet, is on another host, or is not a log.
+            if asks_store and self._shipped is not None:
+                yield from self._newly_shipped(self._shipped)
+            return
         with file:
             found = os.fstat(file.fileno())
-            if found.st_ino != self._inode or found.st_size < self._offset:
-                self._inode, self._offset = found.st_ino, 0
+            is_other = self._inode != 0 and found.st_ino != self._inode
+            self._inode = found.st_ino
+            if is_other or found.st_size < self._offset:
+                self._offset = 0
             self.is_there = True
             file.seek(self._offset)
             while data := file.read(READ_BYTES):
                 self._offset += len(data)
                 yield data
+
+    def _newly_shipped(self, shipped: Shipped) -> Iterator[bytes]:
+        for data in shipped(self._offset):
+            self.is_there = True
+            self._offset += len(data)
+            yield data
+
+
+def tail_of(logs: LogRanges, key: LogKey, start: int = 0) -> Tail:
+    """The end of a log, wherever it is."""
+    return Tail(logs.path(key), key.stream, partial(logs.shipped_pieces, key), start)
+
+
+class AttemptFollower:
+    """One stream of one attempt while it is written, for a face that sends it on: call `read` until `is_over`."""
+
+    def __init__(self, reader: RunReader, key: LogKey, start: int = 0) -> None:
+        self._reader = reader
+        reader.record(key.run_id)
+        self._key = key
+        self._tail = tail_of(reader.log_ranges, key, start)
+        self._seq = 0
+        self._host = ""
+        self._has_begun = self._has_ended = False
+        self.is_over = False
+        self._look()
+        if not self._has_begun:
+            raise UnknownAttempt(
+                f"'{key.place}' of run {key.run_id} has had no attempt {key.attempt}",
+                hint=f"its story: mulligan explain {key.run_id} {step_name(key.place)}",
+                step=step_name(key.place),
+            )
+
+    def read(self) -> bytes:
+        """What was written since the last call; b"" if nothing was. Nothing follows if `is_over` then."""
+        self._look()
+        # Asked before the log is read, so that it has everything up to the end.
+        has_ended, logs = self._has_ended, self._reader.log_ranges
+        asks_store = logs.may_be_shipped(self._host)
+        if asks_store and not has_ended:
+            logs.watch(self._key.run_id)
+        data = b"".join(self._tail.new(asks_store=asks_store))
+        self.is_over = has_ended
+        return data
+
+    def _look(self) -> None:
+        if self._has_ended:
+            return
+        for entry in self._reader.events(self._key.run_id, self._seq):
+            self._seq, fact = entry.seq, entry.fact
+            if (getattr(fact, "place", ""), getattr(fact, "attempt", 0)) != (self._key.place, self._key.attempt):
+                continue
+            self._has_begun = True
+            if isinstance(fact, e.AttemptStarted):
+                self._host = fact.host
+            self._has_ended = self._has_ended or isinstance(fact, _ENDS)
 
 
 class _Attempt:
@@ -137,25 +209,44 @@ class _Attempt:
         self.began_at = now
         self.host = ""
         self.has_begun = self.is_missing_noted = self.has_ended = False
-        files = reader.home.folders.logs(run.run_id, place, attempt)
-        self.tails = (Tail(files.out, "stdout"), Tail(files.err, "stderr"))
+        self._logs = reader.log_ranges
+        self._store_asked_at = now
+        self.tails = [tail_of(self._logs, LogKey(run.run_id, place, attempt, stream)) for stream in STREAMS]
 
     def piece(self, *, stream: Stream | None = None, data: bytes = b"", text: str = "") -> LogPiece:
         where = f"{self.run.above}{self.place}"
         return LogPiece(self.run.run_id, where, self.place, self.attempt, stream, data, text)
 
-    def pieces(self, *, by_line: bool) -> Iterator[LogPiece]:
+    def pieces(self, *, by_line: bool, now: float) -> Iterator[LogPiece]:
+        asks_store = self._asks_store(now)
         for tail in self.tails:
-            for data in tail.read(by_line=by_line, is_last=self.has_ended):
+            for data in tail.read(by_line=by_line, is_last=self.has_ended, asks_store=asks_store):
                 if not self.has_begun:
                     self.has_begun = True
                     yield self.piece()
                 yield self.piece(stream=tail.stream, data=data)
 
+    def _asks_store(self, now: float) -> bool:
+        """Whether to read what was shipped: not as often as a file, but always when nothing follows."""
+        if not self._logs.may_be_shipped(self.host):
+            return False
+        if not self.has_ended and now - self._store_asked_at < STORE_SECONDS:
+            return False
+        self._store_asked_at = now
+        if not self.has_ended:
+            self._logs.watch(self.run.run_id)
+        return True
+
+    def note_missing(self) -> Iterator[LogPiece]:
+        """Note once that nothing has come."""
+        if not self.is_missing_noted:
+            self.is_missing_noted = True
+            yield self.piece(text=f"nothing of its log has come from {self.host} yet")
+
     @property
     def is_elsewhere(self) -> bool:
-        """Whether it runs on another host and has no logs here."""
-        return bool(self.host) and self.host != this_host() and not any(tail.is_there for tail in self.tails)
+        """Whether nothing of its log is here, and other hosts share the store."""
+        return self._logs.may_be_shipped(self.host) and not any(tail.is_there for tail in self.tails)
 
 
 class _Run:
@@ -181,6 +272,8 @@ class _LogFollower:
         self._attempts: dict[tuple[int, str, int], _Attempt] = {}
         self._has_had_any = False
         self._driver_asked_at = monotonic()
+        # A worker learns with a heartbeat that somebody watches: two of them are enough.
+        self._missing_seconds = reader.home.lease_seconds / 2
         self._is_undriven_noted = False
 
     def pieces(self) -> Iterator[LogPiece]:
@@ -269,20 +362,19 @@ class _LogFollower:
             # Checked before the files are read, so that they hold everything up to the end.
             has_ended = attempt.has_ended
             by_line = self._by_line or self._wanted.is_among_others(attempt.place)
-            yield from attempt.pieces(by_line=by_line)
+            yield from attempt.pieces(by_line=by_line, now=now)
             if has_ended:
                 yield from self._note_without_log(attempt)
                 del self._attempts[key]
-            elif attempt.is_elsewhere and now - attempt.began_at >= MISSING_SECONDS and not attempt.is_missing_noted:
-                attempt.is_missing_noted = True
-                yield attempt.piece(text=f"its log is not on this host: it runs on {attempt.host}")
+            elif attempt.is_elsewhere and now - attempt.began_at >= self._missing_seconds:
+                yield from attempt.note_missing()
 
     def _note_without_log(self, attempt: _Attempt) -> Iterator[LogPiece]:
         """A note about an ended attempt without a log; in a whole run only if the log is elsewhere."""
-        if attempt.has_begun or attempt.is_missing_noted:
+        if attempt.has_begun:
             return
-        if attempt.is_elsewhere or (self._wanted.step and self._reader.store.is_shared and attempt.host):
-            yield attempt.piece(text=f"its log is not on this host: it ran on {attempt.host}")
+        if attempt.is_elsewhere and (self._wanted.step or attempt.host != this_host()):
+            yield attempt.piece(text=f"nothing of its log is here or in the store: it ran on {attempt.host}")
         elif not self._wanted.is_among_others(attempt.place):
             yield attempt.piece(text="it wrote nothing")
 

@@ -23,7 +23,7 @@ from mulligan.ports import RunRecord, Store, WorkerRecord
 from mulligan.service.artifacts import with_artifact_paths
 from mulligan.service.home import Home, this_host
 from mulligan.service.locks import Locks
-from mulligan.worker.folders import open_regular_file
+from mulligan.service.log_ranges import LogRanges
 from mulligan.worker.processes import is_running
 
 # How many events are read from the store at once.
@@ -45,7 +45,7 @@ class AttemptLog(msgspec.Struct, frozen=True):
     attempt: int
     stdout: bytes
     stderr: bytes
-    # The host that it ran on, if its log is not here and other hosts share the store.
+    # The host that it ran on, if nothing of its log is here or in the store, and other hosts share that.
     ran_on: str = ""
 
 
@@ -66,6 +66,10 @@ class RunReader:
     def store(self) -> Store:
         """Opened on first use, so that a call that is refused before creates nothing."""
         return self.home.open()
+
+    @cached_property
+    def log_ranges(self) -> LogRanges:
+        return LogRanges(self.home, lambda: self.store)
 
     def close(self) -> None:
         if "store" in self.__dict__:
@@ -275,9 +279,8 @@ class RunReader:
         return self.store.artifacts.fetch(parse_reference({KEY: dict(description)}))
 
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
-        """What an attempt wrote; empty if it wrote nothing or ran on another host."""
-        files = self.home.folders.logs(run_id, place, attempt)
-        out, err = _content(files.out), _content(files.err)
+        """What an attempt wrote; empty if it wrote nothing, or its log is neither here nor in the store."""
+        out, err = self.log_ranges.read_attempt(run_id, place, attempt)
         ran_on = "" if out or err or not self.store.is_shared else self._host_of(run_id, place, attempt)
         return AttemptLog(place, attempt, out, err, ran_on)
 
@@ -295,11 +298,3 @@ def _is_dying(worker: WorkerRecord, locks: Locks) -> bool:
     while locks.look(worker) == "held" and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
     return locks.look(worker) != "held"
-
-
-def _content(path: str) -> bytes:
-    try:
-        with open_regular_file(path) as log:
-            return log.read()
-    except FileNotFoundError:
-        return b""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mulligan.core.model.workflow import Budget, Workflow
     from mulligan.engine.observers import Observer
     from mulligan.errors import KeyUsed
-    from mulligan.ports import RunRecord, WorkerRecord
+    from mulligan.ports import LogKey, RunRecord, WorkerRecord
     from mulligan.service import (
         agent_permissions,
         attempt_progress,
@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     )
     from mulligan.service.attempts import AttemptRecord
     from mulligan.service.breakers import Breaker
+    from mulligan.service.catalogue import catalogue
+    from mulligan.service.catalogue.catalogue import Catalogue
     from mulligan.service.corrections import CorrectedWorkflow
     from mulligan.service.decisions import Decision, DecisionPreview, DecisionResult
     from mulligan.service.doctor import Diagnosis
@@ -78,7 +80,8 @@ if TYPE_CHECKING:
     from mulligan.service.gc import GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial
     from mulligan.service.items import Item
-    from mulligan.service.log_following import LogPiece, LogSelection
+    from mulligan.service.log_following import AttemptFollower, LogPiece, LogSelection
+    from mulligan.service.log_ranges import LogRanges
     from mulligan.service.logs import Part
     from mulligan.service.outcome import Outcome
     from mulligan.service.pending import PendingEntry, PendingPage
@@ -94,6 +97,8 @@ if TYPE_CHECKING:
     from mulligan.service.run_progress import RunProgress
     from mulligan.service.run_snapshot import RunSnapshot, RunStatus
     from mulligan.service.run_story import LocatedLine, LocatedWait
+    from mulligan.service.schedules import schedules
+    from mulligan.service.schedules.schedules import Schedules
     from mulligan.service.shown_runs import RunDisplay, ShownRun
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
@@ -103,6 +108,8 @@ if TYPE_CHECKING:
     from mulligan.worker.progress_records import Progress
 else:
     formats = LazyModule("mulligan.formats")
+    catalogue = LazyModule("mulligan.service.catalogue.catalogue")
+    schedules = LazyModule("mulligan.service.schedules.schedules")
     for _name in (
         "agent_permissions attempt_progress breakers capacity_checks corrections decisions doctor driver "
         "forecast gc handler_trial items log_following logs outcome overview page pending preview replay report "
@@ -132,6 +139,8 @@ class Service(WorkflowVerbs):
         self.home = home
         self.reader = RunReader(home)
         self._by = by
+        # The name space of the store: see `ports.server_records`.
+        self.project = ""
 
     def __enter__(self) -> Service:
         return self
@@ -153,16 +162,31 @@ class Service(WorkflowVerbs):
         """The name under which changes are recorded."""
         return self.control.by
 
-    def in_the_name_of(self, by: str) -> Service:
+    def in_the_name_of(self, by: str, *, project: str | None = None) -> Service:
         """The same service for one call in the name of another user. It shares the connection, so it is not closed."""
         other = Service(self.home, by)
         other.reader, other.cache = self.reader, self.cache
+        other.project = self.project if project is None else project
         return other
 
     @cached_property
     def cache(self) -> RunCache:
         """The states of the runs that are looked at again and again."""
         return run_cache.RunCache(self.reader)
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """Published workflows and drafts."""
+        return catalogue.Catalogue(self.reader, self.by, self.project, self.now)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """Published workflows that are started on time."""
+
+        def in_project(by: str, project: str) -> Service:
+            return self.in_the_name_of(by, project=project)
+
+        return schedules.Schedules(self.reader, self.by, self.project, self.now, in_project)
 
     # -- starting runs -----------------------------------------------------------------------------------------------
 
@@ -438,8 +462,17 @@ class Service(WorkflowVerbs):
         return logs.step_logs(self.reader, run_id, step, item=item, attempt=attempt, part=part)
 
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
-        """What one attempt wrote; empty if it wrote nothing or ran on another host."""
+        """What one attempt wrote; empty if it wrote nothing, or its log is neither here nor in the store."""
         return self.reader.attempt_log(run_id, place, attempt)
+
+    @property
+    def log_ranges(self) -> LogRanges:
+        """What attempts wrote, by position."""
+        return self.reader.log_ranges
+
+    def follow_log(self, key: LogKey, start: int = 0) -> AttemptFollower:
+        """One stream of an attempt while it is written. To be read again and again until it is over."""
+        return log_following.AttemptFollower(self.reader, key, start)
 
     def follow_logs(self, run_id: int, selection: LogSelection, *, by_line: bool = False) -> Iterator[LogPiece]:
         """What the attempts of a step or of a whole run write, as they write it, until it ends."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from mulligan.errors import LanguageError, Problem
-from mulligan.formats import OURS, examine
+from mulligan.formats import OURS, LoadResult, examine
 
 
 class Validation(msgspec.Struct, frozen=True):
@@ -32,12 +32,18 @@ def validate(
 ) -> Validation:
     """Check a workflow file. Nothing is run."""
     try:
-        workflow, warnings = examine(path, named=named, trust_templates=trust_templates, catalogue=catalogue)
+        examined = examine(path, named=named, trust_templates=trust_templates, catalogue=catalogue)
     except LanguageError as refused:
         return Validation(False, str(path), problems=tuple(refused.problems), error=refused)
+    return describe(str(path), examined)
+
+
+def describe(file: str, examined: LoadResult) -> Validation:
+    """What is said about a file that was not refused."""
+    workflow, warnings = examined
     return Validation(
         ok=True,
-        file=str(path),
+        file=file,
         format=workflow.origin or OURS,
         name=workflow.name,
         steps=len(workflow.steps),

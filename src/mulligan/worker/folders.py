@@ -71,6 +71,11 @@ class Folders:
         """Return the folder of scratch files of a worker and its children."""
         return f"{self.home}/workers/{file_name(worker)}"
 
+    @property
+    def unshipped(self) -> str:
+        """Return the folder with notes about logs that may not be in the store: see `log_shipping`."""
+        return f"{self.home}/unshipped"
+
     def scratch(self, worker: str, number: int) -> ScratchFiles:
         stem = f"{self.worker(worker)}/{number}"
         return ScratchFiles(*(f"{stem}.{name}" for name in ScratchFiles._fields))

@@ -10,6 +10,7 @@ import os
 import selectors
 import time
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from mulligan.worker.folders import Folders, remove_folder
 from mulligan.worker.kept_files import KeptFiles
 from mulligan.worker.large_values import LargeValues
 from mulligan.worker.log_limit import LOG_BYTES_MAX, LogLimit
+from mulligan.worker.log_shipping import LogShipping, ShippedLogs
 from mulligan.worker.outputs import LargeOutput
 from mulligan.worker.path_containment import check_paths
 from mulligan.worker.processes import kill_worker_processes
@@ -99,6 +101,7 @@ class LocalExecutor:
         is_direct: bool = True,
         log_bytes_max: int = LOG_BYTES_MAX,
         counts_waiting: bool = False,
+        shipped_logs: Callable[[], ShippedLogs] | None = None,
     ) -> None:
         raise_fd_limit()
         self.name = name
@@ -116,6 +119,8 @@ class LocalExecutor:
         self._secrets = Secrets(self._environment, self._selector, self._retry_starts)
         self._boundary = TaskBoundary(self._secrets, artifacts)
         self._progress_files = ProgressFiles(self._folders, self._boundary.redactor)
+        # None if whoever reads logs has the files.
+        self._log_shipping = LogShipping(self._folders, name, shipped_logs) if shipped_logs is not None else None
         self._resources = ResourcePool(
             cpus, memory, gpus, labels, environ=self._environment, counts_waiting=counts_waiting
         )
@@ -131,6 +136,8 @@ class LocalExecutor:
         self._awaiting_child: dict[int, float] = {}
         # Ended, but waiting for the store to accept their output.
         self._unstored: list[tuple[RunningTask, TaskEnded]] = []
+        # Ended, but waiting for the store to accept their logs.
+        self._unshipped: list[tuple[Lease, Report]] = []
         # The last error of the store that made a task wait.
         self._store_error: StoreUnavailable | None = None
         self._launch_supervisor: Callable[[], SupervisorClient] = lambda: SupervisorClient(
@@ -167,6 +174,8 @@ class LocalExecutor:
         )
         self._supervisor = self._launch_supervisor()
         self._is_dropped = True
+        if self._log_shipping is not None:
+            self._log_shipping.ship_left()
 
     # -- resources
 
@@ -200,7 +209,8 @@ class LocalExecutor:
             *self._kept_files.searching,
             *(running for running, _ in self._unstored),
         )
-        return [running.lease for running in (*self._running.values(), *process_exit)]
+        unshipped = [lease for lease, _ in self._unshipped]
+        return [running.lease for running in (*self._running.values(), *process_exit)] + unshipped
 
     @property
     def is_busy(self) -> bool:
@@ -406,6 +416,7 @@ class LocalExecutor:
         self._not_ready.clear()
         self._awaiting_child.clear()
         self._unstored.clear()
+        self._unshipped.clear()
         self._large.clear()
         self._kept_files.clear()
         self._result_cache.clear()
@@ -422,10 +433,17 @@ class LocalExecutor:
             self._progress_files.copy(running)
             self._kept_files.take(running, is_reported=False)
             self._task_files.clear(running)
+        if self._log_shipping is not None:
+            # What the store does not take now, the next worker of this home ships.
+            with suppress(StoreUnavailable):
+                self._log_shipping.ship_ended(running.lease.task for running in dropped)
 
     def renew(self, at: float) -> None:
         self._renewed_at = at
         self._supervisor.send(("renew", at))
+        if self._log_shipping is not None:
+            # With a heartbeat, so that it is not asked more often than needed.
+            self._log_shipping.look(is_running=bool(self._running))
 
     @property
     def must_renew(self) -> bool:
@@ -456,6 +474,16 @@ class LocalExecutor:
         if self._store_error is not None:
             self._retry_store()
         done, self._done = self._done, []
+        return done if self._log_shipping is None else self._with_shipped_logs(self._log_shipping, done)
+
+    def _with_shipped_logs(self, shipping: LogShipping, done: list[tuple[Lease, Report]]) -> list[tuple[Lease, Report]]:
+        """Ship the logs of ended tasks before their ends are reported. While the store is unavailable they wait."""
+        done, self._unshipped = self._unshipped + done, []
+        try:
+            shipping.ship_ended(lease.task for lease, _ in done)
+        except StoreUnavailable:
+            self._unshipped = done
+            raise
         return done
 
     def _retry_store(self) -> None:
@@ -696,15 +724,22 @@ class LocalExecutor:
         self._next_due = self._secrets.run_due(now)
         self._start_awaiting()
         self._wake_for(self._children.retire_surplus(now))
+        written: list[Task] = []
         for running in self._running.values():
             if running.name_logs_at is not None and running.name_logs_at <= now:
                 self._name_logs(running, now)
             self._wake_for(running.name_logs_at)
             if running.check_logs_at is not None and running.check_logs_at <= now:
                 self._progress_files.copy(running)
+                # The log of a search for an environment is removed when that is found.
+                if running.awaited_environment is None:
+                    written.append(running.lease.task)
                 if self._log_limit.is_exceeded(running, now):
                     self._stop(running, 0.0, "log limit")
             self._wake_for(running.check_logs_at)
+        if self._log_shipping is not None:
+            watched = self._log_shipping.watched_runs
+            self._log_shipping.ship_live(task for task in written if task.run_id in watched)
         for child, child_task in self._children.busy_children():
             if child_task.due is not None and child_task.due <= now:
                 child_task.due = None
@@ -723,6 +758,8 @@ class LocalExecutor:
             self._schedule_log_naming(running, now)
         self._task_files.link_logs(running)
         self._progress_files.copy(running)
+        if self._log_shipping is not None:
+            self._log_shipping.begin(running.lease.task)
 
 
 _MESSAGE_HANDLERS: dict[str, Callable[..., None]] = {

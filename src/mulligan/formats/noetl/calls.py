@@ -91,6 +91,7 @@ def read_call(tool: Tool, given: Node | None, workload: Dict[str, Any], translat
 
 def _find_child(path: str, at: Node, translation: Translation) -> Child:
     source = translation.source
+    source.refuse_other_file(shorten(path), at)
     try:
         child = find_playbook(path, Path(source.file), translation.catalogue)
     except Ambiguous as several:

@@ -253,6 +253,7 @@ class _Composer:
         if _URL.match(node.text):
             message, hint = "a file from another host is not loaded", "download it, and name the file"
             raise self._source.refuse("prodigy", message, node, hint=hint)
+        self._source.refuse_other_file(shorten(node.text), node)
         beside = self._open[-1].path.parent
         names = [node.text + ending for ending in _ENDINGS]
         tried = [Path(start, folder, name) for folder in ("", *folders) for name in names for start in (beside, "")]

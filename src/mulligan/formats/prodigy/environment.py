@@ -155,6 +155,7 @@ def _read_files(fields: Fields, reading: _EnvironmentReader) -> None:
 
 def _read_file(entry: Scalar, reading: _EnvironmentReader) -> None:
     """Read a file of variables. Variables with secret names are not copied: workers read them from the file."""
+    reading.translation.source.refuse_other_file(shorten(entry.text), entry)
     path = _find_file(entry, reading)
     if path is None:
         message = f"there is no file '{shorten(entry.text)}', so it is skipped"

@@ -25,11 +25,12 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.history.item_names import item_names
 from mulligan.history.story import StoryWriter
 from mulligan.history.views import count_steps
-from mulligan.ports import Artifacts, RunRecord
+from mulligan.ports import Artifacts, LogKey, RunRecord
 from mulligan.service.artifacts import KeptFile, kept_files
 from mulligan.service.attempt_progress import describe_progress, progress_finder
 from mulligan.service.attempts import Cost, Costs
 from mulligan.service.drawing import draw_svg
+from mulligan.service.log_ranges import STREAMS, LogRanges
 from mulligan.service.next_commands import NextCommand, commands_for_wait, suggest_commands
 from mulligan.service.report.attempts import Attempt, Attempts, Gap
 from mulligan.service.report.visits import FailedVisit, FailedVisits, ItemFailures, Log
@@ -463,14 +464,21 @@ def _log(service: RunReader, run_id: int, attempt: Attempt | None) -> Log | None
     """The log of an attempt; None for a map, which runs nothing itself."""
     if attempt is None or attempt.is_map:
         return None
-    files = service.home.folders.logs(run_id, attempt.place, attempt.attempt)
-    (err, is_err_cut), (out, is_out_cut) = (
-        read_tail(files.err, STDERR_BYTES_MAX),
-        read_tail(files.out, STDOUT_BYTES_MAX),
+    keys = [LogKey(run_id, attempt.place, attempt.attempt, stream) for stream in STREAMS]
+    (out, is_out_cut), (err, is_err_cut) = (
+        _tail(service.log_ranges, key, bytes_max)
+        for key, bytes_max in zip(keys, (STDOUT_BYTES_MAX, STDERR_BYTES_MAX), strict=True)
     )
     ran_on = attempt.host if not (out or err) and service.store.is_shared else ""
-    written = [path for path, text in ((files.err, err), (files.out, out)) if text]
+    files = [service.log_ranges.path(key) for key, text in zip(keys, (out, err), strict=True) if text]
+    written = [path for path in reversed(files) if os.path.exists(path)]
     return Log(attempt.place, attempt.attempt, out, err, is_err_cut or is_out_cut, ran_on, written)
+
+
+def _tail(logs: LogRanges, key: LogKey, bytes_max: int) -> tuple[str, bool]:
+    """The end of a log: of its file, or of what was shipped to the store."""
+    path = logs.path(key)
+    return read_tail(path, bytes_max) if os.path.exists(path) else _shipped_tail(logs, key, bytes_max)
 
 
 def read_tail(path: str, bytes_max: int) -> tuple[str, bool]:
@@ -479,10 +487,22 @@ def read_tail(path: str, bytes_max: int) -> tuple[str, bool]:
         with open_regular_file(path) as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - bytes_max))
-            text = file.read(bytes_max).decode("utf-8", "replace")
+            return _whole_lines(file.read(bytes_max), is_cut=size > bytes_max)
     except OSError:
         return "", False
-    if size <= bytes_max:
+
+
+def _shipped_tail(logs: LogRanges, key: LogKey, bytes_max: int) -> tuple[str, bool]:
+    found = logs.size(key)
+    if found is None:
+        return "", False
+    data = logs.read(key, max(0, found.size - bytes_max), found.size)
+    return _whole_lines(data, is_cut=found.size > bytes_max)
+
+
+def _whole_lines(data: bytes, *, is_cut: bool) -> tuple[str, bool]:
+    text = data.decode("utf-8", "replace")
+    if not is_cut:
         return text, False
     # Leave out the line that was cut, unless it is the only one.
     _, newline, rest = text.partition("\n")

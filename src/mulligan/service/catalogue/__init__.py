@@ -1,0 +1,1 @@
+"""The catalogue of a store: published workflows, their versions, and drafts."""

@@ -1,0 +1,325 @@
+"""Publishing workflows, and finding what was published.
+
+A version is a text that never changes; publishing the same text again gives the same version. A draft is a text on its
+way: it may have mistakes, it has a revision, and nothing runs it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from mulligan.core.model.workflow import Workflow
+from mulligan.errors import InputInvalid, NotFound, Problem, RevisionMismatch
+from mulligan.formats import Converted
+from mulligan.language.suggestions import did_you_mean
+from mulligan.ports.server_records import Document, ServerRecords, WorkflowVersion
+from mulligan.service.catalogue.texts import (
+    WorkflowText,
+    check_name,
+    convert_text,
+    format_of,
+    name_from,
+    published_text,
+    read_text,
+    validate_text,
+)
+from mulligan.service.preflight import check_labels
+from mulligan.service.run_control import Prepared, prepare
+from mulligan.service.run_reader import RunReader
+from mulligan.service.workflow_files import Validation
+
+DRAFT = "draft"
+NOTE_CHARS_MAX = 1000
+# The labels that say which version of a published workflow a run is of.
+VERSION_LABEL = "version"
+# Names that are asked for at once, for suggestions.
+_NAMES_MAX = 1000
+
+
+class UnknownWorkflow(NotFound):
+    """No workflow of this name is published, or it has no such version or draft."""
+
+    code = "workflow.unknown"
+
+
+class PublishedWorkflow(msgspec.Struct, frozen=True):
+    """One version of a published workflow."""
+
+    name: str
+    version: int
+    digest: str
+    # The system whose file it is; our own is called `mulligan`.
+    format: str
+    published_at: datetime
+    published_by: str
+    note: str = ""
+    labels: Mapping[str, str] = {}
+    # None in lists.
+    text: str | None = None
+
+
+class WorkflowList(msgspec.Struct, frozen=True):
+    """A page of published workflows or of versions. `next` is what the next page begins behind."""
+
+    workflows: tuple[PublishedWorkflow, ...]
+    next: str | None = None
+
+
+class Publication(msgspec.Struct, frozen=True):
+    """What came of publishing a text."""
+
+    workflow: PublishedWorkflow
+    # False: the newest version has this text already.
+    is_new: bool
+    warnings: tuple[Problem, ...] = ()
+    # The schedules of the file, which are in force now, and those that the file had and has no more.
+    schedules: tuple[str, ...] = ()
+    removed_schedules: tuple[str, ...] = ()
+    dry_run: bool = False
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A text on its way, perhaps with mistakes."""
+
+    name: str
+    text: str
+    revision: int
+    updated_at: datetime
+    updated_by: str
+    file: str = ""
+    note: str = ""
+
+
+class _DraftData(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is stored of a draft."""
+
+    text: str
+    file: str = ""
+    note: str = ""
+
+
+class Catalogue:
+    """The published workflows of one project, in the name of `by`."""
+
+    def __init__(self, reader: RunReader, by: str, project: str, now: Callable[[], datetime]) -> None:
+        self._reader = reader
+        self._by = by
+        self._project = project
+        self._now = now
+
+    # -- looking -----------------------------------------------------------------------------------------------------
+
+    def workflows(self, *, after: str = "", limit: int = 100) -> WorkflowList:
+        """The newest version of each workflow, by name."""
+        if not self._reader.home.is_there:
+            return WorkflowList(())
+        found = self._records.newest_versions(self._project, after=after, limit=limit + 1)
+        return _page(found, limit, lambda one: one.name)
+
+    def versions(self, name: str, *, before: int | None = None, limit: int = 50) -> WorkflowList:
+        """The versions of a workflow, the newest first."""
+        found = self._records.versions(self._project, name, before=before, limit=limit + 1) if self._is_there else []
+        if not found and before is None:
+            raise self._unknown(name)
+        return _page(found, limit, lambda one: str(one.number))
+
+    def workflow(self, name: str, version: int | None = None) -> PublishedWorkflow:
+        """One version with its text, the newest by default."""
+        return _shown(self._version(name, version))
+
+    def load(self, name: str, version: int | None = None) -> Workflow:
+        """The workflow of one version, the newest by default, under the name by which it was published."""
+        return self._load(self._version(name, version))
+
+    def prepare(
+        self,
+        name: str,
+        version: int | None = None,
+        inputs: Mapping[str, Any] = MappingProxyType({}),
+        labels: Mapping[str, str] = MappingProxyType({}),
+        *,
+        cwd: Path | None = None,
+    ) -> Prepared:
+        """A run of a published workflow, ready to be started: its inputs and labels are checked.
+
+        Its steps work in `cwd`, by default the folder in which this process runs. The label `version` says which
+        version it is.
+        """
+        found = self._version(name, version)
+        all_labels = {**found.labels, VERSION_LABEL: str(found.number), **labels}
+        return prepare(self._load(found), dict(inputs), cwd or Path.cwd(), labels=all_labels)
+
+    # -- texts that nobody publishes ---------------------------------------------------------------------------------
+
+    @staticmethod
+    def validate(text: str, *, file: str = "workflow.yaml", format: str | None = None) -> Validation:
+        """Check a text. Nothing is run, and no file is read."""
+        return validate_text(WorkflowText(text, file, format))
+
+    @staticmethod
+    def convert(text: str, *, file: str = "workflow.yaml", format: str | None = None) -> Converted:
+        """The text of another system's file as one of ours."""
+        return convert_text(WorkflowText(text, file, format))
+
+    @staticmethod
+    def name_for(path: str) -> str:
+        """The name under which a file is published if no other is given: its own name without its endings."""
+        return name_from(Path(path).name.partition(".")[0])
+
+    # -- publishing --------------------------------------------------------------------------------------------------
+
+    def publish(
+        self,
+        name: str,
+        text: str,
+        *,
+        file: str = "",
+        format: str | None = None,
+        note: str = "",
+        labels: Mapping[str, str] = MappingProxyType({}),
+        dry_run: bool = False,
+    ) -> Publication:
+        """Check a text and make it the newest version. `LanguageError` where it is refused; then nothing changes."""
+        check_name(name)
+        given = WorkflowText(text, file or f"{name}.yaml", format)
+        workflow, warnings = read_text(given)
+        version = WorkflowVersion(
+            name=name,
+            digest=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+            published_at=self._now(),
+            published_by=self._by,
+            text=text,
+            format=format_of(workflow, given.file),
+            note=_check_note(note),
+            labels=check_labels({**workflow.labels, **labels}),
+            project=self._project,
+        )
+        newest = self._records.version(self._project, name) if self._is_there else None
+        is_new = newest is None or newest.digest != version.digest
+        if dry_run:
+            number = (newest.number if newest else 0) + is_new
+            shown = _shown(msgspec.structs.replace(version, number=number) if is_new or newest is None else newest)
+            return Publication(_without_text(shown), is_new, tuple(warnings), dry_run=True)
+        stored = self._records.publish(version)
+        return Publication(_without_text(_shown(stored)), is_new, tuple(warnings))
+
+    # -- drafts ------------------------------------------------------------------------------------------------------
+
+    def draft(self, name: str) -> Draft:
+        """The draft of a workflow. `UnknownWorkflow` if it has none."""
+        found = self._records.document(self._project, DRAFT, name) if self._is_there else None
+        if found is None:
+            raise UnknownWorkflow(f"'{name}' has no draft", workflow=name)
+        return _draft(found)
+
+    def put_draft(self, name: str, text: str, *, file: str = "", note: str = "", expected: int | None = 0) -> Draft:
+        """Write the draft. `RevisionMismatch` unless the stored one is at `expected`: 0 for none, None for any."""
+        data = _DraftData(text, file, _check_note(note))
+        document = Document(
+            kind=DRAFT,
+            name=check_name(name),
+            data=msgspec.json.encode(data),
+            updated_at=self._now(),
+            updated_by=self._by,
+            project=self._project,
+        )
+        return _draft(self._records.put_document(document, expected=expected))
+
+    def delete_draft(self, name: str, *, expected: int | None = None) -> None:
+        """Throw the draft away. `UnknownWorkflow` if there is none."""
+        if not (self._is_there and self._records.delete_document(self._project, DRAFT, name, expected=expected)):
+            raise UnknownWorkflow(f"'{name}' has no draft", workflow=name)
+
+    def publish_draft(
+        self, name: str, *, note: str = "", expected: int | None = None, dry_run: bool = False
+    ) -> Publication:
+        """Publish the draft, and remove it unless it was changed meanwhile."""
+        draft = self.draft(name)
+        if expected is not None and draft.revision != expected:
+            message = f"the draft of '{name}' is at revision {draft.revision}, not {expected}"
+            raise RevisionMismatch(message, hint="read it again, then publish it", revision=draft.revision)
+        done = self.publish(name, draft.text, file=draft.file, note=note or draft.note, dry_run=dry_run)
+        if not dry_run:
+            current = self._records.document(self._project, DRAFT, name)
+            if current is not None and current.revision == draft.revision:
+                self._records.delete_document(self._project, DRAFT, name, expected=draft.revision)
+        return done
+
+    # -- behind it ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_there(self) -> bool:
+        return self._reader.home.is_there
+
+    @property
+    def _records(self) -> ServerRecords:
+        return self._reader.store.server_records
+
+    def _version(self, name: str, number: int | None) -> WorkflowVersion:
+        found: WorkflowVersion | None = self._records.version(self._project, name, number) if self._is_there else None
+        if found is None:
+            raise self._unknown(name, number)
+        return found
+
+    def _load(self, found: WorkflowVersion) -> Workflow:
+        workflow, _ = read_text(published_text(found.name, found.text, found.format))
+        return msgspec.structs.replace(workflow, name=found.name)
+
+    def _unknown(self, name: str, number: int | None = None) -> UnknownWorkflow:
+        newest = self._records.version(self._project, name) if number is not None and self._is_there else None
+        if newest is not None:
+            hint = f"its newest version is {newest.number}; list them: mulligan workflows {name}"
+            return UnknownWorkflow(f"'{name}' has no version {number}", hint=hint, workflow=name, version=number)
+        known = [one.name for one in self.workflows(limit=_NAMES_MAX).workflows]
+        hint = did_you_mean(name, known) or "list them: mulligan workflows"
+        return UnknownWorkflow(f"no workflow '{name[:100]}' is published", hint=hint, workflow=name)
+
+
+def _page(found: Sequence[WorkflowVersion], limit: int, position: Callable[[WorkflowVersion], str]) -> WorkflowList:
+    shown = found[:limit]
+    following = position(shown[-1]) if len(found) > limit and shown else None
+    return WorkflowList(tuple(_without_text(_shown(one)) for one in shown), following)
+
+
+def _shown(one: WorkflowVersion) -> PublishedWorkflow:
+    return PublishedWorkflow(
+        name=one.name,
+        version=one.number,
+        digest=one.digest,
+        format=one.format.partition(".")[0],
+        published_at=one.published_at,
+        published_by=one.published_by,
+        note=one.note,
+        labels=dict(one.labels),
+        text=one.text,
+    )
+
+
+def _without_text(one: PublishedWorkflow) -> PublishedWorkflow:
+    return msgspec.structs.replace(one, text=None)
+
+
+def _draft(document: Document) -> Draft:
+    data = msgspec.json.decode(document.data, type=_DraftData)
+    return Draft(
+        name=document.name,
+        text=data.text,
+        revision=document.revision,
+        updated_at=document.updated_at,
+        updated_by=document.updated_by,
+        file=data.file,
+        note=data.note,
+    )
+
+
+def _check_note(note: str) -> str:
+    if len(note) > NOTE_CHARS_MAX:
+        raise InputInvalid(f"the note has {len(note):,} characters", hint=f"at most {NOTE_CHARS_MAX:,}")
+    return note

@@ -1,0 +1,1 @@
+"""Schedules: published workflows that are started on time."""

@@ -1,0 +1,160 @@
+"""Published workflows: versions that never change, drafts with revisions, texts that read no file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mulligan.errors import InputInvalid, LanguageError, RevisionMismatch
+from mulligan.service import Home, Service
+from mulligan.service.catalogue.catalogue import UnknownWorkflow
+
+HELLO = "name: greeting\ninputs: {who: {default: world}}\nsteps:\n  - step: hello\n    shell: echo hi ${inputs.who}\n"
+TORC = """\
+name: two
+jobs:
+  - name: first
+    command: echo 1
+  - name: second
+    command: echo 2
+    depends_on: [first]
+"""
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with Service(Home(tmp_path / "home"), "ada") as opened:
+        yield opened
+
+
+def test_the_same_text_is_the_same_version_and_another_text_is_the_next(service: Service) -> None:
+    first = service.catalogue.publish("hello", HELLO, note="begin")
+    again = service.catalogue.publish("hello", HELLO, note="ignored")
+    second = service.catalogue.publish("hello", HELLO + "# changed\n")
+
+    assert [(one.workflow.version, one.is_new) for one in (first, again, second)] == [(1, True), (1, False), (2, True)]
+    assert service.catalogue.workflow("hello", 1).text == HELLO
+    assert service.catalogue.workflow("hello", 1).note == "begin"
+    assert service.catalogue.workflow("hello").version == 2
+    assert [one.version for one in service.catalogue.versions("hello").workflows] == [2, 1]
+    assert [(one.name, one.published_by) for one in service.catalogue.workflows().workflows] == [("hello", "ada")]
+
+
+def test_a_dry_run_publishes_nothing(service: Service) -> None:
+    would = service.catalogue.publish("hello", HELLO, dry_run=True)
+
+    assert (would.workflow.version, would.is_new, would.dry_run) == (1, True, True)
+    assert service.catalogue.workflows().workflows == ()
+
+
+def test_a_list_is_paged(service: Service) -> None:
+    for name in ("a", "b", "c"):
+        service.catalogue.publish(name, HELLO)
+    for number in range(3):
+        service.catalogue.publish("c", f"{HELLO}# {number}\n")
+
+    first = service.catalogue.workflows(limit=2)
+    rest = service.catalogue.workflows(after=first.next or "", limit=2)
+    newest = service.catalogue.versions("c", limit=3)
+    oldest = service.catalogue.versions("c", before=int(newest.next or 0), limit=3)
+
+    assert [one.name for one in (*first.workflows, *rest.workflows)] == ["a", "b", "c"]
+    assert [one.version for one in (*newest.workflows, *oldest.workflows)] == [4, 3, 2, 1]
+    assert (rest.next, oldest.next) == (None, None)
+
+
+def test_a_run_has_the_published_name_and_its_version(service: Service, tmp_path: Path) -> None:
+    service.catalogue.publish("hello", HELLO, labels={"team": "night"})
+
+    prepared = service.catalogue.prepare("hello", None, {"who": "you"}, {"why": "test"}, cwd=tmp_path)
+    (run_id,) = service.start(prepared)
+
+    assert service.records([run_id])[0].workflow == "hello"
+    assert prepared.labels == {"team": "night", "version": "1", "why": "test"}
+    assert prepared.inputs == {"who": "you"}
+
+
+def test_files_of_other_systems_are_read_as_such(service: Service) -> None:
+    published = service.catalogue.publish("two", TORC).workflow
+    kdl = service.catalogue.publish("one", 'name "one"\njob "a" {\n    command "echo 1"\n}\n', file="one.kdl").workflow
+
+    assert (published.format, kdl.format) == ("torc", "torc")
+    assert [step.name for step in service.catalogue.load("two").steps] == ["first", "second"]
+    assert [step.name for step in service.catalogue.load("one").steps] == ["a"]
+    assert "first" in service.catalogue.convert(TORC).text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "steps:\n  - step: child\n    workflow: other.yaml\n",
+        "env_files: [secret.env]\ncommands:\n  - shell: echo hi\n",
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: a, path: a}\nworkflow:\n"
+        "  - step: start\n    tool: {kind: playbook, path: other}\n",
+    ],
+    ids=["ours", "prodigy", "noetl"],
+)
+def test_a_text_that_names_another_file_is_refused_and_the_file_is_not_read(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("other.yaml", "secret.env"):
+        Path(name).write_text("SECRET=abc\nsteps: []\n")
+
+    found = service.catalogue.validate(text)
+
+    assert not found.ok
+    assert "a published workflow is one text" in found.problems[0].message
+    assert "abc" not in found.problems[0].render()
+
+
+def test_a_python_file_is_refused_and_nothing_of_it_runs(service: Service, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+
+    with pytest.raises(InputInvalid, match="Python file"):
+        service.catalogue.publish("a", f"open({str(made)!r}, 'w')", file="a.py")
+
+    assert not made.exists()
+
+
+def test_a_text_with_mistakes_is_not_published_but_may_be_a_draft(service: Service) -> None:
+    broken = "steps:\n  - step: a\n    needs: [b]\n    shell: echo\n"
+
+    draft = service.catalogue.put_draft("a", broken)
+    with pytest.raises(LanguageError):
+        service.catalogue.publish_draft("a")
+    changed = service.catalogue.put_draft("a", HELLO, note="now right", expected=draft.revision)
+    with pytest.raises(RevisionMismatch):
+        service.catalogue.put_draft("a", broken, expected=draft.revision)
+    with pytest.raises(RevisionMismatch):
+        service.catalogue.put_draft("a", broken)
+    with pytest.raises(RevisionMismatch):
+        service.catalogue.publish_draft("a", expected=draft.revision)
+    done = service.catalogue.publish_draft("a", expected=changed.revision)
+
+    assert (done.workflow.version, done.workflow.note) == (1, "now right")
+    assert service.catalogue.workflow("a").text == HELLO
+    with pytest.raises(UnknownWorkflow):
+        service.catalogue.draft("a")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../a", "a/b", "-a", "ü", "a" * 101])
+def test_a_name_that_cannot_stand_in_an_address_is_refused(service: Service, name: str) -> None:
+    with pytest.raises(InputInvalid):
+        service.catalogue.publish(name, HELLO)
+
+
+def test_an_unknown_workflow_or_version_is_said(service: Service) -> None:
+    with pytest.raises(UnknownWorkflow, match="no workflow 'hello' is published"):
+        service.catalogue.load("hello")
+    service.catalogue.publish("hello", HELLO)
+
+    with pytest.raises(UnknownWorkflow) as near:
+        service.catalogue.workflow("helo")
+    with pytest.raises(UnknownWorkflow) as number:
+        service.catalogue.workflow("hello", 7)
+
+    assert near.value.hint == "did you mean 'hello'?"
+    assert number.value.message == "'hello' has no version 7"
