@@ -75,6 +75,16 @@ if TYPE_CHECKING:
     from mulligan.service.logs import UnknownAttempt
     from mulligan.service.named_files import FileUnreadable, FileUnwritable, read_file, write_file
     from mulligan.service.next_commands import command_for_request, commands_for_wait, suggest_commands
+    from mulligan.service.notices.notices import (
+        HookRule,
+        Hooks,
+        NoticeLine,
+        NoticePage,
+        SentNotices,
+        TestResult,
+        parse_notify,
+        unknown_target_note,
+    )
     from mulligan.service.outcome import MatrixFailures, Outcome, exit_code
     from mulligan.service.page.markup import Html, element, join_html
     from mulligan.service.page.styles import format_elapsed, status_label, status_tone
@@ -144,6 +154,8 @@ _NAMES = {
     "mulligan.service.logs": "UnknownAttempt",
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
     "mulligan.service.next_commands": "command_for_request commands_for_wait suggest_commands",
+    "mulligan.service.notices.notices": "HookRule Hooks NoticeLine NoticePage SentNotices TestResult parse_notify "
+    "unknown_target_note",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
     "mulligan.service.page.markup": "Html element join_html",
     "mulligan.service.page.styles": "format_elapsed status_label status_tone",

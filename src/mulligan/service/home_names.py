@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 HOME = ".mulligan"
 DATABASE = "mulligan.db"
+# The configuration of the server, and of whatever else sends notices.
+SERVER_CONFIG = "server.toml"
 
 
 def home_folder(folder: str | None, environ: Mapping[str, str]) -> str:

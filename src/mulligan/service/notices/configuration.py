@@ -9,9 +9,10 @@ import msgspec
 
 from mulligan.core.model.formatting import error_reason
 from mulligan.errors import InputInvalid
+from mulligan.service.home_names import SERVER_CONFIG
 from mulligan.service.notices.targets import Target
 
-FILE = "server.toml"
+FILE = SERVER_CONFIG
 
 
 class TargetList(msgspec.Struct, frozen=True):

@@ -279,6 +279,14 @@ def _parse(word: str) -> NoticeRule:
     return NoticeRule(on=tuple(kinds), to=(name,))  # type: ignore[arg-type]
 
 
+def unknown_target_note(name: str) -> str:
+    """What is said when a run starts whose notices have nowhere to go yet."""
+    return (
+        f"target '{name}' is not in the configuration; notices to it are kept and sent once [targets.{name}] "
+        f"is in {FILE}"
+    )
+
+
 def notice_line(notice: NoticeRecord) -> NoticeLine:
     body = _summary(notice.body)
     return NoticeLine(
