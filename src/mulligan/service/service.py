@@ -143,7 +143,7 @@ class Service(WorkflowVerbs):
         self.home = home
         self.reader = RunReader(home)
         self._by = by
-        # The name space of the store: see `ports.server_records`.
+        # Where it starts runs and keeps workflows and schedules: a name space of the store, see `ports.server_records`.
         self.project = ""
         # Whether it was opened by a server, for the call of a client.
         self._is_for_others = False
@@ -157,6 +157,8 @@ class Service(WorkflowVerbs):
             raise self.home.trouble(error) from error
 
     def close(self) -> None:
+        if "notices" in self.__dict__:
+            self.notices.close()
         self.reader.close()
 
     @cached_property
@@ -169,10 +171,16 @@ class Service(WorkflowVerbs):
         return self.control.by
 
     def in_the_name_of(self, by: str, *, project: str | None = None) -> Service:
-        """The same service for one call in the name of another user. It shares the connection, so it is not closed."""
+        """The same service for one call in the name of another user. It shares the connection, so it is not closed.
+
+        With a project it knows nothing of the others; without one it knows what this service knows.
+        """
         other = Service(self.home, by)
         other.reader, other.cache = self.reader, self.cache
-        other.project = self.project if project is None else project
+        other.project = self.project
+        if project is not None:
+            other.project, other.reader = project, self.reader.in_project(project)
+            other.cache = self.cache.seen_by(other.reader)
         other._is_for_others = True
         return other
 

@@ -1,18 +1,13 @@
-"""The targets of a home, from its `server.toml`."""
+"""The targets of a home, from the configuration of its server."""
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 import msgspec
 
-from mulligan.core.model.formatting import error_reason
-from mulligan.errors import InputInvalid
-from mulligan.service.home_names import SERVER_CONFIG
 from mulligan.service.notices.targets import Target
-
-FILE = SERVER_CONFIG
+from mulligan.service.server_config import find_config
 
 
 class TargetList(msgspec.Struct, frozen=True):
@@ -22,20 +17,7 @@ class TargetList(msgspec.Struct, frozen=True):
     url: str = ""
 
 
-def find_targets(home: Path) -> TargetList:
-    """The targets that the home knows. `InputInvalid` for a file that cannot be read or meant."""
-    path = home / FILE
-    try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return TargetList()
-    except (OSError, ValueError) as error:
-        reason = error_reason(error) if isinstance(error, OSError) else str(error)
-        raise InputInvalid(f"'{path}' cannot be read: {reason}") from None
-    try:
-        by_name = msgspec.convert(tree.get("targets", {}), dict[str, Target])
-    except msgspec.ValidationError as error:
-        raise InputInvalid(f"'{path}', in [targets]: {error}") from None
-    server = tree.get("server", {})
-    url = server.get("public_url", "") if isinstance(server, dict) else ""
-    return TargetList(by_name, url if isinstance(url, str) else "")
+def find_targets(home: Path, file: str | None = None) -> TargetList:
+    """The targets that `server.toml` in the home names, or another file. `LanguageError` if that is not valid."""
+    config = find_config(home, file)
+    return TargetList(config.targets, config.server.public_url)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,14 @@ from mulligan.core.model.workflow import NOTICE_KINDS, NoticeKind, NoticeRule
 from mulligan.errors import InputInvalid, NotFound
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports import Document, NoticeRecord, NoticeStatus
-from mulligan.service.notices.configuration import FILE, TargetList, find_targets
+from mulligan.service.home_names import SERVER_CONFIG as FILE
+from mulligan.service.notices.configuration import TargetList, find_targets
 from mulligan.service.notices.targets import check_name
 
 if TYPE_CHECKING:
     from mulligan.service.notices.sender import Sender
     from mulligan.service.run_reader import RunReader
+    from mulligan.service.service import Service
 
 # What `--notify TARGET` means: all but `late`, which needs a time.
 USUAL_KINDS: tuple[NoticeKind, ...] = ("needs_person", "failed", "degraded", "completed", "recovered")
@@ -29,6 +31,8 @@ HOOKS = "hooks"
 RULES_MAX, TARGETS_MAX = 50, 20
 # How long `notices send` and `notices test` wait for targets.
 SEND_SECONDS_MAX = 60.0
+# Whoever asks to send what waits means also what would be tried later.
+ALL_THAT_WAIT = timedelta(days=365)
 
 
 class NoticeLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +109,8 @@ class Notices:
         self._by = by
         # None for all projects.
         self._project = project
+        # Where the targets are, if that is not `server.toml` in the home.
+        self.config_file: str | None = None
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -141,7 +147,8 @@ class Notices:
         return made
 
     def targets(self) -> TargetList:
-        return find_targets(self._reader.home.folder)
+        """The targets of the configuration. It is read again each time, so that a change counts at once."""
+        return find_targets(self._reader.home.folder, self.config_file)
 
     def send_due(self, now: datetime) -> datetime | None:
         """Send what is due; when to call again, or None if nothing waits. For a process in the background."""
@@ -153,7 +160,7 @@ class Notices:
         """Send what is due now, and wait for it."""
         if not self._reader.home.is_there:
             return SentNotices(0, 0)
-        self.sender.finish(self.targets().by_name, _now, SEND_SECONDS_MAX)
+        self.sender.finish(self.targets().by_name, _now, SEND_SECONDS_MAX, ahead=ALL_THAT_WAIT)
         return SentNotices(self.sender.sent, len(self._outbox.notices(status="waiting", limit=1000)))
 
     def close(self) -> None:
@@ -193,9 +200,9 @@ class Notices:
         return UnknownTarget(f"target '{target[:60]}' is not in the configuration: {there}", hint=hint)
 
     def unknown_targets(self, rules: Iterable[NoticeRule]) -> list[str]:
-        """The targets of these rules that the configuration of this home does not know."""
+        """The targets of these rules that the configuration does not know. None in a shared store: a server knows."""
         names = dict.fromkeys(name for rule in rules for name in rule.to)
-        if not names:
+        if not names or self._reader.home.store_url:
             return []
         found = self.targets().by_name
         return [name for name in names if name not in found]
@@ -257,6 +264,16 @@ def rule_of(rule: HookRule) -> NoticeRule:
         if not seconds:
             raise InputInvalid(f"'{rule.late_after[:40]}' is not a duration", hint="write it like 30m or 2h")
     return NoticeRule(on=rule.on, to=rule.to, late_after=seconds)
+
+
+# The background process of a server looks for new notices about as often.
+LOOK = timedelta(seconds=1)
+
+
+def send_due(service: Service, now: datetime) -> datetime | None:
+    """A job of the background process: send what is due. None: ask again whenever a notice may have been written."""
+    due = service.notices.send_due(now)
+    return due if due is not None and due - now < LOOK else None
 
 
 def parse_notify(words: Sequence[str]) -> tuple[NoticeRule, ...]:

@@ -82,11 +82,15 @@ class Sender:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def send_due(
-        self, targets: Mapping[str, Target], now: datetime, wait_seconds: float = WAIT_SECONDS
+        self,
+        targets: Mapping[str, Target],
+        now: datetime,
+        wait_seconds: float = WAIT_SECONDS,
+        ahead: timedelta = timedelta(0),
     ) -> datetime | None:
-        """Send what is due; when to call again, or None if nothing waits."""
+        """Send what is due, also `ahead` of its time; when to call again, or None if nothing waits."""
         self._settle(targets, now)
-        self._claim(targets, now)
+        self._claim(targets, now, now + ahead)
         deadline = self._clock() + wait_seconds
         while self._running and (left := deadline - self._clock()) > 0:
             self._settle(targets, now, left)
@@ -97,10 +101,10 @@ class Sender:
 
     # -- what is due -------------------------------------------------------------------------------------------------
 
-    def _claim(self, targets: Mapping[str, Target], now: datetime) -> None:
-        until = now + timedelta(seconds=CLAIM_SECONDS)
+    def _claim(self, targets: Mapping[str, Target], now: datetime, due: datetime) -> None:
+        until = max(now, due) + timedelta(seconds=CLAIM_SECONDS)
         found: dict[str, list[NoticeRecord]] = {}
-        while batch := self._outbox.claim_notices(now, until, BATCH_MAX):
+        while batch := self._outbox.claim_notices(due, until, BATCH_MAX):
             for notice in batch:
                 found.setdefault(notice.target, []).append(notice)
             if len(batch) < BATCH_MAX:
@@ -227,10 +231,17 @@ class Sender:
     def _write(self, notice: NoticeRecord, status: NoticeStatus, attempts: int, at: datetime, reason: str) -> None:
         self._outbox.settle_notice(notice.id, status, attempts=attempts, due_at=at, reason=reason)
 
-    def finish(self, targets: Mapping[str, Target], clock: Callable[[], datetime], seconds_max: float) -> None:
-        """Send what is due, and wait for it, at most so long."""
+    def finish(
+        self,
+        targets: Mapping[str, Target],
+        clock: Callable[[], datetime],
+        seconds_max: float,
+        *,
+        ahead: timedelta = timedelta(0),
+    ) -> None:
+        """Send what is due, also `ahead` of its time, and wait for it, at most so long."""
         deadline = self._clock() + seconds_max
-        self.send_due(targets, clock(), 0.0)
+        self.send_due(targets, clock(), 0.0, ahead)
         while self._running and (left := deadline - self._clock()) > 0:
             wait(self._running.values(), left, FIRST_COMPLETED)
             self._settle(targets, clock())
