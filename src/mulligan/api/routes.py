@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.api import health, runs
+from mulligan.api import health, notices, runs
 from mulligan.api.routing import Route
 
-ROUTES: tuple[Route, ...] = (*health.ROUTES, *runs.ROUTES)
+ROUTES: tuple[Route, ...] = (*health.ROUTES, *runs.ROUTES, *notices.ROUTES)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Document,
         LogKey,
         NoticeRecord,
+        NoticeStatus,
         Scope,
         TokenLimits,
         TokenRecord,
@@ -124,8 +125,8 @@ _NAMES = {
     "mulligan.history.route_outcomes": "Fate",
     "mulligan.language.suggestions": "did_you_mean",
     "mulligan.language.workspace_steps": "with_default_workspace",
-    "mulligan.ports.server_records": "AuditRecord Document LogKey NoticeRecord Scope TokenLimits TokenRecord "
-    "WorkflowVersion",
+    "mulligan.ports.server_records": "AuditRecord Document LogKey NoticeRecord NoticeStatus Scope TokenLimits "
+    "TokenRecord WorkflowVersion",
     "mulligan.service.artifacts": "KeptFile",
     "mulligan.service.attempt_progress": "describe_progress",
     "mulligan.service.attempts": "AttemptRecord",
