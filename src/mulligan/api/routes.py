@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from mulligan.api import health, notices, runs
+from mulligan.api import decisions, health, metrics, notices, operations, run_changes, runs, stream
 from mulligan.api.routing import Route
 
-ROUTES: tuple[Route, ...] = (*health.ROUTES, *runs.ROUTES, *notices.ROUTES)
+ROUTES: tuple[Route, ...] = (
+    *decisions.ROUTES,
+    *health.ROUTES,
+    *metrics.ROUTES,
+    *notices.ROUTES,
+    *operations.ROUTES,
+    *run_changes.ROUTES,
+    *runs.ROUTES,
+    *stream.ROUTES,
+)

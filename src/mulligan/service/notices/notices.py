@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -23,7 +23,6 @@ from mulligan.service.notices.targets import check_name
 if TYPE_CHECKING:
     from mulligan.service.notices.sender import Sender
     from mulligan.service.run_reader import RunReader
-    from mulligan.service.service import Service
 
 # What `--notify TARGET` means: all but `late`, which needs a time.
 USUAL_KINDS: tuple[NoticeKind, ...] = ("needs_person", "failed", "degraded", "completed", "recovered")
@@ -270,7 +269,14 @@ def rule_of(rule: HookRule) -> NoticeRule:
 LOOK = timedelta(seconds=1)
 
 
-def send_due(service: Service, now: datetime) -> datetime | None:
+class HasNotices(Protocol):
+    """A `Service`, as far as sending needs it."""
+
+    @property
+    def notices(self) -> Notices: ...
+
+
+def send_due(service: HasNotices, now: datetime) -> datetime | None:
     """A job of the background process: send what is due. None: ask again whenever a notice may have been written."""
     due = service.notices.send_due(now)
     return due if due is not None and due - now < LOOK else None
