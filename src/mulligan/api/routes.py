@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.api import decisions, health, metrics, notices, operations, run_changes, runs, stream
+from mulligan.api import decisions, health, metrics, notices, operations, run_changes, runs, store_calls, stream
 from mulligan.api.routing import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -13,5 +13,6 @@ ROUTES: tuple[Route, ...] = (
     *operations.ROUTES,
     *run_changes.ROUTES,
     *runs.ROUTES,
+    *store_calls.ROUTES,
     *stream.ROUTES,
 )
