@@ -1,8 +1,8 @@
 """Answers that several callers get: one is made, and given to all who may have it.
 
-An answer may be given to a request that came in before the answer was begun: that request cannot tell the difference.
+An answer may be given to a request that came in before the answer was begun: for that request it is as good as its own.
 So any number of callers who ask the same at once cost one look into the store, and nobody gets an answer that was
-outdated when they asked. Where the store tells whether something was written, an answer also serves until then.
+outdated when they asked. Where the store knows whether something was written, an answer also serves until then.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Shared:
     answer: Answer
     size: int
     begun: float
-    # That of the store before it was read; None if the store does not tell.
+    # That of the store before it was read; None if it has none.
     version: int | None
 
 
