@@ -187,6 +187,20 @@ def show_failure_handlers(call: Call) -> Any:
     return call.service.details.failure_handlers(_run_id(call), call.path["step"])
 
 
+class ChildrenQuery(Query, frozen=True):
+    """Which page to list."""
+
+    limit: Limit = 50
+    cursor: str = ""
+
+
+def list_children(call: Call) -> dict[str, Any]:
+    asked: ChildrenQuery = call.query
+    after = decode_cursor(asked.cursor, Count) or 0
+    page = call.service.details.children(_run_id(call), after=after, limit=asked.limit)
+    return {"runs": to_json(page.runs), "next": encode_cursor(page.next)}
+
+
 class EventsQuery(Query, frozen=True):
     """Which events to list."""
 
@@ -418,6 +432,15 @@ ROUTES = (
         query=LogQuery,
         media=TEXT,
         problems=(416,),
+    ),
+    Route(
+        "GET",
+        f"{_RUN}/children",
+        list_children,
+        "read",
+        "List the runs that a run called.",
+        query=ChildrenQuery,
+        answer=shapes.RunsPage,
     ),
     Route(
         "GET",
