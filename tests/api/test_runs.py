@@ -313,7 +313,10 @@ def test_a_range_behind_the_end_is_refused(client: Client) -> None:
 
 
 def test_a_log_that_is_followed_ends_with_its_attempt(client: Client) -> None:
-    assert client.get(LOG, follow="true").body == client.get(LOG).body
+    whole = client.get(LOG).body
+    assert client.get(LOG, follow="true").body == whole
+    assert client.get(LOG, follow="true", start=7).body == whole[7:]
+    assert client.get(LOG, start=7).code == "input.invalid"
 
 
 def test_a_kept_file_is_read_by_its_hash(client: Client) -> None:

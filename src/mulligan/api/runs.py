@@ -321,16 +321,19 @@ class LogQuery(Query, frozen=True):
     """Which log to read."""
 
     stream: Literal["stdout", "stderr"] = "stdout"
-    # Go on while it is written, until the attempt has ended.
+    # Go on while it is written, until the attempt has ended. The header Range counts for nothing then.
     follow: bool = False
+    # With `follow`: begin behind so many bytes.
+    start: Count = 0
 
 
 async def read_log(call: Call) -> Any:
     key = LogKey(_run_id(call), call.path["place"], int(call.path["attempt"]), call.query.stream)
     size = await call.read(lambda service: _log_size(service, key))
     if call.query.follow:
-        part = read_range(call.headers.get("range", ""), max(size, 1)) if call.headers.get("range") else None
-        return Streamed(_follow(call, key, part.start if part else 0), media=TEXT)
+        return Streamed(_follow(call, key, call.query.start), media=TEXT)
+    if call.query.start:
+        raise InputInvalid("'start' is for a log that is followed", hint="send the header Range", parameter="start")
     part = read_range(call.headers.get("range", ""), size) if size else None
     start, end = part or (0, size)
     headers = {
