@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.api import decisions, health, metrics, operations, run_changes, runs, stream
+from mulligan.api import decisions, health, metrics, operations, run_changes, runs, store_calls, stream
 from mulligan.api.routing import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -12,5 +12,6 @@ ROUTES: tuple[Route, ...] = (
     *operations.ROUTES,
     *run_changes.ROUTES,
     *runs.ROUTES,
+    *store_calls.ROUTES,
     *stream.ROUTES,
 )
