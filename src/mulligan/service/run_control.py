@@ -228,14 +228,14 @@ class RunControl:
         """
         return self.start_or_find(prepared, key)[0]
 
-    def start_or_find(self, prepared: Prepared, key: str) -> tuple[int, bool]:
-        """The run with this key, and whether it is new. As `start_once`."""
+    def start_or_find(self, prepared: Prepared, key: str, shown: str = "") -> tuple[int, bool]:
+        """The run with this key, and whether it is new. As `start_once`. `shown`: the key as messages name it."""
         request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by)
         new = msgspec.structs.replace(self._new(self._with_more_rules(prepared), request), key=key)
         try:
             (run_id,) = self._create([new], prepared.workflow, None)
         except KeyUsed as used:
-            refuse_other_request(self.reader, used.run_id, prepared, key, same_version=True)
+            refuse_other_request(self.reader, used.run_id, prepared, shown or key, same_version=True)
             return used.run_id, False
         return run_id, True
 
