@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from mulligan.api import decisions, health, metrics, operations, run_changes, runs, store_calls, stream, tokens
+from mulligan.api import decisions, health, metrics, notices, operations, run_changes, runs, store_calls, stream, tokens
 from mulligan.api.routing import Route
 
 ROUTES: tuple[Route, ...] = (
     *decisions.ROUTES,
     *health.ROUTES,
     *metrics.ROUTES,
+    *notices.ROUTES,
     *operations.ROUTES,
     *run_changes.ROUTES,
     *runs.ROUTES,

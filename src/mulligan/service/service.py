@@ -17,15 +17,17 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from mulligan.service.home import Home, find_home, find_worker_home
+from mulligan.service.home_names import SERVER_CONFIG
 from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.run_reader import AttemptLog, RunReader, StepOutput
+from mulligan.service.server_verbs import ServerVerbs
 from mulligan.service.workflow_verbs import WorkflowVerbs
 
 if TYPE_CHECKING:
     from mulligan import formats
     from mulligan.core.model.events import HostCapacity, Kept
     from mulligan.core.model.failure import Failure
-    from mulligan.core.model.workflow import Budget, Workflow
+    from mulligan.core.model.workflow import Budget, NoticeRule, Workflow
     from mulligan.engine.observers import Observer
     from mulligan.errors import KeyUsed
     from mulligan.ports import LogKey, RunRecord, TokenRecord, WorkerRecord
@@ -64,7 +66,6 @@ if TYPE_CHECKING:
         shown_runs,
         starting,
         stats,
-        store_calls,
         store_changes,
         usage,
         waiting,
@@ -73,8 +74,6 @@ if TYPE_CHECKING:
     )
     from mulligan.service.attempts import AttemptRecord
     from mulligan.service.breakers import Breaker
-    from mulligan.service.catalogue import catalogue
-    from mulligan.service.catalogue.catalogue import Catalogue
     from mulligan.service.change_verbs import ChangeVerbs
     from mulligan.service.corrections import CorrectedWorkflow
     from mulligan.service.decisions import Decision, DecisionPreview, DecisionResult
@@ -88,6 +87,8 @@ if TYPE_CHECKING:
     from mulligan.service.log_following import AttemptFollower, LogPiece, LogSelection
     from mulligan.service.log_ranges import LogRanges
     from mulligan.service.logs import Part
+    from mulligan.service.notices import notices as notice_verbs
+    from mulligan.service.notices.notices import Notices
     from mulligan.service.outcome import Outcome
     from mulligan.service.pending import PendingEntry, PendingPage
     from mulligan.service.preview import Preview
@@ -103,34 +104,23 @@ if TYPE_CHECKING:
     from mulligan.service.run_progress import RunProgress
     from mulligan.service.run_snapshot import RunSnapshot, RunStatus
     from mulligan.service.run_story import LocatedLine, LocatedWait
-    from mulligan.service.schedules import schedules
-    from mulligan.service.schedules.schedules import Schedules
     from mulligan.service.shown_runs import RunDisplay, ShownRun
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
-    from mulligan.service.store_calls import StoreCalls
-    from mulligan.service.telemetry import telemetry
-    from mulligan.service.telemetry.telemetry import Telemetry
-    from mulligan.service.tokens import audit, limits, tokens
-    from mulligan.service.tokens.audit import AuditLog
-    from mulligan.service.tokens.tokens import Tokens
+    from mulligan.service.tokens import limits
     from mulligan.service.usage import StepUsage
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine
     from mulligan.worker.progress_records import Progress
 else:
     formats = LazyModule("mulligan.formats")
-    telemetry = LazyModule("mulligan.service.telemetry.telemetry")
-    catalogue = LazyModule("mulligan.service.catalogue.catalogue")
-    schedules = LazyModule("mulligan.service.schedules.schedules")
-    audit = LazyModule("mulligan.service.tokens.audit")
+    notice_verbs = LazyModule("mulligan.service.notices.notices")
     limits = LazyModule("mulligan.service.tokens.limits")
-    tokens = LazyModule("mulligan.service.tokens.tokens")
     for _name in (
         "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor driver "
         "followed_runs forecast gc handler_trial items log_following logs outcome overview page pending preview "
         "replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story shown_runs "
-        "starting stats store_calls store_changes usage waiting worker_loop workers"
+        "starting stats store_changes usage waiting worker_loop workers"
     ).split():
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 
@@ -153,7 +143,7 @@ def open_temporary_service() -> Iterator[Service]:
         yield service
 
 
-class Service(WorkflowVerbs):
+class Service(WorkflowVerbs, ServerVerbs):
     """Every verb, over the runs of one home. As a context manager it closes itself."""
 
     def __init__(self, home: Home, by: str = "") -> None:
@@ -162,6 +152,8 @@ class Service(WorkflowVerbs):
         self._by = by
         # Where it starts runs and keeps workflows and schedules: a name space of the store, see `ports.server_records`.
         self.project = ""
+        # Whether it was opened by a server, for the call of a client.
+        self._is_for_others = False
 
     def __enter__(self) -> Service:
         return self
@@ -172,11 +164,13 @@ class Service(WorkflowVerbs):
             raise self.home.trouble(error) from error
 
     def close(self) -> None:
+        if "notices" in self.__dict__:
+            self.notices.close()
         self.reader.close()
 
     @cached_property
     def control(self) -> RunControl:
-        return run_control.RunControl(self.reader, self._by)
+        return run_control.RunControl(self.reader, self._by, self._rules_for_new_runs)
 
     @property
     def by(self) -> str:
@@ -194,6 +188,7 @@ class Service(WorkflowVerbs):
         if project is not None:
             other.project, other.reader = project, self.reader.in_project(project)
             other.cache = self.cache.seen_by(other.reader)
+        other._is_for_others = True
         return other
 
     def for_token(self, token: TokenRecord) -> Service:
@@ -202,21 +197,6 @@ class Service(WorkflowVerbs):
         if token.limits.workflows or token.limits.decisions_per_hour is not None:
             other.reader = other.reader.limited(lambda store: limits.limited(store, token))
         return other
-
-    @cached_property
-    def tokens(self) -> Tokens:
-        """Who may do what with a server."""
-        return tokens.Tokens(self.reader, self.by, self.now)
-
-    @cached_property
-    def audit(self) -> AuditLog:
-        """Which changes were asked of a server."""
-        return audit.AuditLog(self.reader, self.by, self.now)
-
-    @cached_property
-    def store_calls(self) -> StoreCalls:
-        """The calls of a store over HTTP."""
-        return store_calls.StoreCalls(self.control)
 
     @cached_property
     def cache(self) -> RunCache:
@@ -234,23 +214,14 @@ class Service(WorkflowVerbs):
         return change_verbs.ChangeVerbs(self.control)
 
     @cached_property
-    def telemetry(self) -> Telemetry:
-        """Metrics and traces."""
-        return telemetry.Telemetry(self.reader)
+    def notices(self) -> Notices:
+        """Messages about runs: what was sent and what waits, sending it, and the rules of the project."""
+        return notice_verbs.Notices(self.reader, self.by, self.project)
 
-    @cached_property
-    def catalogue(self) -> Catalogue:
-        """Published workflows and drafts."""
-        return catalogue.Catalogue(self.reader, self.by, self.project, self.now)
-
-    @cached_property
-    def schedules(self) -> Schedules:
-        """Published workflows that are started on time."""
-
-        def in_project(by: str, project: str) -> Service:
-            return self.in_the_name_of(by, project=project)
-
-        return schedules.Schedules(self.reader, self.by, self.project, self.now, in_project)
+    def _rules_for_new_runs(self) -> tuple[NoticeRule, ...]:
+        """The rules of the project. Only a server has set some, so a home without one is not asked."""
+        may_have_some = self._is_for_others or self.home.store_url or (self.home.folder / SERVER_CONFIG).exists()
+        return self.notices.rules_for_new_runs() if may_have_some else ()
 
     # -- starting runs -----------------------------------------------------------------------------------------------
 
@@ -265,13 +236,22 @@ class Service(WorkflowVerbs):
         changed_only: bool = False,
         forced: Sequence[str] = (),
         capacity: HostCapacity | None = None,
+        notify: Sequence[NoticeRule] = (),
     ) -> Prepared:
         """Check everything that can be checked before a run exists: inputs, labels, files that must be there.
 
-        `capacity` is recorded, for the processes that drive the run later.
+        `capacity` is recorded, for the processes that drive the run later; `notify`, who else is notified about it.
         """
         return run_control.prepare(
-            workflow, inputs, cwd, file, labels, changed_only=changed_only, forced=forced, capacity=capacity
+            workflow,
+            inputs,
+            cwd,
+            file,
+            labels,
+            changed_only=changed_only,
+            forced=forced,
+            capacity=capacity,
+            notify=notify,
         )
 
     def capacity_of(self, run_id: int, given: HostCapacity | None = None) -> Capacity:
@@ -594,6 +574,10 @@ class Service(WorkflowVerbs):
     def records(self, run_ids: Iterable[int]) -> list[RunRecord]:
         """The rows of these runs, the newest first, in one query: `seq` says which of them have changed."""
         return self.reader.store.lists.records([*run_ids]) if self.home.is_there else []
+
+    def store_version(self) -> int | None:
+        """A number that grows when others have written to the store; None where that takes a look at the runs."""
+        return self.reader.store_version()
 
     def step_page(self, run_id: int, query: StepQuery) -> StepPage:
         """A page of the steps of a run, with how many there are of each status."""
