@@ -16,9 +16,21 @@
         UnknownRun                      run.unknown              404   2
         UnknownStep                     step.unknown             404   2
         UnknownBreaker                  breaker.unknown          404   2
+        UnknownPath                     request.path             404   2   a server has nothing at this address
       LanguageError                     language                 422   2   a file is refused: carries its `problems`
       InputInvalid                      input.invalid            422   2
       ExpressionFailed                  expression.failed        422   2
+      RequestRefused                    request.refused          400   2   a request that a server cannot read
+        RequestTooLarge                 request.too_large        413   2
+        MethodNotAllowed                request.method           405   2
+        NotAcceptable                   request.not_acceptable   406   2
+        MediaUnsupported                request.media            415   2
+        HostRefused                     request.host             421   2   under a name that the server does not have
+        TokenRefused                    token.refused            401   2   missing, unknown, expired or revoked
+        ScopeMissing                    token.scope              403   2   the token may not do this
+        TooManyRequests                 token.too_many           429   1   temporary: retry later
+      ServerUnusable                    server.unusable          500   2   it cannot be started as it is
+      ServerFailed                      server.failed            500   1   a bug: its log has the reason
       Conflict                          store.conflict           409   1   another process has written the run
       RevisionMismatch                  revision.mismatch        412   2   somebody has changed it meanwhile
       StaleLease                        task.stale_lease         409   1   a worker reports with an expired lease
@@ -158,6 +170,82 @@ class UnknownStep(NotFound):
 
 class UnknownBreaker(NotFound):
     code = "breaker.unknown"
+
+
+class UnknownPath(NotFound):
+    """A server has nothing at this address."""
+
+    code = "request.path"
+
+
+class RequestRefused(MulliganError):
+    """A request that a server cannot read, or does not accept. Nothing was changed."""
+
+    code = "request.refused"
+    http_status = 400
+    exit_code = 2
+
+
+class RequestTooLarge(RequestRefused):
+    code = "request.too_large"
+    http_status = 413
+
+
+class MethodNotAllowed(RequestRefused):
+    code = "request.method"
+    http_status = 405
+
+
+class NotAcceptable(RequestRefused):
+    code = "request.not_acceptable"
+    http_status = 406
+
+
+class MediaUnsupported(RequestRefused):
+    code = "request.media"
+    http_status = 415
+
+
+class HostRefused(RequestRefused):
+    """The request names a host that is not the server's: a page of another site may have sent it."""
+
+    code = "request.host"
+    http_status = 421
+
+
+class TokenRefused(RequestRefused):
+    """No token, or one that is unknown, has expired or was revoked. Which of these it is, is not said."""
+
+    code = "token.refused"
+    http_status = 401
+
+
+class ScopeMissing(RequestRefused):
+    """The token is valid, and may not do this."""
+
+    code = "token.scope"
+    http_status = 403
+
+
+class TooManyRequests(RequestRefused):
+    """More requests than the token may send. A later one is accepted."""
+
+    code = "token.too_many"
+    http_status = 429
+    exit_code = 1
+
+
+class ServerUnusable(MulliganError):
+    """A server cannot be started as it is: its port is taken, its certificate is missing, its extra not installed."""
+
+    code = "server.unusable"
+    exit_code = 2
+
+
+class ServerFailed(MulliganError):
+    """A bug of the server. The answer has an id; the log of the server has the reason under that id."""
+
+    code = "server.failed"
 
 
 # The prefix of the code of a problem that does not refuse the file.

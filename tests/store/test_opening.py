@@ -85,7 +85,7 @@ def test_another_kind_of_url_is_refused() -> None:
 
     assert refused.value.render() == (
         "error[store.refused]: 'mysql' is not a kind of store\n"
-        "  use a 'postgresql://' URL, or the path of an SQLite file"
+        "  use a 'postgresql://' URL, the 'https://' URL of a server, or the path of an SQLite file"
     )
 
 

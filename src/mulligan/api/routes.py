@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mulligan.api import health, runs
 from mulligan.api.routing import Route
 
-ROUTES: tuple[Route, ...] = ()
+ROUTES: tuple[Route, ...] = (*health.ROUTES, *runs.ROUTES)

@@ -18,28 +18,44 @@ Method = Literal["GET", "POST", "PUT", "DELETE"]
 # "public" needs no token.
 RouteScope = Literal["public", "read", "run", "decide", "write", "admin", "worker"]
 JSON = "application/json"
+PREFIX = "/api/v1/"
+BODY_BYTES_MAX = 4 * 1024 * 1024
+
+
+class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a request has in its body. A field that it does not have is refused, at any depth."""
+
+
+class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The parameters behind `?`. A field of a sequence type may be given several times, every other one once."""
 
 
 @dataclass(frozen=True)
 class Call:
     """One request, after everything about it was checked: its token, its scope, its size, its parameters."""
 
-    # In the name of the token's user, for the token's project.
+    # In the name of the token's user, for the token's project. A coroutine uses it only inside `read`.
     service: Service
     token: TokenRecord
     path: Mapping[str, str]
     # Of the types that the route names; None where it names none.
     query: Any
     body: Any
+    # By their names in small letters.
     headers: Mapping[str, str]
-    # The address that it came from, and the address under which the caller knows the server.
+    # The address that it came from, and the address under which the caller knows the server, without a final "/".
     source: str = ""
     base_url: str = ""
+    # For coroutines: `await call.read(lambda service: …)` runs in the thread for readers.
+    read: Callable[[Callable[[Service], Any]], Awaitable[Any]] = field(default=None, repr=False)  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a handler gives where a plain value, which becomes JSON, is not enough."""
+    """What a handler gives where a plain value, which becomes JSON, is not enough.
+
+    With the header `ETag` a reader that has this version already gets 304. A value of bytes is sent as it is.
+    """
 
     value: Any = None
     status: int = 200
@@ -49,7 +65,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class Streamed:
-    """An answer in pieces. A plain iterator is read in a thread."""
+    """An answer in pieces. It ends when the server ends.
+
+    A plain iterator is read in the thread for readers, piece by piece, and must not wait; one that waits is
+    asynchronous.
+    """
 
     pieces: AsyncIterator[bytes] | Iterator[bytes]
     status: int = 200
@@ -73,6 +93,7 @@ class Route:
     # One sentence for the documentation.
     summary: str
     query: type[msgspec.Struct] | None = None
+    # A type for JSON, or `bytes` for a body that is taken as it is.
     body: Any = None
     # The type of the JSON answer; None where `media` is not JSON.
     answer: Any = None
@@ -82,7 +103,17 @@ class Route:
     problems: tuple[int, ...] = ()
     # Whether it changes something, so that it is audited. None: by the method.
     is_change: bool | None = None
+    body_bytes_max: int = BODY_BYTES_MAX
 
     @property
     def changes(self) -> bool:
         return self.method != "GET" if self.is_change is None else self.is_change
+
+    @property
+    def full_path(self) -> str:
+        return self.path if self.path.startswith("/") else PREFIX + self.path
+
+    @property
+    def name(self) -> str:
+        """As the audit and the documentation have it: `POST /api/v1/runs/{run_id}:cancel`."""
+        return f"{self.method} {self.full_path.replace(':int}', '}')}"

@@ -462,14 +462,18 @@ class RunControl:
     def send(self, run_id: int, report: r.Report) -> None:
         """Put a report into the run's inbox, wait for the answer, and raise if it was refused."""
         self.reader.record(run_id)
+        _, answer = self.ask(run_id, report)
+        if answer.error:
+            raise error_by_code(answer.error)(answer.message, hint=answer.hint)
+
+    def ask(self, run_id: int, report: r.Report) -> tuple[int, Answer]:
+        """Put a report into the run's inbox and wait for the answer. The id of the message, and the answer."""
         try:
             message_id = self.reader.store.put(run_id, report, is_asking=True)
         except UnicodeEncodeError:
             # A terminal may pass bytes that are not text.
             raise InputInvalid("the text is not valid UTF-8, so it cannot be stored") from None
-        answer = self._answer(run_id, message_id)
-        if answer.error:
-            raise error_by_code(answer.error)(answer.message, hint=answer.hint)
+        return message_id, self._answer(run_id, message_id)
 
     def _answer(self, run_id: int, message_id: int) -> Answer:
         found: list[Answer] = []

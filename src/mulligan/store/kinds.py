@@ -12,8 +12,8 @@ class StoreKind(NamedTuple):
     """One kind of store. A new kind needs an entry in `KINDS`, a class, SQL, and a reader for shell completion."""
 
     label: str
-    # The name of its SQL file and of its folder of migrations.
-    dialect: Dialect
+    # The name of its SQL file and of its folder of migrations; None for a store that another process opens.
+    dialect: Dialect | None
     module: str
     class_name: str
     # How its addresses begin. A kind without any is the path of a file.
@@ -31,7 +31,14 @@ POSTGRES = StoreKind(
     schemes=("postgresql://", "postgres://"),
     extra="postgres",
 )
-KINDS = (POSTGRES, SQLITE)
+HTTP = StoreKind(
+    label="HTTP",
+    dialect=None,
+    module="mulligan.store.http_store",
+    class_name="HttpStore",
+    schemes=("https://", "http://"),
+)
+KINDS = (POSTGRES, HTTP, SQLITE)
 
 
 def kind_of(where: str) -> StoreKind:

@@ -10,20 +10,32 @@ from typing import cast
 
 from mulligan.errors import StoreLibraryMissing, StoreRefused
 from mulligan.ports import Clock, Store
-from mulligan.store.kinds import StoreKind, kind_of
+from mulligan.store.kinds import HTTP, StoreKind, kind_of
 
 MEMORY = "memory:"
 # Other ways to name a server: 'host=db password=…', 'user:password@host/name'.
 _CONNECTION = r"(?is)\bpassword\s*=|^(host|hostaddr|port|user|dbname|service)\s*=|^postgres(ql)?:|:.*@"
 
 
-def open_store(where: str | Path, *, clock: Clock | None = None, lease_seconds: float = 30.0) -> Store:
+def open_store(
+    where: str | Path,
+    *,
+    clock: Clock | None = None,
+    lease_seconds: float = 30.0,
+    token: str = "",
+    is_worker: bool = False,
+) -> Store:
     """Open the store that `where` names: a `postgresql://` URL, `memory:`, or the path of an SQLite file.
 
-    Only that store is imported: an unused database driver would cost start-up time.
+    The `https://` URL of a server is a store as well: `token` is what it is asked with, by default what the environment
+    has; `is_worker` if that is a token for workers. Only that store is imported: an unused database driver would cost
+    start-up time.
     """
     text = str(where).strip()
     kind = kind_of(text)
+    if kind is HTTP:
+        made = _class(kind.module, kind.class_name)(text, lease_seconds=lease_seconds, token=token, is_worker=is_worker)
+        return cast(Store, made)
     if kind.schemes:
         return cast(Store, _server_class(kind)(text, lease_seconds=lease_seconds))
     if "://" in text or _looks_like_a_connection(text):
@@ -44,7 +56,9 @@ def _unknown(text: str) -> StoreRefused:
     scheme, separator, _ = text.partition("://")
     is_shown = separator and scheme.isascii() and scheme.isalnum()
     what = f"'{scheme}' is not a kind of store" if is_shown else "the address of the store is neither a URL nor a path"
-    return StoreRefused(what, hint="use a 'postgresql://' URL, or the path of an SQLite file")
+    return StoreRefused(
+        what, hint="use a 'postgresql://' URL, the 'https://' URL of a server, or the path of an SQLite file"
+    )
 
 
 def _looks_like_a_connection(text: str) -> bool:

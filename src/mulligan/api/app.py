@@ -1,0 +1,363 @@
+"""The application: from the table of routes to answers."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.types import Message, Receive, Scope, Send
+
+from mulligan.api import openapi
+from mulligan.api.auth import Gate, TokenLookup
+from mulligan.api.decoding import BodyDecoder, QueryDecoder, refuse_nul
+from mulligan.api.path_table import Found, PathTable
+from mulligan.api.problems import PROBLEM, as_known_error, details, headers_of
+from mulligan.api.routes import ROUTES
+from mulligan.api.routing import JSON, Answer, Call, Route, Streamed
+from mulligan.api.service_threads import ServiceThreads
+from mulligan.errors import (
+    MediaUnsupported,
+    MethodNotAllowed,
+    NotAcceptable,
+    RequestRefused,
+    RequestTooLarge,
+    UnknownPath,
+)
+from mulligan.service import Home, ServerConfig, Service, TokenRecord, to_json
+
+# What no answer does without.
+SECURITY_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    # A cached answer is asked for again with its ETag.
+    "cache-control": "private, no-cache",
+}
+
+
+@dataclass(frozen=True)
+class _Endpoint:
+    """A route with what was prepared for it."""
+
+    route: Route
+    query: QueryDecoder
+    body: BodyDecoder | None
+    is_coroutine: bool
+
+
+@dataclass(frozen=True)
+class _Request:
+    """One request as it came in."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    scope: Scope
+    receive: Receive
+
+    @property
+    def where(self) -> str:
+        return f"{self.method} {self.path}"
+
+    @property
+    def source(self) -> str:
+        client = self.scope.get("client")
+        return client[0] if client else ""
+
+    @property
+    def base_url(self) -> str:
+        return f"{self.scope.get('scheme', 'http')}://{self.headers.get('host', 'localhost')}"
+
+
+class Api:
+    """Answers the requests of all routes, as an ASGI application."""
+
+    def __init__(
+        self, home: Home, config: ServerConfig, *, find_token: TokenLookup, routes: Iterable[Route] = ROUTES
+    ) -> None:
+        self.config = config
+        self.threads = ServiceThreads(home)
+        self.gate = Gate(self.threads, find_token)
+        # Set when the server ends: streams end with it.
+        self.closing = asyncio.Event()
+        described = openapi.ROUTE
+        table = (*routes, Route(**{**described, "handler": partial(openapi.answer, tuple(routes))}))
+        self._paths = PathTable(table)
+        self._endpoints = {id(route): _prepare(route) for route in table}
+
+    def close(self) -> None:
+        self.threads.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = _Request(
+            method=scope["method"],
+            path=(scope.get("raw_path") or scope["path"].encode()).decode("ascii", "replace").partition("?")[0],
+            headers={name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]},
+            scope=scope,
+            receive=receive,
+        )
+        try:
+            answer = await self._answer(request)
+        except Exception as error:
+            answer = _refusal(error, request.where)
+        if isinstance(answer, Streamed):
+            await self._stream(answer, request, send)
+        else:
+            await _send(answer, request, send)
+
+    # -- one request -------------------------------------------------------------------------------------------------
+
+    async def _answer(self, request: _Request) -> Answer | Streamed:
+        found = self._find(request)
+        if request.method == "OPTIONS":
+            return Answer(status=204, headers={"allow": ", ".join(found.methods)})
+        endpoint, path = self._match(found, request)
+        token = await self.gate.admit(request.headers, endpoint.route.scope)
+        _check_accepted(endpoint.route, request.headers.get("accept", ""))
+        query = endpoint.query.decode(request.scope.get("query_string", b"").decode("latin-1"))
+        body = await _body(endpoint, request)
+        make = partial(
+            Call,
+            token=token,
+            path=path,
+            query=query,
+            body=body,
+            headers=request.headers,
+            source=request.source,
+            base_url=self.config.server.public_url.rstrip("/") or request.base_url,
+            read=lambda work: self.threads.read(lambda service: work(_service_of(service, token))),
+        )
+        return await self._call(endpoint, make, token)
+
+    def _find(self, request: _Request) -> Found:
+        try:
+            found = self._paths.find(request.path)
+        except UnicodeDecodeError:
+            raise RequestRefused("the path is not UTF-8", hint="percent-encode the bytes of UTF-8") from None
+        if found is None:
+            raise UnknownPath(f"there is nothing at '{request.path}'", hint="/openapi.json lists what there is")
+        for value in found.values:
+            refuse_nul(value, "the path")
+        return found
+
+    def _match(self, found: Found, request: _Request) -> tuple[_Endpoint, dict[str, str]]:
+        matched = found.route(request.method)
+        if matched is None:
+            allowed = ", ".join(found.methods)
+            message = f"'{request.path}' does not answer {request.method}"
+            raise MethodNotAllowed(message, hint=f"it answers {allowed}", allow=allowed)
+        return self._endpoints[id(matched[0])], matched[1]
+
+    async def _call(self, endpoint: _Endpoint, make: partial[Call], token: TokenRecord) -> Answer | Streamed:
+        route = endpoint.route
+        if endpoint.is_coroutine:
+            # It may use a service only in the thread for readers.
+            return _as_answer(route, await route.handler(make(service=None)))
+        run = self.threads.read if route.method == "GET" else self.threads.change
+        answer = await run(lambda service: _run(route, make(service=_service_of(service, token))))
+        if route.changes and route.path.startswith("tokens"):
+            self.gate.forget_tokens()
+        return answer
+
+    async def _stream(self, answer: Streamed, request: _Request, send: Send) -> None:
+        """Send the pieces until there are no more, the client leaves or the server ends."""
+        await send(_start(answer.status, {"content-type": answer.media, **answer.headers}))
+        pieces = aiter(answer.pieces if isinstance(answer.pieces, AsyncIterator) else self._in_thread(answer.pieces))
+        ends: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(self.closing.wait()),
+            asyncio.ensure_future(_disconnected(request.receive)),
+        ]
+        tasks = list(ends)
+        try:
+            while request.method != "HEAD":
+                following = asyncio.ensure_future(anext(pieces))
+                tasks = [*ends, following]
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                if any(one.done() for one in ends):
+                    break
+                try:
+                    piece = following.result()
+                except StopAsyncIteration:
+                    break
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except Exception as error:
+            # The status is sent already: the client sees that the answer breaks off.
+            as_known_error(error, request.where)
+            raise
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if isinstance(pieces, AsyncGenerator):
+                await pieces.aclose()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _in_thread(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """The pieces of a plain iterator, each read in the thread for readers."""
+        while (piece := await self.threads.read(lambda _: next(pieces, None))) is not None:
+            yield piece
+
+
+def make_app(
+    home: Home, config: ServerConfig, *, find_token: TokenLookup, routes: Iterable[Route] = ROUTES
+) -> Starlette:
+    """The application of a server. Its lifespan closes the stores."""
+    api = Api(home, config, find_token=find_token, routes=routes)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            api.closing.set()
+            api.close()
+
+    app = Starlette(routes=[Mount("/", app=api)], lifespan=lifespan)
+    app.state.api = api
+    return app
+
+
+def _prepare(route: Route) -> _Endpoint:
+    handler = route.handler.func if isinstance(route.handler, partial) else route.handler
+    is_json = route.body is not None and route.body is not bytes
+    return _Endpoint(
+        route,
+        query=QueryDecoder(route.query),
+        body=BodyDecoder(route.body) if is_json else None,
+        is_coroutine=inspect.iscoroutinefunction(handler),
+    )
+
+
+def _service_of(service: Service, token: TokenRecord) -> Service:
+    """The service of one call: in the name of the token's user."""
+    return service.in_the_name_of(token.user)
+
+
+def _run(route: Route, call: Call) -> Answer | Streamed:
+    return _as_answer(route, route.handler(call))
+
+
+def _as_answer(route: Route, result: Any) -> Answer | Streamed:
+    """What a handler gave, with its value as bytes."""
+    if isinstance(result, Streamed):
+        return result
+    if isinstance(result, Answer):
+        answer = result
+    else:
+        is_empty = result is None and route.answer is None
+        answer = Answer(result, 204 if is_empty else route.status, media=route.media)
+    if isinstance(answer.value, bytes) or answer.status in (204, 304):
+        return answer
+    if isinstance(answer.value, str) and answer.media != JSON:
+        return replace(answer, value=answer.value.encode())
+    value = answer.value if isinstance(answer.value, dict) else to_json(answer.value)
+    return replace(answer, value=msgspec.json.encode(value))
+
+
+def _refusal(error: Exception, where: str) -> Answer:
+    known = as_known_error(error, where)
+    problem = details(known)
+    return Answer(msgspec.json.encode(problem), problem.status, headers_of(known), PROBLEM)
+
+
+# -- reading a request -----------------------------------------------------------------------------------------------
+
+
+def _check_accepted(route: Route, accept: str) -> None:
+    """`NotAcceptable` if the caller wants none of the types that the route gives. Problems are always sent."""
+    if not accept or route.status == 204:
+        return
+    kind = route.media.partition(";")[0].strip()
+    wanted = [one.partition(";")[0].strip().lower() for one in accept.split(",")]
+    if not {"*/*", kind, f"{kind.partition('/')[0]}/*", PROBLEM} & set(wanted):
+        raise NotAcceptable(f"this address answers with {kind}, not with '{accept}'", hint=f"send 'Accept: {kind}'")
+
+
+async def _body(endpoint: _Endpoint, request: _Request) -> Any:
+    route = endpoint.route
+    if route.body is None:
+        return None
+    if endpoint.body is None:
+        return await _read_body(route.body_bytes_max, request)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    data = await _read_body(route.body_bytes_max, request)
+    if not data and not kind and _may_be_missing(route.body):
+        data = b"{}"
+    elif kind != JSON and not kind.endswith("+json"):
+        given = f"not '{kind}'" if kind else "and says so in a header"
+        raise MediaUnsupported(f"this address takes JSON, {given}", hint=f"send the header 'Content-Type: {JSON}'")
+    return endpoint.body.decode(data)
+
+
+def _may_be_missing(body: Any) -> bool:
+    """Whether no body is as good as an empty object: all of its fields have defaults."""
+    return (
+        isinstance(body, type)
+        and issubclass(body, msgspec.Struct)
+        and not any(one.required for one in msgspec.structs.fields(body))
+    )
+
+
+async def _read_body(bytes_max: int, request: _Request) -> bytes:
+    size = request.headers.get("content-length", "")
+    if size.isascii() and size.isdecimal() and int(size) > bytes_max:
+        raise _too_large(bytes_max)
+    chunks, total = [], 0
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise RequestRefused("the request ended before its body did", hint="send it again")
+        chunk = message.get("body", b"")
+        total += len(chunk)
+        if total > bytes_max:
+            raise _too_large(bytes_max)
+        chunks.append(chunk)
+        if not message.get("more_body"):
+            return b"".join(chunks)
+
+
+def _too_large(bytes_max: int) -> RequestTooLarge:
+    return RequestTooLarge(
+        f"the body is larger than {bytes_max:,} bytes", hint="send less at once", bytes_max=bytes_max
+    )
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+# -- sending an answer -----------------------------------------------------------------------------------------------
+
+
+def _start(status: int, headers: Mapping[str, str]) -> Message:
+    joined = {**SECURITY_HEADERS, **{name.lower(): value for name, value in headers.items()}}
+    encoded = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in joined.items()]
+    return {"type": "http.response.start", "status": status, "headers": encoded}
+
+
+async def _send(answer: Answer, request: _Request, send: Send) -> None:
+    data = answer.value if isinstance(answer.value, bytes) else b""
+    status, headers = answer.status, {name.lower(): value for name, value in answer.headers.items()}
+    if status == 200 and "etag" in headers and _has_version(request.headers.get("if-none-match", ""), headers["etag"]):
+        status, data = 304, b""
+    if status not in (204, 304):
+        headers = {"content-type": answer.media, "content-length": str(len(data)), **headers}
+    await send(_start(status, headers))
+    await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else data})
+
+
+def _has_version(known: str, etag: str) -> bool:
+    return known.strip() == "*" or etag in [one.strip().removeprefix("W/") for one in known.split(",")]

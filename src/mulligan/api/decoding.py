@@ -1,0 +1,160 @@
+"""Queries and bodies into the types of a route, with errors that name the field."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import inspect
+
+from mulligan.errors import InputInvalid, RequestRefused
+from mulligan.service import did_you_mean
+
+PARAMETERS_MAX = 200
+_SEQUENCES = (inspect.ListType, inspect.VarTupleType, inspect.TupleType, inspect.SetType, inspect.FrozenSetType)
+# How msgspec says what is wrong, and where.
+_REFUSAL = re.compile(r"(?P<what>.*?)(?: - at `(?P<where>(?:key in )?`?[^`]*)`)?", re.DOTALL)
+_EXPECTED = re.compile(r"Expected `(?P<expected>[^`]+)`, got `(?P<got>[^`]+)`")
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(?P<name>.*)`", re.DOTALL)
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "a text",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+    "datetime": "a time such as 2026-01-31T09:30:00Z",
+}
+
+
+class QueryDecoder:
+    """Reads the part behind `?` into a struct."""
+
+    def __init__(self, type_: type[msgspec.Struct] | None) -> None:
+        self._type = type_
+        fields = msgspec.structs.fields(type_) if type_ is not None else ()
+        self._names = {one.encode_name for one in fields}
+        self._repeated = {one.encode_name for one in fields if _is_sequence(one.type)}
+
+    def decode(self, text: str) -> Any:
+        """The parameters as the struct; None if the route has none. `InputInvalid`, `RequestRefused`."""
+        if not text:
+            pairs = []
+        else:
+            try:
+                pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=PARAMETERS_MAX)
+            except UnicodeDecodeError:
+                raise RequestRefused("the query is not UTF-8", hint="percent-encode the bytes of UTF-8") from None
+            except ValueError:
+                raise RequestRefused(f"the query has more than {PARAMETERS_MAX} parameters") from None
+        values: dict[str, Any] = {}
+        for name, value in pairs:
+            self._refuse_unknown(name)
+            refuse_nul(value, f"query parameter '{name}'")
+            if name in self._repeated:
+                values.setdefault(name, []).append(value)
+            elif name in values:
+                raise InputInvalid(f"query parameter '{name}' is given twice", hint="give it once", parameter=name)
+            else:
+                values[name] = value
+        if self._type is None:
+            return None
+        try:
+            return msgspec.convert(values, self._type, strict=False)
+        except msgspec.ValidationError as error:
+            raise self._refusal(error, values) from None
+
+    def _refuse_unknown(self, name: str) -> None:
+        if name in self._names:
+            return
+        known = ", ".join(sorted(self._names))
+        hint = did_you_mean(name, self._names) or (f"it may be one of: {known}" if known else "this address takes none")
+        raise InputInvalid(f"there is no query parameter '{name}' here", hint=hint, parameter=name)
+
+    def _refusal(self, error: msgspec.ValidationError, values: dict[str, Any]) -> InputInvalid:
+        what, where = _parts(error)
+        if match := _MISSING.fullmatch(what):
+            name = match["name"]
+            return InputInvalid(
+                f"query parameter '{name}' is missing", hint=f"add it: ?{name}={name.upper()}", parameter=name
+            )
+        name = where.partition("[")[0]
+        value = values.get(name)
+        shown = f" '{value}'" if isinstance(value, str) else ""
+        return InputInvalid(f"query parameter '{name}'{shown}: {_reason(what, is_text=True)}", parameter=name)
+
+
+class BodyDecoder:
+    """Reads a JSON body into the type of a route."""
+
+    def __init__(self, type_: Any) -> None:
+        self._decoder = msgspec.json.Decoder(type_)
+        self._type = type_
+
+    def decode(self, data: bytes) -> Any:
+        """The body. `RequestRefused` where it is not JSON, `InputInvalid` where it is not what the route takes."""
+        try:
+            return self._decoder.decode(data)
+        except msgspec.ValidationError as error:
+            raise self._refusal(error) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            if not data:
+                message, hint = "the body is missing", "send a JSON object"
+            elif isinstance(error, UnicodeDecodeError):
+                message, hint = "the body is not UTF-8", "send a JSON object, as UTF-8"
+            else:
+                reason = str(error).removeprefix("JSON is malformed: ")
+                message, hint = f"the body is not JSON: {reason}", "send a JSON object, as UTF-8"
+            raise RequestRefused(message, hint=hint) from None
+
+    def _refusal(self, error: msgspec.ValidationError) -> InputInvalid:
+        what, where = _parts(error)
+        inside = f" in '{where}'" if where else ""
+        if match := _UNKNOWN.fullmatch(what):
+            name = match["name"]
+            known = _field_names(self._type) if not where else set()
+            hint = did_you_mean(name, known) or (f"it may have: {', '.join(sorted(known))}" if known else "")
+            return InputInvalid(f"the body has an unknown field '{name}'{inside}", hint=hint, field=name)
+        if match := _MISSING.fullmatch(what):
+            name = match["name"]
+            return InputInvalid(f"the body lacks the field '{name}'{inside}", hint="add it", field=name)
+        about = f"field '{where}' of the body" if where else "the body"
+        return InputInvalid(f"{about}: {_reason(what)}", field=where)
+
+
+def refuse_nul(text: str, where: str) -> None:
+    """`InputInvalid` for a NUL, which no database keeps in a text."""
+    if "\0" in text:
+        raise InputInvalid(f"{where} contains a NUL character", hint="remove it")
+
+
+def _parts(error: msgspec.ValidationError) -> tuple[str, str]:
+    """What is wrong, and the path of the field, without `$`."""
+    match = _REFUSAL.fullmatch(str(error))
+    what, where = (match["what"], match["where"] or "") if match else (str(error), "")
+    return what, where.removeprefix("key in `").removeprefix("$").removeprefix(".")
+
+
+def _reason(what: str, *, is_text: bool = False) -> str:
+    match = _EXPECTED.search(what)
+    if match is None:
+        return what[:1].lower() + what[1:].replace("`", "'")
+    expected = " or ".join(_WORDS.get(one.strip(), one.strip()) for one in match["expected"].split("|"))
+    return f"expected {expected}" + ("" if is_text else f", got {_WORDS.get(match['got'], match['got'])}")
+
+
+def _field_names(type_: Any) -> set[str]:
+    try:
+        return {one.encode_name for one in msgspec.structs.fields(type_)}
+    except TypeError:
+        return set()
+
+
+def _is_sequence(type_: Any) -> bool:
+    found = inspect.type_info(type_)
+    options = found.types if isinstance(found, inspect.UnionType) else (found,)
+    return any(isinstance(one, _SEQUENCES) for one in options)

@@ -1,0 +1,120 @@
+"""Errors as problem details (RFC 9457): what is wrong and what to do, with the codes of the command line."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from mulligan.errors import (
+    LanguageError,
+    MethodNotAllowed,
+    MulliganError,
+    Problem,
+    ServerFailed,
+    StoreUnavailable,
+    TokenRefused,
+    TooManyRequests,
+    bounded,
+)
+from mulligan.service import to_json
+
+PROBLEM = "application/problem+json"
+# When a caller should ask again if the store does not answer.
+RETRY_SECONDS = 2
+_WORD = re.compile(r"(?<!^)(?=[A-Z])")
+_log = logging.getLogger("mulligan.server")
+
+
+class FileProblem(msgspec.Struct, frozen=True):
+    """A problem in a workflow file."""
+
+    code: str
+    message: str
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    hint: str = ""
+
+
+class ProblemDetails(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What every error looks like."""
+
+    # `urn:mulligan:error:` and the code.
+    type: str
+    # The kind of error in words; the same for all errors with this code.
+    title: str
+    status: int
+    # What is wrong this time.
+    detail: str
+    code: str
+    # What to do.
+    hint: str = ""
+    data: dict[str, Any] = {}
+    # If a workflow file is refused: all that is wrong with it.
+    problems: list[FileProblem] = []
+
+
+def details(error: MulliganError) -> ProblemDetails:
+    """An error as the body of an answer."""
+    status = _status(error)
+    return ProblemDetails(
+        type=f"urn:mulligan:error:{error.code}",
+        title=_title(error),
+        status=status,
+        detail=bounded(error.message),
+        code=error.code,
+        hint=bounded(error.hint),
+        data=_plain(error.data),
+        problems=[_file_problem(one) for one in error.problems] if isinstance(error, LanguageError) else [],
+    )
+
+
+def as_known_error(error: Exception, where: str) -> MulliganError:
+    """The error to answer with. One that is not ours is written into the log of the server, and nowhere else."""
+    if isinstance(error, MulliganError):
+        # A bug, or a store that has to be repaired: whoever runs the server has to know.
+        if error.http_status >= 500 and not isinstance(error, StoreUnavailable):
+            _log.error("%s: %s", where, error.render())
+        return error
+    error_id = secrets.token_hex(4)
+    _log.error("%s: internal error %s", where, error_id, exc_info=error)
+    return ServerFailed(
+        f"the server failed to answer (error {error_id})",
+        hint="whoever runs the server finds the reason under this id in its log; asking again may work",
+        error_id=error_id,
+    )
+
+
+def headers_of(error: MulliganError) -> Mapping[str, str]:
+    """The headers that an error needs."""
+    if isinstance(error, TooManyRequests | StoreUnavailable):
+        return {"retry-after": str(error.data.get("retry_after", RETRY_SECONDS))}
+    if isinstance(error, TokenRefused):
+        return {"www-authenticate": 'Bearer realm="mulligan"'}
+    if isinstance(error, MethodNotAllowed):
+        return {"allow": str(error.data["allow"])}
+    return {}
+
+
+def _status(error: MulliganError) -> int:
+    return error.http_status if 400 <= error.http_status < 600 else 500
+
+
+def _title(error: MulliganError) -> str:
+    words = _WORD.sub(" ", type(error).__name__)
+    return words[0] + words[1:].lower()
+
+
+def _file_problem(problem: Problem) -> FileProblem:
+    return msgspec.convert(to_json(problem), FileProblem)
+
+
+def _plain(data: Mapping[str, object]) -> dict[str, Any]:
+    """The data of an error as JSON has it; what has no form in JSON as text."""
+    found: dict[str, Any] = msgspec.to_builtins(dict(data), enc_hook=str, str_keys=True)
+    return found

@@ -1,0 +1,84 @@
+"""Threads in which handlers run. Each has a `Service` of its own, since a connection belongs to one thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from mulligan.errors import MulliganError, StoreUnavailable
+from mulligan.service import Home, Service
+
+Result = TypeVar("Result")
+# One reader answers more requests a second than four: they would wait for each other's turn of the interpreter.
+READERS, CHANGERS = 1, 4
+# More than this many waiting requests are refused at once, instead of being answered when nobody waits any more.
+WAITING_MAX = 2_000
+
+
+class ServiceThreads:
+    """One thread that reads, and a few that change something."""
+
+    def __init__(self, home: Home) -> None:
+        self._readers = _Pool("read", home, READERS)
+        self._changers = _Pool("change", home, CHANGERS)
+
+    async def read(self, work: Callable[[Service], Result]) -> Result:
+        """Call `work` in the thread for readers. It must not wait for anything but the store."""
+        return await self._readers.call(work)
+
+    async def change(self, work: Callable[[Service], Result]) -> Result:
+        """Call `work` in one of the threads for changes."""
+        return await self._changers.call(work)
+
+    def close(self) -> None:
+        """Wait for what is running, and close the stores."""
+        self._readers.close()
+        self._changers.close()
+
+
+class _Pool:
+    def __init__(self, name: str, home: Home, threads: int) -> None:
+        self._home = home
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._own = threading.local()
+        self._opened: list[Service] = []
+        self._waiting = 0
+
+    async def call(self, work: Callable[[Service], Result]) -> Result:
+        if self._waiting >= WAITING_MAX:
+            raise StoreUnavailable("the server has too many requests to answer", hint="ask again in a few seconds")
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, self._call, work)
+        finally:
+            self._waiting -= 1
+
+    def _call(self, work: Callable[[Service], Result]) -> Result:
+        service: Service | None = getattr(self._own, "service", None)
+        if service is None:
+            service = self._own.service = Service(self._home)
+            self._opened.append(service)
+        try:
+            return work(service)
+        except StoreUnavailable:
+            # The next call opens the store again: that is how the server recovers.
+            self._own.service = None
+            self._opened.remove(service)
+            _close(service)
+            raise
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        for service in self._opened:
+            _close(service)
+        self._opened.clear()
+
+
+def _close(service: Service) -> None:
+    try:
+        service.close()
+    except MulliganError:
+        pass  # it is gone already

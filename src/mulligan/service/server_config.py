@@ -1,0 +1,149 @@
+"""The configuration of a server: `server.toml` in the home, or the file that `--config` names."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from mulligan.core.model.formatting import error_reason
+from mulligan.errors import LanguageError, Problem
+from mulligan.language.suggestions import did_you_mean
+from mulligan.ports.server_records import Scope
+
+FILE = "server.toml"
+PORT = 8642
+_TABLE = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]+")
+_KEY = re.compile(r"(\s*)([\w.\"'-]+)\s*=")
+_SYNTAX = re.compile(r"(?P<what>.*) \(at line (?P<line>\d+), column (?P<column>\d+)\)", re.DOTALL)
+_WHERE = re.compile(r"(?P<what>.*) - at `(?:key in `)?\$(?P<where>[^`]*)`", re.DOTALL)
+_FIELD = re.compile(r"(Object contains unknown|Object missing required) field `(?P<name>[^`]*)`")
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class TrustedProxy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A proxy that has logged people in, and says who they are in a header."""
+
+    # Addresses or networks, such as "10.0.0.0/8": from anywhere else the header is ignored.
+    addresses: tuple[str, ...]
+    user_header: str = "X-Forwarded-User"
+    # What everybody may do who comes through it.
+    scopes: tuple[Scope, ...] = ("read",)
+    # None: all projects.
+    project: str | None = ""
+
+
+class ServerSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[server]`: where it listens, and whom it answers."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = PORT
+    tls_cert: str = ""
+    tls_key: str = ""
+    # Names under which people know the server, besides localhost, its own name and addresses.
+    hosts: tuple[str, ...] = ()
+    # The address in links that it writes, where a proxy stands before it.
+    public_url: str = ""
+    # Listen beyond this machine without TLS.
+    insecure: bool = False
+    # Run a worker beside it.
+    worker: bool = True
+    # How many requests a token may send in a second, for a while and at once.
+    requests_per_second: Count = 1_000
+    requests_at_once: Count = 2_000
+    session_hours: Count = 12
+    trusted_proxy: TrustedProxy | None = None
+
+
+class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All of the file."""
+
+    server: ServerSection = ServerSection()
+    # To whom notices go, by name.
+    targets: dict[str, dict[str, Any]] = {}
+    otel: dict[str, Any] = {}
+
+
+def find_config(home: Path, file: str | None = None) -> ServerConfig:
+    """The configuration of a server. Without `file` and without `server.toml` in the home, what is usual."""
+    path = Path(file) if file else home / FILE
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if file is None:
+            return ServerConfig()
+        raise _refusal(str(path), "the file does not exist") from None
+    except UnicodeDecodeError:
+        raise _refusal(str(path), "the file is not UTF-8") from None
+    except OSError as error:
+        raise _refusal(str(path), f"the file cannot be read: {error_reason(error)}") from None
+    return parse_config(text, str(path))
+
+
+def parse_config(text: str, file: str = FILE) -> ServerConfig:
+    """`LanguageError`, with the line, for what is not TOML, and for keys and values that a server does not know."""
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        match = _SYNTAX.fullmatch(str(error))
+        what, line, column = (match["what"], int(match["line"]), int(match["column"])) if match else (str(error), 0, 0)
+        raise _refusal(file, f"not TOML: {what[:1].lower()}{what[1:]}", text, line, column) from None
+    try:
+        return msgspec.convert(tree, ServerConfig)
+    except msgspec.ValidationError as error:
+        raise _invalid(error, text, file) from None
+
+
+def _invalid(error: msgspec.ValidationError, text: str, file: str) -> LanguageError:
+    match = _WHERE.fullmatch(str(error))
+    what, where = (match["what"], match["where"]) if match else (str(error), "")
+    path = [part for part in re.split(r"[.\[]", where.replace("]", "")) if part and not part.isdecimal()]
+    hint = ""
+    if (field := _FIELD.match(what)) is not None:
+        known = _keys_at(path)
+        if "unknown" in what:
+            path, what = [*path, field["name"]], f"unknown key '{field['name']}'"
+            hint = did_you_mean(path[-1], known) or (f"it may be one of: {', '.join(sorted(known))}" if known else "")
+        else:
+            what = f"key '{field['name']}' is missing"
+    else:
+        what = f"'{'.'.join(path)}': {what[:1].lower()}{what[1:].replace('`', chr(39))}"
+    line, column = _position(text, path)
+    return _refusal(file, what, text, line, column, hint=hint, length=len(path[-1]) if path and line else 1)
+
+
+def _keys_at(path: list[str]) -> set[str]:
+    types: dict[tuple[str, ...], type[msgspec.Struct]] = {
+        (): ServerConfig,
+        ("server",): ServerSection,
+        ("server", "trusted_proxy"): TrustedProxy,
+    }
+    found = types.get(tuple(path))
+    return set(found.__struct_fields__) if found is not None else set()
+
+
+def _position(text: str, path: list[str]) -> tuple[int, int]:
+    """Line and column of a key, or of the table that should have it; 0 if it is written in another way."""
+    table: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := _TABLE.match(line):
+            table = [part.strip("\"' ") for part in match[1].split(".")]
+            if table == path:
+                return number, match.start(1) + 1
+        elif (match := _KEY.match(line)) and [*table, *(one.strip("\"'") for one in match[2].split("."))] == path:
+            return number, match.start(2) + 1
+    return _position(text, path[:-1]) if len(path) > 1 else (0, 0)
+
+
+def _refusal(
+    file: str, message: str, text: str = "", line: int = 0, column: int = 0, *, hint: str = "", length: int = 1
+) -> LanguageError:
+    lines = text.splitlines()
+    source = lines[line - 1] if 0 < line <= len(lines) else ""
+    return LanguageError(
+        [Problem("config.invalid", message, file, line, column, length, source_line=source, hint=hint)]
+    )

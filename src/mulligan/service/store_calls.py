@@ -1,0 +1,268 @@
+"""The calls of a store over HTTP, as a server answers them: for one user, and in the project of a token.
+
+What a caller says about itself is not believed: who has changed something, and when, is filled in here.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from mulligan.core.model.artifacts import Artifact, Format
+from mulligan.core.model.reports import Report
+from mulligan.errors import (
+    InputInvalid,
+    MulliganError,
+    NotFound,
+    Refused,
+    StaleLease,
+    StoreRefused,
+    StoreUnavailable,
+)
+from mulligan.ports import NewRun, Offer, Store, Turn, WorkerRecord
+from mulligan.ports.server_records import LogChunk, TokenRecord
+from mulligan.service.run_control import RunControl
+from mulligan.service.run_reader import RunReader
+from mulligan.store.http_calls import (
+    CALLS,
+    PROTOCOL,
+    ControlReport,
+    DecisionReport,
+    EndedTask,
+    Sent,
+    WorkDone,
+    arguments_type,
+)
+
+# Which process this is, for callers that ask again.
+PROCESS = os.urandom(8).hex()
+# How many answers to changes are remembered, and how long a repeated call waits for the first.
+ANSWERS_MAX, FIRST_SECONDS_MAX = 2_000, 30.0
+_encode = msgspec.json.Encoder().encode
+
+
+class StoreCalls:
+    """Answers calls in the name of `control.by`, limited to what `token` may do."""
+
+    def __init__(self, control: RunControl, token: TokenRecord | None = None) -> None:
+        self._control = control
+        self._reader: RunReader = control.reader
+        self._token = token
+
+    @property
+    def _store(self) -> Store:
+        return self._reader.store
+
+    def answer(
+        self, scope: str, name: str, body: bytes, *, protocol: str, call_id: str = "", process: str = ""
+    ) -> bytes:
+        """The answer to the call of that name, which has to belong to the scope.
+
+        A change with the id of an earlier one is not carried out again: it gets the same answer, if this is the process
+        that was asked then.
+        """
+        refuse_other_protocol(protocol)
+        call = CALLS.get(name)
+        if call is None or call.scope != scope:
+            raise NotFound(f"a store has no call '{name}' for '{scope}'", hint="use the same version as the server")
+        arguments = _read(name, body)
+        if process and process != PROCESS:
+            raise StoreUnavailable(
+                "the server was started again while it worked on the request",
+                hint="it is unknown whether the last change took effect: look at the run before you repeat it",
+            )
+        if not call_id or not call.is_change:
+            return self._perform(name, arguments)
+        return ANSWERED.once(call_id, lambda: self._perform(name, arguments))
+
+    def _perform(self, name: str, arguments: Mapping[str, Any]) -> bytes:
+        own: Callable[..., Any] | None = _OWN.get(name)
+        if own is not None:
+            result = own(self, **arguments)
+        else:
+            part, _, method = name.rpartition(".")
+            target = getattr(self._store, part) if part else self._store
+            result = getattr(target, method)(**self._in_project(arguments))
+        return bytes(result) if CALLS[name].answer is bytes else _encode(result)
+
+    def _in_project(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arguments, with the project of the token in place of the one that is asked for."""
+        if "project" not in arguments or self._token is None or self._token.project is None:
+            return arguments
+        return {**arguments, "project": self._token.project}
+
+    # -- verbs -------------------------------------------------------------------------------------------------------
+
+    def _now(self) -> datetime:
+        return self._store.now() or datetime.now(UTC)
+
+    def _workers(self) -> list[WorkerRecord]:
+        """The workers, as they are seen from the server: only here can their locks be read."""
+        return [
+            replace(worker, lock="", is_expired=not self._reader.is_alive(worker)) for worker in self._store.workers()
+        ]
+
+    def _create(self, runs: list[NewRun]) -> list[Turn]:
+        for run in runs:
+            if run.parent_place or run.request.parent_run_id is not None:
+                raise InputInvalid("only a step starts a child run", hint="leave the parent out")
+            self._refuse_workflow(run.name)
+        now = self._now()
+        return self._store.create(
+            [replace(run, request=replace(run.request, at=now, by=self._control.by)) for run in runs]
+        )
+
+    def _put(self, run_id: int, report: ControlReport | DecisionReport, is_asking: bool) -> Sent:
+        self._refuse_workflow(self._reader.record(run_id).workflow)
+        named: Report = replace(report, at=self._now(), by=self._control.by)
+        if not is_asking:
+            return Sent(self._store.put(run_id, named))
+        return Sent(*self._control.ask(run_id, named))
+
+    def _refuse_workflow(self, name: str) -> None:
+        """Refuse a workflow that the token is not for."""
+        allowed = self._token.limits.workflows if self._token is not None else ()
+        if allowed and name not in allowed:
+            known = ", ".join(f"'{one}'" for one in allowed)
+            raise Refused(f"this token is not for the workflow '{name}'", hint=f"it is for: {known}")
+
+    # -- workers -----------------------------------------------------------------------------------------------------
+
+    def _register(self, worker: WorkerRecord) -> None:
+        """Register a worker of another host. Where hosts do not share the store, its lock can be seen by nobody."""
+        known = next((one for one in self._store.workers() if one.name == worker.name), None)
+        if known is not None and (known.host, known.pid) != (worker.host, worker.pid):
+            raise Refused(f"there is a worker '{worker.name}' already", hint="a worker has a name of its own")
+        lock = worker.lock if self._store.is_shared else ""
+        self._store.register(replace(worker, lock=lock, is_expired=False, started_at=self._now(), beat_at=None))
+
+    def _exchange(
+        self, worker: str, ended: list[EndedTask], logs: list[LogChunk], offer: Offer | None, is_beat: bool
+    ) -> WorkDone:
+        """Take results and logs, and give leases and requests to stop. An end that is already known changes nothing."""
+        store = self._store
+        held = {lease.token: lease.task for lease in store.leases_of(worker)} if ended or logs else {}
+        if logs:
+            runs = {task.run_id for task in held.values()}
+            store.server_records.append_log([chunk for chunk in logs if chunk.key.run_id in runs])
+        for one in ended:
+            task = held.get(one.token)
+            if task is None or (task.place, task.attempt) != (one.report.place, one.report.attempt):
+                continue
+            try:
+                store.report(one.token, one.report, guard=task.guard)
+            except StaleLease:
+                continue
+        is_alive = store.record_heartbeat(worker) if is_beat else True
+        leases = store.lease(worker, offer) if offer is not None else []
+        return WorkDone(is_alive, self._now(), leases, store.stop_requests(worker))
+
+    def _retire(self, worker: str) -> None:
+        self._store.retire(worker)
+
+    def keep_artifact(self, name: str, format: Format, data: bytes, *, protocol: str) -> str:
+        """Keep what a worker uploads. The name that it got."""
+        refuse_other_protocol(protocol)
+        return self._store.artifacts.keep(name, data, format).name
+
+    def _fetch(self, artifact: Artifact) -> bytes:
+        return self._store.artifacts.fetch(artifact)
+
+
+_OWN: Mapping[str, Callable[..., Any]] = {
+    "now": StoreCalls._now,
+    "workers": StoreCalls._workers,
+    "create": StoreCalls._create,
+    "put_control": StoreCalls._put,
+    "put_decision": StoreCalls._put,
+    "work.register": StoreCalls._register,
+    "work.exchange": StoreCalls._exchange,
+    "work.leases_of": lambda self, worker: self._store.leases_of(worker),
+    "work.retire": StoreCalls._retire,
+    "work.now": StoreCalls._now,
+    "work.tagged_rows": lambda self, tag, limit: self._store.tagged_rows(tag, limit),
+    "work.fetch": StoreCalls._fetch,
+}
+
+
+def _read(name: str, body: bytes) -> dict[str, Any]:
+    try:
+        read = msgspec.json.decode(body, type=arguments_type(name))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputInvalid(
+            f"the arguments of '{name}' cannot be read: {error}", hint="use the same version of Mulligan as the server"
+        ) from None
+    return {field: getattr(read, field) for field in read.__struct_fields__}
+
+
+def refuse_other_protocol(protocol: str) -> None:
+    """Refuse a caller that speaks another version of these calls."""
+    if protocol != str(PROTOCOL):
+        said = f"version {protocol}" if protocol else "no version"
+        raise StoreRefused(
+            f"the server speaks version {PROTOCOL} of the protocol for stores, and this Mulligan {said}",
+            hint="use the same version of Mulligan here and on the server",
+        )
+
+
+class AnsweredChanges:
+    """The answers to the last changes, by the id of the call: for callers whose connection broke before they had it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answers: OrderedDict[str, _Answered] = OrderedDict()
+
+    def once(self, call_id: str, perform: Callable[[], bytes]) -> bytes:
+        """What `perform` returns or raises, or has returned or raised for this id."""
+        with self._lock:
+            found = self._answers.get(call_id)
+            if found is None:
+                mine = self._answers[call_id] = _Answered()
+                while len(self._answers) > ANSWERS_MAX:
+                    self._answers.popitem(last=False)
+        if found is not None:
+            return found.wait()
+        return mine.carry_out(perform)
+
+
+class _Answered:
+    """One change: being carried out, or with its answer."""
+
+    def __init__(self) -> None:
+        self._is_done = threading.Event()
+        self._answer = b""
+        self._error: MulliganError | None = None
+
+    def carry_out(self, perform: Callable[[], bytes]) -> bytes:
+        try:
+            self._answer = perform()
+        except MulliganError as error:
+            self._error = error
+            raise
+        except BaseException:
+            self._error = _not_remembered()
+            raise
+        finally:
+            self._is_done.set()
+        return self._answer
+
+    def wait(self) -> bytes:
+        if not self._is_done.wait(FIRST_SECONDS_MAX):
+            raise StoreUnavailable("the server still works on the request", hint="ask again later")
+        if self._error is not None:
+            raise self._error
+        return self._answer
+
+
+def _not_remembered() -> StoreUnavailable:
+    return StoreUnavailable("the server has failed at the request", hint="its log says why")
+
+
+ANSWERED = AnsweredChanges()

@@ -1,0 +1,186 @@
+"""What a store may be asked over HTTP: the one table of calls, which the store over HTTP and the server share.
+
+A call is `POST store/SCOPE/NAME` with its arguments as a JSON object. Its answer is the JSON of its result, or bytes as
+they are. JSON and not MessagePack: what a store returns then equals what it has stored, also where the two formats
+differ (large integers). Two things are no calls of this table: waiting for changes, which takes long, and keeping an
+artifact, whose content is the body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from mulligan.core.deciding.breaker import Guard
+from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
+from mulligan.core.model import reports as r
+from mulligan.core.model.artifacts import Artifact
+from mulligan.core.model.events import Entry
+from mulligan.ports import (
+    Answer,
+    BreakerRecord,
+    Lease,
+    LoadedRun,
+    Message,
+    NewRun,
+    Offer,
+    RunRecord,
+    StopRequest,
+    Turn,
+    WaitingPlace,
+    WorkerRecord,
+)
+from mulligan.ports.server_records import (
+    AuditRecord,
+    Document,
+    LogChunk,
+    LogKey,
+    NoticeRecord,
+    NoticeStatus,
+    Scope,
+    TokenRecord,
+    WorkflowVersion,
+)
+
+# Grows whenever a call changes so that an older client or server would misunderstand it.
+PROTOCOL = 1
+PROTOCOL_HEADER = "Mulligan-Protocol"
+# The id of a change. The process of the server that has carried it out gives the same answer again.
+CALL_HEADER = "Mulligan-Call"
+# Which process of the server has answered; in a request, which one has to: another one does not know the call.
+PROCESS_HEADER = "Mulligan-Process"
+# How long a server waits for changes before it answers that there are none.
+WAIT_SECONDS = 20.0
+
+# Reports of people about a run as a whole, and their decisions about a step.
+ControlReport = r.CancelRequested | r.PauseRequested | r.ResumeRequested | r.RetryRequested
+DecisionReport = r.Classified | r.ApprovalGiven
+# What a worker says about the end of a task that was leased to it.
+TaskReport = r.TaskEnded | r.TaskInterrupted | r.LeaseExpired
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A report that was put into an inbox, and the answer of the run if the sender has waited for one."""
+
+    message_id: int
+    answer: Answer | None = None
+
+
+class EndedTask(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The last report of a lease."""
+
+    token: int
+    report: TaskReport
+    guard: Guard | None = None
+
+
+class WorkDone(msgspec.Struct, frozen=True):
+    """The answer to one round trip of a worker."""
+
+    # False if the worker has expired: its leases are void.
+    is_alive: bool
+    now: datetime
+    leases: list[Lease] = []
+    stops: list[StopRequest] = []
+
+
+class StoreCall(NamedTuple):
+    """One call: who may make it, the types of its arguments, and the type of its answer."""
+
+    scope: Scope
+    arguments: Mapping[str, Any]
+    answer: Any = None
+    # Whether it changes something. Then it is never sent again without the id of the first time.
+    is_change: bool = False
+
+
+_RUN_IDS = {"run_ids": list[int]}
+_PAGE = {"before": int | None, "limit": int}
+_NAMED = {"project": str, "name": str}
+_LOG = {"key": LogKey}
+
+CALLS: Mapping[str, StoreCall] = {
+    # -- reading runs
+    "run": StoreCall("read", {"run_id": int}, RunRecord),
+    "runs": StoreCall("read", {**_PAGE, "statuses": list[str]}, list[RunRecord]),
+    "children": StoreCall("read", {"run_id": int}, list[RunRecord]),
+    "load": StoreCall("read", {"run_id": int}, LoadedRun),
+    "log": StoreCall("read", {"run_id": int, "after": int, "limit": int | None}, list[Entry]),
+    "inbox": StoreCall("read", _RUN_IDS, list[Message]),
+    "waiting_places": StoreCall("read", {}, list[WaitingPlace]),
+    "rows_of_kind": StoreCall("read", {"kind": str}, list[tuple[int, str, bytes]]),
+    "recent_rows": StoreCall("read", {"workflow": str, "kind": str, "key": str, "limit": int}, list[tuple[int, bytes]]),
+    "tagged_rows": StoreCall("read", {"tag": str, "limit": int}, list[tuple[int, str, str, bytes]]),
+    "breakers": StoreCall("read", {}, list[BreakerRecord]),
+    "workers": StoreCall("read", {}, list[WorkerRecord]),
+    "now": StoreCall("read", {}, datetime),
+    # -- lists
+    "lists.find": StoreCall("read", {"wanted": RunFilter, **_PAGE}, list[RunRecord]),
+    "lists.count": StoreCall("read", {"wanted": RunFilter, "limit": int}, int),
+    "lists.status_counts": StoreCall("read", {}, dict[str, int]),
+    "lists.records": StoreCall("read", _RUN_IDS, list[RunRecord]),
+    "lists.attributes": StoreCall("read", _RUN_IDS, list[tuple[int, Attribute]]),
+    "lists.rows": StoreCall("read", {**_RUN_IDS, "kind": str, "limit": int}, list[tuple[int, str, bytes]]),
+    "lists.places": StoreCall("read", {"keys": list[tuple[int, str]]}, list[tuple[int, str, bytes]]),
+    "lists.open_tasks": StoreCall("read", {"root_run_ids": list[int]}, list[OpenTasks]),
+    "lists.open_timers": StoreCall("read", {"root_run_ids": list[int]}, list[OpenTimer]),
+    "lists.leased_tasks": StoreCall("read", {}, list[LeasedTask]),
+    "lists.holders": StoreCall("read", {}, list[tuple[str, int, int]]),
+    # -- what a server keeps
+    "server_records.version": StoreCall("read", {**_NAMED, "number": int | None}, WorkflowVersion | None),
+    "server_records.versions": StoreCall("read", {**_NAMED, **_PAGE}, list[WorkflowVersion]),
+    "server_records.newest_versions": StoreCall(
+        "read", {"project": str, "after": str, "limit": int}, list[WorkflowVersion]
+    ),
+    "server_records.document": StoreCall("read", {"project": str, "kind": str, "name": str}, Document | None),
+    "server_records.documents": StoreCall("read", {"kind": str, "project": str | None}, list[Document]),
+    "server_records.tokens": StoreCall("admin", {}, list[TokenRecord]),
+    "server_records.audit": StoreCall(
+        "admin", {"project": str | None, **_PAGE, "who": str, "action": str}, list[AuditRecord]
+    ),
+    "server_records.notices": StoreCall("admin", {"status": NoticeStatus | None, **_PAGE}, list[NoticeRecord]),
+    "server_records.read_log": StoreCall("read", {**_LOG, "start": int, "end": int}, bytes),
+    "server_records.log_size": StoreCall("read", _LOG, tuple[int, bool] | None),
+    "server_records.logs_of": StoreCall("read", {"run_id": int}, list[LogKey]),
+    "artifacts.fetch": StoreCall("read", {"artifact": Artifact}, bytes),
+    # -- changing runs
+    "create": StoreCall("write", {"runs": list[NewRun]}, list[Turn], is_change=True),
+    "put_control": StoreCall("run", {"run_id": int, "report": ControlReport, "is_asking": bool}, Sent, is_change=True),
+    "put_decision": StoreCall(
+        "decide", {"run_id": int, "report": DecisionReport, "is_asking": bool}, Sent, is_change=True
+    ),
+    "reset_breaker": StoreCall("run", {"name": str}, bool, is_change=True),
+    "remove": StoreCall("admin", {"root_run_ids": list[int]}, list[int], is_change=True),
+    # -- working
+    "work.register": StoreCall("worker", {"worker": WorkerRecord}, is_change=True),
+    # Results, logs and a heartbeat go, leases and requests to stop come. An offer asks for tasks.
+    "work.exchange": StoreCall(
+        "worker",
+        {"worker": str, "ended": list[EndedTask], "logs": list[LogChunk], "offer": Offer | None, "is_beat": bool},
+        WorkDone,
+        is_change=True,
+    ),
+    "work.leases_of": StoreCall("worker", {"worker": str}, list[Lease]),
+    "work.retire": StoreCall("worker", {"worker": str}, is_change=True),
+    "work.now": StoreCall("worker", {}, datetime),
+    "work.tagged_rows": StoreCall("worker", {"tag": str, "limit": int}, list[tuple[int, str, str, bytes]]),
+    "work.fetch": StoreCall("worker", {"artifact": Artifact}, bytes),
+}
+
+
+@cache
+def arguments_type(name: str) -> type[msgspec.Struct]:
+    """The struct that a body of this call is decoded into. Unknown arguments are refused."""
+    call = CALLS[name]
+    return msgspec.defstruct("Arguments", list(call.arguments.items()), forbid_unknown_fields=True)
+
+
+@cache
+def answer_decoder(name: str) -> Callable[[bytes], Any]:
+    """Made at the first use: a command makes a few of the calls. Bytes are sent as they are."""
+    answer = CALLS[name].answer
+    return bytes if answer is bytes else msgspec.json.Decoder(answer).decode

@@ -1,0 +1,306 @@
+"""Calls of a server over one kept connection, and what is done if an answer does not come.
+
+Nothing is ever changed twice. A call that only reads is sent again on a new connection. A change is sent again with the
+id of the first time, and only to the process of the server that would remember it; otherwise the caller gets
+`StoreUnavailable`, which does not say whether the change took effect.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import select
+import ssl
+from collections.abc import Mapping
+from typing import Any, Protocol
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from mulligan.errors import (
+    LanguageError,
+    LoginRefused,
+    MulliganError,
+    Problem,
+    StoreForbidden,
+    StoreRefused,
+    StoreUnavailable,
+    error_by_code,
+)
+from mulligan.store.http_calls import CALL_HEADER, CALLS, PROCESS_HEADER, PROTOCOL, PROTOCOL_HEADER, WAIT_SECONDS
+
+API = "/api/v1/"
+# How long to wait for a connection, and for an answer: a change may wait for the process that drives the run.
+CONNECT_SECONDS, ANSWER_SECONDS = 10.0, 60.0
+_JSON = "application/json"
+# Not an answer of a server of Mulligan is longer.
+_PROBLEM_BYTES_MAX = 1 << 20
+_AMBIGUOUS = "it is unknown whether the last change took effect: look at the run before you repeat it"
+
+
+class Transport(Protocol):
+    """How calls reach a server."""
+
+    def call(self, name: str, body: bytes) -> bytes:
+        """The answer to a call of the table. Errors of the server are raised as what they are there."""
+
+    def upload(self, query: Mapping[str, str], data: bytes) -> bytes:
+        """Keep an artifact. The answer is its description."""
+
+    def begin_wait(self, since: int) -> int | None:
+        """Ask to be woken by the next change behind number `since`. The descriptor that becomes readable then."""
+
+    def end_wait(self) -> int | None:
+        """The number of the last change, if the server has answered; None while it has not."""
+
+    def close(self) -> None: ...
+
+
+class HttpTransport:
+    """Calls over HTTP. `scope` is what the waiting is for: `read`, or `worker`."""
+
+    def __init__(self, url: str, *, token: str, ca_file: str = "", scope: str = "read") -> None:
+        self._address = Address(url, ca_file)
+        self._token = token
+        self._scope = scope
+        self._connection: http.client.HTTPConnection | None = None
+        self._waiting: http.client.HTTPConnection | None = None
+        self._is_waiting = False
+        # The process that has answered last.
+        self._process = ""
+
+    def close(self) -> None:
+        for connection in (self._connection, self._waiting):
+            if connection is not None:
+                connection.close()
+        self._connection = self._waiting = None
+        self._is_waiting = False
+
+    # -- calls -------------------------------------------------------------------------------------------------------
+
+    def call(self, name: str, body: bytes) -> bytes:
+        call = CALLS[name]
+        path = f"{API}store/{call.scope}/{name}"
+        return self._ask("POST", path, body, {"Content-Type": _JSON}, is_change=call.is_change)
+
+    def upload(self, query: Mapping[str, str], data: bytes) -> bytes:
+        words = "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
+        # Repeating it does no harm: the second one gets another name, and `gc` removes what no log refers to.
+        path = f"{API}store/artifacts?{words}"
+        return self._ask("POST", path, data, {"Content-Type": "application/octet-stream"}, is_change=False)
+
+    def _ask(self, method: str, path: str, body: bytes, headers: Mapping[str, str], *, is_change: bool) -> bytes:
+        """The answer to a request, which is sent at most twice."""
+        call_id = os.urandom(12).hex() if is_change else ""
+        sent = {**headers, **self._headers, **({CALL_HEADER: call_id} if call_id else {})}
+        was_sent = False
+        try:
+            connection = self._kept_connection()
+            was_sent = True
+            return self._exchange(connection, method, path, body, sent)
+        except _ConnectionLost as lost:
+            self._drop()
+            if is_change and was_sent and not self._process:
+                raise self._unavailable(lost, is_change=True) from lost
+        if is_change and was_sent:
+            sent[PROCESS_HEADER] = self._process
+        try:
+            return self._exchange(self._kept_connection(), method, path, body, sent)
+        except _ConnectionLost as lost:
+            self._drop()
+            raise self._unavailable(lost, is_change=is_change and was_sent) from lost
+
+    def _exchange(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str],
+    ) -> bytes:
+        try:
+            connection.request(method, path, body, dict(headers))
+            answer = connection.getresponse()
+            data = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise _ConnectionLost(_reason(error)) from error
+        self._process = answer.headers.get(PROCESS_HEADER, self._process)
+        if answer.status >= 400:
+            raise error_of(answer.status, data, self._address.shown)
+        return data
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}", PROTOCOL_HEADER: str(PROTOCOL)}
+
+    def _kept_connection(self) -> http.client.HTTPConnection:
+        """The connection, a new one if the server has closed it: what is sent on a closed one is lost."""
+        if self._connection is not None and _is_readable(self._connection):
+            self._drop()
+        if self._connection is None:
+            self._connection = self._address.connect()
+        return self._connection
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    def _unavailable(self, lost: Exception, *, is_change: bool = False) -> StoreUnavailable:
+        hint = _AMBIGUOUS if is_change else f"is a server running at {self._address.shown}? mulligan server starts one"
+        return StoreUnavailable(f"the server at {self._address.shown} does not answer: {lost}", hint=hint)
+
+    # -- waiting for changes -----------------------------------------------------------------------------------------
+
+    def begin_wait(self, since: int) -> int | None:
+        try:
+            if self._waiting is None:
+                self._waiting = self._address.connect()
+                # A TLS server sends tickets behind the handshake. They are read with the first answer.
+                self._request_wait(0, -1)
+                self._waiting.getresponse().read()
+            self._request_wait(WAIT_SECONDS, since)
+        except (_ConnectionLost, OSError, http.client.HTTPException) as error:
+            self._end_waiting()
+            raise self._unavailable(error) from error
+        self._is_waiting = True
+        return self._waiting.sock.fileno() if self._waiting.sock is not None else None
+
+    def _request_wait(self, seconds: float, since: int) -> None:
+        assert self._waiting is not None
+        path = f"{API}store/changes/{self._scope}?seconds={seconds:g}&since={since}"
+        self._waiting.request("GET", path, headers=self._headers)
+
+    def end_wait(self) -> int | None:
+        if self._waiting is None or not self._is_waiting or not _is_readable(self._waiting):
+            return None
+        try:
+            answer = self._waiting.getresponse()
+            data = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._end_waiting()
+            raise self._unavailable(_ConnectionLost(_reason(error))) from error
+        self._is_waiting = False
+        if answer.status >= 400:
+            self._end_waiting()
+            raise error_of(answer.status, data, self._address.shown)
+        return msgspec.json.decode(data, type=int)
+
+    def _end_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.close()
+        self._waiting, self._is_waiting = None, False
+
+
+class _ConnectionLost(Exception):
+    """No connection, or none that lasted until the answer."""
+
+
+class Address:
+    """Where a server is: `https://HOST[:PORT]`. A path before `/api/v1` is kept out: a server has the whole host."""
+
+    def __init__(self, url: str, ca_file: str = "") -> None:
+        parts = urlsplit(url)
+        try:
+            port = parts.port
+        except ValueError:
+            port = -1
+        is_plain = not (parts.username or parts.password or parts.query or parts.fragment or parts.path.strip("/"))
+        if parts.scheme not in ("http", "https") or not parts.hostname or port == -1 or not is_plain:
+            # The text is not shown: it may have a password in it.
+            raise StoreRefused(
+                "the address of the server is not a URL like https://HOST:PORT",
+                hint="write it without a user, a password and a path; the token goes into MULLIGAN_TOKEN",
+            )
+        self._host, self._port, self._is_tls = parts.hostname, port, parts.scheme == "https"
+        self.shown = f"{parts.scheme}://{parts.netloc}"
+        self._ca_file = ca_file
+        self._context: ssl.SSLContext | None = None
+
+    def connect(self) -> http.client.HTTPConnection:
+        connection = self._make()
+        try:
+            connection.connect()
+        except ssl.SSLCertVerificationError as error:
+            raise StoreRefused(
+                f"the certificate of {self.shown} cannot be verified: {error.verify_message}",
+                hint="if an authority of your own has signed it: MULLIGAN_CA_FILE=FILE",
+            ) from error
+        except OSError as error:
+            connection.close()
+            raise _ConnectionLost(_reason(error)) from error
+        if connection.sock is not None:
+            connection.sock.settimeout(ANSWER_SECONDS)
+        return connection
+
+    def _make(self) -> http.client.HTTPConnection:
+        if not self._is_tls:
+            return http.client.HTTPConnection(self._host, self._port, timeout=CONNECT_SECONDS)
+        if self._context is None:
+            self._context = self._make_context()
+        return http.client.HTTPSConnection(self._host, self._port, timeout=CONNECT_SECONDS, context=self._context)
+
+    def _make_context(self) -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cafile=self._ca_file or None)
+        except (OSError, ssl.SSLError) as error:
+            raise StoreRefused(
+                f"'{self._ca_file}' cannot be used as the file of a certificate authority: {_reason(error)}",
+                hint="MULLIGAN_CA_FILE names a file with certificates in PEM",
+            ) from error
+
+
+class _ProblemDetails(msgspec.Struct, frozen=True):
+    """An error as a server sends it."""
+
+    code: str
+    detail: str
+    hint: str = ""
+    data: dict[str, Any] = {}
+    problems: list[Problem] = []
+
+
+def error_of(status: int, data: bytes, where: str) -> MulliganError:
+    """The error that a server answers with, of the class that it has there."""
+    try:
+        found = msgspec.json.decode(data[:_PROBLEM_BYTES_MAX], type=_ProblemDetails)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        message = f"{where} answers with HTTP status {status}, and not as a server of Mulligan does"
+        if status in (502, 503, 504):
+            return StoreUnavailable(message, hint="a proxy may be waiting for the server: ask again later")
+        return StoreRefused(message, hint="is it the address of a server of Mulligan?")
+    if found.code in ("token.refused", "token.scope"):
+        # What this means to somebody who has a store, and what to do about it.
+        kind = LoginRefused if found.code == "token.refused" else StoreForbidden
+        return kind(f"the server at {where} refuses: {found.detail}", hint=found.hint, **_fields(found.data))
+    if status == 429:
+        return StoreUnavailable(found.detail, hint=found.hint)
+    kind_of_error = error_by_code(found.code)
+    if issubclass(kind_of_error, LanguageError):
+        return LanguageError(found.problems)
+    try:
+        return kind_of_error(found.detail, hint=found.hint, **_fields(found.data))
+    except TypeError:
+        return kind_of_error(found.detail, hint=found.hint)
+
+
+def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name not in ("message", "hint")}
+
+
+def _is_readable(connection: http.client.HTTPConnection) -> bool:
+    """Whether something has arrived that nobody has asked for: the end of the connection."""
+    sock = connection.sock
+    if sock is None:
+        return True
+    waiting = select.poll()
+    waiting.register(sock, select.POLLIN)
+    return bool(waiting.poll(0))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return str(error).lower() or type(error).__name__

@@ -1,0 +1,149 @@
+"""What a server keeps beside the runs, read over HTTP. Changes go through the routes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Any, NoReturn
+
+from mulligan.errors import StoreRefused
+from mulligan.ports.server_records import (
+    AuditRecord,
+    Document,
+    LogChunk,
+    LogKey,
+    NoticeRecord,
+    NoticeStatus,
+    TokenRecord,
+    WorkflowVersion,
+)
+
+
+class HttpRecords:
+    """`ServerRecords` over HTTP, for reading. `gather_logs` is how a worker ships logs."""
+
+    def __init__(
+        self, ask: Callable[..., Any], gather_logs: Callable[[Iterable[LogChunk]], None] | None = None
+    ) -> None:
+        self._ask = ask
+        self._gather_logs = gather_logs
+
+    # -- workflows and documents
+
+    def version(self, project: str, name: str, number: int | None = None) -> WorkflowVersion | None:
+        found: WorkflowVersion | None = self._ask("server_records.version", project=project, name=name, number=number)
+        return found
+
+    def versions(self, project: str, name: str, *, before: int | None = None, limit: int = 50) -> list[WorkflowVersion]:
+        found: list[WorkflowVersion] = self._ask(
+            "server_records.versions", project=project, name=name, before=before, limit=limit
+        )
+        return found
+
+    def newest_versions(self, project: str, *, after: str = "", limit: int = 100) -> list[WorkflowVersion]:
+        found: list[WorkflowVersion] = self._ask(
+            "server_records.newest_versions", project=project, after=after, limit=limit
+        )
+        return found
+
+    def publish(self, version: WorkflowVersion) -> WorkflowVersion:
+        raise _through_routes("PUT /api/v1/workflows/NAME")
+
+    def document(self, project: str, kind: str, name: str) -> Document | None:
+        found: Document | None = self._ask("server_records.document", project=project, kind=kind, name=name)
+        return found
+
+    def documents(self, kind: str, project: str | None = None) -> list[Document]:
+        found: list[Document] = self._ask("server_records.documents", kind=kind, project=project)
+        return found
+
+    def put_document(self, document: Document, *, expected: int | None = None) -> Document:
+        raise _through_routes("the route of what it is: a schedule, a draft, a hook")
+
+    def delete_document(self, project: str, kind: str, name: str, *, expected: int | None = None) -> bool:
+        raise _through_routes("the route of what it is: a schedule, a draft, a hook")
+
+    # -- tokens and audit
+
+    def add_token(self, token: TokenRecord) -> None:
+        raise _through_routes("POST /api/v1/tokens")
+
+    def token_of(self, digest: str) -> TokenRecord | None:
+        raise _through_routes("GET /api/v1/tokens")
+
+    def tokens(self) -> list[TokenRecord]:
+        found: list[TokenRecord] = self._ask("server_records.tokens")
+        return found
+
+    def revoke_token(self, token_id: str, at: datetime) -> bool:
+        raise _through_routes("DELETE /api/v1/tokens/ID")
+
+    def add_audit(self, records: Sequence[AuditRecord]) -> None:
+        raise _only_the_server()
+
+    def audit(
+        self,
+        project: str | None = None,
+        *,
+        before: int | None = None,
+        limit: int = 100,
+        who: str = "",
+        action: str = "",
+    ) -> list[AuditRecord]:
+        found: list[AuditRecord] = self._ask(
+            "server_records.audit", project=project, before=before, limit=limit, who=who, action=action
+        )
+        return found
+
+    def count_audit(self, token_id: str, actions: Collection[str], since: datetime) -> int:
+        raise _only_the_server()
+
+    # -- notices
+
+    def put_notices(self, notices: Sequence[NoticeRecord]) -> int:
+        raise _only_the_server()
+
+    def claim_notices(self, now: datetime, until: datetime, limit: int) -> list[NoticeRecord]:
+        raise _only_the_server()
+
+    def settle_notice(
+        self, notice_id: int, status: NoticeStatus, *, attempts: int, due_at: datetime | None, reason: str = ""
+    ) -> None:
+        raise _only_the_server()
+
+    def notices(
+        self, *, status: NoticeStatus | None = None, before: int | None = None, limit: int = 100
+    ) -> list[NoticeRecord]:
+        found: list[NoticeRecord] = self._ask("server_records.notices", status=status, before=before, limit=limit)
+        return found
+
+    def remove_notices(self, created_before: datetime) -> int:
+        raise _only_the_server()
+
+    # -- logs
+
+    def append_log(self, chunks: Iterable[LogChunk]) -> None:
+        """Gather them: they are sent with the next exchange, before the end of their task."""
+        if self._gather_logs is None:
+            raise _only_the_server()
+        self._gather_logs(chunks)
+
+    def read_log(self, key: LogKey, start: int, end: int) -> bytes:
+        found: bytes = self._ask("server_records.read_log", key=key, start=start, end=end)
+        return found
+
+    def log_size(self, key: LogKey) -> tuple[int, bool] | None:
+        found: tuple[int, bool] | None = self._ask("server_records.log_size", key=key)
+        return found
+
+    def logs_of(self, run_id: int) -> list[LogKey]:
+        found: list[LogKey] = self._ask("server_records.logs_of", run_id=run_id)
+        return found
+
+
+def _through_routes(route: str) -> StoreRefused:
+    return StoreRefused("the server checks this change itself", hint=f"use {route}")
+
+
+def _only_the_server() -> NoReturn:
+    raise StoreRefused("only the server itself does this", hint="it needs no help from here")

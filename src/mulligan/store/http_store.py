@@ -1,0 +1,437 @@
+"""A store over HTTP: what a server has, for readers, for verbs and for workers without a database.
+
+Runs are driven by the workers of the server itself: over HTTP nobody takes turns, so that a token for workers can do
+nothing but run tasks. A worker leases tasks and reports their ends. What it has to say is gathered and sent with its
+next question, so that one round of the engine's loop is one round trip.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from mulligan.core.deciding.breaker import Guard
+from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
+from mulligan.core.model.events import Entry
+from mulligan.core.model.reports import ApprovalGiven, Classified, Report
+from mulligan.errors import KeyUsed, StoreRefused, StoreUnavailable
+from mulligan.ports import (
+    NONE_AHEAD,
+    Answer,
+    BreakerRecord,
+    Commit,
+    CommitResult,
+    Lease,
+    LoadedRun,
+    LogChunk,
+    Message,
+    NewRun,
+    Offer,
+    RunRecord,
+    StopRequest,
+    Turn,
+    WaitingPlace,
+    WorkerRecord,
+)
+from mulligan.store.http_artifacts import HttpArtifacts
+from mulligan.store.http_calls import EndedTask, Sent, WorkDone, answer_decoder
+from mulligan.store.http_connection import HttpTransport, Transport
+from mulligan.store.http_records import HttpRecords
+from mulligan.store.server_login import find_ca_file, find_token
+
+# A worker that has talked to the server within this time has its requests to stop.
+STOPS_SECONDS = 0.2
+
+_encode = msgspec.json.Encoder().encode
+
+
+class HttpStore:
+    """The store behind the server at `url`; or, with `transport`, whatever answers its calls.
+
+    `is_worker`: for a process that runs tasks, with a token for workers. It is shared: heartbeats count, and tasks are
+    leased.
+    """
+
+    is_shared = True
+    is_in_place = True
+
+    def __init__(
+        self,
+        url: str = "",
+        *,
+        lease_seconds: float = 30.0,
+        token: str = "",
+        is_worker: bool = False,
+        transport: Transport | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        scope = "worker" if is_worker else "read"
+        self._transport = transport or HttpTransport(
+            url, token=token or find_token(url), ca_file=find_ca_file(), scope=scope
+        )
+        self._is_worker = is_worker
+        self._monotonic = monotonic
+        self.artifacts = HttpArtifacts(self._transport, self._ask, is_worker=is_worker)
+        self.lists = HttpLists(self._ask)
+        self.server_records = HttpRecords(self._ask, self._gather_logs if is_worker else None)
+        # Answers that came with the report itself, by the id of the message.
+        self._answers: dict[int, Answer] = {}
+        self._work = _Work()
+        # The number of the last change that we know of. None while nobody has asked for changes.
+        self._change = -1
+        self._is_waiting = False
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def _ask(self, call: str, /, **arguments: Any) -> Any:
+        answer = self._transport.call(call, _encode(arguments))
+        try:
+            return answer_decoder(call)(answer)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise StoreRefused(
+                f"the answer of the server cannot be read: {error}",
+                hint="use the same version of Mulligan as the server",
+            ) from error
+
+    # -- readers -----------------------------------------------------------------------------------------------------
+
+    def run(self, run_id: int) -> RunRecord:
+        found: RunRecord = self._ask("run", run_id=run_id)
+        return found
+
+    def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
+        found: list[RunRecord] = self._ask("runs", limit=limit, before=before, statuses=[*statuses])
+        return found
+
+    def children(self, run_id: int) -> list[RunRecord]:
+        found: list[RunRecord] = self._ask("children", run_id=run_id)
+        return found
+
+    def load(self, run_id: int) -> LoadedRun:
+        found: LoadedRun = self._ask("load", run_id=run_id)
+        return found
+
+    def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
+        found: list[Entry] = self._ask("log", run_id=run_id, after=after, limit=limit)
+        return found
+
+    def waiting_places(self) -> list[WaitingPlace]:
+        found: list[WaitingPlace] = self._ask("waiting_places")
+        return found
+
+    def rows_of_kind(self, kind: str) -> list[tuple[int, str, bytes]]:
+        found: list[tuple[int, str, bytes]] = self._ask("rows_of_kind", kind=kind)
+        return found
+
+    def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
+        found: list[tuple[int, bytes]] = self._ask("recent_rows", workflow=workflow, kind=kind, key=key, limit=limit)
+        return found
+
+    def tagged_rows(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
+        name = "work.tagged_rows" if self._is_worker else "tagged_rows"
+        found: list[tuple[int, str, str, bytes]] = self._ask(name, tag=tag, limit=limit)
+        return found
+
+    def breakers(self) -> list[BreakerRecord]:
+        found: list[BreakerRecord] = self._ask("breakers")
+        return found
+
+    def workers(self) -> list[WorkerRecord]:
+        """The workers. The server says whether each is alive: only there can their locks be seen."""
+        found: list[WorkerRecord] = self._ask("workers")
+        return found
+
+    def now(self) -> datetime | None:
+        """The time of the server, by which all its workers go."""
+        found: datetime = self._ask("work.now" if self._is_worker else "now")
+        return found
+
+    # -- changes by other processes ----------------------------------------------------------------------------------
+
+    def has_changes(self) -> bool:
+        if self._is_worker:
+            self._send_what_waits()
+        if not self._is_waiting:
+            # Nothing was asked yet, so nothing is known.
+            self.fileno()
+            return True
+        number = self._transport.end_wait()
+        if number is None:
+            return False
+        self._is_waiting = False
+        has_changed, self._change = number != self._change, number
+        self.fileno()
+        return has_changed
+
+    def fileno(self) -> int | None:
+        if not self._is_waiting:
+            self._descriptor = self._transport.begin_wait(self._change)
+            self._is_waiting = self._descriptor is not None
+        return self._descriptor
+
+    def watch_run_ends(self) -> None:
+        """The server tells of every change."""
+
+    # -- verbs -------------------------------------------------------------------------------------------------------
+
+    def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
+        """Create runs. One without a key gets one: asking again after a lost answer creates nothing twice."""
+        if holder:
+            raise _no_turns()
+        own = [not run.key for run in runs]
+        named = [run if run.key else msgspec.structs.replace(run, key=f"http: {os.urandom(16).hex()}") for run in runs]
+        try:
+            found: list[Turn] = self._ask("create", runs=named)
+        except StoreUnavailable:
+            if not all(own):
+                # The caller asks again with its key.
+                raise
+            return [self._created(run) for run in named]
+        return found
+
+    def _created(self, run: NewRun) -> Turn:
+        """The run, created now unless the first request has done it."""
+        try:
+            (turn,) = self._ask("create", runs=[run])
+        except KeyUsed as used:
+            return Turn(used.run_id, "", 0)
+        created: Turn = turn
+        return created
+
+    def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
+        """Send a report. If it asks for an answer, the server waits for it and sends it back with its own."""
+        name = "put_decision" if isinstance(report, Classified | ApprovalGiven) else "put_control"
+        sent: Sent = self._ask(name, run_id=run_id, report=report, is_asking=is_asking)
+        if sent.answer is not None:
+            self._answers[sent.message_id] = sent.answer
+        return sent.message_id
+
+    def answer(self, message_id: int) -> Answer | None:
+        return self._answers.pop(message_id, None)
+
+    def reset_breaker(self, name: str) -> bool:
+        is_reset: bool = self._ask("reset_breaker", name=name)
+        return is_reset
+
+    def remove(self, root_run_ids: Collection[int]) -> list[int]:
+        removed: list[int] = self._ask("remove", root_run_ids=[*root_run_ids])
+        return removed
+
+    def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
+        raise StoreRefused(
+            "files that no run refers to can only be looked for where they are",
+            hint="run 'mulligan gc' on the host of the server",
+        )
+
+    # -- workers -----------------------------------------------------------------------------------------------------
+
+    def register(self, worker: WorkerRecord) -> None:
+        # What an earlier worker of this process has gathered is void with its leases.
+        self._work = _Work(worker.name)
+        self._ask("work.register", worker=worker)
+
+    def record_heartbeat(self, name: str) -> bool:
+        return self._exchange(name, is_beat=True).is_alive
+
+    def lease(
+        self, worker: str, offer: Offer, *, root_run_id: int | None = None, is_guarded: bool = False
+    ) -> list[Lease]:
+        if root_run_id is not None:
+            raise _no_turns()
+        return self._exchange(worker, offer=offer).leases
+
+    def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
+        """Gather the last report of a lease. It is sent with the next exchange, as often as it takes."""
+        self._work.ended[token] = EndedTask(token, report, guard)  # type: ignore[arg-type]
+
+    def stop_requests(self, worker: str) -> list[StopRequest]:
+        if self._monotonic() - self._work.exchanged_at >= STOPS_SECONDS:
+            self._exchange(worker)
+        return self._work.stops
+
+    def leases_of(self, worker: str) -> list[Lease]:
+        """The leases of a worker, without those that it has ended: the server may not know of the end yet."""
+        self._exchange(worker)
+        found: list[Lease] = self._ask("work.leases_of", worker=worker)
+        return found
+
+    def retire(self, name: str) -> None:
+        self._exchange(name)
+        self._ask("work.retire", worker=name)
+
+    def _gather_logs(self, chunks: Iterable[LogChunk]) -> None:
+        for chunk in chunks:
+            self._work.logs.append(chunk)
+            self._work.log_bytes += len(chunk.data)
+            if self._work.log_bytes >= EXCHANGE_BYTES_MAX:
+                self._exchange(self._work.name)
+
+    def _send_what_waits(self) -> None:
+        """Send what has waited for a whole round of the loop: a worker that is full, or is ending, asks for nothing."""
+        work = self._work
+        if work.is_waiting and (work.ended or work.logs):
+            self._exchange(work.name)
+        work.is_waiting = bool(work.ended or work.logs)
+
+    def _exchange(self, worker: str, *, offer: Offer | None = None, is_beat: bool = False) -> WorkDone:
+        """One round trip. What was gathered is forgotten once the server has it."""
+        work = self._work
+        while True:
+            ended, logs, is_all = work.next_batch()
+            done: WorkDone = self._ask(
+                "work.exchange",
+                worker=worker,
+                ended=ended,
+                logs=logs,
+                offer=offer if is_all else None,
+                is_beat=is_beat,
+            )
+            work.forget(ended, logs)
+            if is_all:
+                break
+        work.stops, work.exchanged_at, work.is_waiting = done.stops, self._monotonic(), False
+        return done
+
+    # -- turns: only the workers of the server have them -------------------------------------------------------------
+
+    def inbox(self, run_ids: Collection[int]) -> list[Message]:
+        found: list[Message] = [] if self._is_worker else self._ask("inbox", run_ids=[*run_ids])
+        return found
+
+    def runs_with_messages(self, holder: str, root_run_id: int | None = None) -> list[int]:
+        return []
+
+    def take_turns(self, run_ids: Collection[int], holder: str) -> list[Turn]:
+        return []
+
+    def release(self, turns: Iterable[Turn]) -> None:
+        """There are none."""
+
+    def commit(self, commits: Sequence[Commit]) -> list[CommitResult]:
+        raise _no_turns()
+
+    def queued_tasks(self, run_id: int) -> list[tuple[str, int]]:
+        return []
+
+    def has_leases(self, run_id: int) -> bool:
+        return False
+
+    def expire(self, name: str, *, is_dead: bool = False) -> bool:
+        """The server judges workers: it has the clock and the heartbeats."""
+        return False
+
+    def fire_timers(
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
+    ) -> int:
+        return 0
+
+    def next_due(
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
+    ) -> datetime | None:
+        return None
+
+
+# How much is sent at once: a server takes 4 MiB, and JSON needs a third more for bytes.
+EXCHANGE_BYTES_MAX, ENDED_MAX = 1 << 20, 500
+
+
+class _Work:
+    """What a worker has to say to the server, and what it has heard last."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        # By token, until the server has it.
+        self.ended: dict[int, EndedTask] = {}
+        self.logs: list[LogChunk] = []
+        self.log_bytes = 0
+        self.stops: list[StopRequest] = []
+        self.exchanged_at = float("-inf")
+        # Whether something was here already in the last round of the loop.
+        self.is_waiting = False
+
+    def next_batch(self) -> tuple[list[EndedTask], list[LogChunk], bool]:
+        """As much as one request may have, logs before the ends of their tasks; and whether that is all."""
+        logs: list[LogChunk] = []
+        size = 0
+        for chunk in self.logs:
+            if logs and size + len(chunk.data) > EXCHANGE_BYTES_MAX:
+                return [], logs, False
+            logs.append(chunk)
+            size += len(chunk.data)
+        ended: list[EndedTask] = []
+        for one in self.ended.values():
+            size += len(_encode(one))
+            if (ended or logs) and (size > EXCHANGE_BYTES_MAX or len(ended) >= ENDED_MAX):
+                return ended, logs, False
+            ended.append(one)
+        return ended, logs, True
+
+    def forget(self, ended: Iterable[EndedTask], logs: Collection[LogChunk]) -> None:
+        for one in ended:
+            self.ended.pop(one.token, None)
+        self.log_bytes -= sum(len(chunk.data) for chunk in logs)
+        del self.logs[: len(logs)]
+
+
+class HttpLists:
+    """`RunLists` over HTTP."""
+
+    def __init__(self, ask: Callable[..., Any]) -> None:
+        self._ask = ask
+
+    def find(self, wanted: RunFilter, *, limit: int, before: int | None = None) -> list[RunRecord]:
+        found: list[RunRecord] = self._ask("lists.find", wanted=wanted, limit=limit, before=before)
+        return found
+
+    def count(self, wanted: RunFilter, *, limit: int) -> int:
+        found: int = self._ask("lists.count", wanted=wanted, limit=limit)
+        return found
+
+    def status_counts(self) -> dict[str, int]:
+        found: dict[str, int] = self._ask("lists.status_counts")
+        return found
+
+    def records(self, run_ids: Collection[int]) -> list[RunRecord]:
+        found: list[RunRecord] = self._ask("lists.records", run_ids=[*run_ids])
+        return found
+
+    def attributes(self, run_ids: Collection[int]) -> list[tuple[int, Attribute]]:
+        found: list[tuple[int, Attribute]] = self._ask("lists.attributes", run_ids=[*run_ids])
+        return found
+
+    def rows(self, run_ids: Collection[int], kind: str, limit: int) -> list[tuple[int, str, bytes]]:
+        found: list[tuple[int, str, bytes]] = self._ask("lists.rows", run_ids=[*run_ids], kind=kind, limit=limit)
+        return found
+
+    def places(self, keys: Collection[tuple[int, str]]) -> list[tuple[int, str, bytes]]:
+        found: list[tuple[int, str, bytes]] = self._ask("lists.places", keys=[*keys])
+        return found
+
+    def open_tasks(self, root_run_ids: Collection[int]) -> list[OpenTasks]:
+        found: list[OpenTasks] = self._ask("lists.open_tasks", root_run_ids=[*root_run_ids])
+        return found
+
+    def open_timers(self, root_run_ids: Collection[int]) -> list[OpenTimer]:
+        found: list[OpenTimer] = self._ask("lists.open_timers", root_run_ids=[*root_run_ids])
+        return found
+
+    def leased_tasks(self) -> list[LeasedTask]:
+        found: list[LeasedTask] = self._ask("lists.leased_tasks")
+        return found
+
+    def holders(self) -> list[tuple[str, int, int]]:
+        found: list[tuple[str, int, int]] = self._ask("lists.holders")
+        return found
+
+
+def _no_turns() -> StoreRefused:
+    return StoreRefused(
+        "a run of a server is driven by the workers of the server",
+        hint="start it without driving it here: mulligan run --detach, or through the API",
+    )

@@ -1,0 +1,311 @@
+"""What holds for every route: reading requests, refusing them, answering."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from tests.api.conftest import Client, open_client, start_run
+
+from mulligan.api.openapi import document
+from mulligan.api.routes import ROUTES
+from mulligan.api.routing import Answer, Body, Call, Query, Route, Streamed
+from mulligan.errors import StoreUnavailable, UnknownRun
+from mulligan.service import Home, Service
+
+
+class Wanted(Query, frozen=True):
+    status: tuple[str, ...] = ()
+    limit: int = 50
+    is_dry: bool = False
+
+
+class Inner(Body, frozen=True):
+    count: int = 0
+
+
+class Sent(Body, frozen=True):
+    name: str
+    inner: Inner = Inner()
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Optional(Body, frozen=True):
+    reason: str = ""
+
+
+def echo(call: Call) -> dict[str, Any]:
+    return {"query": msgspec.to_builtins(call.query), "body": msgspec.to_builtins(call.body), "path": dict(call.path)}
+
+
+def raises(error: Exception) -> Any:
+    def handler(call: Call) -> None:
+        raise error
+
+    return handler
+
+
+async def live(call: Call) -> Streamed:
+    async def pieces() -> AsyncIterator[bytes]:
+        while True:
+            yield b"tick\n"
+
+    return Streamed(pieces(), media="text/event-stream")
+
+
+def in_pieces(call: Call) -> Streamed:
+    return Streamed(iter([b"a", b"b", b"c"]), media="text/plain")
+
+
+async def who(call: Call) -> Any:
+    return {"by": await call.read(lambda service: service.by), "user": call.token.user}
+
+
+TABLE = (
+    Route("GET", "things", echo, "read", "Things.", query=Wanted, answer=dict[str, Any]),
+    Route("POST", "things", echo, "write", "A thing.", body=Sent, answer=dict[str, Any], status=201),
+    Route("GET", "things/{number:int}", echo, "read", "One.", answer=dict[str, Any]),
+    Route("GET", "things/{name}", echo, "read", "One by name.", answer=dict[str, Any]),
+    Route("POST", "things/{name}:stop", echo, "run", "Stop it.", body=Optional, answer=dict[str, Any]),
+    Route("POST", "things:check", echo, "read", "Check.", body=Optional, answer=dict[str, Any], is_change=False),
+    Route(
+        "PUT",
+        "raw/{a}/{b}",
+        lambda call: {"size": len(call.body)},
+        "write",
+        "Bytes.",
+        body=bytes,
+        answer=dict[str, int],
+    ),
+    Route("DELETE", "things/{name}", lambda call: None, "admin", "Remove it."),
+    Route(
+        "GET", "version", lambda call: Answer({"seq": 7}, headers={"ETag": '"7"'}), "read", "7.", answer=dict[str, int]
+    ),
+    Route("GET", "bug", raises(RuntimeError("password=hunter2")), "read", "A bug.", answer=dict[str, int]),
+    Route("GET", "unknown", raises(UnknownRun("there is no run 7", run_id=7)), "read", "No.", answer=dict[str, int]),
+    Route("GET", "away", raises(StoreUnavailable("the store is away")), "read", "Away.", answer=dict[str, int]),
+    Route("GET", "live", live, "read", "Live.", media="text/event-stream"),
+    Route("GET", "pieces", in_pieces, "read", "Pieces.", media="text/plain"),
+    Route("GET", "who", who, "read", "Who.", answer=dict[str, str]),
+)
+
+
+@pytest.fixture
+def things(home: Home) -> Iterator[Client]:
+    opened = open_client(home, routes=TABLE)
+    yield opened
+    opened.close()
+
+
+def test_parameters_and_bodies_reach_the_handler_as_its_types(things: Client) -> None:
+    listed = things.get("things", status=["failed", "running"], limit=3, is_dry="true")
+    made = things.post("things", {"name": "a", "labels": {"team": "b"}})
+    stopped = things.post("things/my%2Fthing:stop", {"reason": "late"})
+
+    assert (listed.status, made.status, stopped.status) == (200, 201, 200)
+    assert listed.json["query"] == {"status": ["failed", "running"], "limit": 3, "is_dry": True}
+    assert made.json["body"] == {"name": "a", "labels": {"team": "b"}}
+    assert stopped.json == {"query": None, "body": {"reason": "late"}, "path": {"name": "my/thing"}}
+    assert things.get("things/7").json["path"] == {"number": "7"}
+    assert things.get("things/seven").json["path"] == {"name": "seven"}
+    assert things.put("raw/x/y", b"\0\1").json == {"size": 2}
+    assert things.post("things:check").json["body"] == {}
+    assert things.delete("things/a").status == 204
+    assert things.get("who", scope="read").json == {"by": "read", "user": "read"}
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "detail", "hint"),
+    [
+        ("limit=many", "input.invalid", "query parameter 'limit' 'many': expected a whole number", ""),
+        ("limt=3", "input.invalid", "there is no query parameter 'limt' here", "did you mean 'limit'?"),
+        ("limit=3&limit=4", "input.invalid", "query parameter 'limit' is given twice", "give it once"),
+        ("status=%00", "input.invalid", "query parameter 'status' contains a NUL character", "remove it"),
+        ("status=%ff", "request.refused", "the query is not UTF-8", "percent-encode the bytes of UTF-8"),
+        ("status=a&" * 201, "request.refused", "the query has more than 200 parameters", ""),
+    ],
+)
+def test_a_bad_query_is_refused_by_the_name_of_the_parameter(
+    things: Client, query: str, code: str, detail: str, hint: str
+) -> None:
+    reply = things.request("GET", "things", query=query)
+
+    assert (reply.code, reply.json["detail"], reply.json.get("hint", "")) == (code, detail, hint)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "detail"),
+    [
+        (b'{"name": 3}', 422, "field 'name' of the body: expected a text, got a whole number"),
+        (b"{}", 422, "the body lacks the field 'name'"),
+        (b'{"name": "a", "nme": 1}', 422, "the body has an unknown field 'nme'"),
+        (b'{"name": "a", "inner": {"cuont": 1}}', 422, "the body has an unknown field 'cuont' in 'inner'"),
+        (
+            b'{"name": "a", "labels": {"x": 1}}',
+            422,
+            "field 'labels[...]' of the body: expected a text, got a whole number",
+        ),
+        (b"[]", 422, "the body: expected an object, got a list"),
+        (b'{"name": ', 400, "the body is not JSON: Input data was truncated"),
+        (b'{"name": "\xff"}', 400, "the body is not UTF-8"),
+        (b"", 400, "the body is missing"),
+    ],
+)
+def test_a_bad_body_is_refused_by_the_name_of_the_field(things: Client, body: bytes, status: int, detail: str) -> None:
+    reply = things.post("things", body, headers={"content-type": "application/json"})
+
+    assert (reply.status, reply.json["detail"]) == (status, detail)
+
+
+def test_what_is_wrong_with_a_request_as_such_has_its_own_status(things: Client) -> None:
+    json = {"content-type": "application/json"}
+
+    replies = [
+        things.get("nothing"),
+        things.get("things/a/b"),
+        things.put("things", {}),
+        things.post("things", b"name=a", headers={"content-type": "application/x-www-form-urlencoded"}),
+        things.request("GET", "things", headers={"accept": "text/html"}),
+        things.post("things", b"x" * (4 * 1024 * 1024 + 1), headers=json),
+        things.get("things/%ff"),
+    ]
+
+    assert [(one.status, one.code) for one in replies] == [
+        (404, "request.path"),
+        (404, "request.path"),
+        (405, "request.method"),
+        (415, "request.media"),
+        (406, "request.not_acceptable"),
+        (413, "request.too_large"),
+        (400, "request.refused"),
+    ]
+    assert replies[2].headers["allow"] == "GET, HEAD, OPTIONS, POST"
+    assert things.request("OPTIONS", "things").headers["allow"] == "GET, HEAD, OPTIONS, POST"
+
+
+def test_head_is_get_without_a_body_and_a_known_version_is_not_sent_again(things: Client) -> None:
+    head = things.request("HEAD", "version")
+    again = things.request("GET", "version", headers={"if-none-match": 'W/"6", "7"'})
+
+    assert (head.status, head.body, head.headers["content-length"]) == (200, b"", "9")
+    assert (again.status, again.body, again.headers["etag"]) == (304, b"", '"7"')
+    assert things.request("GET", "version", headers={"if-none-match": '"8"'}).json == {"seq": 7}
+
+
+def test_an_error_is_a_problem_with_its_code_and_data(things: Client) -> None:
+    reply = things.get("unknown")
+
+    assert reply.json == {
+        "type": "urn:mulligan:error:run.unknown",
+        "title": "Unknown run",
+        "status": 404,
+        "detail": "there is no run 7",
+        "code": "run.unknown",
+        "data": {"run_id": 7},
+    }
+
+
+def test_a_bug_is_answered_with_an_id_and_its_text_is_only_in_the_log(
+    things: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR, "mulligan.server"):
+        reply = things.get("bug")
+
+    assert (reply.status, reply.code) == (500, "server.failed")
+    assert b"hunter2" not in reply.body
+    assert reply.json["data"]["error_id"] in caplog.text and "hunter2" in caplog.text
+
+
+def test_a_store_that_is_away_is_503_and_says_when_to_ask_again(things: Client) -> None:
+    reply = things.get("away")
+
+    assert (reply.status, reply.code, reply.headers["retry-after"]) == (503, "store.unavailable", "2")
+
+
+def test_a_stream_ends_with_its_pieces_its_client_or_the_server(things: Client) -> None:
+    whole = things.get("pieces")
+    left = things.request("GET", "live", pieces_max=3)
+
+    assert (whole.body, whole.headers["content-type"]) == (b"abc", "text/plain")
+    assert left.body.startswith(b"tick\ntick\n")
+    things.api.closing.set()
+    assert things.get("live").status == 200
+
+
+def test_a_route_needs_its_scope_or_one_that_implies_it(things: Client) -> None:
+    allowed = {
+        scope: [
+            things.get("things", scope=scope).status,
+            things.post("things/a:stop", scope=scope).status,
+            things.post("things", {"name": "a"}, scope=scope).status,
+            things.delete("things/a", scope=scope).status,
+        ]
+        for scope in ("read", "run", "decide", "write", "admin", "worker")
+    }
+
+    assert allowed == {
+        "read": [200, 403, 403, 403],
+        "run": [200, 200, 403, 403],
+        "decide": [200, 403, 403, 403],
+        "write": [200, 200, 201, 403],
+        "admin": [200, 200, 201, 204],
+        "worker": [403, 403, 403, 403],
+    }
+
+
+def test_without_a_valid_token_every_answer_is_the_same(things: Client) -> None:
+    replies = [things.get("things", scope=one) for one in (None, "unknown", "expired", "revoked")]
+
+    assert {one.status for one in replies} == {401}
+    assert len({one.body for one in replies}) == 1
+    assert replies[0].headers["www-authenticate"] == 'Bearer realm="mulligan"'
+
+
+def test_the_server_says_that_it_is_up_and_lists_runs(client: Client, service: Service) -> None:
+    run_id = start_run(service)
+
+    assert client.get("/healthz", scope=None).json["status"] == "ok"
+    assert client.get("/readyz", scope=None).json["status"] == "ready"
+    assert [one["run_id"] for one in client.get("runs").json["runs"]] == [run_id]
+    assert client.get("runs", status="failed").json == {"runs": [], "next": None}
+
+
+def test_every_answer_forbids_what_a_page_must_not_do(client: Client) -> None:
+    headers = client.get("/healthz").headers
+
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["x-frame-options"] == "DENY"
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert not [name for name in headers if name.startswith("access-control")]
+
+
+def test_the_document_describes_every_route(client: Client) -> None:
+    found = client.get("/openapi.json", scope=None).json
+
+    operations = [one for path in found["paths"].values() for one in path.values()]
+    assert found["openapi"] == "3.1.0"
+    assert len(operations) == len(ROUTES) == len({route.name for route in ROUTES})
+    assert len({one["operationId"] for one in operations}) == len(operations)
+    (listed,) = [one for one in operations if one["operationId"] == "get_runs"]
+    assert {one["name"] for one in listed["parameters"]} >= {"status", "workflow", "limit"}
+    assert listed["x-scope"] == "read"
+    assert msgspec.json.decode(msgspec.json.encode(document(ROUTES))) == found
+
+
+def body_structs(type_: Any) -> Iterator[type[msgspec.Struct]]:
+    if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+        yield type_
+
+
+def test_no_route_takes_fields_that_it_does_not_know() -> None:
+    lenient = [
+        route.name
+        for route in ROUTES
+        for one in body_structs(route.body)
+        if not one.__struct_config__.forbid_unknown_fields
+    ]
+
+    assert lenient == []
