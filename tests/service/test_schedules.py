@@ -236,3 +236,53 @@ def test_refusals_name_what_is_not_there_or_not_possible(server: Server) -> None
     server.schedules.delete("a")
     with pytest.raises(UnknownSchedule):
         server.schedules.delete("a")
+
+
+SCHEDULED = (
+    HELLO
+    + """\
+schedules:
+  nightly: {cron: "30 2 * * *", timezone: Europe/Berlin, inputs: {who: you}, catch_up: all(3), pause_after: 2}
+  often: {every: 10m, overlap: queue}
+"""
+)
+
+
+def test_schedules_of_a_file_come_and_go_with_its_versions_and_a_pause_survives(server: Server) -> None:
+    catalogue, schedules = server.service.catalogue, server.service.schedules
+
+    would = catalogue.publish("etl", SCHEDULED, dry_run=True)
+    none = schedules.all()
+    done = catalogue.publish("etl", SCHEDULED)
+    schedules.pause("etl.nightly", "not tonight")
+    changed = catalogue.publish("etl", SCHEDULED.replace("30 2", "30 3"))
+    night = schedules.show("etl.nightly")
+    gone = catalogue.publish("etl", HELLO)
+
+    assert would.schedules == done.schedules == changed.schedules == ("etl.nightly", "etl.often")
+    assert none == []
+    assert (night.cron, night.catch_up, night.inputs) == ("30 3 * * *", "all(3)", {"who": "you"})
+    assert night.pause is not None
+    assert night.pause.reason == "not tonight"
+    assert gone.removed_schedules == ("etl.nightly", "etl.often")
+    assert schedules.all() == []
+    assert catalogue.prepare("etl", 1).workflow.schedules == {}
+
+
+def test_a_schedule_of_a_file_is_changed_by_publishing_and_not_otherwise(server: Server) -> None:
+    server.service.catalogue.publish("etl", SCHEDULED)
+    server.schedules.put("hello.nightly", cron())
+
+    with pytest.raises(Refused, match="belongs to the text of workflow 'etl'"):
+        server.schedules.put("etl.often", cron())
+    with pytest.raises(Refused, match="belongs to the text of workflow 'etl'"):
+        server.schedules.delete("etl.often")
+    with pytest.raises(Refused, match="was not made by a file"):
+        server.service.catalogue.publish("hello", SCHEDULED)
+    with pytest.raises(InputInvalid, match="schedule 'nightly': cron '61 2"):
+        server.service.catalogue.publish("etl", SCHEDULED.replace("30 2", "61 2"))
+    with pytest.raises(InputInvalid, match="schedule 'nightly': .*whom"):
+        server.service.catalogue.publish("etl", SCHEDULED.replace("{who: you}", "{whom: you}"))
+
+    assert server.service.catalogue.workflow("hello").version == 1
+    assert server.service.catalogue.workflow("etl").version == 1

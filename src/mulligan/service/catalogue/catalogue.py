@@ -7,17 +7,19 @@ way: it may have mistakes, it has a revision, and nothing runs it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
+from mulligan.core.model.schedule import Schedule
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import InputInvalid, NotFound, Problem, RevisionMismatch
 from mulligan.formats import Converted
+from mulligan.language import check_inputs
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports.server_records import Document, ServerRecords, WorkflowVersion
 from mulligan.service.catalogue.texts import (
@@ -105,11 +107,29 @@ class _DraftData(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str = ""
 
 
+class FileSchedules(Protocol):
+    """Who takes over the schedules that stand in a text."""
+
+    def check_timing(self, schedule: Schedule) -> None: ...
+
+    def refuse_taken(self, workflow: str, names: Iterable[str]) -> None: ...
+
+    def take_over(self, workflow: str, schedules: Mapping[str, Schedule]) -> tuple[list[str], list[str]]: ...
+
+
 class Catalogue:
     """The published workflows of one project, in the name of `by`."""
 
-    def __init__(self, reader: RunReader, by: str, project: str, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        reader: RunReader,
+        by: str,
+        project: str,
+        now: Callable[[], datetime],
+        schedules: Callable[[], FileSchedules],
+    ) -> None:
         self._reader = reader
+        self._schedules = schedules
         self._by = by
         self._project = project
         self._now = now
@@ -190,6 +210,10 @@ class Catalogue:
         check_name(name)
         given = WorkflowText(text, file or f"{name}.yaml", format)
         workflow, warnings = read_text(given)
+        schedules = {key: msgspec.structs.replace(one, workflow=name) for key, one in workflow.schedules.items()}
+        for key, one in schedules.items():
+            self._check_schedule(key, one, workflow)
+        self._schedules().refuse_taken(name, schedules)
         version = WorkflowVersion(
             name=name,
             digest=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
@@ -206,9 +230,17 @@ class Catalogue:
         if dry_run:
             number = (newest.number if newest else 0) + is_new
             shown = _shown(msgspec.structs.replace(version, number=number) if is_new or newest is None else newest)
-            return Publication(_without_text(shown), is_new, tuple(warnings), dry_run=True)
+            planned = tuple(sorted(f"{name}.{key}" for key in schedules))
+            return Publication(_without_text(shown), is_new, tuple(warnings), schedules=planned, dry_run=True)
         stored = self._records.publish(version)
-        return Publication(_without_text(_shown(stored)), is_new, tuple(warnings))
+        names, gone = self._schedules().take_over(name, schedules)
+        return Publication(
+            _without_text(_shown(stored)),
+            is_new,
+            tuple(warnings),
+            schedules=tuple(names),
+            removed_schedules=tuple(gone),
+        )
 
     # -- drafts ------------------------------------------------------------------------------------------------------
 
@@ -271,6 +303,14 @@ class Catalogue:
     def _load(self, found: WorkflowVersion) -> Workflow:
         workflow, _ = read_text(published_text(found.name, found.text, found.format))
         return msgspec.structs.replace(workflow, name=found.name)
+
+    def _check_schedule(self, name: str, schedule: Schedule, workflow: Workflow) -> None:
+        """Refuse a schedule of a text that would start nothing."""
+        try:
+            self._schedules().check_timing(schedule)
+            check_inputs(workflow, schedule.inputs)
+        except InputInvalid as error:
+            raise InputInvalid(f"schedule '{name}': {error.message}", hint=error.hint) from None
 
     def _unknown(self, name: str, number: int | None = None) -> UnknownWorkflow:
         newest = self._records.version(self._project, name) if number is not None and self._is_there else None
