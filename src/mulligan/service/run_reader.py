@@ -24,6 +24,7 @@ from mulligan.service.artifacts import with_artifact_paths
 from mulligan.service.home import Home, this_host
 from mulligan.service.locks import Locks
 from mulligan.service.log_ranges import LogRanges
+from mulligan.store import project_view
 from mulligan.worker.processes import is_running
 
 # How many events are read from the store at once.
@@ -70,6 +71,10 @@ class RunReader:
     @cached_property
     def log_ranges(self) -> LogRanges:
         return LogRanges(self.home, lambda: self.store)
+
+    def in_project(self, project: str) -> RunReader:
+        """The same runs as far as they belong to a project, over the same connection."""
+        return _ProjectReader(self, project)
 
     def close(self) -> None:
         if "store" in self.__dict__:
@@ -281,10 +286,11 @@ class RunReader:
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
         """What an attempt wrote; empty if it wrote nothing, or its log is neither here nor in the store."""
         out, err = self.log_ranges.read_attempt(run_id, place, attempt)
-        ran_on = "" if out or err or not self.store.is_shared else self._host_of(run_id, place, attempt)
+        ran_on = "" if out or err or not self.store.is_shared else self.host_of(run_id, place, attempt)
         return AttemptLog(place, attempt, out, err, ran_on)
 
-    def _host_of(self, run_id: int, place: str, attempt: int) -> str:
+    def host_of(self, run_id: int, place: str, attempt: int) -> str:
+        """The host that an attempt ran on; "" if it has not started."""
         facts = (entry.fact for entry in self.events(run_id))
         started = (fact for fact in facts if isinstance(fact, e.AttemptStarted))
         return next((fact.host for fact in started if (fact.place, fact.attempt) == (place, attempt)), "")
@@ -298,3 +304,18 @@ def _is_dying(worker: WorkerRecord, locks: Locks) -> bool:
     while locks.look(worker) == "held" and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
     return locks.look(worker) != "held"
+
+
+class _ProjectReader(RunReader):
+    """Reads the runs of one project with the store of another reader, which closes it."""
+
+    def __init__(self, whole: RunReader, project: str) -> None:
+        super().__init__(whole.home)
+        self._whole, self._project = whole, project
+
+    @cached_property
+    def store(self) -> Store:
+        return project_view(self._whole.store, self._project)
+
+    def close(self) -> None:
+        """The store belongs to the other reader."""
