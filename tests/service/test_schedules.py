@@ -281,7 +281,7 @@ def test_a_schedule_of_a_file_is_changed_by_publishing_and_not_otherwise(server:
         server.service.catalogue.publish("hello", SCHEDULED)
     with pytest.raises(InputInvalid, match="schedule 'nightly': cron '61 2"):
         server.service.catalogue.publish("etl", SCHEDULED.replace("30 2", "61 2"))
-    with pytest.raises(InputInvalid, match="schedule 'nightly': .*whom"):
+    with pytest.raises(InputInvalid, match=r"schedule 'nightly': .*whom"):
         server.service.catalogue.publish("etl", SCHEDULED.replace("{who: you}", "{whom: you}"))
 
     assert server.service.catalogue.workflow("hello").version == 1

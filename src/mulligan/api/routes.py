@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.api import decisions, health, operations, run_changes, runs
+from mulligan.api import catalogue, decisions, health, operations, run_changes, runs, schedules
 from mulligan.api.routing import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -11,4 +11,6 @@ ROUTES: tuple[Route, ...] = (
     *run_changes.ROUTES,
     *decisions.ROUTES,
     *operations.ROUTES,
+    *catalogue.ROUTES,
+    *schedules.ROUTES,
 )

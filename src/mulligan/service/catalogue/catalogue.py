@@ -27,6 +27,7 @@ from mulligan.service.catalogue.texts import (
     check_name,
     convert_text,
     format_of,
+    is_name,
     name_from,
     published_text,
     read_text,
@@ -145,9 +146,8 @@ class Catalogue:
 
     def versions(self, name: str, *, before: int | None = None, limit: int = 50) -> WorkflowList:
         """The versions of a workflow, the newest first."""
-        found = self._records.versions(self._project, name, before=before, limit=limit + 1) if self._is_there else []
-        if not found and before is None:
-            raise self._unknown(name)
+        self._version(name, None)
+        found = self._records.versions(self._project, name, before=before, limit=limit + 1)
         return _page(found, limit, lambda one: str(one.number))
 
     def workflow(self, name: str, version: int | None = None) -> PublishedWorkflow:
@@ -246,7 +246,7 @@ class Catalogue:
 
     def draft(self, name: str) -> Draft:
         """The draft of a workflow. `UnknownWorkflow` if it has none."""
-        found = self._records.document(self._project, DRAFT, name) if self._is_there else None
+        found = self._records.document(self._project, DRAFT, name) if self._is_there and is_name(name) else None
         if found is None:
             raise UnknownWorkflow(f"'{name}' has no draft", workflow=name)
         return _draft(found)
@@ -266,7 +266,8 @@ class Catalogue:
 
     def delete_draft(self, name: str, *, expected: int | None = None) -> None:
         """Throw the draft away. `UnknownWorkflow` if there is none."""
-        if not (self._is_there and self._records.delete_document(self._project, DRAFT, name, expected=expected)):
+        is_possible = self._is_there and is_name(name)
+        if not (is_possible and self._records.delete_document(self._project, DRAFT, name, expected=expected)):
             raise UnknownWorkflow(f"'{name}' has no draft", workflow=name)
 
     def publish_draft(
@@ -295,7 +296,9 @@ class Catalogue:
         return self._reader.store.server_records
 
     def _version(self, name: str, number: int | None) -> WorkflowVersion:
-        found: WorkflowVersion | None = self._records.version(self._project, name, number) if self._is_there else None
+        found: WorkflowVersion | None = None
+        if self._is_there and is_name(name):
+            found = self._records.version(self._project, name, number)
         if found is None:
             raise self._unknown(name, number)
         return found
@@ -313,7 +316,8 @@ class Catalogue:
             raise InputInvalid(f"schedule '{name}': {error.message}", hint=error.hint) from None
 
     def _unknown(self, name: str, number: int | None = None) -> UnknownWorkflow:
-        newest = self._records.version(self._project, name) if number is not None and self._is_there else None
+        is_possible = number is not None and self._is_there and is_name(name)
+        newest = self._records.version(self._project, name) if is_possible else None
         if newest is not None:
             hint = f"its newest version is {newest.number}; list them: mulligan workflows {name}"
             return UnknownWorkflow(f"'{name}' has no version {number}", hint=hint, workflow=name, version=number)
@@ -362,4 +366,6 @@ def _draft(document: Document) -> Draft:
 def _check_note(note: str) -> str:
     if len(note) > NOTE_CHARS_MAX:
         raise InputInvalid(f"the note has {len(note):,} characters", hint=f"at most {NOTE_CHARS_MAX:,}")
+    if "\0" in note:
+        raise InputInvalid("the note contains a NUL character", hint="remove it")
     return note

@@ -28,9 +28,13 @@ class WorkflowText(msgspec.Struct, frozen=True):
     format: str | None = None
 
 
+def is_name(name: str) -> bool:
+    return len(name) <= NAME_CHARS_MAX and NAME.fullmatch(name) is not None
+
+
 def check_name(name: str, what: str = "workflow") -> str:
     """The name, if it can be a name in the catalogue."""
-    if len(name) > NAME_CHARS_MAX or not NAME.fullmatch(name):
+    if not is_name(name):
         raise InputInvalid(f"'{name[:NAME_CHARS_MAX]}' cannot be the name of a {what}", hint=NAME_IN_WORDS)
     return name
 

@@ -44,7 +44,7 @@ from mulligan.ports import RunRecord
 from mulligan.ports.fault_points import fault_point
 from mulligan.ports.server_records import Document, ServerRecords
 from mulligan.service.catalogue.catalogue import Catalogue
-from mulligan.service.catalogue.texts import check_name
+from mulligan.service.catalogue.texts import check_name, is_name
 from mulligan.service.run_control import Prepared
 from mulligan.service.run_reader import RunReader
 from mulligan.service.schedules.forms import ScheduleForm, check_timing, instant_text, instants, read_schedule
@@ -355,9 +355,9 @@ class Schedules:
         return self._reader.store.server_records
 
     def _document(self, name: str) -> Document:
-        found: Document | None = (
-            self._records.document(self._project, SCHEDULE, name) if self._reader.home.is_there else None
-        )
+        found: Document | None = None
+        if self._is_there and is_name(name):
+            found = self._records.document(self._project, SCHEDULE, name)
         if found is None:
             known = [one.name for one in self._records.documents(SCHEDULE, self._project)] if self._is_there else []
             hint = did_you_mean(name, known) or "list them: mulligan schedule list"
