@@ -169,12 +169,12 @@ class Catalogue:
     ) -> Prepared:
         """A run of a published workflow, ready to be started: its inputs and labels are checked.
 
-        Its steps work in `cwd`, by default the folder in which this process runs. The label `version` says which
-        version it is.
+        Its steps work in `cwd`, by default the folder of the home for runs of a server. The label `version` says
+        which version it is.
         """
         found = self._version(name, version)
         all_labels = {**found.labels, VERSION_LABEL: str(found.number), **labels}
-        return prepare(self._load(found), dict(inputs), cwd or Path.cwd(), labels=all_labels)
+        return prepare(self._load(found), dict(inputs), cwd or self._reader.home.make_work_folder(), labels=all_labels)
 
     # -- texts that nobody publishes ---------------------------------------------------------------------------------
 
