@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from mulligan.api import catalogue, decisions, health, operations, run_changes, runs, schedules
+from mulligan.api import catalogue, decisions, health, metrics, operations, run_changes, runs, schedules, stream
 from mulligan.api.routing import Route
 
 ROUTES: tuple[Route, ...] = (
-    *health.ROUTES,
-    *runs.ROUTES,
-    *run_changes.ROUTES,
-    *decisions.ROUTES,
-    *operations.ROUTES,
     *catalogue.ROUTES,
+    *decisions.ROUTES,
+    *health.ROUTES,
+    *metrics.ROUTES,
+    *operations.ROUTES,
+    *run_changes.ROUTES,
+    *runs.ROUTES,
     *schedules.ROUTES,
+    *stream.ROUTES,
 )

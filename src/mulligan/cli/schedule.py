@@ -22,9 +22,10 @@ from mulligan.service import (
 )
 from mulligan.service.formatting import format_input, pluralize
 
-_WORDS = ("list", "show", "put", "pause", "resume", "backfill", "delete")
+_WORDS = ("list", "show", "put", "pause", "resume", "backfill", "fire", "delete")
 _USAGE = {
     "list": "write: mulligan schedule list",
+    "fire": "write: mulligan schedule fire",
     "put": "write: mulligan schedule put NAME --workflow WORKFLOW --cron '30 2 * * *'",
     "backfill": "write: mulligan schedule backfill NAME --from 2026-11-01 --to 2026-11-08",
 }
@@ -75,15 +76,18 @@ def schedule(
 ) -> None:
     """Start published workflows on time: list, show, put, pause, resume, backfill or delete schedules.
 
-    `mulligan server` starts what is due; without one nothing is started. `put` creates a schedule or replaces it.
+    `mulligan server` starts what is due; without one nothing is started by itself, and `fire` starts what is due at
+    this moment. `put` creates a schedule or replaces it.
     """
     if word not in _WORDS:
         raise UsageRefused(f"'{word[:40]}' is not what schedule can do", hint=f"write one of: {', '.join(_WORDS)}")
-    if (name is None) != (word == "list"):
+    if (name is None) != (word in ("list", "fire")):
         hint = _USAGE.get(word, f"write: mulligan schedule {word} NAME")
         raise UsageRefused(f"'schedule {word}' has other arguments", hint=hint)
     with service_at(home, by) as service:
-        if name is None:
+        if word == "fire":
+            _fire(service, home, as_json=as_json)
+        elif name is None:
             _list(service, home, as_json=as_json)
         elif word == "put":
             form = _form(workflow, cron, timezone, every, anchor, inputs, label, catch_up, overlap, pause_after)
@@ -143,6 +147,28 @@ def _list(service: Service, home: str | None, *, as_json: bool) -> None:
     else:
         heads = ("SCHEDULE", "WORKFLOW", "WHEN", "NEXT", "LAST", "")
         show_table(heads, [_row(one) for one in found])
+
+
+def _fire(service: Service, home: str | None, *, as_json: bool) -> None:
+    """Start what is due now, and say which runs that are."""
+    before = {(one.name, each.run_id) for one in service.schedules.all() for each in one.active}
+    service.schedules.fire_due(service.now())
+    found = service.schedules.all()
+    started = [
+        {"schedule": one.name, "instant": instant_text(each.instant), "run_id": each.run_id}
+        for one in found
+        for each in one.active
+        if (one.name, each.run_id) not in before
+    ]
+    if as_json:
+        show_json({"started": started})
+        return
+    for row in started:
+        show(f"schedule '{row['schedule']}': run {row['run_id']}, of {row['instant']}")
+    if not started:
+        complain("nothing is due")
+    else:
+        complain(f"a worker runs them; to run one here: mulligan resume {started[0]['run_id']}{where(home)}")
 
 
 def _row(one: ScheduleView) -> tuple[str, ...]:
