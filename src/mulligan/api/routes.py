@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from mulligan.api import catalogue, decisions, health, metrics, operations, run_changes, runs, schedules, stream
+from mulligan.api import (
+    catalogue,
+    decisions,
+    health,
+    metrics,
+    operations,
+    run_changes,
+    runs,
+    schedules,
+    store_calls,
+    stream,
+)
 from mulligan.api.routing import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -14,5 +25,6 @@ ROUTES: tuple[Route, ...] = (
     *run_changes.ROUTES,
     *runs.ROUTES,
     *schedules.ROUTES,
+    *store_calls.ROUTES,
     *stream.ROUTES,
 )

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from mulligan.service.home import Home, find_home
+from mulligan.service.home import Home, find_home, find_worker_home
 from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.run_reader import AttemptLog, RunReader, StepOutput
 from mulligan.service.workflow_verbs import WorkflowVerbs
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         shown_runs,
         starting,
         stats,
+        store_calls,
         store_changes,
         usage,
         waiting,
@@ -107,6 +108,7 @@ if TYPE_CHECKING:
     from mulligan.service.shown_runs import RunDisplay, ShownRun
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
+    from mulligan.service.store_calls import StoreCalls
     from mulligan.service.telemetry import telemetry
     from mulligan.service.telemetry.telemetry import Telemetry
     from mulligan.service.usage import StepUsage
@@ -122,8 +124,7 @@ else:
         "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor driver "
         "followed_runs forecast gc handler_trial items log_following logs outcome overview page pending preview "
         "replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story shown_runs "
-        "starting "
-        "stats store_changes usage waiting worker_loop workers"
+        "starting stats store_calls store_changes usage waiting worker_loop workers"
     ).split():
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 
@@ -131,6 +132,11 @@ else:
 def open_service(home: str | None = None, by: str = "") -> Service:
     """A service over a folder, by default `$MULLIGAN_HOME` or `.mulligan`, in the name of `by`. To be closed."""
     return Service(find_home(home), by)
+
+
+def open_worker_service(home: str | None = None, *, server: str = "", token: str = "", token_file: str = "") -> Service:
+    """A service for a worker of a store; or of the server at that URL, with a token for workers."""
+    return Service(find_worker_home(home, server=server, token=token, token_file=token_file))
 
 
 @contextmanager
@@ -183,6 +189,11 @@ class Service(WorkflowVerbs):
             other.project, other.reader = project, self.reader.in_project(project)
             other.cache = self.cache.seen_by(other.reader)
         return other
+
+    @cached_property
+    def store_calls(self) -> StoreCalls:
+        """The calls of a store over HTTP."""
+        return store_calls.StoreCalls(self.control)
 
     @cached_property
     def cache(self) -> RunCache:
@@ -560,6 +571,10 @@ class Service(WorkflowVerbs):
     def records(self, run_ids: Iterable[int]) -> list[RunRecord]:
         """The rows of these runs, the newest first, in one query: `seq` says which of them have changed."""
         return self.reader.store.lists.records([*run_ids]) if self.home.is_there else []
+
+    def store_version(self) -> int | None:
+        """A number that grows when others have written to the store; None where that takes a look at the runs."""
+        return self.reader.store_version()
 
     def step_page(self, run_id: int, query: StepQuery) -> StepPage:
         """A page of the steps of a run, with how many there are of each status."""
