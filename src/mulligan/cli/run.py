@@ -16,8 +16,10 @@ from mulligan.service import (
     Service,
     capacity_for,
     parse_duration,
+    parse_notify,
     published_reference,
     read_format_options,
+    unknown_target_note,
     with_default_workspace,
 )
 
@@ -59,6 +61,14 @@ def run(
         list[str] | None,
         Option(
             "--label", metavar="KEY=VALUE", help="A label, to find the run with `mulligan list --label` (repeatable)."
+        ),
+    ] = None,
+    notify: Annotated[
+        list[str] | None,
+        Option(
+            "--notify",
+            metavar="TARGET[=EVENT,…]",
+            help="Notify a target of server.toml when the run ends or needs a person (repeatable).",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -106,10 +116,14 @@ def run(
         changed_only=changed_only,
         forced=forced or (),
         capacity=asked,
+        notify=parse_notify(notify) if notify else (),
     )
     with service_at(home) as service:
         for text in service.capacity_notes(workflow, capacity_for(asked))[:NOTES_MAX]:
             complain(f"note: {text}")
+        if prepared.notify or workflow.notify:
+            for name in service.notices.unknown_targets((*workflow.notify, *prepared.notify)):
+                complain(f"note: {unknown_target_note(name)}")
         if permissions := service.permission_note(workflow):
             complain(f"note: {permissions}")
         return start(
