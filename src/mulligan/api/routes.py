@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from mulligan.api import decisions, health, metrics, notices, operations, run_changes, runs, store_calls, stream, tokens
+from mulligan.api import (
+    catalogue,
+    decisions,
+    health,
+    metrics,
+    notices,
+    operations,
+    run_changes,
+    runs,
+    schedules,
+    store_calls,
+    stream,
+    tokens,
+)
 from mulligan.api.routing import Route
 
 ROUTES: tuple[Route, ...] = (
+    *catalogue.ROUTES,
     *decisions.ROUTES,
     *health.ROUTES,
     *metrics.ROUTES,
@@ -13,6 +27,7 @@ ROUTES: tuple[Route, ...] = (
     *operations.ROUTES,
     *run_changes.ROUTES,
     *runs.ROUTES,
+    *schedules.ROUTES,
     *store_calls.ROUTES,
     *stream.ROUTES,
     *tokens.ROUTES,
