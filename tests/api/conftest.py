@@ -14,10 +14,9 @@ import msgspec
 import pytest
 
 from mulligan.api.app import Api
-from mulligan.api.auth import digest_of
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Route
-from mulligan.service import Home, Scope, ServerConfig, Service, TokenRecord
+from mulligan.service import Home, Scope, ServerConfig, Service, TokenRecord, digest_of
 
 # One token for each scope, and two that count for nothing.
 SCOPES: tuple[Scope, ...] = ("read", "run", "decide", "write", "admin", "worker")

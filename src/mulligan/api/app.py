@@ -16,7 +16,7 @@ from starlette.routing import Mount
 from starlette.types import Message, Receive, Scope, Send
 
 from mulligan.api import openapi
-from mulligan.api.auth import Gate, TokenLookup
+from mulligan.api.auth import Gate, TokenLookup, find_stored_token
 from mulligan.api.decoding import BodyDecoder, QueryDecoder, refuse_nul
 from mulligan.api.path_table import Found, PathTable
 from mulligan.api.problems import PROBLEM, as_known_error, details, headers_of
@@ -83,11 +83,17 @@ class Api:
     """Answers the requests of all routes, as an ASGI application."""
 
     def __init__(
-        self, home: Home, config: ServerConfig, *, find_token: TokenLookup, routes: Iterable[Route] = ROUTES
+        self,
+        home: Home,
+        config: ServerConfig,
+        *,
+        find_token: TokenLookup = find_stored_token,
+        start_token: TokenRecord | None = None,
+        routes: Iterable[Route] = ROUTES,
     ) -> None:
         self.config = config
         self.threads = ServiceThreads(home)
-        self.gate = Gate(self.threads, find_token)
+        self.gate = Gate(self.threads, find_token, start_token)
         # Set when the server ends: streams end with it.
         self.closing = asyncio.Event()
         described = openapi.ROUTE
@@ -211,10 +217,10 @@ class Api:
 
 
 def make_app(
-    home: Home, config: ServerConfig, *, find_token: TokenLookup, routes: Iterable[Route] = ROUTES
+    home: Home, config: ServerConfig, *, start_token: TokenRecord | None = None, routes: Iterable[Route] = ROUTES
 ) -> Starlette:
     """The application of a server. Its lifespan closes the stores."""
-    api = Api(home, config, find_token=find_token, routes=routes)
+    api = Api(home, config, start_token=start_token, routes=routes)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mulligan.service import (
         agent_permissions,
         attempt_progress,
+        audit,
         breakers,
         capacity_checks,
         corrections,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         handler_trial,
         items,
         log_following,
+        logins,
         logs,
         outcome,
         overview,
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
         workers,
     )
     from mulligan.service.attempts import AttemptRecord
+    from mulligan.service.audit import AuditLog
     from mulligan.service.breakers import Breaker
     from mulligan.service.catalogue import catalogue
     from mulligan.service.catalogue.catalogue import Catalogue
@@ -81,6 +84,7 @@ if TYPE_CHECKING:
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial
     from mulligan.service.items import Item
     from mulligan.service.log_following import AttemptFollower, LogPiece, LogSelection
+    from mulligan.service.logins import Logins
     from mulligan.service.log_ranges import LogRanges
     from mulligan.service.logs import Part
     from mulligan.service.outcome import Outcome
@@ -111,8 +115,8 @@ else:
     catalogue = LazyModule("mulligan.service.catalogue.catalogue")
     schedules = LazyModule("mulligan.service.schedules.schedules")
     for _name in (
-        "agent_permissions attempt_progress breakers capacity_checks corrections decisions doctor driver "
-        "forecast gc handler_trial items log_following logs outcome overview page pending preview replay report "
+        "agent_permissions attempt_progress audit breakers capacity_checks corrections decisions doctor driver "
+        "forecast gc handler_trial items log_following logins logs outcome overview page pending preview replay report "
         "run_cache run_control run_data run_list run_pages run_snapshot run_story shown_runs starting stats "
         "store_changes usage waiting worker_loop workers"
     ).split():
@@ -168,6 +172,16 @@ class Service(WorkflowVerbs):
         other.reader, other.cache = self.reader, self.cache
         other.project = self.project if project is None else project
         return other
+
+    @cached_property
+    def audit(self) -> AuditLog:
+        """Who changed what through a server."""
+        return audit.AuditLog(self.reader)
+
+    @cached_property
+    def logins(self) -> Logins:
+        """Links and sessions for browsers."""
+        return logins.Logins(self.reader)
 
     @cached_property
     def cache(self) -> RunCache:
