@@ -423,7 +423,7 @@ def test_a_filter_over_ten_thousand_runs_reads_only_the_runs_own_lines(tmp_path)
     store = SqliteStore(tmp_path / "runs.db")
     plan = apsw.Connection(str(tmp_path / "runs.db"))
 
-    details = " ".join(row[3] for row in plan.execute(f"EXPLAIN QUERY PLAN {SQL['matching_runs']}", (None,) * 7))
+    details = " ".join(row[3] for row in plan.execute(f"EXPLAIN QUERY PLAN {SQL['matching_runs']}", (None,) * 8))
 
     assert "SEARCH runs USING INTEGER PRIMARY KEY" in details
     assert "events" not in details

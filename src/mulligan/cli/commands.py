@@ -46,6 +46,7 @@ COMMANDS = {
     "stats": ("mulligan.cli.stats:show_stats", "Show how often retries, handlers, triage and routes helped."),
     "usage": ("mulligan.cli.usage:show_usage", "Compare the resources that steps requested with what they used."),
     "breakers": ("mulligan.cli.breakers:show_breakers", "Show the circuit breakers of a store, or close one."),
+    "traces": ("mulligan.cli.traces:traces", "Send the trace of a run to a collector of OpenTelemetry."),
     "replay": ("mulligan.cli.replay:replay", "Rebuild a run from its event log, and compare it with the store."),
     "step": ("mulligan.cli.step:step", "Run a single step of a workflow once, or its handler."),
     "rehearse": ("mulligan.cli.rehearse:rehearse", "Run a workflow with some steps faked, and discard the run."),

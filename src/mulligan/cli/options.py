@@ -25,6 +25,9 @@ StepName = Annotated[str, Argument(metavar="STEP", help="The name of a step.")]
 HomeFolder = Annotated[
     str | None, Option("--home", metavar="DIR", help="The folder of the runs (default: $MULLIGAN_HOME or .mulligan).")
 ]
+LogFormat = Annotated[
+    str, Option("--log-format", metavar="FORM", help="How messages are written on stderr: text, or json.")
+]
 AsJson = Annotated[bool, Option("--json", help="Print JSON, and nothing else, on stdout.")]
 By = Annotated[
     str, Option("--by", metavar="NAME", help="Your name, which is recorded (default: $MULLIGAN_BY or your user name).")
@@ -125,3 +128,10 @@ def with_home(text: str, home: str | None) -> str:
     # The command ends where its sentence goes on.
     command = rf"\bmulligan (?:{verbs})\b(?:[^;,()`\n]*[^;,()`\s])?"
     return re.sub(command, lambda match: match[0] if "--home" in match[0] else match[0] + where(home), text)
+
+
+def check_log_format(form: str) -> str:
+    """The form, if there is one of that name."""
+    if form not in ("text", "json"):
+        raise UsageRefused(f"--log-format: '{form}' is not a form of logs", hint="use text or json")
+    return form

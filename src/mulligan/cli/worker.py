@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 from mulligan.cli.capacity import Gpus, Memory, Parallel, asked_capacity
-from mulligan.cli.options import HomeFolder
+from mulligan.cli.options import HomeFolder, LogFormat, check_log_format
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import UsageRefused, complain
-from mulligan.service import AnnouncementWriter, Capacity, HostCapacity, capacity_for, open_service
+from mulligan.service import (
+    AnnouncementWriter,
+    Capacity,
+    HostCapacity,
+    MetricsServer,
+    WorkerMetrics,
+    capacity_for,
+    log_line,
+    open_service,
+)
 from mulligan.service.formatting import format_size, pluralize
 
 
@@ -21,6 +34,15 @@ def worker(
     labels: Annotated[
         str | None, Option("--labels", metavar="A,B", help="Labels that steps may ask for, separated by commas.")
     ] = None,
+    metrics: Annotated[
+        str | None,
+        Option("--metrics", metavar="PORT", help="Serve metrics for Prometheus at this port, or HOST:PORT."),
+    ] = None,
+    metrics_file: Annotated[
+        Path | None,
+        Option("--metrics-file", metavar="FILE", help="Write metrics to this file, once a second."),
+    ] = None,
+    log_format: LogFormat = "text",
 ) -> int:
     """Run tasks for the runs of a store, until stopped.
 
@@ -29,40 +51,78 @@ def worker(
     waits for a server that does not answer yet.
     """
     capacity = _capacity(asked_capacity(parallel, memory, gpus), labels)
-    log = Log()
-    with open_service(home).open_worker(capacity, log) as driver:
+    log = Log(check_log_format(log_format))
+    with ExitStack() as held:
+        metered = _metered(log, metrics, metrics_file, held)
+        driver = held.enter_context(open_service(home).open_worker(capacity, metered or log))
         if driver is None:
-            complain("the worker was stopped before the store answered")
+            log.say("the worker was stopped before the store answered")
             return 0
         log.greeting = f"worker {driver.name} is up: {_describe(capacity)}"
+        log.worker = driver.name
+        if metered is not None:
+            metered.driver = driver
         driver.serve()
-    complain(f"worker {driver.name} has ended")
+        if metered is not None:
+            metered.write()
+    log.say(f"worker {driver.name} has ended")
     return 0
 
 
+def _metered(log: Log, address: str | None, file: Path | None, held: ExitStack) -> WorkerMetrics | None:
+    """The observer that counts, if metrics are asked for."""
+    if address is None and file is None:
+        return None
+    if file is None:
+        file = Path(held.enter_context(TemporaryDirectory(prefix="mulligan-metrics-"))) / "worker.prom"
+    metered = WorkerMetrics(log, file)
+    if address is not None:
+        host, port = _host_and_port(address)
+        server = held.enter_context(MetricsServer(file, host, port))
+        log.say(f"metrics: http://{host}:{server.port}/metrics")
+    return metered
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise UsageRefused(f"--metrics: '{address}' is not a port", hint="write it like 9100, or 0.0.0.0:9100")
+    return host or "127.0.0.1", int(port)
+
+
 class Log:
-    """Writes what a worker does, one line per event."""
+    """Writes what a worker does, one line per event: for people, or as JSON for programs that collect logs."""
 
     # Printed with the first line of the loop: by then signals are handled.
     greeting = ""
+    worker = ""
 
-    def __init__(self) -> None:
+    def __init__(self, form: str = "text") -> None:
         self._writer = AnnouncementWriter()
+        self._is_json = form == "json"
 
     def committed(self, state: Any, entries: Sequence[Any]) -> None:
         self.tick()
         for one in self._writer.announce(state, entries):
+            if self._is_json:
+                level = "warning" if one.line.tone == "bad" else "info"
+                self.say(one.line.text, level, one.line.at, run_id=one.run_id, place=one.line.place)
+                continue
             place = f" {one.line.place}" if one.line.place else ""
             complain(f"{one.line.at.astimezone():%H:%M:%S} run {one.run_id}{place}: {one.line.text}")
 
     def trouble(self, message: str) -> None:
         if message:
-            complain(message)
+            self.say(message, "warning")
 
     def tick(self) -> None:
         if self.greeting:
-            complain(self.greeting)
+            self.say(self.greeting)
             self.greeting = ""
+
+    def say(self, message: str, level: str = "info", at: datetime | None = None, **about: Any) -> None:
+        """Write a line."""
+        complain(log_line(message, level, at, worker=self.worker, **about) if self._is_json else message)
 
 
 def _capacity(asked: HostCapacity | None, labels: str | None) -> Capacity:

@@ -18,6 +18,7 @@ from mulligan.engine.run_driver import QueuedReport, RunDriver
 from mulligan.engine.task_leasing import TaskSupply
 from mulligan.engine.tasks_in_flight import TasksInFlight
 from mulligan.engine.timer_watch import TimerWatch
+from mulligan.engine.timings import Timings
 from mulligan.engine.turns import TurnTaker
 from mulligan.engine.workflow_cache import WorkflowCache
 from mulligan.ports import Clock, EngineExecutor, EngineStore, NewRun, Turn
@@ -155,6 +156,16 @@ class Engine:
         if self._store.is_shared or self.workflows.has_breakers:
             self._lease_tasks()
         return has_written
+
+    @property
+    def timings(self) -> Timings:
+        """How long turns and commits took."""
+        return self._turns.timings
+
+    @property
+    def tasks_running(self) -> int:
+        """How many tasks this worker has."""
+        return len(self._tasks)
 
     def request_look(self) -> None:
         """Look into the store in the next round: there is something for us."""

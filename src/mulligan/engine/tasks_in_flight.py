@@ -44,6 +44,9 @@ class TasksInFlight:
         # Reports that runs had when the store became unavailable, by token, until we know what was written.
         self._kept: dict[int, Report] = {}
 
+    def __len__(self) -> int:
+        return len(self._leases)
+
     @property
     def is_done(self) -> bool:
         """Whether nothing runs, and all reports have been passed on."""

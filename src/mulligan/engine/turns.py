@@ -13,6 +13,7 @@ from mulligan.engine.run_driver import REPORTS_PER_TURN_MAX, RunDriver
 from mulligan.engine.task_leasing import TaskSupply
 from mulligan.engine.tasks_in_flight import TasksInFlight
 from mulligan.engine.timer_watch import TimerWatch
+from mulligan.engine.timings import Timings
 from mulligan.engine.workflow_cache import WorkflowCache
 from mulligan.errors import Conflict, StoreRefused, StoreUnavailable
 from mulligan.ports import Clock, Commit, CommitResult, Turns, fault_point
@@ -53,6 +54,7 @@ class TurnTaker:
         self._supply = supply
         self._timers = timers
         self._changes = changes
+        self.timings = Timings()
         # A moving average.
         self._commit_seconds = 0.0
 
@@ -80,8 +82,10 @@ class TurnTaker:
     # -- deciding ----------------------------------------------------------------------------------------------------
 
     def _decide(self, driver: RunDriver, now: datetime) -> None:
+        started_at = self._clock.monotonic()
         try:
             driver.decide(now, 1 if driver.crashes else REPORTS_PER_TURN_MAX)
+            self.timings.turns.add(self._clock.monotonic() - started_at)
         except StoreUnavailable:
             # An artifact that an expression reads cannot be fetched now.
             self._runs.roll_back(driver)
@@ -116,7 +120,9 @@ class TurnTaker:
             commits = [commit for driver in drivers if (commit := driver.build_commit()) is not None]
             started_at = self._clock.monotonic()
             results = self._store.commit(commits)
-            self._commit_seconds += (self._clock.monotonic() - started_at - self._commit_seconds) * WEIGHT_OF_THE_LAST
+            seconds = self._clock.monotonic() - started_at
+            self._commit_seconds += (seconds - self._commit_seconds) * WEIGHT_OF_THE_LAST
+            self.timings.commits.add(seconds)
         except Conflict:
             if len(drivers) == 1:
                 self._runs.lose(drivers[0])

@@ -87,6 +87,8 @@ class NewRun(msgspec.Struct, frozen=True):
     parent_attempt: int = 0
     # An idempotency key: the caller may repeat a request that got no answer. "" for none.
     key: str = ""
+    # The name space that it belongs to. A child run is in the project of its parent, whatever this says.
+    project: str = ""
 
 
 class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -111,6 +113,7 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     holder: str = ""
     # The user or program that started it.
     started_by: str = ""
+    project: str = ""
 
 
 class LoadedRun(msgspec.Struct, frozen=True):
@@ -195,7 +198,7 @@ class Commit(msgspec.Struct, kw_only=True):
     counted: Sequence[GuardedOutcome] = ()
     # The failures that the run is found by from now on; None if they stay as they are.
     failures: RunFailures | None = None
-    # Messages about the run, for the outbox.
+    # Messages to people and programs about this turn. One whose key is in the store already is ignored.
     notices: Sequence[NoticeRecord] = ()
 
 

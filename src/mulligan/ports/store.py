@@ -110,8 +110,8 @@ class RunLists(Protocol):
     def count(self, wanted: RunFilter, *, limit: int) -> int:
         """How many runs match; at most `limit`, since counting takes time for each of them."""
 
-    def status_counts(self) -> dict[str, int]:
-        """How many runs there are with each status, without child runs."""
+    def status_counts(self, project: str | None = None) -> dict[str, int]:
+        """How many runs there are with each status, without child runs; of one project or of all."""
 
     def records(self, run_ids: Collection[int]) -> list[RunRecord]:
         """The existing runs among these, the newest first, by their primary key."""

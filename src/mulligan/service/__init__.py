@@ -101,6 +101,8 @@ if TYPE_CHECKING:
     from mulligan.service.stats import RungStats, describe_rung
     from mulligan.service.step_trial import Fakes
     from mulligan.service.story_text import describe_question, format_story, format_wait, when_default_applies
+    from mulligan.service.telemetry.log_lines import log_line
+    from mulligan.service.telemetry.worker_metrics import MetricsServer, WorkerMetrics
     from mulligan.service.usage import StepUsage, UsedResources
     from mulligan.service.values import parse_duration, parse_size, parse_time, read_budgets
     from mulligan.service.waiting import Until, WaitEvent
@@ -173,6 +175,8 @@ _NAMES = {
     "mulligan.service.stats": "RungStats describe_rung",
     "mulligan.service.step_trial": "Fakes",
     "mulligan.service.story_text": "describe_question format_story format_wait when_default_applies",
+    "mulligan.service.telemetry.log_lines": "log_line",
+    "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
     "mulligan.service.usage": "StepUsage UsedResources",
     "mulligan.service.values": "parse_duration parse_size parse_time read_budgets",
     "mulligan.service.waiting": "Until WaitEvent",

@@ -71,6 +71,12 @@ class RunCache:
         # The one that was asked for last is the last.
         self._runs: dict[int, CachedRun] = {}
 
+    def seen_by(self, reader: RunReader) -> RunCache:
+        """The same states for another reader, which may know fewer runs."""
+        other = RunCache(reader)
+        other._runs = self._runs
+        return other
+
     def get(self, run_id: int) -> CachedRun:
         """The run as it is now. `UnknownRun` if there is none."""
         seq = self._reader.record(run_id).seq

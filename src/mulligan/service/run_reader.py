@@ -24,6 +24,7 @@ from mulligan.service.artifacts import with_artifact_paths
 from mulligan.service.home import Home, this_host
 from mulligan.service.locks import Locks
 from mulligan.service.log_ranges import LogRanges
+from mulligan.store import project_view
 from mulligan.worker.processes import is_running
 
 # How many events are read from the store at once.
@@ -70,6 +71,10 @@ class RunReader:
     @cached_property
     def log_ranges(self) -> LogRanges:
         return LogRanges(self.home, lambda: self.store)
+
+    def in_project(self, project: str) -> RunReader:
+        """The same runs as far as they belong to a project, over the same connection."""
+        return _ProjectReader(self, project)
 
     def close(self) -> None:
         if "store" in self.__dict__:
@@ -298,3 +303,18 @@ def _is_dying(worker: WorkerRecord, locks: Locks) -> bool:
     while locks.look(worker) == "held" and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
     return locks.look(worker) != "held"
+
+
+class _ProjectReader(RunReader):
+    """Reads the runs of one project with the store of another reader, which closes it."""
+
+    def __init__(self, whole: RunReader, project: str) -> None:
+        super().__init__(whole.home)
+        self._whole, self._project = whole, project
+
+    @cached_property
+    def store(self) -> Store:
+        return project_view(self._whole.store, self._project)
+
+    def close(self) -> None:
+        """The store belongs to the other reader."""

@@ -106,12 +106,15 @@ if TYPE_CHECKING:
     from mulligan.service.shown_runs import RunDisplay, ShownRun
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
+    from mulligan.service.telemetry import telemetry
+    from mulligan.service.telemetry.telemetry import Telemetry
     from mulligan.service.usage import StepUsage
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine
     from mulligan.worker.progress_records import Progress
 else:
     formats = LazyModule("mulligan.formats")
+    telemetry = LazyModule("mulligan.service.telemetry.telemetry")
     catalogue = LazyModule("mulligan.service.catalogue.catalogue")
     schedules = LazyModule("mulligan.service.schedules.schedules")
     for _name in (
@@ -143,7 +146,7 @@ class Service(WorkflowVerbs):
         self.home = home
         self.reader = RunReader(home)
         self._by = by
-        # The name space of the store: see `ports.server_records`.
+        # Where it starts runs and keeps workflows and schedules: a name space of the store, see `ports.server_records`.
         self.project = ""
 
     def __enter__(self) -> Service:
@@ -167,10 +170,16 @@ class Service(WorkflowVerbs):
         return self.control.by
 
     def in_the_name_of(self, by: str, *, project: str | None = None) -> Service:
-        """The same service for one call in the name of another user. It shares the connection, so it is not closed."""
+        """The same service for one call in the name of another user. It shares the connection, so it is not closed.
+
+        With a project it knows nothing of the others; without one it knows what this service knows.
+        """
         other = Service(self.home, by)
         other.reader, other.cache = self.reader, self.cache
-        other.project = self.project if project is None else project
+        other.project = self.project
+        if project is not None:
+            other.project, other.reader = project, self.reader.in_project(project)
+            other.cache = self.cache.seen_by(other.reader)
         return other
 
     @cached_property
@@ -187,6 +196,11 @@ class Service(WorkflowVerbs):
     def cache(self) -> RunCache:
         """The states of the runs that are looked at again and again."""
         return run_cache.RunCache(self.reader)
+
+    @cached_property
+    def telemetry(self) -> Telemetry:
+        """Metrics and traces."""
+        return telemetry.Telemetry(self.reader)
 
     @cached_property
     def catalogue(self) -> Catalogue:

@@ -65,6 +65,7 @@ _RUN = Columns(
     root_run_id=int,
     holder=str,
     started_by=str,
+    project=str,
 )
 _WAITING = Columns("a row of what waits for a person", run_id=int, place=str, kind=str, root_run_id=int)
 _KEPT = Columns("a row of the tables", run_id=int, key=str, data=bytes)

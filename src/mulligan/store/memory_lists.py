@@ -39,8 +39,9 @@ class MemoryRunLists:
     def count(self, wanted: RunFilter, *, limit: int) -> int:
         return len(self.find(wanted, limit=limit))
 
-    def status_counts(self) -> dict[str, int]:
-        return dict(Counter(run.status for run in self._tables.runs.values() if run.parent_run_id is None))
+    def status_counts(self, project: str | None = None) -> dict[str, int]:
+        roots = (run for run in self._tables.runs.values() if run.parent_run_id is None)
+        return dict(Counter(run.status for run in roots if project in (None, run.new.project)))
 
     def _matches(self, run: StoredRun, wanted: RunFilter) -> bool:
         created_at = run.new.request.at
@@ -49,6 +50,7 @@ class MemoryRunLists:
             and (not wanted.workflows or run.new.name in wanted.workflows)
             and (wanted.since is None or created_at >= wanted.since)
             and (wanted.until is None or created_at < wanted.until)
+            and wanted.project in (None, run.new.project)
             and (wanted.with_children or run.parent_run_id is None)
             and set(wanted.attributes) <= set(_attributes(self._tables.run(run.root_run_id)))
             and (not wanted.starters or run.new.request.by in wanted.starters)

@@ -76,6 +76,7 @@ class StoredRun(msgspec.Struct):
             root_run_id=self.root_run_id,
             holder=self.holder,
             started_by=new.request.by,
+            project=new.project,
         )
 
     def advance(self, commit: Commit) -> None:
@@ -157,6 +158,7 @@ class MemoryTables:
         if new.key:
             self.starts[new.key] = run_id
         root = run_id if parent is None else parent.root_run_id
+        new = new if parent is None else msgspec.structs.replace(new, project=parent.new.project)
         run = StoredRun(run_id, new, root, None if parent is None else parent.run_id, new.request.at)
         self.runs[run_id] = run
         return run

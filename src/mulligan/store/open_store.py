@@ -45,6 +45,11 @@ def open_store(
     return cast(Store, _class(kind.module, kind.class_name)(where, clock=clock, lease_seconds=lease_seconds))
 
 
+def project_view(store: Store, project: str) -> Store:
+    """The store as far as it belongs to the project."""
+    return cast(Store, _class("mulligan.store.project_view", "ProjectView")(store, project))
+
+
 def is_file_name(where: str) -> bool:
     """Whether `open_store` would treat it as the path of a file."""
     text = where.strip()

@@ -30,7 +30,7 @@ def arrays(columns: Columns, rows: Iterable[Sequence[Any]]) -> list[Any]:
 
 
 _RUN = (Bigints, Bigints, Texts, Bigints, Bigints, Texts, Bigints, Bigints, Bigints, Texts, Bigints)
-_NEW_RUN = (Bigints, Texts, Texts, Bigints, Bigints, Texts, Bigints, Texts, Texts)
+_NEW_RUN = (Bigints, Texts, Texts, Bigints, Bigints, Texts, Bigints, Texts, Texts, Texts)
 _ATTRIBUTE = (Bigints, Texts, Texts, Texts)
 _TASK = (Bigints, Texts, Bigints, Texts, Floats, Bigints, Bigints, Texts, Texts, Blobs, Texts, Texts)
 TASK_KEY = (Bigints, Texts, Bigints)
@@ -214,7 +214,7 @@ def insert_run_statements(
 def _new_run(run: NewRun, turn: Turn, parent: int | None) -> tuple[Any, ...]:
     return (
         *(turn.run_id, run.name, run.version, micros(run.request.at)),
-        *(parent, run.parent_place, run.parent_attempt, turn.holder, run.request.by),
+        *(parent, run.parent_place, run.parent_attempt, turn.holder, run.request.by, run.project),
     )
 
 

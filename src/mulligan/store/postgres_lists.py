@@ -17,7 +17,7 @@ from mulligan.store.run_search import NEAR_RUNS, NO_LIMIT, search
 # The names of what each list of candidates is asked by.
 _PARAMETERS = {
     "candidates_of_all": ("with_children",),
-    "candidates_by_status": ("value",),
+    "candidates_by_status": ("project", "value"),
     "candidates_by_workflow": ("value",),
     "candidates_by_starter": ("value",),
     "candidates_by_attribute": ("kind", "named", "value"),
@@ -37,8 +37,13 @@ class PostgresRunLists:
     def count(self, wanted: RunFilter, *, limit: int) -> int:
         return len(search(self, wanted, limit=limit))
 
-    def status_counts(self) -> dict[str, int]:
-        return dict(self._client.query("status_counts"))
+    def status_counts(self, project: str | None = None) -> dict[str, int]:
+        if project is None:
+            return dict(self._client.query("status_counts"))
+        return dict(self._client.query("status_counts_of_project", project))
+
+    def projects(self) -> list[str]:
+        return [project for (project,) in self._client.query("projects")]
 
     def candidates(self, source: str, value: tuple[Any, ...], before: int, after: int, limit: int) -> list[int]:
         if source == "candidates_by_words":
@@ -67,6 +72,7 @@ class PostgresRunLists:
             until=None if wanted.until is None else micros(wanted.until),
             with_children=wanted.with_children,
             starters=Texts(wanted.starters),
+            project=wanted.project,
         )
         found = [run_id for (run_id,) in rows]
         for attribute in wanted.attributes:

@@ -15,6 +15,8 @@ from mulligan.ports import NewRun
 from mulligan.store.encoding import micros
 
 NO_LIMIT = 2**63 - 1
+# What a run may be.
+RUN_STATUSES = ("new", "running", "paused", "completed", "failed", "cancelled")
 # How many candidates of each list are read to find out which list is the shortest.
 SAMPLE = 200
 # How many of the newest runs are searched for words before the index is asked for all of them.
@@ -63,6 +65,9 @@ class SearchTables(Protocol):
     def matching(self, wanted: RunFilter, run_ids: Collection[int]) -> list[int]:
         """Those of these runs that match, the newest first."""
 
+    def projects(self) -> list[str]:
+        """The projects that have runs."""
+
     def time_bounds(self, since: datetime | None, until: datetime | None) -> tuple[int | None, int | None]:
         """Two runs: none that was created in this time has a higher id than the first, or a lower than the second."""
 
@@ -73,7 +78,7 @@ def search(tables: SearchTables, wanted: RunFilter, *, limit: int, before: int |
     if wanted.since is not None or wanted.until is not None:
         highest, lowest = tables.time_bounds(wanted.since, wanted.until)
         first, after = min(first, highest or NO_LIMIT), lowest or after
-    sources = list(_sources(wanted)) or [Source("candidates_of_all", [(wanted.with_children,)])]
+    sources = list(_sources(tables, wanted)) or [Source("candidates_of_all", [(wanted.with_children,)])]
     source = sources[0] if len(sources) == 1 else _shortest(tables, sources, first, after)
     if len(sources) == 1 and _is_whole_filter(wanted):
         return _candidates(tables, source, first, after, limit)
@@ -88,7 +93,7 @@ def search(tables: SearchTables, wanted: RunFilter, *, limit: int, before: int |
     return found[:limit]
 
 
-def _sources(wanted: RunFilter) -> Iterator[Source]:
+def _sources(tables: SearchTables, wanted: RunFilter) -> Iterator[Source]:
     """The indexes that contain every run that matches."""
     if wanted.failure_codes:
         yield Source("candidates_by_attribute", [("failure", code, "") for code in wanted.failure_codes])
@@ -100,10 +105,14 @@ def _sources(wanted: RunFilter) -> Iterator[Source]:
         for statement, values in (
             ("candidates_by_workflow", wanted.workflows),
             ("candidates_by_starter", wanted.starters),
-            ("candidates_by_status", wanted.statuses),
         ):
             if values:
                 yield Source(statement, [(value,) for value in dict.fromkeys(values)])
+        if wanted.statuses or wanted.project is not None:
+            # One index for both: each project has a list for each status.
+            projects = tables.projects() if wanted.project is None else [wanted.project]
+            statuses = dict.fromkeys(wanted.statuses or RUN_STATUSES)
+            yield Source("candidates_by_status", [(project, status) for project in projects for status in statuses])
 
 
 def _is_whole_filter(wanted: RunFilter) -> bool:

@@ -190,8 +190,9 @@ def _stop(db: apsw.Cursor, commit: Commit) -> None:
 
 def _start_children(db: apsw.Cursor, commit: Commit) -> Sequence[Turn]:
     turn = commit.turn
-    ((root,),) = fetch_all(db, SQL["root"], turn.run_id)
-    return insert_runs(db, commit.children, turn.holder, turn.run_id, root)
+    ((root, project),) = fetch_all(db, SQL["root"], turn.run_id)
+    children = [replace(child, project=project) for child in commit.children] if project else commit.children
+    return insert_runs(db, children, turn.holder, turn.run_id, root)
 
 
 def insert_runs(
@@ -240,7 +241,7 @@ def _run_row(
     return (
         *(run_id, run.name, run.version, at, at),
         *(parent, run.parent_place, run.parent_attempt, run_id if root is None else root),
-        *(holder, fence, run.request.by, ""),
+        *(holder, fence, run.request.by, run.project),
     )
 
 

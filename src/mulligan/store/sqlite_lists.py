@@ -38,8 +38,13 @@ class SqliteRunLists:
     def count(self, wanted: RunFilter, *, limit: int) -> int:
         return len(search(self, wanted, limit=limit))
 
-    def status_counts(self) -> dict[str, int]:
-        return dict(self._file.read(SQL["status_counts"]))
+    def status_counts(self, project: str | None = None) -> dict[str, int]:
+        if project is None:
+            return dict(self._file.read(SQL["status_counts"]))
+        return dict(self._file.read(SQL["status_counts_of_project"], project))
+
+    def projects(self) -> list[str]:
+        return [project for (project,) in self._file.read(SQL["projects"])]
 
     def candidates(self, source: str, value: tuple[Any, ...], before: int, after: int, limit: int) -> list[int]:
         if source == "candidates_by_words":
@@ -77,6 +82,7 @@ class SqliteRunLists:
             None if wanted.until is None else micros(wanted.until),
             wanted.with_children,
             _array(wanted.starters),
+            wanted.project,
         )
         for attribute in wanted.attributes:
             found = self._ids("runs_with_attribute", found, *attribute)

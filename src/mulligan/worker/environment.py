@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.trace_ids import run_identity, traceparent
 from mulligan.language.shell import environment_value
 from mulligan.ports import Lease
 from mulligan.worker.folders import ScratchFiles
@@ -47,6 +48,7 @@ def task_environment(lease: Lease, scratch: ScratchFiles, output_folder: str) ->
         "MULLIGAN_DATA": scratch.data,
         "MULLIGAN_DATA_SET": scratch.data_set,
         "MULLIGAN_FENCE": str(lease.token),
+        "TRACEPARENT": traceparent(run_identity(task.uid, task.run_id), task.place, task.attempt),
         "MULLIGAN_IDEMPOTENCY_KEY": task.idempotency_key,
         # A task that waits has not asked for anything, so it may take a whole one, as others do.
         "MULLIGAN_CPUS": f"{1.0 if task.waits else task.cpus:g}",

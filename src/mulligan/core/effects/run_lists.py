@@ -46,6 +46,8 @@ class RunFilter(msgspec.Struct, frozen=True):
     words: tuple[str, ...] = ()
     # Whether to include child runs.
     with_children: bool = False
+    # Of one project; None for all.
+    project: str | None = None
 
 
 class RunFailures(msgspec.Struct, frozen=True):

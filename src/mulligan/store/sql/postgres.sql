@@ -71,12 +71,14 @@ SELECT key, run_id FROM starts WHERE key = ANY (%s::text[]) ORDER BY key
 
 -- name: insert_runs
 INSERT INTO runs (run_id, workflow, version, created_at, updated_at,
-                  parent_run_id, parent_place, parent_attempt, root_run_id, holder, fence, started_by)
+                  parent_run_id, parent_place, parent_attempt, root_run_id, holder, fence, started_by,
+                  project)
 SELECT n.run_id, n.workflow, n.version, n.at, n.at,
-       n.parent, n.place, n.attempt, coalesce(p.root_run_id, n.run_id), n.holder, (n.holder <> '')::int, n.starter
+       n.parent, n.place, n.attempt, coalesce(p.root_run_id, n.run_id), n.holder, (n.holder <> '')::int, n.starter,
+       coalesce(p.project, n.project)
 FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::text[], %s::bigint[], %s::text[],
-            %s::text[])
-     AS n (run_id, workflow, version, at, parent, place, attempt, holder, starter)
+            %s::text[], %s::text[])
+     AS n (run_id, workflow, version, at, parent, place, attempt, holder, starter, project)
 LEFT JOIN runs p ON p.run_id = n.parent
 
 -- name: insert_attributes
@@ -104,31 +106,31 @@ WHERE micros < greatest(%(among)s::bigint, (SELECT max(created_at) FROM runs) - 
 
 -- name: run
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
 FROM runs WHERE run_id = %s
 
 -- name: lock_run
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
 FROM runs WHERE run_id = %s FOR SHARE
 
 -- name: runs
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
 FROM runs WHERE run_id < %s::bigint AND (cardinality(%s::text[]) = 0 OR status = ANY (%s::text[]))
 ORDER BY run_id DESC LIMIT %s::bigint
 
 -- Uses the index of unfinished runs: there may be a hundred thousand others.
 -- name: unfinished_runs
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
 FROM runs
 WHERE status NOT IN ('completed', 'failed', 'cancelled') AND run_id < %s::bigint AND status = ANY (%s::text[])
 ORDER BY run_id DESC LIMIT %s::bigint
 
 -- name: children
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
 FROM runs WHERE parent_run_id = %s ORDER BY run_id
 
 -- name: workflow
@@ -458,7 +460,8 @@ ORDER BY run_id DESC LIMIT %(limit)s::bigint
 
 -- name: candidates_by_status
 SELECT run_id FROM runs
-WHERE parent_run_id IS NULL AND status = %(value)s AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
+WHERE parent_run_id IS NULL AND project = %(project)s AND status = %(value)s
+      AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
 ORDER BY run_id DESC LIMIT %(limit)s::bigint
 
 -- name: candidates_by_workflow
@@ -507,6 +510,7 @@ WHERE run_id = ANY (%(run_ids)s::bigint[])
       AND (%(until)s::bigint IS NULL OR created_at < %(until)s::bigint)
       AND (%(with_children)s::boolean OR parent_run_id IS NULL)
       AND (cardinality(%(starters)s::text[]) = 0 OR started_by = ANY (%(starters)s::text[]))
+      AND (%(project)s::text IS NULL OR project = %(project)s::text)
 ORDER BY run_id DESC
 
 -- A child run has the attributes and the words of its root, and its own failures. The subqueries give one value each, so
@@ -531,7 +535,7 @@ ORDER BY r.run_id DESC
 
 -- name: runs_with_ids
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
 FROM runs WHERE run_id = ANY (%s::bigint[]) ORDER BY run_id DESC
 
 -- name: last_run_id
@@ -539,6 +543,21 @@ SELECT max(run_id) FROM runs
 
 -- name: status_counts
 SELECT status, count(*) FROM runs WHERE parent_run_id IS NULL GROUP BY status
+
+-- name: status_counts_of_project
+SELECT status, count(*) FROM runs WHERE parent_run_id IS NULL AND project = %s GROUP BY status
+
+-- From one to the next, whatever number of runs each has.
+-- name: projects
+WITH RECURSIVE projects (project) AS (
+    (SELECT project FROM runs WHERE parent_run_id IS NULL ORDER BY project LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT r.project FROM runs r WHERE r.parent_run_id IS NULL AND r.project > projects.project
+        ORDER BY r.project LIMIT 1
+    ) FROM projects WHERE project IS NOT NULL
+)
+SELECT project FROM projects WHERE project IS NOT NULL
 
 -- name: attributes
 SELECT run_id, kind, name, value FROM attributes WHERE run_id = ANY (%s::bigint[]) AND kind IN ('input', 'label')

@@ -74,19 +74,19 @@ WHERE name = 'skew' AND value < max(?2, coalesce((SELECT max(created_at) FROM ru
 
 -- name: run
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
 FROM runs WHERE run_id = ?
 
 -- name: runs
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
 FROM runs WHERE run_id < ?1 AND (?2 = '[]' OR status IN (SELECT value FROM json_each(?2)))
 ORDER BY run_id DESC LIMIT ?3
 
 -- Uses the index of unfinished runs: there may be a hundred thousand others.
 -- name: unfinished_runs
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
 FROM runs INDEXED BY runs_unfinished
 WHERE status NOT IN ('completed', 'failed', 'cancelled')
       AND run_id < ?1 AND status IN (SELECT value FROM json_each(?2))
@@ -94,11 +94,11 @@ ORDER BY run_id DESC LIMIT ?3
 
 -- name: children
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
 FROM runs WHERE parent_run_id = ? ORDER BY run_id
 
 -- name: root
-SELECT root_run_id FROM runs WHERE run_id = ?
+SELECT root_run_id, project FROM runs WHERE run_id = ?
 
 -- name: workflow
 SELECT body FROM workflows WHERE version = ?
@@ -346,7 +346,7 @@ ORDER BY run_id DESC LIMIT ?3
 
 -- name: candidates_by_status
 SELECT run_id FROM runs INDEXED BY runs_by_status
-WHERE parent_run_id IS NULL AND status = ?4 AND run_id < ?1 AND run_id > ?2 ORDER BY run_id DESC LIMIT ?3
+WHERE parent_run_id IS NULL AND project = ?4 AND status = ?5 AND run_id < ?1 AND run_id > ?2 ORDER BY run_id DESC LIMIT ?3
 
 -- name: candidates_by_workflow
 SELECT run_id FROM runs INDEXED BY runs_by_workflow
@@ -393,6 +393,7 @@ WHERE (?2 = '[]' OR status IN (SELECT value FROM json_each(?2)))
       AND (?4 IS NULL OR created_at >= ?4) AND (?5 IS NULL OR created_at < ?5)
       AND (?6 OR parent_run_id IS NULL)
       AND (?7 = '[]' OR started_by IN (SELECT value FROM json_each(?7)))
+      AND (?8 IS NULL OR project = ?8)
 ORDER BY run_id DESC
 
 -- A child run has the attributes and the words of its root, and its own failures.
@@ -421,12 +422,31 @@ ORDER BY r.run_id DESC
 
 -- name: runs_with_ids
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
 FROM json_each(?1) wanted CROSS JOIN runs ON run_id = wanted.value
 ORDER BY run_id DESC
 
 -- name: status_counts
-SELECT status, count(*) FROM runs INDEXED BY runs_by_status WHERE parent_run_id IS NULL GROUP BY status
+SELECT status, sum(counted) FROM (
+    SELECT status, count(*) AS counted FROM runs INDEXED BY runs_by_status
+    WHERE parent_run_id IS NULL GROUP BY project, status
+) GROUP BY status
+
+-- name: status_counts_of_project
+SELECT status, count(*) FROM runs INDEXED BY runs_by_status
+WHERE parent_run_id IS NULL AND project = ?1 GROUP BY status
+
+-- From one to the next, whatever number of runs each has.
+-- name: projects
+WITH RECURSIVE projects (project) AS (
+    SELECT min(project) FROM runs INDEXED BY runs_by_status WHERE parent_run_id IS NULL
+    UNION ALL
+    SELECT (
+        SELECT min(r.project) FROM runs r INDEXED BY runs_by_status
+        WHERE r.parent_run_id IS NULL AND r.project > projects.project
+    ) FROM projects WHERE project IS NOT NULL
+)
+SELECT project FROM projects WHERE project IS NOT NULL
 
 -- name: attributes
 SELECT a.run_id, a.kind, a.name, a.value FROM json_each(?) wanted CROSS JOIN attributes a ON a.run_id = wanted.value

@@ -1,6 +1,7 @@
 -- A name space of the store, as in SQLite.
 ALTER TABLE runs ADD COLUMN project text COLLATE "C" NOT NULL DEFAULT '';
-CREATE INDEX runs_by_project ON runs (project, run_id) WHERE parent_run_id IS NULL;
+DROP INDEX runs_by_status;
+CREATE INDEX runs_by_status ON runs (project, status, run_id) WHERE parent_run_id IS NULL;
 
 -- What a server keeps, as in SQLite. An entry of an index has at most 2,704 bytes: `core` limits the lengths of names.
 CREATE TABLE workflow_versions (

@@ -1,6 +1,8 @@
 -- A name space of the store. Child runs are in the project of their root. '' is the first one.
 ALTER TABLE runs ADD COLUMN project TEXT NOT NULL DEFAULT '';
-CREATE INDEX runs_by_project ON runs (project, run_id) WHERE parent_run_id IS NULL;
+-- Runs of one project are listed with the index by status, a list for each status: another index would cost each start.
+DROP INDEX runs_by_status;
+CREATE INDEX runs_by_status ON runs (project, status, run_id) WHERE parent_run_id IS NULL;
 
 -- Published workflows. A version is never changed. The text comes last, so that lists do not read it.
 CREATE TABLE workflow_versions (

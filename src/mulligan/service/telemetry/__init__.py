@@ -1,0 +1,1 @@
+"""Metrics and traces: what workers and servers show to Prometheus and OpenTelemetry."""

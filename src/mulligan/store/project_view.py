@@ -1,0 +1,324 @@
+"""A store that shows one project: the runs of other projects are unknown, and new runs belong to this one.
+
+All that reads or changes runs by way of it is limited to the project without knowing of projects. Two things belong to
+the whole store, and are shown to every project: the workers, without what they do for other projects; and the breakers,
+since each stands for a system that all projects use. Artifacts are not limited: only who knows the digest of one can
+read it, and digests are in the logs of runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from mulligan.core.deciding.breaker import Guard
+from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
+from mulligan.core.model.events import Entry
+from mulligan.core.model.reports import Report
+from mulligan.errors import KeyUsed
+from mulligan.ports import (
+    NONE_AHEAD,
+    Answer,
+    Artifacts,
+    BreakerRecord,
+    Commit,
+    CommitResult,
+    Lease,
+    LoadedRun,
+    Message,
+    NewRun,
+    Offer,
+    RunLists,
+    RunRecord,
+    ServerRecords,
+    StopRequest,
+    Store,
+    Turn,
+    WaitingPlace,
+    WorkerRecord,
+)
+from mulligan.store import refusals
+from mulligan.store.project_records import ProjectRecords
+
+Found = TypeVar("Found")
+
+# The runs whose turn a worker may hold.
+_UNFINISHED = ("new", "running", "paused")
+_HELD_RUNS_MAX = 10_000
+
+
+class VisibleRuns:
+    """Which runs belong to the project. A run never changes its project, so each is asked for once."""
+
+    def __init__(self, store: Store, project: str) -> None:
+        self._store, self._project = store, project
+        self._known: dict[int, bool] = {}
+
+    def among(self, run_ids: Iterable[int]) -> set[int]:
+        wanted = set(run_ids)
+        missing = wanted - self._known.keys()
+        if missing:
+            records = {record.run_id: record.project for record in self._store.lists.records(missing)}
+            # One that does not exist may be created later.
+            self._known.update((run_id, project == self._project) for run_id, project in records.items())
+        return {run_id for run_id in wanted if self._known.get(run_id)}
+
+    def has(self, run_id: int) -> bool:
+        return run_id in self.among([run_id])
+
+    def rows(self, rows: Iterable[Found], run_id: Callable[[Found], int]) -> list[Found]:
+        """The rows about runs of the project."""
+        found = list(rows)
+        visible = self.among({run_id(row) for row in found})
+        return [row for row in found if run_id(row) in visible]
+
+    def newest(self, fetch: Callable[[int], list[Any]], limit: int) -> list[Any]:
+        """At most `limit` rows about runs of the project, where `fetch` gives the first rows of all projects."""
+        asked = limit
+        while True:
+            rows = fetch(asked)
+            found = self.rows(rows, lambda row: row[0])
+            if len(found) >= limit or len(rows) < asked:
+                return found[:limit]
+            asked *= 4
+
+
+class ProjectView:
+    """The store `of`, as far as it belongs to the project."""
+
+    def __init__(self, of: Store, project: str) -> None:
+        self._of, self.project = of, project
+        self._visible = VisibleRuns(of, project)
+        self.is_shared = of.is_shared
+        self.artifacts: Artifacts = of.artifacts
+        self.lists: RunLists = ProjectLists(of, project, self._visible)
+
+    @property
+    def server_records(self) -> ServerRecords:
+        return ProjectRecords(self._of.server_records, self.project, self._visible.has)
+
+    @property
+    def is_in_place(self) -> bool:
+        return self._of.is_in_place
+
+    def close(self) -> None:
+        self._of.close()
+
+    # -- runs
+
+    def run(self, run_id: int) -> RunRecord:
+        return self._shown(self._of.run(run_id))
+
+    def _shown(self, record: RunRecord) -> RunRecord:
+        if record.project != self.project:
+            raise refusals.unknown_run(record.run_id)
+        return record
+
+    def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
+        return self.lists.find(RunFilter(statuses=tuple(statuses), with_children=True), limit=limit, before=before)
+
+    def children(self, run_id: int) -> list[RunRecord]:
+        return [record for record in self._of.children(run_id) if record.project == self.project]
+
+    def load(self, run_id: int) -> LoadedRun:
+        self._expect(run_id)
+        return self._of.load(run_id)
+
+    def _expect(self, run_id: int) -> None:
+        if not self._visible.has(run_id):
+            raise refusals.unknown_run(run_id)
+
+    def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
+        return self._of.log(run_id, after, limit) if self._visible.has(run_id) else []
+
+    # -- rows over many runs
+
+    def waiting_places(self) -> list[WaitingPlace]:
+        return self._visible.rows(self._of.waiting_places(), lambda one: one.run_id)
+
+    def rows_of_kind(self, kind: str) -> list[tuple[int, str, bytes]]:
+        return self._visible.rows(self._of.rows_of_kind(kind), lambda row: row[0])
+
+    def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
+        return self._visible.newest(lambda asked: self._of.recent_rows(workflow, kind, key, asked), limit)
+
+    def tagged_rows(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
+        return self._visible.newest(lambda asked: self._of.tagged_rows(tag, asked), limit)
+
+    # -- breakers
+
+    def breakers(self) -> list[BreakerRecord]:
+        return self._of.breakers()
+
+    def reset_breaker(self, name: str) -> bool:
+        return self._of.reset_breaker(name)
+
+    # -- changing runs
+
+    def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
+        ours = [replace(run, project=self.project, key=self._scoped(run.key)) for run in runs]
+        try:
+            return self._of.create(ours, holder)
+        except KeyUsed as used:
+            # Names the key as the caller knows it.
+            raise KeyUsed(used.message.replace(f"'@{self.project}/", "'", 1), run_id=used.run_id) from None
+
+    def _scoped(self, key: str) -> str:
+        """The key as the store knows it. Those of the first project stay as they are, unless they look scoped."""
+        if not key or (not self.project and not key.startswith("@")):
+            return key
+        return f"@{self.project}/{key}"
+
+    def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
+        self._expect(run_id)
+        return self._of.put(run_id, report, is_asking=is_asking)
+
+    def answer(self, message_id: int) -> Answer | None:
+        return self._of.answer(message_id)
+
+    def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
+        return ((run_id, data) for run_id, data in self._of.records_containing(text) if self._visible.has(run_id))
+
+    def remove(self, root_run_ids: Collection[int]) -> list[int]:
+        return self._of.remove(self._visible.among(root_run_ids))
+
+    # -- workers
+
+    def register(self, worker: WorkerRecord) -> None:
+        self._of.register(worker)
+
+    def record_heartbeat(self, name: str) -> bool:
+        return self._of.record_heartbeat(name)
+
+    def retire(self, name: str) -> None:
+        self._of.retire(name)
+
+    def workers(self) -> list[WorkerRecord]:
+        return self._of.workers()
+
+    def expire(self, name: str, *, is_dead: bool = False) -> bool:
+        return self._of.expire(name, is_dead=is_dead)
+
+    # -- engines: a worker serves the whole store, but a verb may drive a run of the project for a moment
+
+    def inbox(self, run_ids: Collection[int]) -> list[Message]:
+        return self._of.inbox(self._visible.among(run_ids))
+
+    def runs_with_messages(self, holder: str, root_run_id: int | None = None) -> list[int]:
+        return self._visible.rows(self._of.runs_with_messages(holder, root_run_id), lambda run_id: run_id)
+
+    def take_turns(self, run_ids: Collection[int], holder: str) -> list[Turn]:
+        return self._of.take_turns(self._visible.among(run_ids), holder)
+
+    def release(self, turns: Iterable[Turn]) -> None:
+        self._of.release(turns)
+
+    def commit(self, commits: Sequence[Commit]) -> list[CommitResult]:
+        for commit in commits:
+            if not self._visible.has(commit.turn.run_id):
+                raise refusals.void_turn(commit)
+        return self._of.commit(commits)
+
+    def queued_tasks(self, run_id: int) -> list[tuple[str, int]]:
+        return self._of.queued_tasks(run_id) if self._visible.has(run_id) else []
+
+    def leases_of(self, worker: str) -> list[Lease]:
+        return self._visible.rows(self._of.leases_of(worker), lambda lease: lease.task.run_id)
+
+    def has_leases(self, run_id: int) -> bool:
+        return self._visible.has(run_id) and self._of.has_leases(run_id)
+
+    def lease(
+        self, worker: str, offer: Offer, *, root_run_id: int | None = None, is_guarded: bool = False
+    ) -> list[Lease]:
+        """Only below one root of the project: the queue of the store has the tasks of all projects."""
+        if root_run_id is None or not self._visible.has(root_run_id):
+            return []
+        return self._of.lease(worker, offer, root_run_id=root_run_id, is_guarded=is_guarded)
+
+    def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
+        self._of.report(token, report, guard=guard)
+
+    def stop_requests(self, worker: str) -> list[StopRequest]:
+        return self._of.stop_requests(worker)
+
+    # -- time and changes
+
+    def fire_timers(
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
+    ) -> int:
+        return self._of.fire_timers(root_run_id, holder=holder, ahead=ahead)
+
+    def next_due(
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
+    ) -> datetime | None:
+        return self._of.next_due(root_run_id, holder=holder, ahead=ahead)
+
+    def now(self) -> datetime | None:
+        return self._of.now()
+
+    def has_changes(self) -> bool:
+        return self._of.has_changes()
+
+    def fileno(self) -> int | None:
+        return self._of.fileno()
+
+    def watch_run_ends(self) -> None:
+        self._of.watch_run_ends()
+
+
+class ProjectLists:
+    """The lists, as far as they are about runs of the project."""
+
+    def __init__(self, of: Store, project: str, visible: VisibleRuns) -> None:
+        self._of, self._project, self._visible = of.lists, project, visible
+
+    def find(self, wanted: RunFilter, *, limit: int, before: int | None = None) -> list[RunRecord]:
+        if wanted.project not in (None, self._project):
+            return []
+        return self._of.find(replace(wanted, project=self._project), limit=limit, before=before)
+
+    def count(self, wanted: RunFilter, *, limit: int) -> int:
+        if wanted.project not in (None, self._project):
+            return 0
+        return self._of.count(replace(wanted, project=self._project), limit=limit)
+
+    def status_counts(self, project: str | None = None) -> dict[str, int]:
+        return self._of.status_counts(self._project) if project in (None, self._project) else {}
+
+    def records(self, run_ids: Collection[int]) -> list[RunRecord]:
+        return [record for record in self._of.records(run_ids) if record.project == self._project]
+
+    def attributes(self, run_ids: Collection[int]) -> list[tuple[int, Attribute]]:
+        return self._of.attributes(self._ours(run_ids))
+
+    def rows(self, run_ids: Collection[int], kind: str, limit: int) -> list[tuple[int, str, bytes]]:
+        return self._of.rows(self._ours(run_ids), kind, limit)
+
+    def places(self, keys: Collection[tuple[int, str]]) -> list[tuple[int, str, bytes]]:
+        return self._of.places(self._visible.rows(keys, lambda key: key[0]))
+
+    def open_tasks(self, root_run_ids: Collection[int]) -> list[OpenTasks]:
+        return self._of.open_tasks(self._ours(root_run_ids))
+
+    def open_timers(self, root_run_ids: Collection[int]) -> list[OpenTimer]:
+        return self._of.open_timers(self._ours(root_run_ids))
+
+    def _ours(self, run_ids: Collection[int]) -> list[int]:
+        """In the order in which they were named."""
+        visible = self._visible.among(run_ids)
+        return [run_id for run_id in run_ids if run_id in visible]
+
+    def leased_tasks(self) -> list[LeasedTask]:
+        return self._visible.rows(self._of.leased_tasks(), lambda task: task.run_id)
+
+    def holders(self) -> list[tuple[str, int, int]]:
+        """Without child runs."""
+        held: dict[str, list[int]] = {}
+        for record in self.find(RunFilter(statuses=_UNFINISHED), limit=_HELD_RUNS_MAX):
+            if record.holder:
+                held.setdefault(record.holder, []).append(record.run_id)
+        return [(name, len(run_ids), min(run_ids)) for name, run_ids in sorted(held.items())]
