@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from mulligan.api.app import Api
+from mulligan.api.auth import find_stored_token
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Route
 from mulligan.service import Home, Scope, ServerConfig, Service, TokenRecord, digest_of
@@ -154,7 +155,11 @@ def open_client(
         *tokens,
     ]
     by_digest = {one.digest: one for one in known}
-    api = Api(home, config or ServerConfig(), find_token=lambda _, digest: by_digest.get(digest), routes=routes)
+
+    def find(service: Service, digest: str) -> TokenRecord | None:
+        return by_digest.get(digest) or find_stored_token(service, digest)
+
+    api = Api(home, config or ServerConfig(), find_token=find, routes=routes)
     return Client(api, home, {one.user: f"mul_{one.user}" for one in known} | {"unknown": "mul_unknown"})
 
 

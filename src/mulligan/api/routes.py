@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from mulligan.api import health, runs
+from mulligan.api import audit, health, logins, runs
 from mulligan.api.routing import Route
 
-ROUTES: tuple[Route, ...] = (*health.ROUTES, *runs.ROUTES)
+ROUTES: tuple[Route, ...] = (
+    *health.ROUTES,
+    *logins.ROUTES,
+    *runs.ROUTES,
+    *audit.ROUTES,
+)

@@ -142,7 +142,7 @@ def _uvicorn_config(app: object, section: ServerSection) -> uvicorn.Config:
 def _children(home: Home, section: ServerSection, log: Logger, log_format: str) -> list[Child]:
     folder = str(home.folder.absolute())
     background = ["-m", "mulligan.api.background", folder, log_format]
-    worker = ["-m", "mulligan", "worker", "--home", folder]
+    worker = ["-m", "mulligan", "worker", "--home", folder, "--log-format", log_format]
     found = [Child("background process", background, log)]
     return [*found, Child("worker", worker, log)] if section.worker else found
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from datetime import UTC, datetime
+
+from mulligan.service import log_line
 
 LOGGER = "mulligan.server"
 
@@ -22,15 +23,13 @@ class _Json(logging.Formatter):
         self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "process": self._process,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return log_line(
+            record.getMessage(),
+            record.levelname.lower(),
+            datetime.fromtimestamp(record.created, UTC),
+            process=self._process,
+            exception=self.formatException(record.exc_info) if record.exc_info else "",
+        )
 
 
 def start_log(log_format: str, process: str = "server") -> logging.Logger:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
-from mulligan.cli.options import HomeFolder
+from mulligan.cli.options import HomeFolder, LogFormat, check_log_format
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import UsageRefused, show
 from mulligan.errors import ServerUnusable
 from mulligan.service import ServerConfig, find_config, open_service
 
 PORTS = range(65536)
-LogFormat = Literal["text", "json"]
 
 
 def server(
@@ -38,9 +37,7 @@ def server(
     ] = None,
     tls_key: Annotated[str | None, Option("--tls-key", metavar="FILE", help="Its private key, as PEM.")] = None,
     no_worker: Annotated[bool, Option("--no-worker", help="Run no worker beside the server.")] = False,
-    log_format: Annotated[
-        str, Option("--log-format", metavar="FORMAT", help="How the log on stderr is written: text or json.")
-    ] = "text",
+    log_format: LogFormat = "text",
 ) -> int:
     """Serve the runs of a folder or a PostgreSQL store over HTTP, until stopped.
 
@@ -49,8 +46,7 @@ def server(
     """
     if port is not None and port not in PORTS:
         raise UsageRefused(f"--port must be between 0 and {PORTS[-1]}", hint="0 takes any free port")
-    if log_format not in ("text", "json"):
-        raise UsageRefused(f"--log-format: '{log_format}' is not a format", hint="give text or json")
+    check_log_format(log_format)
     service = open_service(home)
     found = _with_options(
         find_config(service.home.folder, config),

@@ -84,8 +84,8 @@ if TYPE_CHECKING:
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial
     from mulligan.service.items import Item
     from mulligan.service.log_following import AttemptFollower, LogPiece, LogSelection
-    from mulligan.service.logins import Logins
     from mulligan.service.log_ranges import LogRanges
+    from mulligan.service.logins import Logins
     from mulligan.service.logs import Part
     from mulligan.service.outcome import Outcome
     from mulligan.service.pending import PendingEntry, PendingPage
