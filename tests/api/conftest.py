@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -144,7 +145,11 @@ def token_record(name: str, scopes: Sequence[Scope], **others: Any) -> TokenReco
 
 
 def open_client(
-    home: Home, config: ServerConfig | None = None, routes: Sequence[Route] = ROUTES, tokens: Sequence[TokenRecord] = ()
+    home: Home,
+    config: ServerConfig | None = None,
+    routes: Sequence[Route] = ROUTES,
+    tokens: Sequence[TokenRecord] = (),
+    clock: Callable[[], float] = time.monotonic,
 ) -> Client:
     """A server over a home, with a token for each scope, one that has expired and one that was revoked."""
     known = [
@@ -159,7 +164,7 @@ def open_client(
     def find(service: Service, digest: str) -> TokenRecord | None:
         return by_digest.get(digest) or find_stored_token(service, digest)
 
-    api = Api(home, config or ServerConfig(), find_token=find, routes=routes)
+    api = Api(home, config or ServerConfig(), find_token=find, routes=routes, clock=clock)
     return Client(api, home, {one.user: f"mul_{one.user}" for one in known} | {"unknown": "mul_unknown"})
 
 

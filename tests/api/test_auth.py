@@ -157,7 +157,8 @@ def test_limits_of_a_token_are_kept(server: Client) -> None:
     assert (allowed.status, refused.status) == (200, 403)
 
 
-def test_strangers_who_ask_too_often_have_to_wait(server: Client) -> None:
+def test_strangers_who_ask_too_often_have_to_wait(home: Home) -> None:
+    server = open_client(home, clock=lambda: 0.0)
     for _ in range(REFUSALS_AT_ONCE):
         server.api.gate._refusals.take("127.0.0.1", "")
 
@@ -165,6 +166,7 @@ def test_strangers_who_ask_too_often_have_to_wait(server: Client) -> None:
 
     assert (reply.status, reply.headers["retry-after"]) == (429, "60")
     assert server.request("GET", "runs", scope="read", source="127.0.0.2").status == 200
+    server.close()
 
 
 def test_a_bucket_is_filled_with_time() -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from mulligan.core.effects.run_lists import RunFilter
+from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.shipped_logs import WATCH_KIND, is_watched
 from mulligan.errors import KeyUsed, LoginRefused, NotFound, StoreRefused, StoreUnavailable, UnknownRun
-from mulligan.ports import LogChunk, LogKey, Store, TokenLimits, TokenRecord
+from mulligan.ports import Document, LogChunk, LogKey, Store, TokenLimits, TokenRecord
 from mulligan.service import Service
 from mulligan.service.home import Home
 from mulligan.service.store_calls import StoreCalls
@@ -366,3 +370,57 @@ def test_an_address_that_is_not_one_of_a_server_is_refused_without_showing_it(ur
         HttpStore(url, token="t")
 
     assert "pw" not in str(refused.value)
+
+
+# -- logs ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_server_reads_logs_from_its_files_and_from_what_was_shipped(
+    service: Service, direct: Store, over_http: HttpStore
+) -> None:
+    run_id = started(direct).run_id
+    here, there = LogKey(run_id, "build", 1, "stdout"), LogKey(run_id, "test", 1, "stdout")
+    file = Path(service.log_ranges.path(here))
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"built\n")
+    direct.server_records.append_log([LogChunk(there, 0, b"tested\n", is_last=True)])
+    records = over_http.server_records
+
+    assert [records.read_log(key, 0, 100) for key in (here, there)] == [b"built\n", b"tested\n"]
+    assert [records.log_size(key) for key in (here, there)] == [(6, False), (7, True)]
+    with pytest.raises(UnknownRun):
+        records.read_log(LogKey(99, "build", 1, "stdout"), 0, 1)
+
+
+def test_a_worker_learns_with_its_heartbeat_whose_logs_are_read(
+    service: Service, transport: Direct, remote: HttpStore, direct: Store
+) -> None:
+    run_id = started(direct).run_id
+    watch = Document(kind=WATCH_KIND, name=str(run_id), data=b"", updated_at=T0)
+
+    before = remote.record_heartbeat("far"), remote.server_records.documents(WATCH_KIND)
+    transport.scopes = ("read",)
+    HttpStore(transport=transport).server_records.put_document(watch)
+    transport.scopes = ("worker",)
+    remote.record_heartbeat("far")
+    (found,) = remote.server_records.documents(WATCH_KIND)
+
+    assert before == (True, [])
+    assert found.name == str(run_id)
+    assert is_watched(found.data, datetime.now(UTC))
+
+
+def test_a_worker_ships_what_a_dead_one_of_its_host_left_and_nothing_of_other_hosts(
+    remote: HttpStore, direct: Store
+) -> None:
+    turn = started(direct)
+    hosts = {"build": "elsewhere", "test": "another"}
+    facts = [e.AttemptStarted(place, 1, "dead", host) for place, host in hosts.items()]
+    entries = [e.Entry(seq, T0, 0, fact) for seq, fact in enumerate(facts, 1)]
+    direct.commit([replace(commit(turn, 0, 2), entries=entries)])
+    keys = [LogKey(turn.run_id, place, 1, "stdout") for place in hosts]
+
+    remote.server_records.append_log([LogChunk(key, 0, b"hello") for key in keys])
+    remote.record_heartbeat("far")
+
+    assert [direct.server_records.log_size(key) for key in keys] == [(5, False), None]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from mulligan.api import audit, health, logins, runs
+from mulligan.api import audit, decisions, health, logins, metrics, operations, run_changes, runs, stream
 from mulligan.api.routing import Route
 
 ROUTES: tuple[Route, ...] = (
     *health.ROUTES,
     *logins.ROUTES,
     *runs.ROUTES,
+    *run_changes.ROUTES,
+    *decisions.ROUTES,
+    *operations.ROUTES,
+    *stream.ROUTES,
+    *metrics.ROUTES,
     *audit.ROUTES,
 )

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
-from mulligan.api.routing import Call, Route
+from mulligan.api.auth import allows
+from mulligan.api.routing import Call, Route, RouteScope
 from mulligan.errors import ScopeMissing, TooManyRequests
 
 _HOUR = timedelta(hours=1)
@@ -15,19 +16,13 @@ _HOUR = timedelta(hours=1)
 def check_limits(call: Call, route: Route, routes: tuple[Route, ...]) -> None:
     """`ScopeMissing` for a workflow that the token may not touch, `TooManyRequests` for a decision too many."""
     limits = call.token.limits
-    if not route.changes:
-        return
     if limits.workflows:
         for workflow in _workflows(call):
-            if workflow not in limits.workflows:
-                raise ScopeMissing(
-                    f"this token is limited to other workflows than '{workflow}'",
-                    hint=f"it may change runs of: {', '.join(limits.workflows)}",
-                )
+            refuse_other_workflow(call, workflow)
     if limits.decisions_per_hour is not None and route.scope == "decide":
         since = datetime.now(UTC) - _HOUR
-        made = call.service.audit.count(call.token.id, decision_names(routes), since)
-        if made + decision_count(call.body) > limits.decisions_per_hour:
+        made = call.service.audit.count(call.token.id, _decision_names(routes), since)
+        if made + _decision_count(call.body) > limits.decisions_per_hour:
             raise TooManyRequests(
                 f"this token may make {limits.decisions_per_hour} decisions an hour",
                 hint="wait, or let somebody else decide",
@@ -36,11 +31,11 @@ def check_limits(call: Call, route: Route, routes: tuple[Route, ...]) -> None:
 
 
 @cache
-def decision_names(routes: tuple[Route, ...]) -> tuple[str, ...]:
+def _decision_names(routes: tuple[Route, ...]) -> tuple[str, ...]:
     return tuple(one.name for one in routes if one.scope == "decide" and one.changes)
 
 
-def decision_count(body: Any) -> int:
+def _decision_count(body: Any) -> int:
     """How many decisions a request has."""
     return max(1, len(getattr(body, "decisions", ())))
 
@@ -52,3 +47,27 @@ def _workflows(call: Call) -> set[str]:
     found = {call.service.record(run_id).workflow for run_id in run_ids}
     named = (getattr(call.body, "workflow", None), call.path.get("name"))
     return found | {one for one in named if isinstance(one, str)}
+
+
+def refuse_other_workflow(call: Call, workflow: str) -> None:
+    """`ScopeMissing` if the token is for other workflows only."""
+    limits = call.token.limits.workflows
+    if limits and workflow not in limits:
+        raise ScopeMissing(
+            f"this token may not start or change runs of '{workflow}'",
+            hint=f"it is for {', '.join(limits[:10])}; use another token",
+            workflow=workflow,
+        )
+
+
+def refuse_without(call: Call, scope: RouteScope, why: str) -> None:
+    """`ScopeMissing` if the token lacks a scope that this request needs beyond that of its route."""
+    if not allows(call.token, scope):
+        raise ScopeMissing(f"this token has no scope '{scope}': {why}", hint="use a token that has it", scope=scope)
+
+
+def changed_run(call: Call) -> int:
+    """The run in the path, if the token may change it."""
+    run_id = int(call.path["run_id"])
+    refuse_other_workflow(call, call.service.record(run_id).workflow)
+    return run_id

@@ -15,7 +15,7 @@ WAIT_SECONDS = 600.0
 
 def drive_run(
     service: Service,
-    begin: Callable[[Driver], int],
+    begin: Callable[[Driver | None], int],
     *,
     capacity: Capacity | None = None,
     wait_seconds: float = WAIT_SECONDS,

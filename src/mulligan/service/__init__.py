@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mulligan.core.model.failure import Failure
     from mulligan.core.model.workflow import Workflow
     from mulligan.core.state.transitions import RUN_ENDED
+    from mulligan.engine.timings import Histogram
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
     from mulligan.history.route_outcomes import Fate
     from mulligan.language.suggestions import did_you_mean
@@ -40,6 +41,15 @@ if TYPE_CHECKING:
     from mulligan.service.background_jobs import JOBS, BackgroundJobs, Job, run_jobs
     from mulligan.service.breakers import Breaker
     from mulligan.service.catalogue.catalogue import Draft, Publication, PublishedWorkflow, WorkflowList
+    from mulligan.service.change_verbs import (
+        ChangeResult,
+        ChangeVerbs,
+        DecidedStep,
+        DecisionsResult,
+        ForkResult,
+        RetryResult,
+        StartedRun,
+    )
     from mulligan.service.console.display import Display
     from mulligan.service.console.paper import Paper, paper
     from mulligan.service.console.summary import show_outcome
@@ -73,20 +83,43 @@ if TYPE_CHECKING:
     from mulligan.service.home import Home
     from mulligan.service.items import Item
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
+    from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
     from mulligan.service.log_following import LogPiece, LogSelection
     from mulligan.service.logins import LINK_MINUTES, SESSION_HOURS, Logins, Session, digest_of, new_secret, start_token
     from mulligan.service.logs import UnknownAttempt
     from mulligan.service.named_files import FileUnreadable, FileUnwritable, read_file, write_file
-    from mulligan.service.next_commands import command_for_request, commands_for_wait, suggest_commands
+    from mulligan.service.next_commands import (
+        command_for_request,
+        commands_for_pending,
+        commands_for_wait,
+        suggest_commands,
+    )
     from mulligan.service.outcome import MatrixFailures, Outcome, exit_code
     from mulligan.service.page.markup import Html, element, join_html
     from mulligan.service.page.styles import format_elapsed, status_label, status_tone
     from mulligan.service.pending import PendingEntry, PendingPage, describe_earlier_run
     from mulligan.service.preview import Preview, StepPreview
+    from mulligan.service.report import Report
     from mulligan.service.round_plans import ForkPlan, RoundPlan
     from mulligan.service.run_control import Prepared
     from mulligan.service.run_data import DataEntry
-    from mulligan.service.run_list import FailedStep, RunLine, RunPage, RunQuery, WaitReason
+    from mulligan.service.run_details import (
+        ArtifactContent,
+        EventPage,
+        FailureHandlers,
+        RunDetails,
+        StoryPage,
+        UnknownArtifact,
+    )
+    from mulligan.service.run_list import (
+        STATUSES,
+        FailedStep,
+        RunLine,
+        RunPage,
+        RunQuery,
+        WaitReason,
+        parse_statuses,
+    )
     from mulligan.service.run_pages import ItemPage, RunChanges, StepLine, StepPage, StepQuery
     from mulligan.service.run_progress import Activity, Announcement, AnnouncementWriter, RunProgress
     from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
@@ -102,6 +135,7 @@ if TYPE_CHECKING:
     from mulligan.service.step_trial import Fakes
     from mulligan.service.story_text import describe_question, format_story, format_wait, when_default_applies
     from mulligan.service.telemetry.log_lines import log_line
+    from mulligan.service.telemetry.telemetry import METRICS_TYPE, merge_metrics, request_metrics
     from mulligan.service.telemetry.worker_metrics import MetricsServer, WorkerMetrics
     from mulligan.service.usage import StepUsage, UsedResources
     from mulligan.service.values import parse_duration, parse_size, parse_time, read_budgets
@@ -115,6 +149,7 @@ _NAMES = {
     "mulligan.core.model.failure": "Failure",
     "mulligan.core.model.workflow": "Workflow",
     "mulligan.core.state.transitions": "RUN_ENDED",
+    "mulligan.engine.timings": "Histogram",
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
     "mulligan.history.route_outcomes": "Fate",
     "mulligan.language.suggestions": "did_you_mean",
@@ -127,6 +162,8 @@ _NAMES = {
     "mulligan.service.audit": "ACCEPTED AuditLog AuditPage",
     "mulligan.service.background_jobs": "JOBS BackgroundJobs Job run_jobs",
     "mulligan.service.breakers": "Breaker",
+    "mulligan.service.change_verbs": "ChangeResult ChangeVerbs DecidedStep DecisionsResult ForkResult RetryResult "
+    "StartedRun",
     "mulligan.service.catalogue.catalogue": "Draft Publication PublishedWorkflow WorkflowList",
     "mulligan.service.console.display": "Display",
     "mulligan.service.console.paper": "Paper paper",
@@ -147,20 +184,23 @@ _NAMES = {
     "mulligan.service.home": "Home",
     "mulligan.service.items": "Item",
     "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
+    "mulligan.service.live_feed": "LiveEvent LiveFeed Watch parse_watches",
     "mulligan.service.log_following": "LogPiece LogSelection",
     "mulligan.service.logins": "LINK_MINUTES SESSION_HOURS Logins Session digest_of new_secret start_token",
     "mulligan.service.logs": "UnknownAttempt",
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
-    "mulligan.service.next_commands": "command_for_request commands_for_wait suggest_commands",
+    "mulligan.service.next_commands": "command_for_request commands_for_pending commands_for_wait suggest_commands",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
     "mulligan.service.page.markup": "Html element join_html",
     "mulligan.service.page.styles": "format_elapsed status_label status_tone",
     "mulligan.service.pending": "PendingEntry PendingPage describe_earlier_run",
     "mulligan.service.preview": "Preview StepPreview",
+    "mulligan.service.report": "Report",
     "mulligan.service.round_plans": "ForkPlan RoundPlan",
     "mulligan.service.run_control": "Prepared",
     "mulligan.service.run_data": "DataEntry",
-    "mulligan.service.run_list": "FailedStep RunLine RunPage RunQuery WaitReason",
+    "mulligan.service.run_details": "ArtifactContent EventPage FailureHandlers RunDetails StoryPage UnknownArtifact",
+    "mulligan.service.run_list": "FailedStep RunLine RunPage RunQuery STATUSES WaitReason parse_statuses",
     "mulligan.service.run_pages": "ItemPage RunChanges StepLine StepPage StepQuery",
     "mulligan.service.run_progress": "RunProgress Activity AnnouncementWriter Announcement",
     "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",
@@ -176,6 +216,7 @@ _NAMES = {
     "mulligan.service.step_trial": "Fakes",
     "mulligan.service.story_text": "describe_question format_story format_wait when_default_applies",
     "mulligan.service.telemetry.log_lines": "log_line",
+    "mulligan.service.telemetry.telemetry": "METRICS_TYPE merge_metrics request_metrics",
     "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
     "mulligan.service.usage": "StepUsage UsedResources",
     "mulligan.service.values": "parse_duration parse_size parse_time read_budgets",

@@ -20,6 +20,7 @@ import msgspec
 
 from mulligan.core.model.events import HostCapacity
 from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
+from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.engine.engine import Engine
 from mulligan.engine.heartbeat import WorkerExpired
@@ -40,7 +41,8 @@ from mulligan.worker.own_cgroup import memory_limit
 from mulligan.worker.processes import kill_worker_processes
 from mulligan.worker.resource_pool import VISIBLE_GPUS, visible_gpus
 
-Ending = Literal["ended", "waiting", "interrupted"]
+# "detached": it goes on, and is not shown any more.
+Ending = Literal["ended", "waiting", "interrupted", "detached"]
 
 LEASE_SECONDS = 30.0
 # Two lost heartbeats must not cost the running tasks: their supervisor kills them at two thirds of the lease.
@@ -238,6 +240,11 @@ class Driver:
         if self.store.is_shared:
             others = (worker for worker in self.store.workers() if worker.name != self.name and worker.cpus)
             self.engine.set_alone(next(others, None) is None)
+
+    @property
+    def states(self) -> dict[int, State]:
+        """The states of the runs that it drives."""
+        return {run_id: drive.state for run_id, drive in self.engine.drivers.items()}
 
     # -- driving -----------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,13 +16,14 @@ from mulligan.core.model.formatting import error_reason
 from mulligan.errors import HomeUnusable, InputInvalid
 from mulligan.ports import Store
 from mulligan.service.home_names import DATABASE as DATABASE
-from mulligan.service.home_names import home_folder
+from mulligan.service.home_names import SERVER, home_folder, is_server, server_url
 from mulligan.store import is_file_name, open_store
 from mulligan.worker.folders import Folders, make_private, write_private_file
 
 _ANOTHER_PLACE = "choose another folder with --home DIR or MULLIGAN_HOME, or get permission to read and write this one"
 # How long a worker may be silent before others take its work. A busy machine would miss a shorter one.
 LEASE_SECONDS, LEASE_SECONDS_MIN = 30.0, 1.0
+_SERVER = re.compile(r"https?://((?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?)")
 
 
 class Home(msgspec.Struct, frozen=True):
@@ -31,6 +33,12 @@ class Home(msgspec.Struct, frozen=True):
     store_url: str = ""
     # All workers of a store must use the same.
     lease_seconds: float = LEASE_SECONDS
+    # For a server; by default what `mulligan login` has stored, or the environment has.
+    token: str = ""
+
+    def __repr__(self) -> str:
+        """Without the URL of the store and without the token: both may be secrets."""
+        return f"Home({self.place})"
 
     @property
     def is_there(self) -> bool:
@@ -48,11 +56,13 @@ class Home(msgspec.Struct, frozen=True):
     @property
     def is_remote(self) -> bool:
         """Whether a server has the runs, their files and their workers."""
-        return self.store_url.startswith(("http://", "https://"))
+        return is_server(self.store_url)
 
     @property
     def place(self) -> str:
-        """The home as messages name it. A URL is not shown: it may contain a password."""
+        """The home as messages name it. The URL of a database is not shown: it may contain a password."""
+        if self.is_remote:
+            return f"the server {self.store_url}"
         return "this store" if self.store_url else f"'{self.folder}'"
 
     def trouble(self, error: OSError) -> HomeUnusable:
@@ -86,24 +96,57 @@ class Home(msgspec.Struct, frozen=True):
         if not self.store_url:
             self.make()
         where = self.store_url or str(self.folder / DATABASE)
-        return open_store(where, lease_seconds=self.lease_seconds if lease_seconds is None else lease_seconds)
+        seconds = self.lease_seconds if lease_seconds is None else lease_seconds
+        if self.is_remote:
+            return open_store(where, lease_seconds=seconds, token=self.token)
+        return open_store(where, lease_seconds=seconds)
+
+    def make_work_folder(self) -> Path:
+        """The folder in which the steps of runs work that a server has started. Created if it is missing."""
+        self.make()
+        folder = self.folder / "work"
+        try:
+            make_private(str(folder))
+        except OSError as error:
+            raise self.trouble(error) from error
+        return folder.absolute()
 
     def make(self) -> None:
         """Create the folder if it is missing."""
         _make(self.folder)
 
 
-def find_home(folder: str | None = None, environ: Mapping[str, str] = os.environ) -> Home:
-    """The home: `folder`, or `$MULLIGAN_HOME`, or `.mulligan` in this folder; its store: `$MULLIGAN_STORE`."""
+def find_home(folder: str | None = None, environ: Mapping[str, str] = os.environ, token: str = "") -> Home:
+    """The home: `folder`, or `$MULLIGAN_HOME`, or `.mulligan` in this folder; its store: `$MULLIGAN_STORE`.
+
+    If `folder` is a URL, or `$MULLIGAN_SERVER` names one and no folder is given, the server there has the runs.
+    """
     path = home_folder(folder, environ)
+    lease_seconds = _lease_seconds(environ.get("MULLIGAN_LEASE", ""))
     store_url = environ.get("MULLIGAN_STORE", "")
+    if server := server_url(folder, environ):
+        return Home(_server_folder(path, server), server, lease_seconds, token)
+    if is_server(store_url):
+        raise InputInvalid("MULLIGAN_STORE names a server of Mulligan", hint=f"set {SERVER} instead")
     if store_url and is_file_name(store_url):
         # The text is not shown: it may be a mistyped URL with a password.
         raise InputInvalid(
             "MULLIGAN_STORE is not a postgresql:// URL",
             hint="it names a database on a server; to use a folder: --home DIR or MULLIGAN_HOME=DIR",
         )
-    return Home(Path(path), store_url, _lease_seconds(environ.get("MULLIGAN_LEASE", "")))
+    return Home(Path(path), store_url, lease_seconds)
+
+
+def _server_folder(path: str, url: str) -> Path:
+    """Where files about a server go: apart from those of this home, since runs have the same numbers."""
+    parts = _SERVER.fullmatch(url)
+    if parts is None:
+        # The text is not shown: it may have a password in it.
+        raise InputInvalid(
+            "the address of the server is not a URL like https://HOST:PORT",
+            hint="write it without a user, a password and a path; the token comes from: mulligan login URL",
+        )
+    return Path(path) / "servers" / re.sub(r"[^A-Za-z0-9.-]", "_", parts[1])
 
 
 def _lease_seconds(text: str) -> float:

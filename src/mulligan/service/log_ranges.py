@@ -13,9 +13,9 @@ from typing import IO, Literal
 
 import msgspec
 
-from mulligan.core.model.shipped_logs import WATCH_KIND, encode_watch
+from mulligan.core.model.shipped_logs import WATCH_KIND, encode_watch, is_watched
 from mulligan.errors import MulliganError
-from mulligan.ports import Document, LogKey, Store
+from mulligan.ports import Document, LogKey, ServerRecords, Store
 from mulligan.service.home import Home, this_host
 from mulligan.worker.folders import open_regular_file
 
@@ -31,6 +31,14 @@ class LogSize(msgspec.Struct, frozen=True):
 
     size: int
     is_shipped: bool = False
+    # Whether that is known to be all of it.
+    is_whole: bool = False
+
+
+def watched_runs(records: ServerRecords, now: datetime) -> list[int]:
+    """The runs whose logs somebody reads while they are written."""
+    found = (one.name for one in records.documents(WATCH_KIND) if is_watched(one.data, now))
+    return [int(name) for name in found if name.isdecimal()]
 
 
 class LogRanges:
@@ -48,7 +56,7 @@ class LogRanges:
                 return LogSize(os.fstat(file.fileno()).st_size)
         except FileNotFoundError:
             found = self._open_store().server_records.log_size(key)
-        return LogSize(found[0], is_shipped=True) if found is not None else None
+        return LogSize(found[0], is_shipped=True, is_whole=found[1]) if found is not None else None
 
     def read(self, key: LogKey, start: int = 0, end: int | None = None) -> bytes:
         """The bytes that are there between two positions, by default all of them."""

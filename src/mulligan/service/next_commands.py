@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-# Used in place of a run's status if its driver was interrupted.
-INTERRUPTED = "interrupted"
+if TYPE_CHECKING:
+    from mulligan.service.pending import PendingEntry
+
+# Used in place of a run's status if its driver was interrupted, or if it goes on and is not shown any more.
+INTERRUPTED, DETACHED = "interrupted", "detached"
 
 
 class NextCommand(msgspec.Struct, frozen=True):
@@ -25,7 +30,7 @@ def suggest_commands(
     short_maps: Iterable[str] = (),
     spent_budgets: Sequence[str] = (),
 ) -> list[NextCommand]:
-    """The commands for a run that `completed`, `failed`, was `cancelled` or `interrupted`; none for any other.
+    """The commands for a run that completed, failed, was cancelled or interrupted, or is not shown any more.
 
     `has_run_out`: an unhandled step ran out of memory or time. `short_maps`: steps that completed without some of their
     items, which `retry` does not touch. `spent_budgets`: limits to raise before a retry can succeed.
@@ -45,6 +50,12 @@ _NEXT = {
     "failed": (("retry {}", "run the failed steps again"), ("explain {}", "the full story")),
     "cancelled": (("retry {}", "continue the run"),),
     INTERRUPTED: (("resume {}", "continue where it stopped"),),
+    DETACHED: (
+        ("show {}", "its status"),
+        ("logs {} -f", "what its steps write"),
+        ("wait {}", "wait for its end"),
+        ("cancel {}", "stop it"),
+    ),
 }
 _ADJUST = "the same, with more memory or time for steps that ran out"
 _ITEMS = "run only the failed items again"
@@ -57,6 +68,21 @@ def commands_for_wait(run_id: int, kind: str, place: str, steps: Sequence[str] =
     """
     name = steps[0] if kind == "step_pause" and steps else place
     return [f"mulligan {text.format(run=run_id, place=name)}" for text in _COMMANDS.get(kind, ())]
+
+
+def commands_for_pending(one: PendingEntry) -> list[str]:
+    """The commands that answer what waits for a person, or help to decide; none if its run cannot be read."""
+    if one.error:
+        return []
+    if one.kind == "paused" and not one.step:
+        return [f"mulligan resume {one.run_id}"]
+    target = f"{one.run_id} {shlex.quote(one.step or '')}"
+    if one.kind == "approval":
+        return [f"mulligan approve {target} {no}--reason TEXT" for no in ("", "--no ")]
+    if one.kind == "paused":
+        return [f"mulligan resume {target}"]
+    words = [f"mulligan classify {target} {verdict} --reason TEXT" for verdict in ("retry", "fail")]
+    return [*words, f"mulligan logs {target}"]
 
 
 def command_for_request(run_id: int, kind: str, name: str = "") -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -19,7 +19,7 @@ from mulligan.history.matrices import count_failures
 from mulligan.history.phrases import describe_degraded
 from mulligan.history.views import Wait, count_steps, list_waits
 from mulligan.service.artifacts import with_artifact_paths
-from mulligan.service.driver import Driver, Ending
+from mulligan.service.driver import Ending
 from mulligan.service.failure_summary import FailureOutcome, FailureSummary
 from mulligan.service.run_progress import RunProgress
 from mulligan.service.run_reader import RunReader
@@ -79,12 +79,12 @@ def exit_code(ending: Ending, status: str) -> int:
     return _EXIT_CODES[status if ending == "ended" else ending]
 
 
-_EXIT_CODES = {"completed": 0, "failed": 1, "cancelled": 3, "waiting": 4, "interrupted": 130}
+_EXIT_CODES = {"completed": 0, "failed": 1, "cancelled": 3, "waiting": 4, "interrupted": 130, "detached": 130}
 
 
 def build_outcome(
     service: RunReader,
-    driver: Driver,
+    states: Mapping[int, State],
     run_id: int,
     ending: Ending,
     progress: RunProgress,
@@ -92,11 +92,11 @@ def build_outcome(
     *,
     is_taken_up: bool = False,
 ) -> Outcome:
-    """Build the outcome from the state of the driver, before the driver closes.
+    """Build the outcome from the states of the runs that are driven or followed here.
 
     `seconds`: how long it was driven; `is_taken_up`: the run had started earlier.
     """
-    state = _latest_state(service, driver, run_id, ending, progress)
+    state = _latest_state(service, states, run_id, ending, progress)
     summary = progress.failures if state is progress.root else FailureSummary()
     run, failures = state.run, _complete_summary(service, state, summary).outcomes(state)
     return Outcome(
@@ -108,7 +108,7 @@ def build_outcome(
         seconds=_whole_seconds(service, run_id, seconds, is_taken_up=is_taken_up),
         counts=count_steps(state),
         failures=failures,
-        waits=_waits(state, (drive.state for drive in driver.engine.drivers.values())) if ending == "waiting" else [],
+        waits=_waits(state, states.values()) if ending == "waiting" else [],
         outputs=with_artifact_paths(service.store.artifacts, run.outputs),
         is_cut=progress.is_cut,
         up_to_date=sum(place.reused_run_id > 0 for place in state.steps()),
@@ -184,10 +184,12 @@ def _spent(state: State) -> str:
     return format_spent(spent) if is_shown else ""
 
 
-def _latest_state(service: RunReader, driver: Driver, run_id: int, ending: Ending, progress: RunProgress) -> State:
-    drive, last = driver.engine.drivers.get(run_id), progress.root
-    if drive is not None:
-        return drive.state
+def _latest_state(
+    service: RunReader, states: Mapping[int, State], run_id: int, ending: Ending, progress: RunProgress
+) -> State:
+    last = progress.root
+    if run_id in states:
+        return states[run_id]
     # Another worker may have ended it, or a commit was written although it reported an error.
     has_missed_the_end = ending == "ended" and last is not None and last.run.status not in RUN_ENDED
     return service.state(run_id) if last is None or has_missed_the_end else last

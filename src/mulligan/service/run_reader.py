@@ -286,10 +286,11 @@ class RunReader:
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
         """What an attempt wrote; empty if it wrote nothing, or its log is neither here nor in the store."""
         out, err = self.log_ranges.read_attempt(run_id, place, attempt)
-        ran_on = "" if out or err or not self.store.is_shared else self._host_of(run_id, place, attempt)
+        ran_on = "" if out or err or not self.store.is_shared else self.host_of(run_id, place, attempt)
         return AttemptLog(place, attempt, out, err, ran_on)
 
-    def _host_of(self, run_id: int, place: str, attempt: int) -> str:
+    def host_of(self, run_id: int, place: str, attempt: int) -> str:
+        """The host that an attempt ran on; "" if it has not started."""
         facts = (entry.fact for entry in self.events(run_id))
         started = (fact for fact in facts if isinstance(fact, e.AttemptStarted))
         return next((fact.host for fact in started if (fact.place, fact.attempt) == (place, attempt)), "")

@@ -35,10 +35,12 @@ if TYPE_CHECKING:
         audit,
         breakers,
         capacity_checks,
+        change_verbs,
         corrections,
         decisions,
         doctor,
         driver,
+        followed_runs,
         forecast,
         gc,
         handler_trial,
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
         run_cache,
         run_control,
         run_data,
+        run_details,
         run_list,
         run_pages,
         run_snapshot,
@@ -74,6 +77,7 @@ if TYPE_CHECKING:
     from mulligan.service.breakers import Breaker
     from mulligan.service.catalogue import catalogue
     from mulligan.service.catalogue.catalogue import Catalogue
+    from mulligan.service.change_verbs import ChangeVerbs
     from mulligan.service.corrections import CorrectedWorkflow
     from mulligan.service.decisions import Decision, DecisionPreview, DecisionResult
     from mulligan.service.doctor import Diagnosis
@@ -96,6 +100,7 @@ if TYPE_CHECKING:
     from mulligan.service.run_cache import RunCache
     from mulligan.service.run_control import Prepared, RunControl
     from mulligan.service.run_data import DataEntry
+    from mulligan.service.run_details import RunDetails
     from mulligan.service.run_list import RunLine, RunPage, RunQuery
     from mulligan.service.run_pages import ItemPage, RunChanges, StepPage, StepQuery
     from mulligan.service.run_progress import RunProgress
@@ -118,10 +123,10 @@ else:
     catalogue = LazyModule("mulligan.service.catalogue.catalogue")
     schedules = LazyModule("mulligan.service.schedules.schedules")
     for _name in (
-        "agent_permissions attempt_progress audit breakers capacity_checks corrections decisions doctor driver "
-        "forecast gc handler_trial items log_following logins logs outcome overview page pending preview replay report "
-        "run_cache run_control run_data run_list run_pages run_snapshot run_story shown_runs starting stats "
-        "store_changes usage waiting worker_loop workers"
+        "agent_permissions attempt_progress audit breakers capacity_checks change_verbs corrections decisions doctor "
+        "driver followed_runs forecast gc handler_trial items log_following logins logs outcome overview page pending "
+        "preview replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story "
+        "shown_runs starting stats store_changes usage waiting worker_loop workers"
     ).split():
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 
@@ -196,6 +201,16 @@ class Service(WorkflowVerbs):
     def cache(self) -> RunCache:
         """The states of the runs that are looked at again and again."""
         return run_cache.RunCache(self.reader)
+
+    @cached_property
+    def details(self) -> RunDetails:
+        """Runs in bounded pieces: a head without the steps, pages of events and story, files, failure handlers."""
+        return run_details.RunDetails(self.reader, self.cache)
+
+    @cached_property
+    def changes(self) -> ChangeVerbs:
+        """Changes of runs with `dry_run`, each with an answer that says what follows."""
+        return change_verbs.ChangeVerbs(self.control)
 
     @cached_property
     def telemetry(self) -> Telemetry:
@@ -348,9 +363,14 @@ class Service(WorkflowVerbs):
         return worker_loop.open_worker(self.home, capacity, observer)
 
     def drive_shown(
-        self, begin: Callable[[Driver], int], display: RunDisplay, *, capacity: Capacity, wait_seconds: float
+        self, begin: Callable[[Driver | None], int], display: RunDisplay, *, capacity: Capacity, wait_seconds: float
     ) -> ShownRun:
-        """Drive the run that `begin` starts or finds, until it ends or waits, and close the display."""
+        """Drive the run that `begin` starts or finds, until it ends or waits, and close the display.
+
+        On a server its workers drive it: here it is only shown.
+        """
+        if self.home.is_remote:
+            return followed_runs.follow_shown(self.reader, lambda: begin(None), display, wait_seconds=wait_seconds)
         return shown_runs.drive_shown(self.control, begin, display, capacity=capacity, wait_seconds=wait_seconds)
 
     def outcome(
@@ -364,7 +384,9 @@ class Service(WorkflowVerbs):
         is_taken_up: bool = False,
     ) -> Outcome:
         """What came of driving a run: to be asked before the driver is closed."""
-        return outcome.build_outcome(self.reader, driver, run_id, ending, progress, seconds, is_taken_up=is_taken_up)
+        return outcome.build_outcome(
+            self.reader, driver.states, run_id, ending, progress, seconds, is_taken_up=is_taken_up
+        )
 
     def failure_outcomes(self, run_id: int) -> list[FailureOutcome]:
         """Every step and item of a run that ever failed, and how its failure was handled: open ones first."""
@@ -728,9 +750,9 @@ class Service(WorkflowVerbs):
         """The circuit breakers that tasks of the store have asked."""
         return breakers.list_breakers(self.reader)
 
-    def reset_breaker(self, name: str) -> Breaker:
-        """Close a circuit breaker; how it was before."""
-        return breakers.reset_breaker(self.reader, name)
+    def reset_breaker(self, name: str, *, is_dry: bool = False) -> Breaker:
+        """Close a circuit breaker; how it was before. With `is_dry` nothing is changed."""
+        return breakers.reset_breaker(self.reader, name, is_dry=is_dry)
 
     def collect_garbage(
         self, retention: RunRetention, *, unused_seconds: float | None = None, is_dry: bool = False

@@ -53,7 +53,9 @@ def drive_shown(
             is_taken_up = add_earlier_events(reader, run_id, display.progress)
             ending = driver.drive(run_id, wait_seconds)
             seconds = time.monotonic() - begun_at
-            outcome = build_outcome(reader, driver, run_id, ending, display.progress, seconds, is_taken_up=is_taken_up)
+            outcome = build_outcome(
+                reader, driver.states, run_id, ending, display.progress, seconds, is_taken_up=is_taken_up
+            )
             display.end(outcome)
             return ShownRun(outcome, driver.interrupted_by)
     finally:

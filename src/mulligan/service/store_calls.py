@@ -25,9 +25,11 @@ from mulligan.errors import (
     StaleLease,
     StoreRefused,
     StoreUnavailable,
+    UnknownRun,
 )
 from mulligan.ports import NewRun, Offer, Store, Turn, WorkerRecord
-from mulligan.ports.server_records import LogChunk, TokenRecord
+from mulligan.ports.server_records import LogChunk, LogKey, TokenRecord
+from mulligan.service.log_ranges import watched_runs
 from mulligan.service.run_control import RunControl
 from mulligan.service.run_reader import RunReader
 from mulligan.store.http_calls import (
@@ -45,6 +47,8 @@ from mulligan.store.http_calls import (
 PROCESS = os.urandom(8).hex()
 # How many answers to changes are remembered, and how long a repeated call waits for the first.
 ANSWERS_MAX, FIRST_SECONDS_MAX = 2_000, 30.0
+# How much of a log one answer has.
+LOG_BYTES_MAX = 1 << 20
 _encode = msgspec.json.Encoder().encode
 
 
@@ -151,7 +155,9 @@ class StoreCalls:
         held = {lease.token: lease.task for lease in store.leases_of(worker)} if ended or logs else {}
         if logs:
             runs = {task.run_id for task in held.values()}
-            store.server_records.append_log([chunk for chunk in logs if chunk.key.run_id in runs])
+            store.server_records.append_log(
+                [chunk for chunk in logs if chunk.key.run_id in runs or self._ran_on_host_of(worker, chunk.key)]
+            )
         for one in ended:
             task = held.get(one.token)
             if task is None or (task.place, task.attempt) != (one.report.place, one.report.attempt):
@@ -162,7 +168,32 @@ class StoreCalls:
                 continue
         is_alive = store.record_heartbeat(worker) if is_beat else True
         leases = store.lease(worker, offer) if offer is not None else []
-        return WorkDone(is_alive, self._now(), leases, store.stop_requests(worker))
+        watched = watched_runs(store.server_records, datetime.now(UTC)) if is_beat else []
+        return WorkDone(is_alive, self._now(), leases, store.stop_requests(worker), watched)
+
+    def _ran_on_host_of(self, worker: str, key: LogKey) -> bool:
+        """Whether an attempt ran on the host of this worker, which ships what a dead worker has left there."""
+        host = next((one.host for one in self._store.workers() if one.name == worker), "")
+        try:
+            return bool(host) and self._reader.host_of(key.run_id, key.place, key.attempt) == host
+        except UnknownRun:
+            return False
+
+    # -- logs --------------------------------------------------------------------------------------------------------
+
+    def _read_log(self, key: LogKey, start: int, end: int) -> bytes:
+        """What is in the files of this host, or was shipped to the store."""
+        self._reader.record(key.run_id)
+        return self._reader.log_ranges.read(key, start, min(end, start + LOG_BYTES_MAX))
+
+    def _log_size(self, key: LogKey) -> tuple[int, bool] | None:
+        self._reader.record(key.run_id)
+        found = self._reader.log_ranges.size(key)
+        return (found.size, found.is_whole) if found is not None else None
+
+    def _watch_logs(self, run_id: int) -> None:
+        self._reader.record(run_id)
+        self._reader.log_ranges.watch(run_id)
 
     def _retire(self, worker: str) -> None:
         self._store.retire(worker)
@@ -177,6 +208,9 @@ class StoreCalls:
 
 
 _OWN: Mapping[str, Callable[..., Any]] = {
+    "server_records.read_log": StoreCalls._read_log,
+    "server_records.log_size": StoreCalls._log_size,
+    "server_records.watch_logs": StoreCalls._watch_logs,
     "now": StoreCalls._now,
     "workers": StoreCalls._workers,
     "create": StoreCalls._create,

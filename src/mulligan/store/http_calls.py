@@ -86,6 +86,8 @@ class WorkDone(msgspec.Struct, frozen=True):
     now: datetime
     leases: list[Lease] = []
     stops: list[StopRequest] = []
+    # With a heartbeat: the runs whose logs somebody reads while they are written.
+    watched: list[int] = []
 
 
 class StoreCall(NamedTuple):
@@ -145,6 +147,8 @@ CALLS: Mapping[str, StoreCall] = {
     "server_records.notices": StoreCall("admin", {"status": NoticeStatus | None, **_PAGE}, list[NoticeRecord]),
     "server_records.read_log": StoreCall("read", {**_LOG, "start": int, "end": int}, bytes),
     "server_records.log_size": StoreCall("read", _LOG, tuple[int, bool] | None),
+    # Somebody reads the logs of a run while they are written.
+    "server_records.watch_logs": StoreCall("read", {"run_id": int}),
     "server_records.logs_of": StoreCall("read", {"run_id": int}, list[LogKey]),
     "artifacts.fetch": StoreCall("read", {"artifact": Artifact}, bytes),
     # -- changing runs

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
+from mulligan.core.model.shipped_logs import WATCH_KIND, encode_watch
 from mulligan.errors import StoreRefused
 from mulligan.ports.server_records import (
     AuditRecord,
@@ -20,13 +21,21 @@ from mulligan.ports.server_records import (
 
 
 class HttpRecords:
-    """`ServerRecords` over HTTP, for reading. `gather_logs` is how a worker ships logs."""
+    """`ServerRecords` over HTTP, for reading.
+
+    For a worker, `gather_logs` ships logs, and `watched_runs` are those whose logs somebody reads, as of its last
+    heartbeat.
+    """
 
     def __init__(
-        self, ask: Callable[..., Any], gather_logs: Callable[[Iterable[LogChunk]], None] | None = None
+        self,
+        ask: Callable[..., Any],
+        gather_logs: Callable[[Iterable[LogChunk]], None] | None = None,
+        watched_runs: Callable[[], list[int]] | None = None,
     ) -> None:
         self._ask = ask
         self._gather_logs = gather_logs
+        self._watched_runs = watched_runs
 
     # -- workflows and documents
 
@@ -54,10 +63,15 @@ class HttpRecords:
         return found
 
     def documents(self, kind: str, project: str | None = None) -> list[Document]:
+        if kind == WATCH_KIND and self._watched_runs is not None:
+            return [_watch(run_id) for run_id in self._watched_runs()]
         found: list[Document] = self._ask("server_records.documents", kind=kind, project=project)
         return found
 
     def put_document(self, document: Document, *, expected: int | None = None) -> Document:
+        if document.kind == WATCH_KIND:
+            self._ask("server_records.watch_logs", run_id=int(document.name))
+            return document
         raise _through_routes("the route of what it is: a schedule, a draft, a hook")
 
     def delete_document(self, project: str, kind: str, name: str, *, expected: int | None = None) -> bool:
@@ -139,6 +153,13 @@ class HttpRecords:
     def logs_of(self, run_id: int) -> list[LogKey]:
         found: list[LogKey] = self._ask("server_records.logs_of", run_id=run_id)
         return found
+
+
+def _watch(run_id: int) -> Document:
+    """A watch that lasts until the next heartbeat says otherwise."""
+    now = datetime.now(UTC)
+    until = encode_watch(now + timedelta(minutes=1))
+    return Document(kind=WATCH_KIND, name=str(run_id), data=until, updated_at=now)
 
 
 def _through_routes(route: str) -> StoreRefused:

@@ -78,7 +78,11 @@ class HttpStore:
         self._monotonic = monotonic
         self.artifacts = HttpArtifacts(self._transport, self._ask, is_worker=is_worker)
         self.lists = HttpLists(self._ask)
-        self.server_records = HttpRecords(self._ask, self._gather_logs if is_worker else None)
+        self.server_records = (
+            HttpRecords(self._ask, self._gather_logs, lambda: self._work.watched)
+            if is_worker
+            else HttpRecords(self._ask)
+        )
         # Answers that came with the report itself, by the id of the message.
         self._answers: dict[int, Answer] = {}
         self._work = _Work()
@@ -237,7 +241,9 @@ class HttpStore:
         self._ask("work.register", worker=worker)
 
     def record_heartbeat(self, name: str) -> bool:
-        return self._exchange(name, is_beat=True).is_alive
+        done = self._exchange(name, is_beat=True)
+        self._work.watched = done.watched
+        return done.is_alive
 
     def lease(
         self, worker: str, offer: Offer, *, root_run_id: int | None = None, is_guarded: bool = False
@@ -351,6 +357,8 @@ class _Work:
         self.logs: list[LogChunk] = []
         self.log_bytes = 0
         self.stops: list[StopRequest] = []
+        # The runs whose logs somebody reads while they are written.
+        self.watched: list[int] = []
         self.exchanged_at = float("-inf")
         # Whether something was here already in the last round of the loop.
         self.is_waiting = False

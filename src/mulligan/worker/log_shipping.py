@@ -112,10 +112,7 @@ class LogShipping:
             try:
                 with open_regular_file(path) as file:
                     left = msgspec.json.decode(file.read(), type=_Unshipped)
-                for key in _keys(left):
-                    size = self._open_store().log_size(key)
-                    if size is None or not size[1]:
-                        self._shipped[key] = min(size[0] if size else 0, HEAD_BYTES)
+                self._shipped.update((key, self._shipped_before(key)) for key in _keys(left))
                 self._ship([left], is_last=True)
             except StoreUnavailable:
                 return
@@ -125,6 +122,16 @@ class LogShipping:
                 for key in _keys(left):
                     self._shipped.pop(key, None)
             _remove(path)
+
+    def _shipped_before(self, key: LogKey) -> int:
+        """How much of a log is in the store; 0 if a worker may not ask: shipping again changes nothing."""
+        try:
+            found = self._open_store().log_size(key)
+        except StoreUnavailable:
+            raise
+        except MulliganError:
+            return 0
+        return min(found[0], HEAD_BYTES) if found is not None else 0
 
     def _left(self) -> Iterator[str]:
         try:

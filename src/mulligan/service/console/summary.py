@@ -39,6 +39,8 @@ def _headline(paper: Paper, outcome: Outcome) -> str:
     took, run = _took(outcome), f"run {outcome.run_id}"
     if outcome.ending == "waiting":
         return paper.tinted(f"{paper.mark('wait')} {run} waits for a person", "wait")
+    if outcome.ending == "detached":
+        return paper.tinted(f"{paper.mark('wait')} {run} goes on without this terminal", "wait")
     if outcome.ending == "interrupted":
         return paper.tinted(f"{paper.mark('wait')} {run} was interrupted after {took}; it can be resumed", "wait")
     tone = "good" if outcome.status == "completed" else "bad"
