@@ -211,6 +211,7 @@ def test_a_step_is_paused_and_resumed(client: Client, service: Service) -> None:
         ("runs/1:pause", {"step": "tow"}, 404, "step.unknown"),
         ("runs/1:pause", {"reason": 1}, 422, "input.invalid"),
         ("runs/1:cancel", {"nwo": True}, 422, "input.invalid"),
+        ("runs/1:cancel", {"reason": "a\0b"}, 422, "input.invalid"),
         ("runs/1:retry", {}, 409, "run.not_finished"),
         ("runs/1:retry", {"items": [1]}, 422, "input.invalid"),
         ("runs/1:retry", {"budgets": ["lots"]}, 422, "input.invalid"),

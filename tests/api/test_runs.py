@@ -338,6 +338,8 @@ def test_the_failure_handler_of_a_step_is_shown(client: Client) -> None:
         ("runs", {"label": "team"}, 422, "input.invalid"),
         ("runs", {"cursor": "%%%"}, 422, "input.invalid"),
         ("runs", {"cursor": "IngiCg"}, 422, "input.invalid"),
+        ("runs/1/events", {"cursor": "OTk5OTk5OTk5OTk5OTk5OTk5OTk5OTk5"}, 422, "input.invalid"),
+        ("runs/1/story", {"cursor": "OTk5OTk5OTk5OTk5OTk5OTk5OTk5OTk5"}, 422, "input.invalid"),
         ("runs", {"text": "!!!"}, 422, "input.invalid"),
         ("runs", {"workflw": "nightly"}, 422, "input.invalid"),
         ("runs/99", {}, 404, "run.unknown"),

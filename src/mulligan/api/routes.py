@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.api import audit, decisions, health, logins, metrics, operations, run_changes, runs, stream
+from mulligan.api import audit, decisions, health, logins, metrics, operations, run_changes, runs, store_calls, stream
 from mulligan.api.routing import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -12,6 +12,7 @@ ROUTES: tuple[Route, ...] = (
     *run_changes.ROUTES,
     *decisions.ROUTES,
     *operations.ROUTES,
+    *store_calls.ROUTES,
     *stream.ROUTES,
     *metrics.ROUTES,
     *audit.ROUTES,

@@ -86,7 +86,7 @@ def list_runs(call: Call) -> dict[str, Any]:
         text=asked.text,
         with_children=asked.children,
         limit=asked.limit,
-        before=decode_cursor(asked.cursor, int),
+        before=decode_cursor(asked.cursor, Count),
     )
     page = call.service.list_runs(query)
     found: dict[str, Any] = {"runs": to_json(page.runs), "next": encode_cursor(page.next)}
@@ -173,7 +173,7 @@ def list_items(call: Call) -> Any:
         _run_id(call),
         call.path["step"],
         statuses=asked.status,
-        after=-1 if (found := decode_cursor(asked.cursor, int)) is None else found,
+        after=-1 if (found := decode_cursor(asked.cursor, Count)) is None else found,
         limit=asked.limit,
     )
     return Answer({**to_json(page), "next": encode_cursor(page.next)}, headers={"ETag": f'"{page.seq}"'})
@@ -200,9 +200,9 @@ class EventsQuery(Query, frozen=True):
 
 def list_events(call: Call) -> Any:
     asked = call.query
-    after = decode_cursor(asked.cursor, int)
+    after = decode_cursor(asked.cursor, Count)
     page = call.service.details.events(
-        _run_id(call), types=asked.type, after=asked.after if after is None else max(0, after), limit=asked.limit
+        _run_id(call), types=asked.type, after=asked.after if after is None else after, limit=asked.limit
     )
     # The events are JSON already.
     events = [msgspec.Raw(line) for line in page.lines]
@@ -222,7 +222,7 @@ class StoryQuery(Query, frozen=True):
 
 def show_story(call: Call) -> Any:
     asked = call.query
-    after = max(0, decode_cursor(asked.cursor, int) or 0)
+    after = decode_cursor(asked.cursor, Count) or 0
     page = call.service.details.story(_run_id(call), asked.step, is_tree=asked.tree, after=after, limit=asked.limit)
     return {"run_id": page.run_id, "lines": page.lines, "next": encode_cursor(page.next)}
 

@@ -128,11 +128,21 @@ if TYPE_CHECKING:
     from mulligan.service.schedules.forms import ScheduleForm, instant_text
     from mulligan.service.schedules.schedules import Backfill, ScheduleView
     from mulligan.service.server_config import ServerConfig, ServerSection, TrustedProxy, find_config, parse_config
-    from mulligan.service.service import Service, open_service, open_temporary_service
+    from mulligan.service.service import Service, open_service, open_temporary_service, open_worker_service
     from mulligan.service.shown_runs import RunDisplay
     from mulligan.service.starting import DetachedRun, ExistingRun, check_key
     from mulligan.service.stats import RungStats, describe_rung
     from mulligan.service.step_trial import Fakes
+    from mulligan.service.store_calls import (
+        CALL_HEADER,
+        PROCESS,
+        PROCESS_HEADER,
+        PROTOCOL_HEADER,
+        UPLOAD_BYTES_MAX,
+        WAIT_SECONDS,
+        ChangeCounter,
+        gives_bytes,
+    )
     from mulligan.service.story_text import describe_question, format_story, format_wait, when_default_applies
     from mulligan.service.telemetry.log_lines import log_line
     from mulligan.service.telemetry.telemetry import METRICS_TYPE, merge_metrics, request_metrics
@@ -209,11 +219,13 @@ _NAMES = {
     "mulligan.service.schedules.forms": "ScheduleForm instant_text",
     "mulligan.service.schedules.schedules": "Backfill ScheduleView",
     "mulligan.service.server_config": "ServerConfig ServerSection TrustedProxy find_config parse_config",
-    "mulligan.service.service": "Service open_service open_temporary_service",
+    "mulligan.service.service": "Service open_service open_temporary_service open_worker_service",
     "mulligan.service.shown_runs": "RunDisplay",
     "mulligan.service.starting": "DetachedRun ExistingRun check_key",
     "mulligan.service.stats": "RungStats describe_rung",
     "mulligan.service.step_trial": "Fakes",
+    "mulligan.service.store_calls": "CALL_HEADER PROCESS PROCESS_HEADER PROTOCOL_HEADER UPLOAD_BYTES_MAX "
+    "WAIT_SECONDS ChangeCounter gives_bytes",
     "mulligan.service.story_text": "describe_question format_story format_wait when_default_applies",
     "mulligan.service.telemetry.log_lines": "log_line",
     "mulligan.service.telemetry.telemetry": "METRICS_TYPE merge_metrics request_metrics",

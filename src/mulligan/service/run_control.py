@@ -578,6 +578,12 @@ class RunControl:
             )
 
 
+def refuse_unwritable(report: r.Report) -> None:
+    """Refuse a reason with a NUL character, which no database keeps in a text."""
+    if "\0" in getattr(report, "reason", ""):
+        raise InputInvalid("the reason contains a NUL character", hint="remove it")
+
+
 def _is_named(state: State, name: str, named: str) -> bool:
     """Whether `named` is the name of the step or of its matrix."""
     return named in (name, state.step(name).sweep)

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from mulligan.service.home import Home, find_home
+from mulligan.service.home import Home, find_home, find_worker_home
 from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.run_reader import AttemptLog, RunReader, StepOutput
 from mulligan.service.workflow_verbs import WorkflowVerbs
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         shown_runs,
         starting,
         stats,
+        store_calls,
         store_changes,
         usage,
         waiting,
@@ -111,6 +112,7 @@ if TYPE_CHECKING:
     from mulligan.service.shown_runs import RunDisplay, ShownRun
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
+    from mulligan.service.store_calls import StoreCalls
     from mulligan.service.telemetry import telemetry
     from mulligan.service.telemetry.telemetry import Telemetry
     from mulligan.service.usage import StepUsage
@@ -126,7 +128,7 @@ else:
         "agent_permissions attempt_progress audit breakers capacity_checks change_verbs corrections decisions doctor "
         "driver followed_runs forecast gc handler_trial items log_following logins logs outcome overview page pending "
         "preview replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story "
-        "shown_runs starting stats store_changes usage waiting worker_loop workers"
+        "shown_runs starting stats store_calls store_changes usage waiting worker_loop workers"
     ).split():
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 
@@ -134,6 +136,11 @@ else:
 def open_service(home: str | None = None, by: str = "") -> Service:
     """A service over a folder, by default `$MULLIGAN_HOME` or `.mulligan`, in the name of `by`. To be closed."""
     return Service(find_home(home), by)
+
+
+def open_worker_service(home: str | None = None, *, server: str = "", token: str = "", token_file: str = "") -> Service:
+    """A service for a worker of a store; or of the server at that URL, with a token for workers."""
+    return Service(find_worker_home(home, server=server, token=token, token_file=token_file))
 
 
 @contextmanager
@@ -196,6 +203,11 @@ class Service(WorkflowVerbs):
     def logins(self) -> Logins:
         """Links and sessions for browsers."""
         return logins.Logins(self.reader)
+
+    @cached_property
+    def store_calls(self) -> StoreCalls:
+        """The calls of a store over HTTP."""
+        return store_calls.StoreCalls(self.control)
 
     @cached_property
     def cache(self) -> RunCache:

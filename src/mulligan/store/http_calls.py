@@ -160,7 +160,7 @@ CALLS: Mapping[str, StoreCall] = {
     "reset_breaker": StoreCall("run", {"name": str}, bool, is_change=True),
     "remove": StoreCall("admin", {"root_run_ids": list[int]}, list[int], is_change=True),
     # -- working
-    "work.register": StoreCall("worker", {"worker": WorkerRecord}, is_change=True),
+    "work.register": StoreCall("worker", {"worker": WorkerRecord, "lease_seconds": float}, is_change=True),
     # Results, logs and a heartbeat go, leases and requests to stop come. An offer asks for tasks.
     "work.exchange": StoreCall(
         "worker",
