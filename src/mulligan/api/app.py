@@ -25,7 +25,8 @@ from mulligan.api.request_counts import RequestCounts
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import JSON, Answer, Call, Route, Streamed
 from mulligan.api.service_threads import ServiceThreads
-from mulligan.api.stream_hub import StreamHub
+from mulligan.api.shared_answers import SharedAnswers
+from mulligan.api.stream_hub import StreamClient, StreamHub
 from mulligan.api.token_limits import check_limits
 from mulligan.errors import (
     MediaUnsupported,
@@ -36,7 +37,7 @@ from mulligan.errors import (
     RequestTooLarge,
     UnknownPath,
 )
-from mulligan.service import Home, ServerConfig, Service, TokenRecord, to_json
+from mulligan.service import Home, ServerConfig, Service, TokenLimits, TokenRecord, to_json
 
 # What no answer does without.
 SECURITY_HEADERS = {
@@ -95,6 +96,7 @@ class Api:
         # Set when the server ends: streams end with it.
         self.closing = asyncio.Event()
         self.hub = StreamHub(self.threads.read, find)
+        self._shared = SharedAnswers()
         self._streams: set[asyncio.Timeout] = set()
         self._closer: asyncio.Future[None] | None = None
         self._routes = tuple(routes)
@@ -135,6 +137,7 @@ class Api:
     # -- one request -------------------------------------------------------------------------------------------------
 
     async def _answer(self, exchange: _Exchange) -> Answer | Streamed:
+        arrived = time.monotonic()
         request = exchange.request
         self.gate.check_host(request)
         found = self._find(request)
@@ -156,6 +159,7 @@ class Api:
             source=self.gate.source(request),
             hub=self.hub,
             base_url=self.config.server.public_url.rstrip("/") or self.gate.base_url(request),
+            arrived=arrived,
             counts=self.counts,
             read=lambda work: self.threads.read(lambda service: work(_service_of(service, token))),
         )
@@ -208,11 +212,20 @@ class Api:
                 await self.threads.change(prepare)
             # It may use a service only in the thread for readers.
             return _as_answer(route, await route.handler(make(service=None)))
+        if route.is_shared:
+            return await self.threads.read(lambda service: self._shared_answer(route, make, token, service))
         run = self.threads.read if route.method == "GET" and not route.changes else self.threads.change
         answer = await run(lambda service: _as_answer(route, route.handler(prepare(service))))
         if route.changes and route.path.startswith(("tokens", "logins")):
             self.gate.forget_tokens()
         return answer
+
+    def _shared_answer(self, route: Route, make: partial[Call], token: TokenRecord, service: Service) -> Answer:
+        call = make(service=_service_of(service, token))
+        # A token with limits may see less than others.
+        seen_by = token.id if token.limits != TokenLimits() else ""
+        key = (route.path, tuple(call.path.items()), msgspec.json.encode(call.query), token.project, seen_by)
+        return self._shared.get(service, key, call.arrived, lambda: _run_whole(route, call))
 
     async def _stream(self, answer: Streamed, exchange: _Exchange, send: Send) -> None:
         """Send the pieces until there are no more, the client leaves or the server ends."""
@@ -229,8 +242,9 @@ class Api:
                 if exchange.request.method != "HEAD":
                     async for piece in pieces:
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
-                        # Neither of the two may have waited: others have their turn.
-                        await asyncio.sleep(0)
+                        if not isinstance(pieces, StreamClient):
+                            # Neither of the two may have waited: others have their turn.
+                            await asyncio.sleep(0)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -309,6 +323,12 @@ def _prepare(route: Route) -> _Endpoint:
 def _service_of(service: Service, token: TokenRecord) -> Service:
     """The service of one call: in the name of the token's user, for its project."""
     return service.in_the_name_of(token.user, project=token.project)
+
+
+def _run_whole(route: Route, call: Call) -> Answer:
+    answer = _as_answer(route, route.handler(call))
+    assert isinstance(answer, Answer), f"{route.name} cannot be shared: it is sent in pieces"
+    return answer
 
 
 def _as_answer(route: Route, result: Any) -> Answer | Streamed:

@@ -363,7 +363,16 @@ async def _follow(call: Call, key: LogKey, start: int) -> AsyncIterator[bytes]:
 
 _RUN = "runs/{run_id:int}"
 ROUTES = (
-    Route("GET", "runs", list_runs, "read", "List runs, the newest first.", query=RunsQuery, answer=shapes.RunsPage),
+    Route(
+        "GET",
+        "runs",
+        list_runs,
+        "read",
+        "List runs, the newest first.",
+        query=RunsQuery,
+        answer=shapes.RunsPage,
+        is_shared=True,
+    ),
     Route("GET", _RUN, show_run, "read", "Show a run without its steps.", query=RunView, answer=shapes.RunHead),
     Route(
         "GET",

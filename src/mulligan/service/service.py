@@ -586,6 +586,10 @@ class Service(WorkflowVerbs):
         """The rows of these runs, the newest first, in one query: `seq` says which of them have changed."""
         return self.reader.store.lists.records([*run_ids]) if self.home.is_there else []
 
+    def store_version(self) -> int | None:
+        """A number that grows when others have written to the store; None where that takes a look at the runs."""
+        return self.reader.store_version()
+
     def step_page(self, run_id: int, query: StepQuery) -> StepPage:
         """A page of the steps of a run, with how many there are of each status."""
         return run_pages.list_steps(self.cache, run_id, query)
