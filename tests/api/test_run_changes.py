@@ -295,6 +295,20 @@ def test_a_failed_run_is_retried_and_forked(client: Client) -> None:
     assert client.post("runs/1:retry").code == "run.not_finished"
 
 
+def test_a_failed_run_continues_with_a_corrected_version(client: Client, service: Service) -> None:
+    ran(FAILED)
+    service.catalogue.publish("daily", FAILED)
+    service.catalogue.publish("daily", FAILED.replace("exit 7", "'true'"))
+
+    assert client.post("runs/1:retry", {"version": 3}).code == "workflow.unknown"
+    plan = fits(client.post("runs/1:retry", {"version": 2, "dry_run": True}), f"{RUN}:retry")
+    assert "load" in str(plan["correction"])
+    fork = fits(client.post("runs/1:fork", {"from_step": "load", "version": 2}), f"{RUN}:fork", 201)
+    assert (fork["kept"], fork["steps"]) == (["first"], ["load"])
+    assert client.post("runs/1:retry", {"version": 2}).json["status"] == "running"
+    assert client.get("runs/1").json["revision"] is not None
+
+
 def test_one_step_is_retried_with_its_checks(client: Client) -> None:
     ran(FAILED)
     path, body = "runs/1/steps/load:retry", {"reason": "the disk is back"}

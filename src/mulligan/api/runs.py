@@ -187,6 +187,20 @@ def show_failure_handlers(call: Call) -> Any:
     return call.service.details.failure_handlers(_run_id(call), call.path["step"])
 
 
+class ChildrenQuery(Query, frozen=True):
+    """Which page to list."""
+
+    limit: Limit = 50
+    cursor: str = ""
+
+
+def list_children(call: Call) -> dict[str, Any]:
+    asked: ChildrenQuery = call.query
+    after = decode_cursor(asked.cursor, Count) or 0
+    page = call.service.details.children(_run_id(call), after=after, limit=asked.limit)
+    return {"runs": to_json(page.runs), "next": encode_cursor(page.next)}
+
+
 class EventsQuery(Query, frozen=True):
     """Which events to list."""
 
@@ -307,16 +321,19 @@ class LogQuery(Query, frozen=True):
     """Which log to read."""
 
     stream: Literal["stdout", "stderr"] = "stdout"
-    # Go on while it is written, until the attempt has ended.
+    # Go on while it is written, until the attempt has ended. The header Range counts for nothing then.
     follow: bool = False
+    # With `follow`: begin behind so many bytes.
+    start: Count = 0
 
 
 async def read_log(call: Call) -> Any:
     key = LogKey(_run_id(call), call.path["place"], int(call.path["attempt"]), call.query.stream)
     size = await call.read(lambda service: _log_size(service, key))
     if call.query.follow:
-        part = read_range(call.headers.get("range", ""), max(size, 1)) if call.headers.get("range") else None
-        return Streamed(_follow(call, key, part.start if part else 0), media=TEXT)
+        return Streamed(_follow(call, key, call.query.start), media=TEXT)
+    if call.query.start:
+        raise InputInvalid("'start' is for a log that is followed", hint="send the header Range", parameter="start")
     part = read_range(call.headers.get("range", ""), size) if size else None
     start, end = part or (0, size)
     headers = {
@@ -427,6 +444,15 @@ ROUTES = (
         query=LogQuery,
         media=TEXT,
         problems=(416,),
+    ),
+    Route(
+        "GET",
+        f"{_RUN}/children",
+        list_children,
+        "read",
+        "List the runs that a run called.",
+        query=ChildrenQuery,
+        answer=shapes.RunsPage,
     ),
     Route(
         "GET",

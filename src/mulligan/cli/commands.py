@@ -43,6 +43,7 @@ COMMANDS = {
     "pending": ("mulligan.cli.decision_commands:list_pending", "List what waits for a person, in all runs."),
     "classify": ("mulligan.cli.decision_commands:classify", "Decide what happens to a parked step: retry or fail."),
     "approve": ("mulligan.cli.decision_commands:approve", "Answer an approval that a run waits for."),
+    "notices": ("mulligan.cli.notices:notices", "List the notices about runs, send those that wait, or test a target."),
     "stats": ("mulligan.cli.stats:show_stats", "Show how often retries, handlers, triage and routes helped."),
     "usage": ("mulligan.cli.usage:show_usage", "Compare the resources that steps requested with what they used."),
     "breakers": ("mulligan.cli.breakers:show_breakers", "Show the circuit breakers of a store, or close one."),

@@ -12,7 +12,15 @@ from mulligan.cli.format_options import MapPatterns, MaxIterations
 from mulligan.cli.options import AsJson, Catalogue, HomeFolder, Inputs, System, TrustTemplates, pairs, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain, show_warnings
-from mulligan.service import Service, capacity_for, parse_duration, read_format_options, with_default_workspace
+from mulligan.service import (
+    Service,
+    capacity_for,
+    parse_duration,
+    parse_notify,
+    read_format_options,
+    unknown_target_note,
+    with_default_workspace,
+)
 
 Wait = Annotated[
     str, Option("--wait", metavar="TIME", help="How long to wait for a timer if everything else waits for a person.")
@@ -54,6 +62,14 @@ def run(
             "--label", metavar="KEY=VALUE", help="A label, to find the run with `mulligan list --label` (repeatable)."
         ),
     ] = None,
+    notify: Annotated[
+        list[str] | None,
+        Option(
+            "--notify",
+            metavar="TARGET[=EVENT,…]",
+            help="Notify a target of server.toml when the run ends or needs a person (repeatable).",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Run a workflow to its end in this process, and show its progress.
@@ -90,10 +106,14 @@ def run(
         changed_only=changed_only,
         forced=forced or (),
         capacity=asked,
+        notify=parse_notify(notify) if notify else (),
     )
     with service_at(home) as service:
         for text in service.capacity_notes(workflow, capacity_for(asked))[:NOTES_MAX]:
             complain(f"note: {text}")
+        if prepared.notify or workflow.notify:
+            for name in service.notices.unknown_targets((*workflow.notify, *prepared.notify)):
+                complain(f"note: {unknown_target_note(name)}")
         if permissions := service.permission_note(workflow):
             complain(f"note: {permissions}")
         return start(

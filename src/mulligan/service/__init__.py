@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Document,
         LogKey,
         NoticeRecord,
+        NoticeStatus,
         Scope,
         TokenLimits,
         TokenRecord,
@@ -93,6 +94,16 @@ if TYPE_CHECKING:
         commands_for_pending,
         commands_for_wait,
         suggest_commands,
+    )
+    from mulligan.service.notices.notices import (
+        HookRule,
+        Hooks,
+        NoticeLine,
+        NoticePage,
+        SentNotices,
+        TestResult,
+        parse_notify,
+        unknown_target_note,
     )
     from mulligan.service.outcome import MatrixFailures, Outcome, exit_code
     from mulligan.service.page.markup import Html, element, join_html
@@ -164,8 +175,8 @@ _NAMES = {
     "mulligan.history.route_outcomes": "Fate",
     "mulligan.language.suggestions": "did_you_mean",
     "mulligan.language.workspace_steps": "with_default_workspace",
-    "mulligan.ports.server_records": "AuditRecord Document LogKey NoticeRecord Scope TokenLimits TokenRecord "
-    "WorkflowVersion",
+    "mulligan.ports.server_records": "AuditRecord Document LogKey NoticeRecord NoticeStatus Scope TokenLimits "
+    "TokenRecord WorkflowVersion",
     "mulligan.service.artifacts": "KeptFile",
     "mulligan.service.attempt_progress": "describe_progress",
     "mulligan.service.attempts": "AttemptRecord",
@@ -200,6 +211,8 @@ _NAMES = {
     "mulligan.service.logs": "UnknownAttempt",
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
     "mulligan.service.next_commands": "command_for_request commands_for_pending commands_for_wait suggest_commands",
+    "mulligan.service.notices.notices": "HookRule Hooks NoticeLine NoticePage SentNotices TestResult parse_notify "
+    "unknown_target_note",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
     "mulligan.service.page.markup": "Html element join_html",
     "mulligan.service.page.styles": "format_elapsed status_label status_tone",

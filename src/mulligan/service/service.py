@@ -17,6 +17,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from mulligan.service.home import Home, find_home, find_worker_home
+from mulligan.service.home_names import SERVER_CONFIG
 from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.run_reader import AttemptLog, RunReader, StepOutput
 from mulligan.service.workflow_verbs import WorkflowVerbs
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from mulligan import formats
     from mulligan.core.model.events import HostCapacity, Kept
     from mulligan.core.model.failure import Failure
-    from mulligan.core.model.workflow import Budget, Workflow
+    from mulligan.core.model.workflow import Budget, NoticeRule, Workflow
     from mulligan.engine.observers import Observer
     from mulligan.errors import KeyUsed
     from mulligan.ports import LogKey, RunRecord, WorkerRecord
@@ -92,6 +93,8 @@ if TYPE_CHECKING:
     from mulligan.service.log_ranges import LogRanges
     from mulligan.service.logins import Logins
     from mulligan.service.logs import Part
+    from mulligan.service.notices import notices as notice_verbs
+    from mulligan.service.notices.notices import Notices
     from mulligan.service.outcome import Outcome
     from mulligan.service.pending import PendingEntry, PendingPage
     from mulligan.service.preview import Preview
@@ -121,6 +124,7 @@ if TYPE_CHECKING:
     from mulligan.worker.progress_records import Progress
 else:
     formats = LazyModule("mulligan.formats")
+    notice_verbs = LazyModule("mulligan.service.notices.notices")
     telemetry = LazyModule("mulligan.service.telemetry.telemetry")
     catalogue = LazyModule("mulligan.service.catalogue.catalogue")
     schedules = LazyModule("mulligan.service.schedules.schedules")
@@ -160,6 +164,8 @@ class Service(WorkflowVerbs):
         self._by = by
         # Where it starts runs and keeps workflows and schedules: a name space of the store, see `ports.server_records`.
         self.project = ""
+        # Whether it was opened by a server, for the call of a client.
+        self._is_for_others = False
 
     def __enter__(self) -> Service:
         return self
@@ -170,11 +176,13 @@ class Service(WorkflowVerbs):
             raise self.home.trouble(error) from error
 
     def close(self) -> None:
+        if "notices" in self.__dict__:
+            self.notices.close()
         self.reader.close()
 
     @cached_property
     def control(self) -> RunControl:
-        return run_control.RunControl(self.reader, self._by)
+        return run_control.RunControl(self.reader, self._by, self._rules_for_new_runs)
 
     @property
     def by(self) -> str:
@@ -192,6 +200,7 @@ class Service(WorkflowVerbs):
         if project is not None:
             other.project, other.reader = project, self.reader.in_project(project)
             other.cache = self.cache.seen_by(other.reader)
+        other._is_for_others = True
         return other
 
     @cached_property
@@ -243,6 +252,16 @@ class Service(WorkflowVerbs):
 
         return schedules.Schedules(self.reader, self.by, self.project, self.now, in_project)
 
+    @cached_property
+    def notices(self) -> Notices:
+        """Messages about runs: what was sent and what waits, sending it, and the rules of the project."""
+        return notice_verbs.Notices(self.reader, self.by, self.project)
+
+    def _rules_for_new_runs(self) -> tuple[NoticeRule, ...]:
+        """The rules of the project. Only a server has set some, so a home without one is not asked."""
+        may_have_some = self._is_for_others or self.home.store_url or (self.home.folder / SERVER_CONFIG).exists()
+        return self.notices.rules_for_new_runs() if may_have_some else ()
+
     # -- starting runs -----------------------------------------------------------------------------------------------
 
     @staticmethod
@@ -256,13 +275,22 @@ class Service(WorkflowVerbs):
         changed_only: bool = False,
         forced: Sequence[str] = (),
         capacity: HostCapacity | None = None,
+        notify: Sequence[NoticeRule] = (),
     ) -> Prepared:
         """Check everything that can be checked before a run exists: inputs, labels, files that must be there.
 
-        `capacity` is recorded, for the processes that drive the run later.
+        `capacity` is recorded, for the processes that drive the run later; `notify`, who else is notified about it.
         """
         return run_control.prepare(
-            workflow, inputs, cwd, file, labels, changed_only=changed_only, forced=forced, capacity=capacity
+            workflow,
+            inputs,
+            cwd,
+            file,
+            labels,
+            changed_only=changed_only,
+            forced=forced,
+            capacity=capacity,
+            notify=notify,
         )
 
     def capacity_of(self, run_id: int, given: HostCapacity | None = None) -> Capacity:
