@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mulligan.api import (
     audit,
+    catalogue,
     decisions,
     health,
     logins,
@@ -12,6 +13,7 @@ from mulligan.api import (
     operations,
     run_changes,
     runs,
+    schedules,
     store_calls,
     stream,
 )
@@ -23,6 +25,8 @@ ROUTES: tuple[Route, ...] = (
     *decisions.ROUTES,
     *operations.ROUTES,
     *stream.ROUTES,
+    *catalogue.ROUTES,
+    *schedules.ROUTES,
     *notices.ROUTES,
     *logins.ROUTES,
     *audit.ROUTES,
