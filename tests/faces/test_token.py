@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+from mulligan.service import open_service
+
 from .commands import mulligan
 
 
@@ -31,6 +33,9 @@ def test_a_token_is_made_listed_and_revoked() -> None:
     assert listed.out.splitlines()[0].split() == ["ID", "USER", "SCOPES", "PROJECT", "STATUS", "NOTE"]
     assert revoked.err == f"token {token_id} of 'ci' is revoked\n"
     assert "revoked 2" in mulligan("token", "list").out
+    with open_service() as service:
+        audit = [(one.action, one.target, one.why) for one in service.audit.page(project=None).audit]
+    assert audit == [(f"mulligan token {word}", token_id, "builds") for word in ("revoke", "create")]
 
 
 def test_json_has_the_secret_once() -> None:

@@ -1,23 +1,11 @@
-"""Routes of tokens and of the audit."""
+"""Routes of tokens."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import msgspec
+from typing import Any
 
 from mulligan.api.routing import Answer, Call, Route
-from mulligan.service import AuditPage, NewToken, TokenForm, TokenList, TokenView
-
-
-class AuditQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which changes to list, the newest first."""
-
-    # What `next` of the page before said.
-    before: str = ""
-    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
-    who: str = ""
-    action: str = ""
+from mulligan.service import NewToken, TokenForm, TokenList, TokenView
 
 
 def _list(call: Call) -> Any:
@@ -31,11 +19,6 @@ def _create(call: Call) -> Any:
 
 def _revoke(call: Call) -> Any:
     return call.service.tokens.revoke(call.path["token_id"])
-
-
-def _audit(call: Call) -> Any:
-    wanted: AuditQuery = call.query
-    return call.service.audit.page(before=wanted.before, limit=wanted.limit, who=wanted.who, action=wanted.action)
 
 
 ROUTES: tuple[Route, ...] = (
@@ -57,14 +40,5 @@ ROUTES: tuple[Route, ...] = (
         "admin",
         "Revoke a token: it lets nobody in from then on.",
         answer=TokenView,
-    ),
-    Route(
-        "GET",
-        "audit",
-        _audit,
-        "admin",
-        "Which changes were asked for, by whom, and what came of them, the newest first.",
-        query=AuditQuery,
-        answer=AuditPage,
     ),
 )

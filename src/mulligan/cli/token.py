@@ -9,7 +9,7 @@ from mulligan.cli.options import AsJson, By, HomeFolder, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
-from mulligan.service import NewToken, TokenForm, TokenView, parse_duration, to_json
+from mulligan.service import AuditRecord, NewToken, Service, TokenForm, TokenView, parse_duration, to_json
 
 HEADS = ("ID", "USER", "SCOPES", "PROJECT", "STATUS", "NOTE")
 _USAGE = {
@@ -72,7 +72,7 @@ def token(
         assert name is not None
         if word == "revoke":
             revoked = service.tokens.revoke(name)
-            service.audit.record("mulligan token revoke", revoked.id)
+            _note(service, "mulligan token revoke", revoked)
             show_json(to_json(revoked)) if as_json else complain(f"token {revoked.id} of '{revoked.user}' is revoked")
             return
         form = TokenForm(
@@ -86,8 +86,22 @@ def token(
             all_projects=is_for_all,
         )
         made = service.tokens.create(form)
-        service.audit.record("mulligan token create", made.token.id, why=made.token.note)
+        _note(service, "mulligan token create", made.token)
     show_json(to_json(made)) if as_json else _show_new(made)
+
+
+def _note(service: Service, action: str, one: TokenView) -> None:
+    """Leave a row in the audit, as the server does for the same change."""
+    record = AuditRecord(
+        at=service.now(),
+        who=service.by,
+        action=action,
+        target=one.id,
+        status=200,
+        project=one.project or "",
+        why=one.note,
+    )
+    service.audit.add([record])
 
 
 def _show_new(made: NewToken) -> None:

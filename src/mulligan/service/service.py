@@ -20,7 +20,7 @@ from mulligan.service.home import Home, find_home, find_worker_home
 from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.notices.new_run_rules import rules_for_new_runs
 from mulligan.service.run_reader import AttemptLog, RunReader, StepOutput
-from mulligan.service.server_verbs import ServerVerbs
+from mulligan.service.server_areas import ServerAreas
 from mulligan.service.workflow_verbs import WorkflowVerbs
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         shown_runs,
         starting,
         stats,
+        store_calls,
         store_changes,
         usage,
         waiting,
@@ -74,6 +75,8 @@ if TYPE_CHECKING:
     )
     from mulligan.service.attempts import AttemptRecord
     from mulligan.service.breakers import Breaker
+    from mulligan.service.catalogue import catalogue
+    from mulligan.service.catalogue.catalogue import Catalogue
     from mulligan.service.change_verbs import ChangeVerbs
     from mulligan.service.corrections import CorrectedWorkflow
     from mulligan.service.decisions import Decision, DecisionPreview, DecisionResult
@@ -104,9 +107,12 @@ if TYPE_CHECKING:
     from mulligan.service.run_progress import RunProgress
     from mulligan.service.run_snapshot import RunSnapshot, RunStatus
     from mulligan.service.run_story import LocatedLine, LocatedWait
+    from mulligan.service.schedules import schedules
+    from mulligan.service.schedules.schedules import Schedules
     from mulligan.service.shown_runs import RunDisplay, ShownRun
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
+    from mulligan.service.store_calls import StoreCalls
     from mulligan.service.tokens import limits
     from mulligan.service.usage import StepUsage
     from mulligan.service.waiting import Until, WaitEvent
@@ -115,12 +121,14 @@ if TYPE_CHECKING:
 else:
     formats = LazyModule("mulligan.formats")
     notice_verbs = LazyModule("mulligan.service.notices.notices")
+    catalogue = LazyModule("mulligan.service.catalogue.catalogue")
+    schedules = LazyModule("mulligan.service.schedules.schedules")
     limits = LazyModule("mulligan.service.tokens.limits")
     for _name in (
-        "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor driver "
-        "followed_runs forecast gc handler_trial items log_following logs outcome overview page pending preview "
-        "replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story shown_runs "
-        "starting stats store_changes usage waiting worker_loop workers"
+        "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor "
+        "driver followed_runs forecast gc handler_trial items log_following logs outcome overview page pending "
+        "preview replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story "
+        "shown_runs starting stats store_calls store_changes usage waiting worker_loop workers"
     ).split():
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 
@@ -143,7 +151,7 @@ def open_temporary_service() -> Iterator[Service]:
         yield service
 
 
-class Service(WorkflowVerbs, ServerVerbs):
+class Service(ServerAreas, WorkflowVerbs):
     """Every verb, over the runs of one home. As a context manager it closes itself."""
 
     def __init__(self, home: Home, by: str = "") -> None:
@@ -194,9 +202,14 @@ class Service(WorkflowVerbs, ServerVerbs):
     def for_token(self, token: TokenRecord) -> Service:
         """The service of one call with a token: in the name of its user, for its project, within its limits."""
         other = self.in_the_name_of(token.user, project=token.project)
-        if token.limits.workflows or token.limits.decisions_per_hour is not None:
+        if token.limits.workflows:
             other.reader = other.reader.limited(lambda store: limits.limited(store, token))
         return other
+
+    @cached_property
+    def store_calls(self) -> StoreCalls:
+        """The calls of a store over HTTP."""
+        return store_calls.StoreCalls(self.control)
 
     @cached_property
     def cache(self) -> RunCache:
@@ -212,6 +225,20 @@ class Service(WorkflowVerbs, ServerVerbs):
     def changes(self) -> ChangeVerbs:
         """Changes of runs with `dry_run`, each with an answer that says what follows."""
         return change_verbs.ChangeVerbs(self.control)
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """Published workflows and drafts."""
+        return catalogue.Catalogue(self.reader, self.by, self.project, self.now, lambda: self.schedules)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """Published workflows that are started on time."""
+
+        def in_project(by: str, project: str) -> Service:
+            return self.in_the_name_of(by, project=project)
+
+        return schedules.Schedules(self.reader, self.by, self.project, self.now, in_project)
 
     @cached_property
     def notices(self) -> Notices:

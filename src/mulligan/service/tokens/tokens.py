@@ -6,7 +6,6 @@ by that digest: comparing digests in an index tells nobody how much of a guessed
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -18,10 +17,10 @@ from mulligan.core.model.scopes import MEANINGS, SCOPES
 from mulligan.errors import InputInvalid, NotFound, TokenRefused
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports import Scope, ServerRecords, TokenLimits, TokenRecord
+from mulligan.service.logins import digest_of, new_secret
 from mulligan.service.run_reader import RunReader
 
-PREFIX = "mul_"
-_SECRET_BYTES, _ID_BYTES = 32, 6
+_ID_BYTES = 6
 USER_CHARS_MAX, NOTE_CHARS_MAX, PROJECT_CHARS_MAX, WORKFLOWS_MAX = 100, 1000, 100, 100
 # Longer ones are as good as none.
 _EXPIRY_MAX = timedelta(days=36_500)
@@ -86,7 +85,7 @@ class TokenForm(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
 class Tokens:
     """The tokens of a store, or of the one project that `reader` shows."""
 
-    def __init__(self, reader: RunReader, by: str, now: Callable[[], datetime]) -> None:
+    def __init__(self, reader: RunReader, by: Callable[[], str], now: Callable[[], datetime]) -> None:
         self._reader, self._by, self._now = reader, by, now
 
     @property
@@ -105,7 +104,7 @@ class Tokens:
             user=form.user.strip(),
             scopes=cast(tuple[Scope, ...], tuple(scope for scope in SCOPES if scope in form.scopes)),
             created_at=now,
-            created_by=self._by,
+            created_by=self._by(),
             project=self._project(form),
             note=form.note.strip(),
             limits=TokenLimits(form.workflows, form.decisions_per_hour),
@@ -190,14 +189,6 @@ class Tokens:
                 hint="leave the project out, or use a token for all projects",
             )
         return ours
-
-
-def new_secret() -> str:
-    return PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
-
-
-def digest_of(secret: str) -> str:
-    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
 def is_valid(token: TokenRecord, now: datetime) -> bool:
