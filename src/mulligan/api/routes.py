@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from mulligan.api import decisions, health, metrics, notices, operations, run_changes, runs, store_calls, stream
+from mulligan.api import (
+    audit,
+    decisions,
+    health,
+    logins,
+    metrics,
+    notices,
+    operations,
+    run_changes,
+    runs,
+    store_calls,
+    stream,
+)
 from mulligan.api.routing import Route
 
 ROUTES: tuple[Route, ...] = (
+    *runs.ROUTES,
+    *run_changes.ROUTES,
     *decisions.ROUTES,
+    *operations.ROUTES,
+    *stream.ROUTES,
+    *notices.ROUTES,
+    *logins.ROUTES,
+    *audit.ROUTES,
+    *store_calls.ROUTES,
     *health.ROUTES,
     *metrics.ROUTES,
-    *notices.ROUTES,
-    *operations.ROUTES,
-    *run_changes.ROUTES,
-    *runs.ROUTES,
-    *store_calls.ROUTES,
-    *stream.ROUTES,
 )

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mulligan.service import (
         agent_permissions,
         attempt_progress,
+        audit,
         breakers,
         capacity_checks,
         change_verbs,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         handler_trial,
         items,
         log_following,
+        logins,
         logs,
         outcome,
         overview,
@@ -73,6 +75,7 @@ if TYPE_CHECKING:
         workers,
     )
     from mulligan.service.attempts import AttemptRecord
+    from mulligan.service.audit import AuditLog
     from mulligan.service.breakers import Breaker
     from mulligan.service.catalogue import catalogue
     from mulligan.service.catalogue.catalogue import Catalogue
@@ -88,6 +91,7 @@ if TYPE_CHECKING:
     from mulligan.service.items import Item
     from mulligan.service.log_following import AttemptFollower, LogPiece, LogSelection
     from mulligan.service.log_ranges import LogRanges
+    from mulligan.service.logins import Logins
     from mulligan.service.logs import Part
     from mulligan.service.notices import notices as notice_verbs
     from mulligan.service.notices.notices import Notices
@@ -125,10 +129,10 @@ else:
     catalogue = LazyModule("mulligan.service.catalogue.catalogue")
     schedules = LazyModule("mulligan.service.schedules.schedules")
     for _name in (
-        "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor driver "
-        "followed_runs forecast gc handler_trial items log_following logs outcome overview page pending preview "
-        "replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story shown_runs "
-        "starting stats store_calls store_changes usage waiting worker_loop workers"
+        "agent_permissions attempt_progress audit breakers capacity_checks change_verbs corrections decisions doctor "
+        "driver followed_runs forecast gc handler_trial items log_following logins logs outcome overview page pending "
+        "preview replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story "
+        "shown_runs starting stats store_calls store_changes usage waiting worker_loop workers"
     ).split():
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 
@@ -198,6 +202,16 @@ class Service(WorkflowVerbs):
             other.cache = self.cache.seen_by(other.reader)
         other._is_for_others = True
         return other
+
+    @cached_property
+    def audit(self) -> AuditLog:
+        """Who changed what through a server."""
+        return audit.AuditLog(self.reader)
+
+    @cached_property
+    def logins(self) -> Logins:
+        """Links and sessions for browsers."""
+        return logins.Logins(self.reader)
 
     @cached_property
     def store_calls(self) -> StoreCalls:
