@@ -108,7 +108,14 @@ def _operation(route: Route, schemas: dict[str, Any], components: dict[str, Any]
         "x-scope": route.scope,
         "security": [] if route.scope == "public" else [{"token": []}],
     }
-    parameters = [*_path_parameters(route), *_query_parameters(route, schemas, components)]
+    parameters = [
+        *_path_parameters(route),
+        *_query_parameters(route, schemas, components),
+        *(
+            {"name": name, "in": "header", "required": False, "description": text, "schema": {"type": "string"}}
+            for name, text in route.request_headers
+        ),
+    ]
     if parameters:
         found["parameters"] = parameters
     if route.body is bytes:
@@ -120,7 +127,7 @@ def _operation(route: Route, schemas: dict[str, Any], components: dict[str, Any]
     if route.status != 204 and not (route.answer is None and route.media == JSON):
         good["content"] = {route.media: content}
     status = 204 if route.answer is None and route.media == JSON else route.status
-    found["responses"] = {str(status): good}
+    found["responses"] = {str(one): good for one in (status, *route.other_statuses)}
     if route.method == "GET" and route.media == JSON:
         found["responses"]["304"] = {"description": "The caller has this version already."}
     problem = {PROBLEM: {"schema": schemas[_key(ProblemDetails)]}}

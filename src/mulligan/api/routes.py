@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mulligan.api import (
     audit,
+    catalogue,
     decisions,
     health,
     logins,
@@ -12,21 +13,24 @@ from mulligan.api import (
     operations,
     run_changes,
     runs,
+    schedules,
     store_calls,
     stream,
 )
 from mulligan.api.routing import Route
 
 ROUTES: tuple[Route, ...] = (
-    *runs.ROUTES,
-    *run_changes.ROUTES,
-    *decisions.ROUTES,
-    *operations.ROUTES,
-    *stream.ROUTES,
-    *notices.ROUTES,
-    *logins.ROUTES,
     *audit.ROUTES,
-    *store_calls.ROUTES,
+    *catalogue.ROUTES,
+    *decisions.ROUTES,
     *health.ROUTES,
+    *logins.ROUTES,
     *metrics.ROUTES,
+    *notices.ROUTES,
+    *operations.ROUTES,
+    *run_changes.ROUTES,
+    *runs.ROUTES,
+    *schedules.ROUTES,
+    *store_calls.ROUTES,
+    *stream.ROUTES,
 )

@@ -17,6 +17,7 @@ from mulligan.service import (
     capacity_for,
     parse_duration,
     parse_notify,
+    published_reference,
     read_format_options,
     unknown_target_note,
     with_default_workspace,
@@ -36,7 +37,7 @@ Forced = Annotated[
 
 
 def run(
-    file: Annotated[Path, Argument(metavar="FILE", help="A workflow file.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="A workflow file, or NAME@3 for a published workflow.")],
     inputs: Inputs = None,
     home: HomeFolder = None,
     parallel: Parallel = None,
@@ -82,26 +83,35 @@ def run(
     asked = asked_capacity(parallel, memory, gpus)
     options = read_format_options(patterns, iterations)
     given = given_inputs(inputs or [])
-    examined = Service.examine_workflow(
-        file,
-        named=system,
-        trust_templates=trust_templates,
-        catalogue=catalogue,
-        given=given,
-        options=options,
-    )
-    workflow = with_default_workspace(examined.workflow) if worktree else examined.workflow
-    show_warnings(examined.warnings)
+    reference = None if file.exists() else published_reference(str(file))
+    labels = pairs(label, "label", "--label name=value")
+    if reference is None:
+        examined = Service.examine_workflow(
+            file,
+            named=system,
+            trust_templates=trust_templates,
+            catalogue=catalogue,
+            given=given,
+            options=options,
+        )
+        workflow = examined.workflow
+        show_warnings(examined.warnings)
+    else:
+        if system is not None or trust_templates or catalogue is not None or options:
+            raise UsageRefused(f"'{file}' is published, and read as it was published", hint="give no option of files")
+        with service_at(home) as service:
+            published = service.catalogue.prepare(*reference, given, labels, cwd=Path.cwd())
+        workflow, labels = published.workflow, published.labels
+    workflow = with_default_workspace(workflow) if worktree else workflow
     if dry_run:
         if changed_only:
             complain("note: every step is listed, since only a run finds out which steps are up to date")
         return show_preview(workflow, given, capacity=capacity_for(asked), as_json=as_json, home=home)
-    labels = pairs(label, "label", "--label name=value")
     prepared = Service.prepare(
         workflow,
         given,
         Path.cwd(),
-        file=str(file.absolute()),
+        file="" if reference else str(file.absolute()),
         labels=labels,
         changed_only=changed_only,
         forced=forced or (),

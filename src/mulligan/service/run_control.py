@@ -133,6 +133,9 @@ def _prepared(
     workflow: Workflow, inputs: dict[str, Any], cwd: Path, file: str = "", labels: dict[str, str] | None = None
 ) -> Prepared:
     refuse_missing_files(workflow, cwd)
+    if workflow.schedules:
+        # Another time of starting is not another workflow.
+        workflow = msgspec.structs.replace(workflow, schedules={})
     data = encode(workflow)
     return Prepared(workflow, data, version(data), inputs, cwd, file, labels=labels or {})
 

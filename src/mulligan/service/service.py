@@ -241,7 +241,7 @@ class Service(WorkflowVerbs):
     @cached_property
     def catalogue(self) -> Catalogue:
         """Published workflows and drafts."""
-        return catalogue.Catalogue(self.reader, self.by, self.project, self.now)
+        return catalogue.Catalogue(self.reader, self.by, self.project, self.now, lambda: self.schedules)
 
     @cached_property
     def schedules(self) -> Schedules:
