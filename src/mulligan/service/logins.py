@@ -47,7 +47,7 @@ def digest_of(secret: str) -> str:
 
 
 def start_token(user: str, now: datetime) -> tuple[str, TokenRecord]:
-    """A token that may do all that a person may, for as long as the process lives that keeps it in its memory."""
+    """A token that may do all that a person may, as long as the process runs that has it in memory."""
     secret = new_secret()
     record = TokenRecord(
         id="start", digest=digest_of(secret), user=user, scopes=("admin",), created_at=now, project=None
