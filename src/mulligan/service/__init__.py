@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from mulligan.service.schedules.forms import ScheduleForm, instant_text
     from mulligan.service.schedules.schedules import Backfill, ScheduleView
     from mulligan.service.server_config import ServerConfig, ServerSection, TrustedProxy, find_config, parse_config
+    from mulligan.service.server_client import is_login_link, log_in, log_out, start_published
     from mulligan.service.service import Service, open_service, open_temporary_service
     from mulligan.service.shown_runs import RunDisplay
     from mulligan.service.starting import DetachedRun, ExistingRun, check_key
@@ -163,6 +164,7 @@ _NAMES = {
     "mulligan.service.schedules.forms": "ScheduleForm instant_text",
     "mulligan.service.schedules.schedules": "Backfill ScheduleView",
     "mulligan.service.server_config": "ServerConfig ServerSection TrustedProxy find_config parse_config",
+    "mulligan.service.server_client": "is_login_link log_in log_out start_published",
     "mulligan.service.service": "Service open_service open_temporary_service",
     "mulligan.service.shown_runs": "RunDisplay",
     "mulligan.service.starting": "DetachedRun ExistingRun check_key",

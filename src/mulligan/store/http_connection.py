@@ -12,6 +12,7 @@ import os
 import select
 import ssl
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
@@ -33,6 +34,7 @@ API = "/api/v1/"
 # How long to wait for a connection, and for an answer: a change may wait for the process that drives the run.
 CONNECT_SECONDS, ANSWER_SECONDS = 10.0, 60.0
 _JSON = "application/json"
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 # Not an answer of a server of Mulligan is longer.
 _PROBLEM_BYTES_MAX = 1 << 20
 _AMBIGUOUS = "it is unknown whether the last change took effect: look at the run before you repeat it"
@@ -88,6 +90,11 @@ class HttpTransport:
         # Repeating it does no harm: the second one gets another name, and `gc` removes what no log refers to.
         path = f"{API}store/artifacts?{words}"
         return self._ask("POST", path, data, {"Content-Type": "application/octet-stream"}, is_change=False)
+
+    def request(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS) -> bytes:
+        """The answer of a route below `/api/v1`. A change is sent once: the caller asks again if it has a key for it."""
+        sent = {"Content-Type": _JSON, **headers} if body else headers
+        return self._ask(method, f"{API}{path}", body, sent, is_change=method != "GET")
 
     def _ask(self, method: str, path: str, body: bytes, headers: Mapping[str, str], *, is_change: bool) -> bytes:
         """The answer to a request, which is sent at most twice."""
