@@ -10,20 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mulligan.cli import list_command
 from mulligan.cli.commands import COMMANDS, load
 from mulligan.cli.completion import TABLE
 from mulligan.cli.parameters import Argument, Option, parameters_of
-from mulligan.service import FORMATS, OURS
+from mulligan.service import FORMATS, OURS, STATUSES
 
-# Including words that stand for several statuses.
-_STATUSES = (*list_command.STATUSES, *getattr(list_command, "GROUPS", ()))
 _SYSTEMS = "|".join([*FORMATS, OURS])
 _BY_METAVAR = {
     "RUN": "RUN",
     "STEP": "STEP",
     "OUT": "PATH",
-    "STATUS": "|".join(_STATUSES),
+    "STATUS": "|".join(STATUSES),
     "SYSTEM": _SYSTEMS,
     "WORD": f"mermaid|svg|png|{_SYSTEMS}",
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +31,7 @@ from mulligan.service import (
     DecisionResult,
     PendingEntry,
     Service,
+    commands_for_pending,
     describe_earlier_run,
     make_decision,
     message_lines,
@@ -68,7 +68,7 @@ def list_pending(home: HomeFolder = None, as_json: AsJson = False) -> None:
     with service_at(home) as service:
         found, is_there = service.list_pending(), service.home.is_there
     for one in found:
-        one.commands = [] if one.error else _commands(one, where(home))
+        one.commands = [f"{command}{where(home)}" for command in commands_for_pending(one)]
     if as_json:
         show_json(to_json(found))
         return
@@ -80,19 +80,6 @@ def list_pending(home: HomeFolder = None, as_json: AsJson = False) -> None:
             complain(f"run {one.run_id}: '{one.step}' waits for a person, but the run cannot be read: {one.error}")
         else:
             show("\n".join(_describe(one)))
-
-
-def _commands(one: PendingEntry, place: str) -> list[str]:
-    """The commands that answer it."""
-    if one.kind == "paused" and not one.step:
-        return [f"mulligan resume {one.run_id}{place}"]
-    target = f"{one.run_id} {shlex.quote(one.step or '')}"
-    if one.kind == "approval":
-        return [f"mulligan approve {target} {no}--reason TEXT{place}" for no in ("", "--no ")]
-    if one.kind == "paused":
-        return [f"mulligan resume {target}{place}"]
-    words = [f"mulligan classify {target} {verdict} --reason TEXT{place}" for verdict in ("retry", "fail")]
-    return [*words, f"mulligan logs {target}{place}"]
 
 
 def _describe(one: PendingEntry) -> list[str]:

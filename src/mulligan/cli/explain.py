@@ -6,13 +6,21 @@ import os
 import sys
 from collections.abc import Iterator
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated
 
 from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import tinted
 from mulligan.cli.terminal import complain, show, show_json, visible, wants_colour
-from mulligan.service import LocatedLine, LocatedWait, StoryLine, describe_question, format_story, format_wait
+from mulligan.service import (
+    LocatedLine,
+    LocatedWait,
+    StoryLine,
+    describe_question,
+    format_story,
+    format_wait,
+    to_json,
+)
 
 # A large run has many lines, which are written in chunks.
 _LINES_AT_ONCE = 1000
@@ -37,32 +45,11 @@ def explain(
         story = service.story(run_id, place, is_tree=tree)
         waits = service.waits(run_id, place)
         if as_json:
-            show_json([*map(_as_json, story), *map(_wait_as_json, waits)])
+            show_json([*map(to_json, story), *map(to_json, waits)])
             return
         _show(story)
     for one in waits:
         _show_wait(one, where(home))
-
-
-def _as_json(located: LocatedLine) -> dict[str, Any]:
-    line = located.line
-    at, seq = line.at.isoformat(), line.seq
-    return {
-        "run_id": located.run_id,
-        "seq": seq,
-        "at": at,
-        "place": line.place,
-        "text": line.text,
-        "tone": line.tone,
-        **({"tail": list(line.tail)} if line.tail else {}),
-    }
-
-
-def _wait_as_json(located: LocatedWait) -> dict[str, Any]:
-    """A wait is not an event: it has no number and no time."""
-    place, text = located.wait.get("place", ""), f"waits for {located.wait['text']}"
-    line = {"run_id": located.run_id, "seq": None, "at": None, "place": place, "text": text, "tone": "wait"}
-    return {**line, "waiting_for": located.wait}
 
 
 def _show(story: Iterator[LocatedLine]) -> None:

@@ -13,10 +13,20 @@ from mulligan.cli.options import AsJson, HomeFolder, pairs, service_at, where
 from mulligan.cli.parameters import Option
 from mulligan.cli.tables import age, columns, cut, length, table_lines
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
-from mulligan.service import FailedStep, RunLine, RunPage, RunQuery, Service, WaitReason, parse_time, to_json
+from mulligan.errors import InputInvalid
+from mulligan.service import (
+    STATUSES,
+    FailedStep,
+    RunLine,
+    RunPage,
+    RunQuery,
+    Service,
+    WaitReason,
+    parse_statuses,
+    parse_time,
+    to_json,
+)
 
-STATUSES = ("running", "paused", "completed", "failed", "cancelled")
-GROUPS = {"open": ("running", "paused"), "ended": ("completed", "failed", "cancelled")}
 LIMIT = 50
 HEADS = ("RUN", "STATUS", "AGE", "TIME", "WORKFLOW", "")
 # The shortest width of the workflow column.
@@ -38,7 +48,7 @@ def list_runs(
         Option(
             "--status",
             metavar="STATUS",
-            help=f"Only runs with this status (repeatable, or with commas): {', '.join((*STATUSES, *GROUPS))}.",
+            help=f"Only runs with this status (repeatable, or with commas): {', '.join(STATUSES)}.",
         ),
     ] = None,
     since: Annotated[
@@ -120,14 +130,10 @@ def _screen(*, as_json: bool) -> Screen:
 
 
 def _statuses(words: Iterable[str]) -> tuple[str, ...]:
-    found: list[str] = []
-    for word in (part.strip() for given in words for part in given.split(",")):
-        if word not in STATUSES and word not in GROUPS:
-            hint = f"give {', '.join(STATUSES)}; or open or ended for several"
-            raise UsageRefused(f"'{word}' is not a status of a run", hint=hint)
-        found.extend(GROUPS.get(word, (word,)))
-    # A new run counts as running.
-    return tuple(dict.fromkeys([*found, *(["new"] if "running" in found else [])]))
+    try:
+        return parse_statuses(words)
+    except InputInvalid as error:
+        raise UsageRefused(error.message, hint=error.hint) from None
 
 
 def _picture(service: Service, query: RunQuery, home: str | None) -> list[str]:

@@ -23,7 +23,7 @@ from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.spending import spent_json
 from mulligan.core.model.workflow import END, Budget
 from mulligan.core.state.held_steps import is_on_hold
-from mulligan.core.state.scope import failed_visits, fill_params, run_view, step_view
+from mulligan.core.state.scope import failed_visits, failure_views, fill_params, run_view, step_view
 from mulligan.core.state.state import FailureRecord, Items, Place, State
 from mulligan.core.state.transitions import STATUSES
 from mulligan.core.state.workspace import workspace_view
@@ -79,8 +79,50 @@ def run_json(
 
     `pool`: the workers that may take its tasks. With it, a wait for a worker says why none takes the task.
     """
-    run, waits = state.run, _WaitFinder(state, breaker_waits, pool)
+    waits = _WaitFinder(state, breaker_waits, pool)
     view = run_view(state, state.places[END]) if state.places else {"steps": {}, "failures": []}
+    head = _head_json(waits)
+    return {
+        **{key: head[key] for key in _FIRST_KEYS},
+        "steps": {name: _step_json(waits, name, step) for name, step in view["steps"].items()},
+        "matrices": {name: _matrix_json(group) for name, group in matrix_groups(state).items()},
+        "failures": _failures_json(view["failures"], failed_visits(state)),
+        **{key: value for key, value in head.items() if key not in _FIRST_KEYS},
+    }
+
+
+def run_head_json(
+    state: State,
+    breaker_waits: Mapping[str, Obstacle] | None = None,
+    pool: WorkerPool | None = None,
+    *,
+    entries_max: int,
+) -> dict[str, Any]:
+    """The same without its steps: of failures and waits only the first, and how many there are."""
+    head, failed = _head_json(_WaitFinder(state, breaker_waits, pool)), failed_visits(state) if state.places else []
+    some = failed[:entries_max]
+    return {
+        **head,
+        "failures": _failures_json(failure_views(state, some), some),
+        "failure_count": len(failed),
+        "waiting_for": head["waiting_for"][:entries_max],
+        "wait_count": len(head["waiting_for"]),
+    }
+
+
+def step_json(
+    state: State, name: str, breaker_waits: Mapping[str, Obstacle] | None = None, pool: WorkerPool | None = None
+) -> dict[str, Any]:
+    """One step as `run_json` has it, without looking at the others."""
+    return _step_json(_WaitFinder(state, breaker_waits, pool), name, step_view(state, name))
+
+
+# What stands before the steps.
+_FIRST_KEYS = ("run_id", "status", "degraded", "round", "version", "revision")
+
+
+def _head_json(waits: _WaitFinder) -> dict[str, Any]:
+    state, run = waits.state, waits.state.run
     return {
         "run_id": run.run_id,
         # A new run is about to have its first turn.
@@ -90,9 +132,6 @@ def run_json(
         "version": run.version,
         # The version of the corrected definition; null if the workflow was not corrected.
         "revision": None if run.revision is None else run.revision.version,
-        "steps": {name: _step_json(waits, name, step) for name, step in view["steps"].items()},
-        "matrices": {name: _matrix_json(group) for name, group in matrix_groups(state).items()},
-        "failures": _failures_json(state, view["failures"]),
         "outputs": run.outputs,
         # The values that its steps have set, each with its version.
         "data": {name: {"value": one.value, "version": one.version} for name, one in run.data.items()},
@@ -106,11 +145,11 @@ def run_json(
     }
 
 
-def _failures_json(state: State, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every failed visit with the route of its failure; a step has only that of its last visit."""
+def _failures_json(views: list[dict[str, Any]], records: list[FailureRecord]) -> list[dict[str, Any]]:
+    """Each failed visit with the route of its failure; a step has only that of its last visit."""
     return [
         {**view, "failure_route": None if record.recovered_by else _route_json(record)}
-        for view, record in zip(views, failed_visits(state), strict=True)
+        for view, record in zip(views, records, strict=True)
     ]
 
 

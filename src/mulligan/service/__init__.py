@@ -38,6 +38,15 @@ if TYPE_CHECKING:
     from mulligan.service.attempts import AttemptRecord
     from mulligan.service.breakers import Breaker
     from mulligan.service.catalogue.catalogue import Draft, Publication, PublishedWorkflow, WorkflowList
+    from mulligan.service.change_verbs import (
+        ChangeResult,
+        ChangeVerbs,
+        DecidedStep,
+        DecisionsResult,
+        ForkResult,
+        RetryResult,
+        StartedRun,
+    )
     from mulligan.service.console.display import Display
     from mulligan.service.console.paper import Paper, paper
     from mulligan.service.console.summary import show_outcome
@@ -74,16 +83,38 @@ if TYPE_CHECKING:
     from mulligan.service.log_following import LogPiece, LogSelection
     from mulligan.service.logs import UnknownAttempt
     from mulligan.service.named_files import FileUnreadable, FileUnwritable, read_file, write_file
-    from mulligan.service.next_commands import command_for_request, commands_for_wait, suggest_commands
+    from mulligan.service.next_commands import (
+        command_for_request,
+        commands_for_pending,
+        commands_for_wait,
+        suggest_commands,
+    )
     from mulligan.service.outcome import MatrixFailures, Outcome, exit_code
     from mulligan.service.page.markup import Html, element, join_html
     from mulligan.service.page.styles import format_elapsed, status_label, status_tone
     from mulligan.service.pending import PendingEntry, PendingPage, describe_earlier_run
     from mulligan.service.preview import Preview, StepPreview
+    from mulligan.service.report import Report
     from mulligan.service.round_plans import ForkPlan, RoundPlan
     from mulligan.service.run_control import Prepared
     from mulligan.service.run_data import DataEntry
-    from mulligan.service.run_list import FailedStep, RunLine, RunPage, RunQuery, WaitReason
+    from mulligan.service.run_details import (
+        ArtifactContent,
+        EventPage,
+        FailureHandlers,
+        RunDetails,
+        StoryPage,
+        UnknownArtifact,
+    )
+    from mulligan.service.run_list import (
+        STATUSES,
+        FailedStep,
+        RunLine,
+        RunPage,
+        RunQuery,
+        WaitReason,
+        parse_statuses,
+    )
     from mulligan.service.run_pages import ItemPage, RunChanges, StepLine, StepPage, StepQuery
     from mulligan.service.run_progress import Activity, Announcement, AnnouncementWriter, RunProgress
     from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
@@ -123,6 +154,8 @@ _NAMES = {
     "mulligan.service.attempt_progress": "describe_progress",
     "mulligan.service.attempts": "AttemptRecord",
     "mulligan.service.breakers": "Breaker",
+    "mulligan.service.change_verbs": "ChangeResult ChangeVerbs DecidedStep DecisionsResult ForkResult RetryResult "
+    "StartedRun",
     "mulligan.service.catalogue.catalogue": "Draft Publication PublishedWorkflow WorkflowList",
     "mulligan.service.console.display": "Display",
     "mulligan.service.console.paper": "Paper paper",
@@ -146,16 +179,18 @@ _NAMES = {
     "mulligan.service.log_following": "LogPiece LogSelection",
     "mulligan.service.logs": "UnknownAttempt",
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
-    "mulligan.service.next_commands": "command_for_request commands_for_wait suggest_commands",
+    "mulligan.service.next_commands": "command_for_request commands_for_pending commands_for_wait suggest_commands",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
     "mulligan.service.page.markup": "Html element join_html",
     "mulligan.service.page.styles": "format_elapsed status_label status_tone",
     "mulligan.service.pending": "PendingEntry PendingPage describe_earlier_run",
     "mulligan.service.preview": "Preview StepPreview",
+    "mulligan.service.report": "Report",
     "mulligan.service.round_plans": "ForkPlan RoundPlan",
     "mulligan.service.run_control": "Prepared",
     "mulligan.service.run_data": "DataEntry",
-    "mulligan.service.run_list": "FailedStep RunLine RunPage RunQuery WaitReason",
+    "mulligan.service.run_details": "ArtifactContent EventPage FailureHandlers RunDetails StoryPage UnknownArtifact",
+    "mulligan.service.run_list": "FailedStep RunLine RunPage RunQuery STATUSES WaitReason parse_statuses",
     "mulligan.service.run_pages": "ItemPage RunChanges StepLine StepPage StepQuery",
     "mulligan.service.run_progress": "RunProgress Activity AnnouncementWriter Announcement",
     "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",

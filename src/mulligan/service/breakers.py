@@ -32,10 +32,10 @@ def list_breakers(reader: RunReader) -> list[Breaker]:
     return [Breaker(one.name, one.status, one.failures, one.retry_at, one.waiting) for one in records]
 
 
-def reset_breaker(reader: RunReader, name: str) -> Breaker:
+def reset_breaker(reader: RunReader, name: str, *, is_dry: bool = False) -> Breaker:
     """Close a breaker and return how it was before. Tasks that wait for it continue at once."""
     breakers = {breaker.name: breaker for breaker in list_breakers(reader)}
-    if name not in breakers or not reader.store.reset_breaker(name):
+    if name not in breakers or (not is_dry and not reader.store.reset_breaker(name)):
         hint = did_you_mean(name, breakers) or "a breaker appears when a task first asks it: mulligan breakers"
         raise UnknownBreaker(f"there is no breaker '{name}'", hint=hint, breaker=name)
     return breakers[name]

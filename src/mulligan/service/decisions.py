@@ -172,17 +172,18 @@ def preview_decisions(control: RunControl, decisions: Sequence[Decision]) -> lis
         seen.add((one.run_id, one.step))
         if one.run_id not in states:
             states[one.run_id] = control.reader.state(one.run_id)
-        return _follow(control, states[one.run_id], one)
+        return follow_decision(control, states[one.run_id], one)
 
     return _each(decisions, look)
 
 
 def preview_decision(control: RunControl, one: Decision) -> DecisionPreview:
     """What would follow from a decision. Writes nothing; raises if it would be refused."""
-    return _follow(control, control.reader.state(one.run_id), one)
+    return follow_decision(control, control.reader.state(one.run_id), one)
 
 
-def _follow(control: RunControl, state: State, one: Decision) -> DecisionPreview:
+def follow_decision(control: RunControl, state: State, one: Decision) -> DecisionPreview:
+    """What would follow from a decision in this state, which is moved on. Writes nothing; raises if it is refused."""
     report = r.Classified(
         datetime.now(UTC), one.step, one.verdict, control.by, one.reason, one.memory, one.timeout, one.budgets
     )

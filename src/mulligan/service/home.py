@@ -101,6 +101,16 @@ class Home(msgspec.Struct, frozen=True):
             return open_store(where, lease_seconds=seconds, token=self.token)
         return open_store(where, lease_seconds=seconds)
 
+    def make_work_folder(self) -> Path:
+        """The folder in which the steps of runs work that a server has started. Created if it is missing."""
+        self.make()
+        folder = self.folder / "work"
+        try:
+            make_private(str(folder))
+        except OSError as error:
+            raise self.trouble(error) from error
+        return folder.absolute()
+
     def make(self) -> None:
         """Create the folder if it is missing."""
         _make(self.folder)

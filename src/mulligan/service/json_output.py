@@ -69,6 +69,35 @@ def _decision_result(result: Any) -> dict[str, Any]:
     }
 
 
+def _decided_step(decided: Any) -> dict[str, Any]:
+    about = {"follows": decided.follows, "starts": decided.starts}
+    return {**_decision_result(decided), **about, "is_recorded": decided.is_recorded}
+
+
+def _decisions_result(result: Any) -> dict[str, Any]:
+    return {"dry_run": result.dry_run, "decisions": to_json(result.decisions)}
+
+
+def _located_line(located: Any) -> dict[str, Any]:
+    line = located.line
+    return {
+        "run_id": located.run_id,
+        "seq": line.seq,
+        "at": line.at.isoformat(),
+        "place": line.place,
+        "text": line.text,
+        "tone": line.tone,
+        **({"tail": list(line.tail)} if line.tail else {}),
+    }
+
+
+def _located_wait(located: Any) -> dict[str, Any]:
+    """A wait is not an event: it has no number and no time."""
+    place, text = located.wait.get("place", ""), f"waits for {located.wait['text']}"
+    line = {"run_id": located.run_id, "seq": None, "at": None, "place": place, "text": text, "tone": "wait"}
+    return {**line, "waiting_for": located.wait}
+
+
 def _garbage_report(report: Any) -> dict[str, Any]:
     return {
         "dry_run": report.is_dry,
@@ -135,10 +164,14 @@ def _text(data: bytes) -> str:
 _FORMS: dict[str, Callable[[Any], Any]] = {
     "AttemptLog": _attempt_log,
     "Breaker": _with_offsets("retry_at"),
+    "DecidedStep": _decided_step,
     "DecisionPreview": _decision_preview,
     "DecisionResult": _decision_result,
+    "DecisionsResult": _decisions_result,
     "GarbageReport": _garbage_report,
     "HandlerResult": _handler_result,
+    "LocatedLine": _located_line,
+    "LocatedWait": _located_wait,
     "PendingEntry": _with_offsets("since", "due"),
     "Problem": _problem,
     "Publication": _publication,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -11,12 +11,12 @@ from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.errors import UnknownStep
+from mulligan.errors import Refused, UnknownStep
 from mulligan.history.matrices import ATTENTION
-from mulligan.history.views import run_json
+from mulligan.history.views import run_json, step_json
 from mulligan.ports import RunRecord
 from mulligan.service.artifacts import KeptFile, file_path, kept_files, with_artifact_paths
-from mulligan.service.attempt_progress import add_progress, progress_finder
+from mulligan.service.attempt_progress import FindProgress, add_progress, progress_finder
 from mulligan.service.attempts import AttemptRecord, Cost, Costs, attempts_by_step, total
 from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.run_reader import RunReader
@@ -57,10 +57,15 @@ def overview_with_attempts(reader: RunReader, run_id: int) -> dict[str, Any]:
 def attempts_of_run(reader: RunReader, run_id: int) -> dict[str, list[AttemptRecord]]:
     """Every attempt at the steps of a run, by step, with what it reported and the files that it kept."""
     tried = attempts_by_step(reader.events(run_id))
-    add_progress(reader.home.folders, run_id, (one for tries in tried.values() for one in tries))
-    for one in (kept for tries in tried.values() for attempt in tries for kept in attempt.artifacts):
-        one.path = file_path(reader.store.artifacts, one)
+    _complete(reader, run_id, [one for tries in tried.values() for one in tries])
     return tried
+
+
+def _complete(reader: RunReader, run_id: int, tried: Sequence[AttemptRecord]) -> None:
+    """Add to attempts what they reported last, and the paths of the files that they kept."""
+    add_progress(reader.home.folders, run_id, tried)
+    for one in (kept for attempt in tried for kept in attempt.artifacts):
+        one.path = file_path(reader.store.artifacts, one)
 
 
 def _steps_of(shown: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -77,17 +82,30 @@ def _run_with_steps(reader: RunReader, run_id: int, children: list[dict[str, Any
     shown = _view(reader, state)
     shown["artifacts"] = msgspec.to_builtins(kept)
     for name, step in _steps_of(shown):
-        step["progress"] = msgspec.to_builtins(progress_of(name, state.places[name].attempt))
-        step["usage"] = msgspec.to_builtins(costs[name]) if name in costs else None
-        step["items"] = _counted(state, state.places[name])
-        step["undone"] = state.places[name].is_undone
-        step["children"] = called.get(name, [])
+        _add_facts(state, name, step, progress_of, costs, called.get(name, []))
     for group in shown["matrices"].values():
         add_up(group, shown["steps"])
     runs = {(child["step"], child["attempt"]): child["run_id"] for child in children}
     for waiting in (shown["waiting_for"], *(step["waiting_for"] for step in shown["steps"].values())):
         name_called(waiting, runs)
     return shown
+
+
+def _add_facts(
+    state: State,
+    name: str,
+    step: dict[str, Any],
+    progress_of: FindProgress,
+    costs: Mapping[str, Cost],
+    children: list[int],
+) -> None:
+    """Add to a step what is not in its state: its progress, its cost, its items, the runs that it called."""
+    place = state.places[name]
+    step["progress"] = msgspec.to_builtins(progress_of(name, place.attempt))
+    step["usage"] = msgspec.to_builtins(costs[name]) if name in costs else None
+    step["items"] = _counted(state, place)
+    step["undone"] = place.is_undone
+    step["children"] = children
 
 
 def _read_log(reader: RunReader, run_id: int) -> tuple[dict[str, Cost], list[KeptFile]]:
@@ -108,20 +126,40 @@ def add_up(group: dict[str, Any], steps: Mapping[str, dict[str, Any]]) -> None:
     group["usage"] = msgspec.to_builtins(total(costs)) if costs else None
 
 
-def step_overview(reader: RunReader, run_id: int, name: str) -> dict[str, Any]:
-    """One step with every attempt at it, or a matrix with all its steps, as `show RUN STEP --json` prints it."""
-    shown = _run_with_steps(reader, run_id, _children(reader, run_id, [0]))
-    group = shown["matrices"].get(name)
-    if group is not None:
+def step_overview(reader: RunReader, run_id: int, name: str, state: State | None = None) -> dict[str, Any]:
+    """One step with every attempt at it, or a matrix with all its steps, as `show RUN STEP --json` prints it.
+
+    `state`: the state of the run, if the caller has it.
+    """
+    state = reader.state(run_id) if state is None else state
+    if name in state.graph.matrices:
+        shown = _run_with_steps(reader, run_id, _children(reader, run_id, [0]))
+        group = shown["matrices"][name]
         steps = [{"name": member, **shown["steps"][member]} for member in _by_attention(group, shown["steps"])]
         return {"run_id": run_id, "name": name, **group, "steps": steps}
-    found = dict(_steps_of(shown)).get(name)
-    if found is None:
-        reader.refuse_unknown(run_id, name)
-        reader.refuse_removed(run_id, name)
-        raise UnknownStep(f"'{name}' is a part of a step, not a step", hint=f"mulligan show {run_id} {step_name(name)}")
-    tried = attempts_of_run(reader, run_id).get(name, [])
-    return {"run_id": run_id, "name": name, **found, "matrix": _matrix_of(shown, name), "tries": tried}
+    if name not in state.places or (name != END and name not in state.graph.nodes):
+        _refuse_no_step(reader, state, name)
+    children = [child for child in reader.store.children(run_id) if step_name(child.parent_place) == name]
+    # The log is read once, and only what belongs to the step is kept.
+    entries = [one for one in reader.events(run_id) if step_name(getattr(one.fact, "place", "")) == name]
+    costs, tried = Costs(entries).by_step, attempts_by_step(entries).get(name, [])
+    store = reader.store
+    found = step_json(state, name, find_breaker_waits(store, state), find_worker_pool(reader.home, store, state))
+    progress_of = progress_finder(reader.home.folders, run_id)
+    _add_facts(state, name, found, progress_of, costs, [child.run_id for child in children])
+    name_called(found["waiting_for"], {(one.parent_place, one.parent_attempt): one.run_id for one in children})
+    _complete(reader, run_id, tried)
+    found = with_artifact_paths(store.artifacts, found)
+    return {"run_id": run_id, "name": name, **found, "matrix": _matrix_of(state, name), "tries": tried}
+
+
+def _refuse_no_step(reader: RunReader, state: State, name: str) -> NoReturn:
+    run_id = state.run.run_id
+    reader.refuse_unknown(run_id, name)
+    reader.refuse_removed(run_id, name)
+    if not state.places:
+        raise Refused(f"run {run_id} has not started yet: '{name}' has had no attempt", step=name)
+    raise UnknownStep(f"'{name}' is a part of a step, not a step", hint=f"mulligan show {run_id} {step_name(name)}")
 
 
 def _by_attention(group: Mapping[str, Any], steps: Mapping[str, dict[str, Any]]) -> list[str]:
@@ -130,11 +168,11 @@ def _by_attention(group: Mapping[str, Any], steps: Mapping[str, dict[str, Any]])
     return sorted(group["combinations"], key=lambda name: rank.get(steps[name]["status"], len(rank)))
 
 
-def _matrix_of(shown: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+def _matrix_of(state: State, name: str) -> dict[str, Any] | None:
     """The matrix that a step belongs to, and the values of the step."""
-    for matrix, group in shown["matrices"].items():
-        if name in group["combinations"]:
-            return {"name": matrix, "values": group["combinations"][name]}
+    for matrix, members in state.graph.matrices.items():
+        if name in members:
+            return {"name": matrix, "values": msgspec.to_builtins(state.step(name).matrix)}
     return None
 
 

@@ -38,6 +38,7 @@ from mulligan.errors import (
     Refused,
     RunDriven,
     RunFinished,
+    RunNotFinished,
     StepNotWaitingForApproval,
     StoreUnavailable,
     UnknownStep,
@@ -213,14 +214,18 @@ class RunControl:
         For callers that ask again because no answer came: the run is neither lost nor started twice. `KeyMismatch` if
         it is a run of another workflow or with other inputs: then its result is not the one that is asked for.
         """
+        return self.start_or_find(prepared, key)[0]
+
+    def start_or_find(self, prepared: Prepared, key: str) -> tuple[int, bool]:
+        """The run with this key, and whether it is new. As `start_once`."""
         request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by)
         new = msgspec.structs.replace(self._new(prepared, request), key=key)
         try:
             (run_id,) = self._create([new], prepared.workflow, None)
         except KeyUsed as used:
             refuse_other_request(self.reader, used.run_id, prepared, key, same_version=True)
-            return used.run_id
-        return run_id
+            return used.run_id, False
+        return run_id, True
 
     def _new(self, prepared: Prepared, request: r.RunRequested) -> NewRun:
         named = msgspec.structs.replace(
@@ -290,6 +295,8 @@ class RunControl:
                 f"run {run_id} is {old.run.status} and cannot be forked while it is driven",
                 hint=f"pause it first: mulligan pause {run_id}",
             )
+        if not old.places:
+            raise RunNotFinished(f"run {run_id} has not started yet, so it has no results to keep")
         refuse_missing_worktree(old)
         chosen = keep_workspace(workflow, old.workflow) if workflow else old.workflow
         kept_inputs = {name: value for name, value in old.run.inputs.items() if name in chosen.inputs}
@@ -305,10 +312,10 @@ class RunControl:
 
     def cancel(self, run_id: int, *, now: bool = False, reason: str = "") -> None:
         """Stop the run: running commands get their grace, cleanup and undo run, then `end`; with `now` only `end`."""
-        self._refuse_second_cancel(run_id, now=now)
+        self.refuse_second_cancel(run_id, now=now)
         self.send(run_id, r.CancelRequested(_now(), self.by, reason, now))
 
-    def _refuse_second_cancel(self, run_id: int, *, now: bool) -> None:
+    def refuse_second_cancel(self, run_id: int, *, now: bool) -> None:
         """Refuse a cancel that changes nothing. If no process drives the run, another cancel lets this one end it."""
         stop = self.reader.state(run_id).run.stop
         is_asked = stop is not None and stop.cause == "cancelled" and (stop.now or not now)
@@ -318,18 +325,22 @@ class RunControl:
 
     def pause(self, run_id: int, reason: str = "") -> int:
         """Start nothing more until `resume`. Return how many commands still run."""
+        self.refuse_pause(run_id)
+        self.send(run_id, r.PauseRequested(_now(), self.by, reason))
+        return self._commands_running(run_id)
+
+    def refuse_pause(self, run_id: int) -> None:
+        """Refuse to pause a child run, or a run that is paused already."""
         record = self.reader.record(run_id)
-        self._refuse_child(record, "pause")
+        self.refuse_child(record, "pause")
         if record.status == "paused":
             hint = f"to continue it: mulligan resume {run_id}"
             raise Refused(f"run {run_id} is already paused", hint=hint)
-        self.send(run_id, r.PauseRequested(_now(), self.by, reason))
-        return self._commands_running(run_id)
 
     def pause_step(self, run_id: int, step: str, reason: str = "") -> list[str]:
         """Hold a step, or all steps of a matrix: running attempts may end, none starts. Return what still runs."""
         self.reader.record(run_id)
-        with self._unknown_step(run_id, step):
+        with self.unknown_step(run_id, step):
             self.send(run_id, r.PauseRequested(_now(), self.by, reason, step))
         state = self.reader.state(run_id)
         held = [state.places[name] for name in state.run.paused_steps if _is_named(state, name, step)]
@@ -338,11 +349,11 @@ class RunControl:
     def resume_step(self, run_id: int, step: str, reason: str = "") -> None:
         """Let a paused step continue."""
         self.reader.record(run_id)
-        with self._unknown_step(run_id, step):
+        with self.unknown_step(run_id, step):
             self.send(run_id, r.ResumeRequested(_now(), self.by, reason, step))
 
     @contextmanager
-    def _unknown_step(self, run_id: int, step: str) -> Iterator[None]:
+    def unknown_step(self, run_id: int, step: str) -> Iterator[None]:
         """Add to the core's refusal of a step the name that was probably meant."""
         try:
             yield
@@ -409,8 +420,10 @@ class RunControl:
         corrected: CorrectedWorkflow | None,
         budgets: Mapping[str, Budget] | None,
     ) -> tuple[r.RetryRequested, RoundPlan]:
-        self._refuse_child(self.reader.record(run_id), "retry")
+        self.refuse_child(self.reader.record(run_id), "retry")
         state = self.reader.state(run_id)
+        if not state.places:
+            raise RunNotFinished(f"run {run_id} has not started yet, so there is nothing to retry")
         refuse_missing_worktree(state)
         report = r.RetryRequested(
             _now(),
@@ -522,7 +535,7 @@ class RunControl:
         asking = {waiting.run_id for waiting in self.reader.store.waiting_places()}
         return next((found for found in idle if found not in asking), idle[0])
 
-    def _refuse_child(self, record: RunRecord, verb: str) -> None:
+    def refuse_child(self, record: RunRecord, verb: str) -> None:
         """Refuse a child run: the step that called it controls it."""
         if record.parent_run_id is not None:
             raise Refused(
@@ -536,7 +549,7 @@ class RunControl:
                 f"run {record.run_id} {record.status}, so there is nothing to resume",
                 hint=rerun_hint(record.run_id, record.status),
             )
-        self._refuse_child(record, "resume")
+        self.refuse_child(record, "resume")
         self._refuse_unknown_holder(record.run_id)
         driver = self.reader.driver_of(record)
         if driver is not None and record.status != "paused":

@@ -42,6 +42,11 @@ FAILURES_READ_MAX = 200
 # How many events of a paused run are searched for the pause; attempts may have ended since.
 PAUSE_READ_MAX = 500
 
+_SINGLE_STATUSES = ("running", "paused", "completed", "failed", "cancelled")
+_STATUS_GROUPS = {"open": ("running", "paused"), "ended": ("completed", "failed", "cancelled")}
+# The words with which runs are chosen by their status.
+STATUSES = (*_SINGLE_STATUSES, *_STATUS_GROUPS)
+
 WaitKind = Literal[
     "pause", "step_pause", "triage", "approval", "driver", "breaker", "worker", "retry", "timer", "loop", "task"
 ]
@@ -107,6 +112,18 @@ class RunQuery(msgspec.Struct, frozen=True):
             return b"\0" not in "".join(texts).encode()
         except UnicodeEncodeError:
             return False
+
+
+def parse_statuses(words: Iterable[str]) -> tuple[str, ...]:
+    """Statuses as people name them, perhaps several in one word with commas; `open` and `ended` are several."""
+    found: list[str] = []
+    for word in (part.strip() for given in words for part in given.split(",")):
+        if word not in STATUSES:
+            hint = f"give {', '.join(_SINGLE_STATUSES)}; or open or ended for several"
+            raise InputInvalid(f"'{word}' is not a status of a run", hint=hint)
+        found.extend(_STATUS_GROUPS.get(word, (word,)))
+    # A new run counts as running.
+    return tuple(dict.fromkeys([*found, *(["new"] if "running" in found else [])]))
 
 
 def _code(word: str) -> str:

@@ -113,7 +113,7 @@ def list_steps(cache: RunCache, run_id: int, query: StepQuery) -> StepPage:
         steps=[_line(state, name) for name in page],
         next=page[-1] if len(left) > limit else None,
         total=len(chosen),
-        counts=_counts(state),
+        counts=count_statuses(state),
         end=_line(state, END) if END in state.places else None,
     )
 
@@ -177,7 +177,7 @@ def changes_since(cache: RunCache, run_id: int, after: int) -> RunChanges:
         degraded=state.run.degraded,
         reason=state.run.reason,
         steps=[_line(state, name) for name in names if name in state.places],
-        counts={} if kind == "none" else _counts(state),
+        counts={} if kind == "none" else count_statuses(state),
     )
 
 
@@ -197,7 +197,8 @@ def _status(place: Place | None) -> str:
     return place.status if place is not None else "waiting"
 
 
-def _counts(state: State) -> dict[str, int]:
+def count_statuses(state: State) -> dict[str, int]:
+    """How many steps have each status."""
     return dict(Counter(_status(state.places.get(name)) for name in state.graph.nodes))
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         attempt_progress,
         breakers,
         capacity_checks,
+        change_verbs,
         corrections,
         decisions,
         doctor,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         run_cache,
         run_control,
         run_data,
+        run_details,
         run_list,
         run_pages,
         run_snapshot,
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
     from mulligan.service.breakers import Breaker
     from mulligan.service.catalogue import catalogue
     from mulligan.service.catalogue.catalogue import Catalogue
+    from mulligan.service.change_verbs import ChangeVerbs
     from mulligan.service.corrections import CorrectedWorkflow
     from mulligan.service.decisions import Decision, DecisionPreview, DecisionResult
     from mulligan.service.doctor import Diagnosis
@@ -93,6 +96,7 @@ if TYPE_CHECKING:
     from mulligan.service.run_cache import RunCache
     from mulligan.service.run_control import Prepared, RunControl
     from mulligan.service.run_data import DataEntry
+    from mulligan.service.run_details import RunDetails
     from mulligan.service.run_list import RunLine, RunPage, RunQuery
     from mulligan.service.run_pages import ItemPage, RunChanges, StepPage, StepQuery
     from mulligan.service.run_progress import RunProgress
@@ -115,9 +119,10 @@ else:
     catalogue = LazyModule("mulligan.service.catalogue.catalogue")
     schedules = LazyModule("mulligan.service.schedules.schedules")
     for _name in (
-        "agent_permissions attempt_progress breakers capacity_checks corrections decisions doctor driver "
+        "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor driver "
         "followed_runs forecast gc handler_trial items log_following logs outcome overview page pending preview "
-        "replay report run_cache run_control run_data run_list run_pages run_snapshot run_story shown_runs starting "
+        "replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story shown_runs "
+        "starting "
         "stats store_changes usage waiting worker_loop workers"
     ).split():
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
@@ -183,6 +188,16 @@ class Service(WorkflowVerbs):
     def cache(self) -> RunCache:
         """The states of the runs that are looked at again and again."""
         return run_cache.RunCache(self.reader)
+
+    @cached_property
+    def details(self) -> RunDetails:
+        """Runs in bounded pieces: a head without the steps, pages of events and story, files, failure handlers."""
+        return run_details.RunDetails(self.reader, self.cache)
+
+    @cached_property
+    def changes(self) -> ChangeVerbs:
+        """Changes of runs with `dry_run`, each with an answer that says what follows."""
+        return change_verbs.ChangeVerbs(self.control)
 
     @cached_property
     def telemetry(self) -> Telemetry:
@@ -722,9 +737,9 @@ class Service(WorkflowVerbs):
         """The circuit breakers that tasks of the store have asked."""
         return breakers.list_breakers(self.reader)
 
-    def reset_breaker(self, name: str) -> Breaker:
-        """Close a circuit breaker; how it was before."""
-        return breakers.reset_breaker(self.reader, name)
+    def reset_breaker(self, name: str, *, is_dry: bool = False) -> Breaker:
+        """Close a circuit breaker; how it was before. With `is_dry` nothing is changed."""
+        return breakers.reset_breaker(self.reader, name, is_dry=is_dry)
 
     def collect_garbage(
         self, retention: RunRetention, *, unused_seconds: float | None = None, is_dry: bool = False

@@ -31,7 +31,7 @@ def parse_time(text: str, now: datetime) -> datetime:
     """A past time: how long ago (`2h`), or a date with or without a time of day, local unless it has a zone."""
     try:
         return now - timedelta(seconds=q.parse_duration(text))
-    except ValueError:
+    except (ValueError, OverflowError):
         pass
     try:
         return datetime.fromisoformat(text).astimezone(now.tzinfo)

@@ -350,7 +350,7 @@ def run_view(state: State, place: Place) -> dict[str, Any]:
     view["workspace"] = workspace_view(state)
     if state.step_of(place).key == END:
         view["steps"] = {name: step_view(state, name) for name in state.graph.nodes}
-        view["failures"] = _failure_views(state)
+        view["failures"] = failure_views(state, failed_visits(state))
         view["stopping"] = state.run.stop.cause if state.run.stop else None
     return view
 
@@ -361,7 +361,8 @@ def failed_visits(state: State) -> list[FailureRecord]:
     return [record for record in records if not record.is_closed]
 
 
-def _failure_views(state: State) -> list[dict[str, Any]]:
+def failure_views(state: State, records: Iterable[FailureRecord]) -> list[dict[str, Any]]:
+    """Failed visits as `end` sees them."""
     return [
         {
             **error_view(record.failure),
@@ -371,7 +372,7 @@ def _failure_views(state: State) -> list[dict[str, Any]]:
             "recovered": bool(record.recovered_by),
             "allowed": record.is_allowed,
         }
-        for record in failed_visits(state)
+        for record in records
     ]
 
 

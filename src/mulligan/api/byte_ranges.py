@@ -1,0 +1,49 @@
+"""The header `Range` (RFC 9110): which part of a text is asked for."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from mulligan.errors import MulliganError
+
+_ONE = re.compile(r"\s*bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*")
+
+
+class RangeUnsatisfiable(MulliganError):
+    """The range begins behind the end."""
+
+    code = "request.range"
+    http_status = 416
+    exit_code = 2
+
+
+class ByteRange(NamedTuple):
+    """Part of a text: from `start` up to and without `end`."""
+
+    start: int
+    end: int
+
+    def header(self, size: int) -> str:
+        """The header `Content-Range`."""
+        return f"bytes {self.start}-{self.end - 1}/{size}"
+
+
+def read_range(header: str, size: int) -> ByteRange | None:
+    """The part that is asked for; None for all of it, also if the header asks for something else than one range.
+
+    `RangeUnsatisfiable` if it begins behind the end.
+    """
+    match = _ONE.fullmatch(header)
+    if match is None or match[1] == match[2] == "":
+        return None
+    first, last = match[1], match[2]
+    if first and last and int(last) < int(first):
+        return None
+    start = int(first) if first else max(0, size - int(last))
+    if start >= size:
+        raise RangeUnsatisfiable(
+            f"the range begins at {start}, and there are {size} bytes", hint="begin before the end", size=size
+        )
+    end = size if not first or not last else min(int(last) + 1, size)
+    return ByteRange(start, end)

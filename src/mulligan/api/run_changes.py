@@ -1,0 +1,319 @@
+"""Starting runs and changing them, each with `dry_run`.
+
+Steps of a run that the server starts work in the folder `work` of its home: a server has no terminal whose folder could
+be meant.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from mulligan.api.routing import Answer, Body, Call, Route
+from mulligan.api.token_limits import changed_run, refuse_other_workflow, refuse_without
+from mulligan.errors import InputInvalid
+from mulligan.service import (
+    RUN_ENDED,
+    ChangeResult,
+    CorrectedWorkflow,
+    ForkResult,
+    RetryResult,
+    StartedRun,
+    Workflow,
+    check_key,
+    read_budgets,
+)
+
+KEY_HEADER = "idempotency-key"
+Index = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+Positive = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
+
+
+# -- starting --------------------------------------------------------------------------------------------------------
+
+
+class StartBody(Body, frozen=True):
+    """A published workflow, or the text of one, which needs the scope `write`."""
+
+    workflow: str = ""
+    # The newest by default.
+    version: Positive | None = None
+    text: str = ""
+    # The system whose file the text is; by default it is recognized.
+    format: str | None = None
+    inputs: dict[str, Any] = msgspec.field(default_factory=dict)
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+def start_run(call: Call) -> Answer:
+    asked: StartBody = call.body
+    key = _key(call)
+    started = call.service.changes.start(_prepared(call, asked), key)
+    location = f"{call.base_url}/api/v1/runs/{started.run_id}"
+    return Answer(started, 201 if started.is_new else 200, {"Location": location})
+
+
+def _prepared(call: Call, asked: StartBody) -> Any:
+    if bool(asked.workflow) == bool(asked.text):
+        raise InputInvalid("name a workflow or send its text", hint='send {"workflow": NAME} or {"text": TEXT}')
+    folder = call.service.home.make_work_folder()
+    if asked.text:
+        refuse_without(call, "write", "sending text to run is sending code")
+        if asked.version is not None:
+            raise InputInvalid("a text has no version", hint="leave 'version' out, or name a workflow", field="version")
+        prepared = call.service.changes.prepare_text(
+            asked.text, dict(asked.inputs), asked.labels, cwd=folder, format=asked.format
+        )
+        refuse_other_workflow(call, prepared.workflow.name)
+        return prepared
+    if asked.format is not None:
+        raise InputInvalid("'format' is for a text", hint="leave it out, or send a text", field="format")
+    refuse_other_workflow(call, asked.workflow)
+    return call.service.catalogue.prepare(asked.workflow, asked.version, asked.inputs, asked.labels, cwd=folder)
+
+
+def _key(call: Call) -> str:
+    """The header `Idempotency-Key`, with or without the quotes of a structured header; "" without one."""
+    given = call.headers.get(KEY_HEADER)
+    if given is None:
+        return ""
+    text = given.strip()
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        text = text[1:-1]
+    return check_key(text)
+
+
+# -- changing --------------------------------------------------------------------------------------------------------
+
+
+class CancelBody(Body, frozen=True):
+    """How to stop a run."""
+
+    # Skip cleanup and undo.
+    now: bool = False
+    reason: str = ""
+    dry_run: bool = False
+
+
+def cancel_run(call: Call) -> ChangeResult:
+    asked: CancelBody = call.body
+    return call.service.changes.cancel(changed_run(call), now=asked.now, reason=asked.reason, dry_run=asked.dry_run)
+
+
+class PauseBody(Body, frozen=True):
+    """What to pause: the run, or one of its steps."""
+
+    step: str = ""
+    reason: str = ""
+    dry_run: bool = False
+
+
+def pause_run(call: Call) -> ChangeResult:
+    asked: PauseBody = call.body
+    return call.service.changes.pause(changed_run(call), step=asked.step, reason=asked.reason, dry_run=asked.dry_run)
+
+
+class ResumeBody(Body, frozen=True):
+    """What to resume: the run, one of its steps, or so many of its steps before it is paused again."""
+
+    step: str = ""
+    steps: Positive | None = None
+    reason: str = ""
+    dry_run: bool = False
+
+
+def resume_run(call: Call) -> ChangeResult:
+    asked: ResumeBody = call.body
+    if asked.step and asked.steps is not None:
+        hint = "leave one of them out"
+        raise InputInvalid("'steps' is for the whole run, and a paused step was named", hint=hint, field="steps")
+    return call.service.changes.resume(
+        changed_run(call), step=asked.step, steps=asked.steps or 0, reason=asked.reason, dry_run=asked.dry_run
+    )
+
+
+class RetryBody(Body, frozen=True):
+    """What to run again, and how."""
+
+    # The first step to run again, with those after it; by default what did not complete.
+    from_step: str = ""
+    # Only these items of that map step; [] for those that failed.
+    items: tuple[Index, ...] | None = None
+    # More memory and time for steps that ran out of them.
+    adjust: bool = False
+    # Larger budgets, such as cost=5 or STEP.tokens=50k.
+    budgets: tuple[str, ...] = ()
+    # Continue with this version of the published workflow of the same name, and these inputs.
+    version: Positive | None = None
+    inputs: dict[str, Any] = msgspec.field(default_factory=dict)
+    # Keep results of completed steps, even if that version changes them.
+    keep_completed: bool = False
+    reason: str = ""
+    dry_run: bool = False
+
+
+def retry_run(call: Call) -> RetryResult:
+    asked: RetryBody = call.body
+    run_id = changed_run(call)
+    if asked.version is None and (asked.inputs or asked.keep_completed):
+        field = "inputs" if asked.inputs else "keep_completed"
+        raise InputInvalid(f"'{field}' needs 'version'", hint="name the version to continue with", field=field)
+    if asked.items is not None and not asked.from_step:
+        raise InputInvalid("'items' needs 'from_step'", hint="name the map step", field="items")
+    workflow = _published(call, run_id, asked.version)
+    return call.service.changes.retry(
+        run_id,
+        from_step=asked.from_step,
+        items=asked.items,
+        adjust=asked.adjust,
+        corrected=None
+        if workflow is None
+        else CorrectedWorkflow(
+            workflow, dict(asked.inputs), "", may_rename=False, keeps_completed=asked.keep_completed
+        ),
+        budgets=read_budgets(asked.budgets),
+        reason=asked.reason,
+        dry_run=asked.dry_run,
+    )
+
+
+def _published(call: Call, run_id: int, version: int | None) -> Workflow | None:
+    """That version of the workflow of a run."""
+    if version is None:
+        return None
+    workflow: Workflow = call.service.catalogue.load(call.service.record(run_id).workflow, version)
+    return workflow
+
+
+class ForkBody(Body, frozen=True):
+    """Where the new run begins, and what is different in it."""
+
+    from_step: str
+    inputs: dict[str, Any] = msgspec.field(default_factory=dict)
+    # This version of the published workflow of the same name.
+    version: Positive | None = None
+    dry_run: bool = False
+
+
+def fork_run(call: Call) -> Answer:
+    asked: ForkBody = call.body
+    run_id = changed_run(call)
+    workflow = _published(call, run_id, asked.version)
+    found = call.service.changes.fork(run_id, asked.from_step, dict(asked.inputs), workflow, dry_run=asked.dry_run)
+    if found.fork_run_id is None:
+        return Answer(found)
+    return Answer(found, 201, {"Location": f"{call.base_url}/api/v1/runs/{found.fork_run_id}"})
+
+
+class StepRetryBody(Body, frozen=True):
+    """When a step may run again: in this round of its run, and if it has had fewer attempts than that."""
+
+    reason: str
+    round: Positive | None = None
+    max_attempts: Positive | None = None
+    dry_run: bool = False
+
+
+class StepRetried(msgspec.Struct, frozen=True):
+    """What follows for a parked step; or the round that is opened for a failed step of a run that has ended."""
+
+    run_id: int
+    dry_run: bool
+    change: ChangeResult | None
+    round: RetryResult | None
+
+
+def retry_step(call: Call) -> StepRetried:
+    asked: StepRetryBody = call.body
+    run_id = changed_run(call)
+    if call.service.record(run_id).status in RUN_ENDED:
+        refuse_without(call, "run", "the run has ended, so its step runs again in another round")
+    found = call.service.changes.retry_step(
+        run_id,
+        call.path["step"],
+        round=asked.round,
+        max_attempts=asked.max_attempts,
+        reason=asked.reason,
+        dry_run=asked.dry_run,
+    )
+    if isinstance(found, ChangeResult):
+        return StepRetried(run_id, asked.dry_run, found, None)
+    return StepRetried(run_id, asked.dry_run, None, found)
+
+
+_RUN = "runs/{run_id:int}"
+ROUTES = (
+    Route(
+        "POST",
+        "runs",
+        start_run,
+        "run",
+        "Start a run of a published workflow, or of a text (scope write). With Idempotency-Key it may be asked again.",
+        body=StartBody,
+        answer=StartedRun,
+        status=201,
+        problems=(409,),
+    ),
+    Route(
+        "POST",
+        f"{_RUN}:cancel",
+        cancel_run,
+        "run",
+        "Stop a run: cleanup, undo and end still run.",
+        body=CancelBody,
+        answer=ChangeResult,
+        problems=(409,),
+    ),
+    Route(
+        "POST",
+        f"{_RUN}:pause",
+        pause_run,
+        "run",
+        "Pause a run or one of its steps: what runs may end.",
+        body=PauseBody,
+        answer=ChangeResult,
+        problems=(409,),
+    ),
+    Route(
+        "POST",
+        f"{_RUN}:resume",
+        resume_run,
+        "run",
+        "Let a paused run or step continue.",
+        body=ResumeBody,
+        answer=ChangeResult,
+        problems=(409,),
+    ),
+    Route(
+        "POST",
+        f"{_RUN}:retry",
+        retry_run,
+        "run",
+        "Give a run another round: what did not complete runs again.",
+        body=RetryBody,
+        answer=RetryResult,
+        problems=(409,),
+    ),
+    Route(
+        "POST",
+        f"{_RUN}:fork",
+        fork_run,
+        "run",
+        "Start a new run that keeps the results of another before a step.",
+        body=ForkBody,
+        answer=ForkResult,
+        status=201,
+        problems=(409,),
+    ),
+    Route(
+        "POST",
+        f"{_RUN}/steps/{{step}}:retry",
+        retry_step,
+        "decide",
+        "Run one step again that is parked, or that failed in a run that has ended.",
+        body=StepRetryBody,
+        answer=StepRetried,
+        problems=(409,),
+    ),
+)

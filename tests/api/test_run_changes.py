@@ -1,0 +1,358 @@
+"""Starting and changing runs over REST: what follows, dry runs, keys, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.api.conftest import Client, Reply, open_client, start_run, token_record
+from tests.faces.commands import mulligan
+
+from mulligan.api.routes import ROUTES
+from mulligan.service import Home, Service, TokenLimits
+
+PARKED = """
+name: nightly
+steps:
+  - step: fetch
+    shell: exit 3
+    triage: true
+  - step: check
+    shell: exit 4
+    triage: true
+  - step: load
+    needs: [fetch]
+    shell: 'true'
+"""
+FAILED = (
+    "name: daily\nsteps:\n  - step: first\n    shell: 'true'\n  - step: load\n    needs: [first]\n    shell: exit 7\n"
+)
+APPROVAL = """
+name: release
+steps:
+  - step: ask
+    approve: {message: ship it?}
+  - step: ship
+    needs: [ask]
+    shell: 'true'
+"""
+WAITING = "name: slow\nsteps:\n  - step: one\n    shell: 'true'\n  - step: two\n    needs: [one]\n    shell: 'true'\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def home(folder: Path) -> Home:
+    return Home(folder / ".mulligan")
+
+
+@pytest.fixture
+def client(home: Home) -> Iterator[Client]:
+    limited = token_record("limited", ["run", "decide"], limits=TokenLimits(workflows=("weekly",)))
+    opened = open_client(home, tokens=[limited])
+    yield opened
+    opened.close()
+
+
+def ran(text: str) -> None:
+    Path("flow.yaml").write_text(text, encoding="utf-8")
+    said = mulligan("run", "flow.yaml", "--wait", "0s")
+    assert said.code != 2, said.err
+
+
+def fits(reply: Reply, path: str, status: int = 200) -> Any:
+    """The JSON of an answer, which has the type that the table of routes says."""
+    assert reply.status == status, reply.body[:500]
+    (answer,) = (one.answer for one in ROUTES if one.method == "POST" and one.path == path)
+    msgspec.convert(reply.json, answer)
+    return reply.json
+
+
+RUN = "runs/{run_id:int}"
+
+
+def events(client: Client, run_id: int = 1) -> int:
+    return len(client.get(f"runs/{run_id}/events", limit=1000).json["events"])
+
+
+# -- starting --------------------------------------------------------------------------------------------------------
+
+TEXT = "name: weekly\ninputs: {day: {type: string}}\nsteps:\n  - step: one\n    shell: pwd\n"
+
+
+def start(client: Client, key: str = "", scope: str = "run", **body: Any) -> Reply:
+    headers = {"Idempotency-Key": key} if key else {}
+    return client.post("runs", {"inputs": {"day": "monday"}, **body}, scope=scope, headers=headers)
+
+
+def test_a_published_workflow_is_started_once_for_a_key(client: Client, service: Service) -> None:
+    service.catalogue.publish("weekly", TEXT)
+
+    first = start(client, "mon-1", workflow="weekly", labels={"team": "ops"})
+    again = start(client, '"mon-1"', workflow="weekly", labels={"team": "ops"})
+    other = start(client, "mon-1", workflow="weekly", inputs={"day": "sunday"})
+    without = start(client, workflow="weekly")
+
+    started = fits(first, "runs", 201)
+    assert (started["run_id"], started["is_new"], started["status"]) == (1, True, "running")
+    assert first.headers["location"] == "http://localhost/api/v1/runs/1"
+    assert fits(again, "runs") == {**started, "is_new": False}
+    assert (other.status, other.code) == (422, "run.key_mismatch")
+    assert other.json["data"] == {"run_id": 1, "inputs": ["day"]}
+    assert without.json["run_id"] == 2
+    shown = client.get("runs/1").json
+    assert (shown["started_by"], shown["inputs"]) == ("run", {"day": "monday"})
+    assert shown["labels"] == {"team": "ops", "version": "1"}
+    assert Path(".mulligan/work").is_dir()
+
+
+def test_a_text_is_code_and_needs_the_scope_write(client: Client) -> None:
+    assert start(client, text=TEXT).code == "token.scope"
+
+    assert start(client, text=TEXT, scope="write").status == 201
+    refused = start(client, text="steps: [", scope="write")
+    assert (refused.status, refused.json["problems"] != []) == (422, True)
+    assert client.get("runs", counts="true").json["total"] == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "key", "status", "code"),
+    [
+        ({}, "", 422, "input.invalid"),
+        ({"workflow": "weekly", "text": TEXT}, "", 422, "input.invalid"),
+        ({"workflow": "weakly"}, "", 404, "workflow.unknown"),
+        ({"workflow": "weekly", "version": 9}, "", 404, "workflow.unknown"),
+        ({"workflow": "weekly", "version": 0}, "", 422, "input.invalid"),
+        ({"workflow": "weekly", "version": "newest"}, "", 422, "input.invalid"),
+        ({"workflow": "weekly", "inputs": {"dya": "x"}}, "", 422, "input.invalid"),
+        ({"workflow": "weekly", "inputs": {}}, "", 422, "input.invalid"),
+        ({"workflow": "weekly", "labels": {"a": 1}}, "", 422, "input.invalid"),
+        ({"workflow": "weekly", "labels": {"a": "x\ny"}}, "", 422, "input.invalid"),
+        ({"workflow": "weekly", "format": "torc"}, "", 422, "input.invalid"),
+        ({"text": TEXT, "version": 1}, "", 422, "input.invalid"),
+        ({"workflow": "weekly"}, " ", 422, "input.invalid"),
+        ({"workflow": "weekly"}, "k" * 201, 422, "input.invalid"),
+    ],
+)
+def test_a_start_that_is_refused_starts_nothing(
+    client: Client, service: Service, body: dict[str, Any], key: str, status: int, code: str
+) -> None:
+    service.catalogue.publish("weekly", TEXT)
+
+    got = start(client, key, scope="write", **body)
+
+    assert (got.status, got.code) == (status, code), got.json
+    assert client.get("runs").json["runs"] == []
+
+
+# -- cancel, pause, resume -------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_paused_resumed_and_cancelled_and_a_dry_run_changes_nothing(client: Client, service: Service) -> None:
+    run_id = start_run(service, WAITING)
+    for verb, body, before, after in (
+        ("pause", {"reason": "maintenance"}, "running", "paused"),
+        ("resume", {}, "paused", "running"),
+        ("cancel", {"reason": "not needed"}, "running", "cancelled"),
+    ):
+        preview = fits(client.post(f"runs/{run_id}:{verb}", {**body, "dry_run": True}), f"{RUN}:{verb}")
+        assert client.get(f"runs/{run_id}").json["status"] == before
+        done = fits(client.post(f"runs/{run_id}:{verb}", body), f"{RUN}:{verb}")
+
+        assert (preview["dry_run"], done["dry_run"]) == (True, False)
+        assert {**preview, "dry_run": False} == done
+        assert done["status"] == client.get(f"runs/{run_id}").json["status"] == after
+        assert done["follows"]
+    said = client.get(f"runs/{run_id}/events", type=["run.paused", "run.resumed", "run.stopping"]).json["events"]
+    assert [one["fact"]["by"] for one in said] == ["admin", "admin", "admin"]
+
+
+def test_a_preview_says_what_starts_and_what_stops(client: Client, service: Service) -> None:
+    run_id = start_run(service, WAITING)
+    assert client.post(f"runs/{run_id}:pause").json["starts"] == []
+
+    assert client.post(f"runs/{run_id}:resume", {"dry_run": True}).json["starts"] == ["one: attempt 1"]
+    assert client.post(f"runs/{run_id}:cancel", {"dry_run": True}).json["stops"] == ["one: attempt 1"]
+
+
+def test_a_step_is_paused_and_resumed(client: Client, service: Service) -> None:
+    run_id = start_run(service, WAITING)
+
+    assert client.post(f"runs/{run_id}:pause", {"step": "two"}).json["status"] == "running"
+    assert client.get(f"runs/{run_id}/steps/two").json["paused"]["by"] == "admin"
+    assert client.post(f"runs/{run_id}:resume", {"step": "two"}).status == 200
+    assert client.get(f"runs/{run_id}/steps/two").json["paused"] is None
+    assert client.post(f"runs/{run_id}:resume", {"steps": 1, "dry_run": True}).json["status"] == "running"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        ("runs/9:cancel", {}, 404, "run.unknown"),
+        ("runs/1:resume", {}, 409, "refused"),
+        ("runs/1:resume", {"step": "two", "steps": 1}, 422, "input.invalid"),
+        ("runs/1:resume", {"steps": 0}, 422, "input.invalid"),
+        ("runs/1:pause", {"step": "tow"}, 404, "step.unknown"),
+        ("runs/1:pause", {"reason": 1}, 422, "input.invalid"),
+        ("runs/1:cancel", {"nwo": True}, 422, "input.invalid"),
+        ("runs/1:retry", {}, 409, "run.not_finished"),
+        ("runs/1:retry", {"items": [1]}, 422, "input.invalid"),
+        ("runs/1:retry", {"budgets": ["lots"]}, 422, "input.invalid"),
+        ("runs/1:retry", {"inputs": {"a": 1}}, 422, "input.invalid"),
+        ("runs/1:fork", {}, 422, "input.invalid"),
+        ("runs/1:fork", {"from_step": "one"}, 409, "run.not_finished"),
+        ("runs/1/steps/one:approve", {}, 409, "step.not_waiting"),
+        ("runs/1/steps/tow:approve", {}, 404, "step.unknown"),
+        ("runs/1/steps/one:retry", {"reason": "why"}, 409, "step.not_parked"),
+        ("runs/1/steps/one:retry", {}, 422, "input.invalid"),
+        ("breakers/none:reset", {}, 404, "breaker.unknown"),
+        ("decisions", {"decisions": []}, 422, "input.invalid"),
+        (
+            "decisions",
+            {"decisions": [{"run_id": 1, "step": "one", "verdict": "maybe", "reason": "x"}]},
+            422,
+            "input.invalid",
+        ),
+        ("runs/1:explode", {}, 404, "request.path"),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_what_cannot_be_done_is_refused_and_changes_nothing(
+    client: Client, service: Service, path: str, body: dict[str, Any], status: int, code: str, dry_run: bool
+) -> None:
+    start_run(service, WAITING)
+
+    got = client.post(path, {**body, "dry_run": dry_run} if code != "request.path" else body)
+
+    assert (got.status, got.code) == (status, code), got.json
+    assert events(client) in (0, 2)  # nothing, or its first turn
+
+
+def test_a_run_that_no_worker_has_taken_yet_answers_everything(client: Client, service: Service) -> None:
+    start_run(service, WAITING)
+
+    for route in (one for one in ROUTES if one.method == "GET" and one.path.startswith("runs")):
+        path = route.path
+        for name, value in (("{run_id:int}", "1"), ("{step}", "one"), ("{index:int}", "0"), ("{attempt:int}", "1")):
+            path = path.replace(name, value)
+        got = client.get(path.format(place="one", sha256="abc", name="x"))
+        assert got.status in (200, 404, 409), (path, got.body[:300])
+        if got.status == 200 and route.answer is not None:
+            msgspec.convert(got.json, route.answer)
+    assert client.get("runs/1").json["inputs"] == {}
+
+
+# -- retry and fork --------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_run_is_retried_and_forked(client: Client) -> None:
+    ran(FAILED)
+    path = f"{RUN}:retry"
+
+    plan = fits(client.post("runs/1:retry", {"dry_run": True}), path)
+    assert plan == {**mulligan("retry", 1, "--dry-run", "--json").json, "dry_run": True, "status": "failed"}
+    fork = fits(client.post("runs/1:fork", {"from_step": "load", "dry_run": True}), f"{RUN}:fork")
+    assert fork == {
+        **mulligan("fork", 1, "--from", "load", "--dry-run", "--json").json,
+        "dry_run": True,
+        "fork_run_id": None,
+    }
+    assert client.get("runs", counts="true").json["total"] == 1
+
+    got = client.post("runs/1:fork", {"from_step": "load"})
+    assert fits(got, f"{RUN}:fork", 201)["fork_run_id"] == 2
+    assert got.headers["location"].endswith("/api/v1/runs/2")
+    done = fits(client.post("runs/1:retry", {"reason": "again"}), path)
+    assert done == {**plan, "dry_run": False, "status": "running"}
+    assert client.get("runs/1").json["round"] == 2
+    assert client.post("runs/1:retry").code == "run.not_finished"
+
+
+def test_one_step_is_retried_with_its_checks(client: Client) -> None:
+    ran(FAILED)
+    path, body = "runs/1/steps/load:retry", {"reason": "the disk is back"}
+
+    assert client.post("runs/1/steps/none:retry", body).code == "step.unknown"
+    assert client.post(path, {**body, "round": 2}).code == "refused"
+    assert client.post("runs/1/steps/first:retry", body).code == "step.not_parked"
+    assert client.post(path, {**body, "max_attempts": 1}).code == "refused"
+    assert client.post(path, body, scope="decide").code == "token.scope"
+    plan = fits(
+        client.post(path, {**body, "round": 1, "max_attempts": 2, "dry_run": True}), f"{RUN}/steps/{{step}}:retry"
+    )
+    assert plan["round"]["steps"] == ["load"]
+    assert client.get("runs/1").json["status"] == "failed"
+    assert client.post(path, {**body, "round": 1}).json["round"]["round"] == 2
+
+
+# -- decisions -------------------------------------------------------------------------------------------------------
+
+
+def decision(step: str, verdict: str = "retry", run_id: int = 1) -> dict[str, Any]:
+    return {"run_id": run_id, "step": step, "verdict": verdict, "reason": "because"}
+
+
+def test_decisions_count_each_by_itself(client: Client) -> None:
+    ran(PARKED)
+    many = [
+        decision("fetch"),
+        decision("load"),
+        decision("check", "fail"),
+        decision("fetch", run_id=9),
+        decision("fetch"),
+    ]
+
+    preview = fits(client.post("decisions", {"decisions": many, "dry_run": True}), "decisions")
+    assert client.get("pending").json["total"] == 2
+    done = fits(client.post("decisions", {"decisions": many}), "decisions")
+
+    codes = [one["error"] and one["error"]["code"] for one in done["decisions"]]
+    assert codes == [None, "step.not_parked", None, "run.unknown", "step.not_parked"]
+    assert [one["error"] and one["error"]["code"] for one in preview["decisions"]] == codes
+    assert [one["is_recorded"] for one in done["decisions"]] == [True, False, True, False, False]
+    assert not any(one["is_recorded"] for one in preview["decisions"])
+    assert preview["decisions"][0]["starts"] == done["decisions"][0]["starts"] == ["fetch: attempt 2"]
+    assert {one["by"] for one in done["decisions"]} == {"admin"}
+    assert client.get("pending").json["total"] == 0
+
+
+def test_a_preview_is_what_the_command_line_shows(client: Client) -> None:
+    ran(PARKED)
+    (found,) = client.post("decisions", {"decisions": [decision("fetch")], "dry_run": True}).json["decisions"]
+    shown = mulligan(
+        "classify", 1, "fetch", "retry", "--reason", "because", "--dry-run", "--by", "admin", "--json"
+    ).json
+
+    assert {key: found[key] for key in shown} == shown
+
+
+def test_an_approval_is_answered(client: Client) -> None:
+    ran(APPROVAL)
+    assert client.get("pending").json["pending"][0]["commands"][0] == "mulligan approve 1 ask --reason TEXT"
+
+    preview = client.post("runs/1/steps/ask:approve", {"reason": "tested", "dry_run": True}).json
+    assert preview["starts"] == ["ship: attempt 1"]
+    assert client.get("pending").json["total"] == 1
+    assert client.post("runs/1/steps/ask:approve", {"reason": "tested"}, scope="decide").status == 200
+    assert client.get("pending").json["total"] == 0
+    assert client.post("runs/1/steps/ask:approve", {"reason": "tested"}).code == "step.not_waiting"
+
+
+def test_a_token_for_other_workflows_changes_nothing(client: Client) -> None:
+    ran(PARKED)
+
+    for path, body in (
+        ("runs/1:cancel", {}),
+        ("runs/1/steps/fetch:retry", {"reason": "x"}),
+        ("decisions", {"decisions": [decision("fetch")]}),
+        ("runs", {"workflow": "nightly"}),
+    ):
+        assert client.post(path, body, scope="limited").code == "token.scope", path
+    assert client.get("pending").json["total"] == 2
