@@ -5,14 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.background_start import Detach, Key, start
+from mulligan.cli.background_start import Detach, Key, is_published_name, start, start_published
 from mulligan.cli.capacity import Gpus, Memory, Parallel, asked_capacity
 from mulligan.cli.dry_run import DryRun, show_preview
 from mulligan.cli.format_options import MapPatterns, MaxIterations
-from mulligan.cli.options import AsJson, Catalogue, HomeFolder, Inputs, System, TrustTemplates, pairs, service_at
+from mulligan.cli.options import (
+    AsJson,
+    Catalogue,
+    HomeFolder,
+    Inputs,
+    System,
+    TrustTemplates,
+    is_on_server,
+    pairs,
+    service_at,
+)
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain, show_warnings
-from mulligan.service import Service, capacity_for, parse_duration, read_format_options, with_default_workspace
+from mulligan.service import (
+    HostCapacity,
+    Service,
+    capacity_for,
+    parse_duration,
+    read_format_options,
+    with_default_workspace,
+)
 
 Wait = Annotated[
     str, Option("--wait", metavar="TIME", help="How long to wait for a timer if everything else waits for a person.")
@@ -66,6 +83,20 @@ def run(
     asked = asked_capacity(parallel, memory, gpus)
     options = read_format_options(patterns, iterations)
     given = given_inputs(inputs or [])
+    if is_on_server(home):
+        _refuse_for_server(asked, worktree=worktree)
+        if is_published_name(file):
+            labels = pairs(label, "label", "--label name=value")
+            return start_published(
+                str(file),
+                given,
+                labels,
+                key=key,
+                is_detached=detach,
+                wait_seconds=wait_seconds,
+                as_json=as_json,
+                home=home,
+            )
     examined = Service.examine_workflow(
         file,
         named=system,
@@ -90,8 +121,11 @@ def run(
         changed_only=changed_only,
         forced=forced or (),
         capacity=asked,
+        has_files=not is_on_server(home),
     )
     with service_at(home) as service:
+        if service.home.is_remote:
+            complain(f"note: the steps run on {service.home.place}, with its files, in its folder for work")
         for text in service.capacity_notes(workflow, capacity_for(asked))[:NOTES_MAX]:
             complain(f"note: {text}")
         if permissions := service.permission_note(workflow):
@@ -106,6 +140,15 @@ def run(
             wait_seconds=wait_seconds,
             as_json=as_json,
             home=home,
+        )
+
+
+def _refuse_for_server(asked: HostCapacity | None, *, worktree: bool) -> None:
+    """Refuse options about this machine: a server runs the steps."""
+    option = "--parallel, --memory or --gpus" if asked is not None else "--worktree" if worktree else ""
+    if option:
+        raise UsageRefused(
+            f"{option} is about this machine, and the workers of a server run the steps", hint="leave it out"
         )
 
 

@@ -122,8 +122,8 @@ if TYPE_CHECKING:
     from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
     from mulligan.service.schedules.forms import ScheduleForm, instant_text
     from mulligan.service.schedules.schedules import Backfill, ScheduleView
-    from mulligan.service.server_config import ServerConfig, ServerSection, TrustedProxy, find_config, parse_config
     from mulligan.service.server_client import is_login_link, log_in, log_out, start_published
+    from mulligan.service.server_config import ServerConfig, ServerSection, TrustedProxy, find_config, parse_config
     from mulligan.service.service import Service, open_service, open_temporary_service
     from mulligan.service.shown_runs import RunDisplay
     from mulligan.service.starting import DetachedRun, ExistingRun, check_key

@@ -128,9 +128,12 @@ else:
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 
 
-def open_service(home: str | None = None, by: str = "") -> Service:
-    """A service over a folder, by default `$MULLIGAN_HOME` or `.mulligan`, in the name of `by`. To be closed."""
-    return Service(find_home(home), by)
+def open_service(home: str | None = None, by: str = "", token: str = "") -> Service:
+    """A service over a folder, by default `$MULLIGAN_HOME` or `.mulligan`, in the name of `by`. To be closed.
+
+    A URL is that of a server; `token` is then by default what `mulligan login` has stored, or the environment has.
+    """
+    return Service(find_home(home, token=token), by)
 
 
 @contextmanager
@@ -165,6 +168,10 @@ class Service(WorkflowVerbs):
     @cached_property
     def control(self) -> RunControl:
         return run_control.RunControl(self.reader, self._by)
+
+    def ping(self) -> None:
+        """Ask the store for something small: raises if it does not answer, or refuses."""
+        self.reader.store.now()
 
     @property
     def by(self) -> str:
@@ -231,13 +238,23 @@ class Service(WorkflowVerbs):
         changed_only: bool = False,
         forced: Sequence[str] = (),
         capacity: HostCapacity | None = None,
+        has_files: bool = True,
     ) -> Prepared:
         """Check everything that can be checked before a run exists: inputs, labels, files that must be there.
 
-        `capacity` is recorded, for the processes that drive the run later.
+        `capacity` is recorded, for the processes that drive the run later. `has_files`: the steps find the files of
+        this host, as they do unless a server runs them.
         """
         return run_control.prepare(
-            workflow, inputs, cwd, file, labels, changed_only=changed_only, forced=forced, capacity=capacity
+            workflow,
+            inputs,
+            cwd,
+            file,
+            labels,
+            changed_only=changed_only,
+            forced=forced,
+            capacity=capacity,
+            has_files=has_files,
         )
 
     def capacity_of(self, run_id: int, given: HostCapacity | None = None) -> Capacity:
@@ -359,6 +376,12 @@ class Service(WorkflowVerbs):
         if self.home.is_remote:
             return followed_runs.follow_shown(self.reader, lambda: begin(None), display, wait_seconds=wait_seconds)
         return shown_runs.drive_shown(self.control, begin, display, capacity=capacity, wait_seconds=wait_seconds)
+
+    def follow_quietly(self, begin: Callable[[Driver | None], int], *, wait_seconds: float) -> int:
+        """Wait for a run that a server drives, as `drive_shown` does; the signal that ended the waiting, or 0."""
+        quiet = followed_runs.QuietDisplay()
+        shown = followed_runs.follow_shown(self.reader, lambda: begin(None), quiet, wait_seconds=wait_seconds)
+        return shown.interrupted_by
 
     def outcome(
         self,
