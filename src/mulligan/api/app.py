@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,9 +21,11 @@ from mulligan.api.auth import Gate, TokenLookup
 from mulligan.api.decoding import BodyDecoder, QueryDecoder, refuse_nul
 from mulligan.api.path_table import Found, PathTable
 from mulligan.api.problems import PROBLEM, as_known_error, details, headers_of
+from mulligan.api.request_counts import RequestCounts
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import JSON, Answer, Call, Route, Streamed
 from mulligan.api.service_threads import ServiceThreads
+from mulligan.api.stream_hub import StreamHub
 from mulligan.errors import (
     MediaUnsupported,
     MethodNotAllowed,
@@ -43,6 +46,9 @@ SECURITY_HEADERS = {
     # A cached answer is asked for again with its ETag.
     "cache-control": "private, no-cache",
 }
+
+# Where a request notes the route that it found.
+_ROUTE = "mulligan.route"
 
 
 @dataclass(frozen=True)
@@ -88,8 +94,12 @@ class Api:
         self.config = config
         self.threads = ServiceThreads(home)
         self.gate = Gate(self.threads, find_token)
+        self.counts = RequestCounts()
         # Set when the server ends: streams end with it.
         self.closing = asyncio.Event()
+        self.hub = StreamHub(self.threads.read, find_token)
+        self._streams: set[asyncio.Timeout] = set()
+        self._closer: asyncio.Future[None] | None = None
         described = openapi.ROUTE
         table = (*routes, Route(**{**described, "handler": partial(openapi.answer, tuple(routes))}))
         self._paths = PathTable(table)
@@ -108,10 +118,15 @@ class Api:
             scope=scope,
             receive=receive,
         )
+        started_at = time.monotonic()
         try:
             answer = await self._answer(request)
         except Exception as error:
             answer = _refusal(error, request.where)
+        seconds = time.monotonic() - started_at
+        # A method that no route has, or a path, is chosen by the client: it does not become a name of its own.
+        method, path = scope.get(_ROUTE, ("", ""))
+        self.counts.add(method, path, answer.status, seconds)
         if isinstance(answer, Streamed):
             await self._stream(answer, request, send)
         else:
@@ -124,6 +139,7 @@ class Api:
         if request.method == "OPTIONS":
             return Answer(status=204, headers={"allow": ", ".join(found.methods)})
         endpoint, path = self._match(found, request)
+        request.scope[_ROUTE] = (endpoint.route.method, endpoint.route.path)
         token = await self.gate.admit(request.headers, endpoint.route.scope)
         _check_accepted(endpoint.route, request.headers.get("accept", ""))
         query = endpoint.query.decode(request.scope.get("query_string", b"").decode("latin-1"))
@@ -136,7 +152,9 @@ class Api:
             body=body,
             headers=request.headers,
             source=request.source,
+            hub=self.hub,
             base_url=self.config.server.public_url.rstrip("/") or request.base_url,
+            counts=self.counts,
             read=lambda work: self.threads.read(lambda service: work(_service_of(service, token))),
         )
         return await self._call(endpoint, make, token)
@@ -174,35 +192,47 @@ class Api:
     async def _stream(self, answer: Streamed, request: _Request, send: Send) -> None:
         """Send the pieces until there are no more, the client leaves or the server ends."""
         await send(_start(answer.status, {"content-type": answer.media, **answer.headers}))
-        pieces = aiter(answer.pieces if isinstance(answer.pieces, AsyncIterator) else self._in_thread(answer.pieces))
-        ends: list[asyncio.Future[Any]] = [
-            asyncio.ensure_future(self.closing.wait()),
-            asyncio.ensure_future(_disconnected(request.receive)),
-        ]
-        tasks = list(ends)
+        pieces = answer.pieces if isinstance(answer.pieces, AsyncIterator) else self._in_thread(answer.pieces)
+        leaving = asyncio.ensure_future(_disconnected(request.receive))
         try:
-            while request.method != "HEAD":
-                following = asyncio.ensure_future(anext(pieces))
-                tasks = [*ends, following]
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                if any(one.done() for one in ends):
-                    break
-                try:
-                    piece = following.result()
-                except StopAsyncIteration:
-                    break
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            async with asyncio.timeout(None) as limit:
+                # Cheaper than to wait for three things at once: a server may have a thousand streams.
+                self._streams.add(limit)
+                leaving.add_done_callback(lambda _: self._end(limit))
+                if self._closer is None:
+                    self._closer = asyncio.ensure_future(self._end_streams())
+                if request.method != "HEAD":
+                    async for piece in pieces:
+                        await send({"type": "http.response.body", "body": piece, "more_body": True})
+                        # Neither of the two may have waited: others have their turn.
+                        await asyncio.sleep(0)
+        except TimeoutError:
+            if not limit.expired():
+                raise
         except Exception as error:
             # The status is sent already: the client sees that the answer breaks off.
             as_known_error(error, request.where)
             raise
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            if isinstance(pieces, AsyncGenerator):
+            self._streams.discard(limit)
+            leaving.cancel()
+            await asyncio.gather(leaving, return_exceptions=True)
+            if hasattr(pieces, "aclose"):
                 await pieces.aclose()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _end(self, limit: asyncio.Timeout) -> None:
+        """End a stream, unless it has ended."""
+        if limit in self._streams:
+            limit.reschedule(0)
+
+    async def _end_streams(self) -> None:
+        """When the server ends: clients of live streams get an event that says so, every other stream breaks off."""
+        await self.closing.wait()
+        await self.hub.close()
+        for limit in list(self._streams):
+            self._end(limit)
+        self._closer = None
 
     async def _in_thread(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
         """The pieces of a plain iterator, each read in the thread for readers."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from mulligan.api import decisions, health, operations, run_changes, runs
+from mulligan.api import decisions, health, metrics, operations, run_changes, runs, stream
 from mulligan.api.routing import Route
 
 ROUTES: tuple[Route, ...] = (
-    *health.ROUTES,
-    *runs.ROUTES,
-    *run_changes.ROUTES,
     *decisions.ROUTES,
+    *health.ROUTES,
+    *metrics.ROUTES,
     *operations.ROUTES,
+    *run_changes.ROUTES,
+    *runs.ROUTES,
+    *stream.ROUTES,
 )

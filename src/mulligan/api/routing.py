@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from mulligan.api.request_counts import RequestCounts
+from mulligan.api.stream_hub import StreamHub
 from mulligan.service import Service, TokenRecord
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
@@ -46,8 +48,12 @@ class Call:
     # The address that it came from, and the address under which the caller knows the server, without a final "/".
     source: str = ""
     base_url: str = ""
+    # What this server has answered so far.
+    counts: RequestCounts | None = None
     # For coroutines: `await call.read(lambda service: …)` runs in the thread for readers.
     read: Callable[[Callable[[Service], Any]], Awaitable[Any]] = field(default=None, repr=False)  # type: ignore[assignment]
+    # What all clients of live streams share.
+    hub: StreamHub = field(default=None, repr=False)  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mulligan.core.model.failure import Failure
     from mulligan.core.model.workflow import Workflow
     from mulligan.core.state.transitions import RUN_ENDED
+    from mulligan.engine.timings import Histogram
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
     from mulligan.history.route_outcomes import Fate
     from mulligan.language.suggestions import did_you_mean
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from mulligan.service.home import Home
     from mulligan.service.items import Item
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
+    from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
     from mulligan.service.log_following import LogPiece, LogSelection
     from mulligan.service.logs import UnknownAttempt
     from mulligan.service.named_files import FileUnreadable, FileUnwritable, read_file, write_file
@@ -131,6 +133,7 @@ if TYPE_CHECKING:
     from mulligan.service.step_trial import Fakes
     from mulligan.service.story_text import describe_question, format_story, format_wait, when_default_applies
     from mulligan.service.telemetry.log_lines import log_line
+    from mulligan.service.telemetry.telemetry import METRICS_TYPE, merge_metrics, request_metrics
     from mulligan.service.telemetry.worker_metrics import MetricsServer, WorkerMetrics
     from mulligan.service.usage import StepUsage, UsedResources
     from mulligan.service.values import parse_duration, parse_size, parse_time, read_budgets
@@ -144,6 +147,7 @@ _NAMES = {
     "mulligan.core.model.failure": "Failure",
     "mulligan.core.model.workflow": "Workflow",
     "mulligan.core.state.transitions": "RUN_ENDED",
+    "mulligan.engine.timings": "Histogram",
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
     "mulligan.history.route_outcomes": "Fate",
     "mulligan.language.suggestions": "did_you_mean",
@@ -176,6 +180,7 @@ _NAMES = {
     "mulligan.service.home": "Home",
     "mulligan.service.items": "Item",
     "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
+    "mulligan.service.live_feed": "LiveEvent LiveFeed Watch parse_watches",
     "mulligan.service.log_following": "LogPiece LogSelection",
     "mulligan.service.logs": "UnknownAttempt",
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
@@ -207,6 +212,7 @@ _NAMES = {
     "mulligan.service.step_trial": "Fakes",
     "mulligan.service.story_text": "describe_question format_story format_wait when_default_applies",
     "mulligan.service.telemetry.log_lines": "log_line",
+    "mulligan.service.telemetry.telemetry": "METRICS_TYPE merge_metrics request_metrics",
     "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
     "mulligan.service.usage": "StepUsage UsedResources",
     "mulligan.service.values": "parse_duration parse_size parse_time read_budgets",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from itertools import groupby
@@ -107,19 +108,36 @@ def pending_page(reader: RunReader, *, after: tuple[int, str] | None = None, lim
         raise InputInvalid(f"a page has at least 1 entry, not {limit}")
     if not reader.home.is_there:
         return PendingPage([], None, 0)
-    store = reader.store
-    paused = {(one.run_id, ""): one for one in store.lists.find(RunFilter(statuses=("paused",)), limit=PAUSED_MAX)}
-    places = {(one.run_id, one.place): one for one in store.waiting_places()}
-    keys = sorted({*paused, *places})
+    found = find_waiting(reader.store)
+    keys = sorted(found)
     left = [key for key in keys if after is None or key > after]
     page = left[:limit]
-    look, entries = _PendingReader(store), list[PendingEntry]()
-    for run_id, group in groupby(page, key=itemgetter(0)):
-        some = [*group]
-        entries += [_paused_run(store, paused[key]) for key in some if key in paused]
-        waiting = [places[key] for key in some if key in places]
-        entries += look.at(run_id, waiting) if waiting else []
+    entries = read_waiting(reader.store, {key: found[key] for key in page})
     return PendingPage(entries, page[-1] if len(left) > limit else None, len(keys))
+
+
+# What waits, by run and place; "" for a run that is paused as a whole.
+Waiting = Mapping[tuple[int, str], WaitingPlace | RunRecord]
+
+
+def find_waiting(store: Store) -> Waiting:
+    """Everything that waits for a person, in two queries."""
+    paused = store.lists.find(RunFilter(statuses=("paused",)), limit=PAUSED_MAX)
+    return {
+        **{(one.run_id, ""): one for one in paused},
+        **{(one.run_id, one.place): one for one in store.waiting_places()},
+    }
+
+
+def read_waiting(store: Store, waiting: Waiting) -> list[PendingEntry]:
+    """The entries of what waits, by run and place. Each run is loaded once."""
+    look, entries = _PendingReader(store), list[PendingEntry]()
+    for run_id, group in groupby(sorted(waiting), key=itemgetter(0)):
+        found = [waiting[key] for key in group]
+        entries += [_paused_run(store, one) for one in found if isinstance(one, RunRecord)]
+        places = [one for one in found if isinstance(one, WaitingPlace)]
+        entries += look.at(run_id, places) if places else []
+    return entries
 
 
 def _paused_run(store: Store, record: RunRecord) -> PendingEntry:

@@ -27,12 +27,13 @@ class Columns:
     def __init__(self, what: str, **types: Any) -> None:
         self._what = what
         self._types = types
-        self._row: Any = tuple[tuple(types.values())]  # type: ignore[misc]
+        # A struct: what a tuple of types means would be worked out anew for every row.
+        self._row = msgspec.defstruct("Row", list(types.items()), array_like=True, forbid_unknown_fields=True)
 
     def read(self, row: Sequence[Any]) -> tuple[Any, ...]:
         """The row. CodecError if a column has a value of the wrong type."""
         try:
-            values: tuple[Any, ...] = msgspec.convert(row, self._row)
+            values = msgspec.structs.astuple(msgspec.convert(row, self._row))
         except msgspec.ValidationError as error:
             raise CodecError(f"{self._what} in the store cannot be read: {self._reason(row)}") from error
         return values

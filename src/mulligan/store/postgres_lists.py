@@ -63,9 +63,16 @@ class PostgresRunLists:
         return [run_id for (run_id,) in rows]
 
     def matching(self, wanted: RunFilter, run_ids: Collection[int]) -> list[int]:
+        found, name = list(run_ids), "runs_with_attribute" if wanted.with_children else "top_runs_with_attribute"
+        for attribute in wanted.attributes:
+            found = self._ids(name, found, *attribute)
+        if wanted.failure_codes:
+            found = self._ids("runs_with_failure", found, Texts(wanted.failure_codes))
+        if not found:
+            return []
         rows = self._client.query(
             "matching_runs",
-            run_ids=Bigints(run_ids),
+            run_ids=Bigints(found),
             statuses=Texts(wanted.statuses),
             workflows=Texts(wanted.workflows),
             since=None if wanted.since is None else micros(wanted.since),
@@ -75,13 +82,7 @@ class PostgresRunLists:
             project=wanted.project,
         )
         found = [run_id for (run_id,) in rows]
-        for attribute in wanted.attributes:
-            found = self._ids("runs_with_attribute", found, *attribute)
-        if wanted.failure_codes:
-            found = self._ids("runs_with_failure", found, Texts(wanted.failure_codes))
-        if wanted.words:
-            found = self._ids("runs_with_words", found, _tsquery(wanted.words))
-        return found
+        return self._ids("runs_with_words", found, _tsquery(wanted.words)) if wanted.words else found
 
     def _ids(self, statement: str, run_ids: Collection[int], *params: Any) -> list[int]:
         """Those of these runs that the statement finds, the newest first."""

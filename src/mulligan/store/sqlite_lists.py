@@ -73,9 +73,15 @@ class SqliteRunLists:
         return [run_id for (run_id,) in rows]
 
     def matching(self, wanted: RunFilter, run_ids: Collection[int]) -> list[int]:
+        # First what is found in the fewest pages: entries of one value stand together, rows of runs are spread.
+        found, name = list(run_ids), "runs_with_attribute" if wanted.with_children else "top_runs_with_attribute"
+        for attribute in wanted.attributes:
+            found = self._ids(name, found, *attribute)
+        if wanted.failure_codes:
+            found = self._ids("runs_with_failure", found, _array(wanted.failure_codes))
         found = self._ids(
             "matching_runs",
-            run_ids,
+            found,
             _array(wanted.statuses),
             _array(wanted.workflows),
             None if wanted.since is None else micros(wanted.since),
@@ -84,13 +90,7 @@ class SqliteRunLists:
             _array(wanted.starters),
             wanted.project,
         )
-        for attribute in wanted.attributes:
-            found = self._ids("runs_with_attribute", found, *attribute)
-        if wanted.failure_codes:
-            found = self._ids("runs_with_failure", found, _array(wanted.failure_codes))
-        if wanted.words:
-            found = self._ids("runs_with_words", found, _array(wanted.words))
-        return found
+        return self._ids("runs_with_words", found, _array(wanted.words)) if wanted.words else found
 
     def _ids(self, statement: str, run_ids: Collection[int], *params: Any) -> list[int]:
         """Those of these runs that the statement finds, the newest first."""

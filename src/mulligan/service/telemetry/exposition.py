@@ -17,8 +17,6 @@ from prometheus_client.registry import Collector
 from mulligan.engine.timings import BOUNDS, Histogram, Timings
 from mulligan.service.telemetry.run_counts import RunCounts
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
 
 def render(families: Iterable[Metric]) -> bytes:
     """These families as text."""
@@ -70,6 +68,14 @@ def worker_families(counts: RunCounts, timings: Timings, *, tasks: int, runs: in
     yield histogram("mulligan_commit_seconds", "How long writing turns to the store took", timings.commits)
     yield gauge("mulligan_worker_tasks", "Tasks that this worker has", (), [((), tasks)])
     yield gauge("mulligan_worker_runs", "Runs that this worker drives", (), [((), runs)])
+
+
+def request_families(answered: Mapping[tuple[str, str, str], int], seconds: Histogram) -> Iterator[Metric]:
+    """What the HTTP process of a server shows."""
+    yield counter(
+        "mulligan_http_requests", "Requests that were answered", ("method", "route", "status"), answered.items()
+    )
+    yield histogram("mulligan_http_request_seconds", "How long answering a request took", seconds)
 
 
 def counter(

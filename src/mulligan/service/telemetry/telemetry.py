@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 
 from mulligan.core.effects.run_lists import RunFilter
+from mulligan.engine.timings import Histogram
 from mulligan.errors import InputInvalid
 from mulligan.history.spans import Span, SpanReader
 from mulligan.service.run_reader import RunReader
@@ -19,6 +20,7 @@ from mulligan.service.telemetry.worker_metrics import load_exposition
 ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 # Unfinished runs whose tasks are counted.
 OPEN_RUNS_MAX = 10_000
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _OPEN = ("new", "running", "paused")
 
 
@@ -112,3 +114,14 @@ def _checked(endpoint: str) -> str:
             hint=f"give its address with --endpoint URL, or set {ENDPOINT_VARIABLES[1]}",
         )
     return endpoint
+
+
+def request_metrics(answered: Mapping[tuple[str, str, str], int], seconds: Histogram) -> bytes:
+    """How many requests a server answered, by method, route and status, and how long that took."""
+    exposition = load_exposition()
+    return bytes(exposition.render(exposition.request_families(answered, seconds)))
+
+
+def merge_metrics(texts: Sequence[bytes]) -> bytes:
+    """Several texts of metrics in one."""
+    return bytes(load_exposition().merged(texts))

@@ -521,6 +521,11 @@ WHERE (SELECT a.value FROM attributes a
        WHERE a.run_id = (SELECT root_run_id FROM runs WHERE runs.run_id = r.run_id) AND a.kind = %s AND a.name = %s) = %s
 ORDER BY r.run_id DESC
 
+-- name: top_runs_with_attribute
+SELECT r.run_id FROM unnest(%s::bigint[]) AS r (run_id)
+WHERE (SELECT a.value FROM attributes a WHERE a.run_id = r.run_id AND a.kind = %s AND a.name = %s) = %s
+ORDER BY r.run_id DESC
+
 -- name: runs_with_failure
 SELECT r.run_id FROM unnest(%s::bigint[]) AS r (run_id)
 WHERE (SELECT count(*) FROM attributes a

@@ -402,9 +402,16 @@ SELECT r.run_id FROM json_each(?1) wanted CROSS JOIN runs r ON r.run_id = wanted
 CROSS JOIN attributes a ON a.run_id = r.root_run_id AND a.kind = ?2 AND a.name = ?3 AND a.value = ?4
 ORDER BY r.run_id DESC
 
+-- The same for runs without a parent: the entries of one value stand together, those of one run are spread.
+-- name: top_runs_with_attribute
+SELECT a.run_id FROM json_each(?1) wanted CROSS JOIN attributes a INDEXED BY attributes_by_value
+           ON a.kind = ?2 AND a.name = ?3 AND a.value = ?4 AND a.run_id = wanted.value
+ORDER BY a.run_id DESC
+
 -- name: runs_with_failure
 SELECT DISTINCT a.run_id FROM json_each(?1) wanted CROSS JOIN json_each(?2) code
-CROSS JOIN attributes a ON a.run_id = wanted.value AND a.kind = 'failure' AND a.name = code.value
+CROSS JOIN attributes a INDEXED BY attributes_by_value
+           ON a.kind = 'failure' AND a.name = code.value AND a.value = '' AND a.run_id = wanted.value
 ORDER BY a.run_id DESC
 
 -- name: runs_with_words

@@ -1,0 +1,1 @@
+"""A server under load: starting it, asking it, watching it."""

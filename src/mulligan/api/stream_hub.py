@@ -1,0 +1,362 @@
+"""One hub per server: looks for changes on behalf of all clients of streams, and sends each of them its events.
+
+The looks run in the thread for readers; everything else runs in the loop. An event is encoded once: clients that watch
+the same things get the same bytes. A client that does not read costs a bounded amount of memory: what does not fit is
+dropped, and the client gets an event that asks it to read everything again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from mulligan.errors import MulliganError, TooManyRequests
+from mulligan.service import LiveEvent, LiveFeed, Service, TokenRecord, Watch
+
+# How many streams one token, and the whole server, may have at once.
+STREAMS_PER_TOKEN = 1_000
+STREAMS_MAX = 5_000
+# How much waits for one client that does not read.
+WAITING_BYTES_MAX = 128 * 1024
+# A comment is sent if nothing else was, so that proxies keep the connection.
+HEARTBEAT_SECONDS = 15.0
+# How often tokens are looked up again: a stream ends when its token was revoked or has expired.
+TOKEN_SECONDS = 2.0
+# How often a look is taken: while things change, and when they have not changed for a while.
+FAST_SECONDS, SLOW_SECONDS = 0.04, 0.1
+# The looks may take this part of the time of a processor.
+LOOK_SHARE = 0.1
+# Behind a store that does not answer.
+TROUBLE_SECONDS = 1.0
+# What a client waits before it comes back.
+RETRY_MS = 1_000
+HEARTBEAT = b":\n\n"
+
+EndReason = Literal["token_ended", "server_ended"]
+_log = logging.getLogger("mulligan.server")
+
+
+class Reader(Protocol):
+    """Calls a function in the thread for readers."""
+
+    def __call__(self, work: Callable[[Service], Any], /) -> Awaitable[Any]: ...
+
+
+class StreamClient:
+    """One client of a stream: an iterator over what is sent to it."""
+
+    __slots__ = ("_hub", "_lags", "_queue", "_size", "_waiter", "ended", "sent_at", "token", "watches")
+
+    def __init__(self, hub: StreamHub, watches: tuple[Watch, ...], token: TokenRecord) -> None:
+        self._hub = hub
+        self.watches = watches
+        self.token = token
+        self.sent_at = 0.0
+        # Why nothing more will follow; "" while something may.
+        self.ended = ""
+        self._queue: deque[bytes] = deque()
+        self._size = 0
+        # Whether something was dropped.
+        self._lags = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not (piece := self._take()):
+            if self.ended:
+                raise StopAsyncIteration
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        return piece
+
+    async def aclose(self) -> None:
+        self._hub.leave(self)
+
+    def push(self, piece: bytes) -> None:
+        """Let a piece be sent, unless too much waits already."""
+        if not self._lags:
+            self._size += len(piece)
+            if self._size > WAITING_BYTES_MAX:
+                self._lags = True
+                self._queue.clear()
+            else:
+                self._queue.append(piece)
+        self._wake()
+
+    def end(self, reason: EndReason) -> None:
+        """Let the stream end behind what waits to be sent."""
+        if not self.ended:
+            self.push(_frame("end", msgspec.json.encode({"reason": reason})))
+            self.ended = reason
+            self._wake()
+
+    def _take(self) -> bytes:
+        """What is to be sent now; b"" for nothing."""
+        if self._lags:
+            piece = self._hub.reset_frame(self.watches)
+        else:
+            piece = self._queue[0] if len(self._queue) == 1 else b"".join(self._queue)
+        self._lags, self._size = False, 0
+        self._queue.clear()
+        return piece
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class StreamHub:
+    """All clients of the streams of one server."""
+
+    def __init__(
+        self,
+        read: Reader,
+        find_token: Callable[[Service, str], TokenRecord | None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._read = read
+        self._sleep = sleep
+        self._find_token = find_token
+        self._clock = clock
+        self._feed = LiveFeed(clock)
+        # The clients by what they watch: those of one group get the same bytes.
+        self._groups: dict[tuple[Watch, ...], dict[StreamClient, None]] = {}
+        self._positions: dict[Watch, str] = {}
+        self._watched: Counter[Watch] = Counter()
+        self._tokens: Counter[str] = Counter()
+        # What was found is handed on in the order in which it was found.
+        self._lock = asyncio.Lock()
+        self._looking: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self._heartbeat_at = self._tokens_at = 0.0
+
+    @property
+    def clients(self) -> list[StreamClient]:
+        return [client for group in self._groups.values() for client in group]
+
+    # -- coming and going ---------------------------------------------------------------------------------------------
+
+    async def join(self, token: TokenRecord, wanted: Mapping[Watch, str], last_event_id: str = "") -> StreamClient:
+        """A new client. `wanted` says from which position on; the cursor of an earlier stream takes precedence.
+
+        `UnknownRun`, `TooManyRequests`.
+        """
+        self._refuse_too_many(token)
+        watches = tuple(sorted(wanted, key=lambda watch: (watch.kind, watch.run_id)))
+        wanted = {watch: wanted[watch] for watch in watches}
+        known = decode_cursor(last_event_id)
+        client = StreamClient(self, watches, token)
+        self._tokens[token.id] += 1
+        # From now on nobody else who leaves ends the watch.
+        self._watched.update(watches)
+        try:
+            async with self._lock:
+                found = await self._read(lambda service: self._catch_up(service, wanted, known))
+                self._deliver([event for others, _, _ in found for event in others])
+                for watch, (_, _, position) in zip(wanted, found, strict=True):
+                    self._positions[watch] = position
+                self._greet(client, [event for _, own, _ in found for event in own], known)
+                self._groups.setdefault(watches, {})[client] = None
+        except BaseException:
+            self._release(client)
+            raise
+        if self._is_closed:
+            client.end("server_ended")
+        elif self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._look_on())
+        return client
+
+    def leave(self, client: StreamClient) -> None:
+        """A client is gone. Nothing happens if it was gone before."""
+        group = self._groups.get(client.watches, {})
+        if client not in group:
+            return
+        del group[client]
+        if not group:
+            del self._groups[client.watches]
+        self._release(client)
+
+    def _release(self, client: StreamClient) -> None:
+        """Give back what a client has used."""
+        self._tokens.subtract([client.token.id])
+        self._watched.subtract(client.watches)
+        gone = [watch for watch in client.watches if not self._watched[watch]]
+        self._tokens, self._watched = +self._tokens, +self._watched
+        self._feed.forget(gone)
+        for watch in gone:
+            self._positions.pop(watch, None)
+
+    async def close(self) -> None:
+        """The server ends: so do all streams, at once."""
+        self._is_closed = True
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        for client in self.clients:
+            client.end("server_ended")
+
+    def _refuse_too_many(self, token: TokenRecord) -> None:
+        hint = "close a stream, or watch several things with one: watch=runs,run:7,pending"
+        if self._tokens[token.id] >= STREAMS_PER_TOKEN:
+            raise TooManyRequests(f"this token has {STREAMS_PER_TOKEN:,} streams already", hint=hint)
+        if self._tokens.total() >= STREAMS_MAX:
+            raise TooManyRequests(f"the server has {STREAMS_MAX:,} streams already", hint=hint)
+
+    def _catch_up(
+        self, service: Service, wanted: Mapping[Watch, str], known: Mapping[str, str]
+    ) -> list[tuple[list[LiveEvent], list[LiveEvent], str]]:
+        """For each watched thing what others get, what the client has missed, and its position."""
+        found = []
+        for watch, position in wanted.items():
+            others, own = self._feed.join(service, watch, known.get(watch.name, position))
+            found.append((others, own, self._feed.position(watch)))
+        return found
+
+    def _greet(self, client: StreamClient, missed: Sequence[LiveEvent], known: Mapping[str, str]) -> None:
+        """What a client gets first: what it has missed, and a cursor for the case that nothing follows."""
+        positions = {watch: known.get(watch.name, "") for watch in client.watches}
+        frames = _frames(client.watches, missed, positions)
+        now = {watch: self._positions[watch] for watch in client.watches}
+        client.push(b"retry: %d\n\n%bid: %b\n\n" % (RETRY_MS, frames, encode_cursor(client.watches, now)))
+        client.sent_at = self._clock()
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    async def _look_on(self) -> None:
+        """Look for changes as long as there are clients."""
+        interval = FAST_SECONDS
+        while self._groups:
+            await self._sleep(interval)
+            try:
+                is_moving, took = await self.look()
+            except MulliganError as error:
+                _log.warning("the live streams wait: %s", error.render())
+                interval = TROUBLE_SECONDS
+            except Exception:
+                _log.exception("the live streams failed to look for changes")
+                interval = TROUBLE_SECONDS
+            else:
+                interval = next_interval(interval, is_moving=is_moving, took=took)
+            self.send_heartbeats()
+
+    async def look(self) -> tuple[bool, float]:
+        """One look, for all clients: whether it found something, and how long it took."""
+        async with self._lock:
+            watches = list(self._watched)
+            events, took = await self._read(lambda service: self._look(service, watches))
+            self._deliver(events)
+        await self._check_tokens()
+        return bool(events), took
+
+    def _look(self, service: Service, watches: Sequence[Watch]) -> tuple[list[LiveEvent], float]:
+        """What has changed, and how long the look took. Runs in the thread for readers."""
+        began = time.perf_counter()
+        is_changed = self._feed.has_changes(service)
+        events = self._feed.poll(service, watches, is_changed=is_changed)
+        return events, time.perf_counter() - began
+
+    def _deliver(self, events: Sequence[LiveEvent]) -> None:
+        if not events:
+            return
+        now = self._clock()
+        changed = {event.watch for event in events}
+        for watches, clients in self._groups.items():
+            if changed.isdisjoint(watches):
+                continue
+            mine = [event for event in events if event.watch in watches]
+            frames = _frames(watches, mine, {watch: self._positions[watch] for watch in watches})
+            for client in clients:
+                client.push(frames)
+                client.sent_at = now
+        for event in events:
+            if event.watch in self._positions:
+                self._positions[event.watch] = event.position
+
+    def reset_frame(self, watches: tuple[Watch, ...]) -> bytes:
+        """What a client gets that was too slow: read all of it again."""
+        data = msgspec.json.encode({"watch": [watch.name for watch in watches], "reason": "too_slow"})
+        return _frame("reset", data, encode_cursor(watches, self._positions))
+
+    def send_heartbeats(self) -> None:
+        now = self._clock()
+        if now - self._heartbeat_at < 1.0:
+            return
+        self._heartbeat_at = now
+        for client in self.clients:
+            if now - client.sent_at >= HEARTBEAT_SECONDS:
+                client.sent_at = now
+                client.push(HEARTBEAT)
+
+    async def _check_tokens(self) -> None:
+        """End the streams whose tokens count no more."""
+        now = self._clock()
+        if now - self._tokens_at < TOKEN_SECONDS:
+            return
+        self._tokens_at = now
+        digests = {client.token.digest for client in self.clients if client.token.digest}
+        found = await self._read(lambda service: {one: self._find_token(service, one) for one in digests})
+        at = datetime.now(UTC)
+        for client in self.clients:
+            digest = client.token.digest
+            if digest and not _is_valid(found.get(digest, client.token), at):
+                client.end("token_ended")
+
+
+def next_interval(interval: float, *, is_moving: bool, took: float) -> float:
+    """When to look next: soon while things change, later if not, and never so often that looking costs too much."""
+    wanted = FAST_SECONDS if is_moving else min(SLOW_SECONDS, interval * 1.25)
+    return max(wanted, took / LOOK_SHARE)
+
+
+def _is_valid(token: TokenRecord | None, now: datetime) -> bool:
+    if token is None or token.revoked_at is not None:
+        return False
+    return token.expires_at is None or token.expires_at > now
+
+
+# -- the form of events and cursors ----------------------------------------------------------------------------------
+
+
+def _frames(watches: tuple[Watch, ...], events: Iterable[LiveEvent], positions: dict[Watch, str]) -> bytes:
+    """Events for clients that watch these things and know `positions`, each with the cursor behind it."""
+    frames = []
+    for event in events:
+        positions[event.watch] = event.position
+        frames.append(_frame(event.name, event.data, encode_cursor(watches, positions)))
+    return b"".join(frames)
+
+
+def _frame(name: str, data: bytes, cursor: bytes = b"") -> bytes:
+    return b"event: %b\n%bdata: %b\n\n" % (name.encode(), b"id: %b\n" % cursor if cursor else b"", data)
+
+
+def encode_cursor(watches: Iterable[Watch], positions: Mapping[Watch, str]) -> bytes:
+    """How much a client knows of each thing that it watches."""
+    text = ",".join(f"{watch.name}={positions[watch]}" for watch in watches)
+    return base64.urlsafe_b64encode(text.encode()).rstrip(b"=")
+
+
+def decode_cursor(cursor: str) -> dict[str, str]:
+    """Positions by the names of what is watched. A cursor that cannot be read says nothing: the client starts anew."""
+    try:
+        text = base64.urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)).decode()
+    except (binascii.Error, ValueError):
+        return {}
+    pairs = (one.partition("=") for one in text.split(",")) if text else ()
+    return {name: position for name, _, position in pairs}
