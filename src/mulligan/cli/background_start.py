@@ -140,7 +140,7 @@ def _follow(
     """Wait for a run that another process drives, or drive it if none does; print its result."""
     has_waited = service.record(run_id).status not in RUN_ENDED
     try:
-        record = service.wait_for_driver(run_id)
+        record = service.record(run_id) if service.home.is_remote else service.wait_for_driver(run_id)
     except KeyboardInterrupt:
         complain(f"run {run_id} continues in the background; to stop it: mulligan cancel {run_id}{where(home)}")
         raise

@@ -107,7 +107,7 @@ class Home:
         except KeyUsed as used:
             with self._session.service() as service:
                 run_id = service.find_existing_run(prepared, key, used).run_id
-                record = service.wait_for_driver(run_id)
+                record = service.record(run_id) if self._session.is_remote else service.wait_for_driver(run_id)
         if record.status in (*RUN_ENDED, "paused"):
             return run_id
         return drive(self._session, lambda service, driver: run_id, options, like_run=run_id)

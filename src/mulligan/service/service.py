@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mulligan.service.home import Home, find_home
 from mulligan.service.lazy_modules import LazyModule
+from mulligan.service.remote_verbs import RemoteVerbs
 from mulligan.service.run_reader import AttemptLog, RunReader, StepOutput
 from mulligan.service.workflow_verbs import WorkflowVerbs
 
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
         decisions,
         doctor,
         driver,
-        followed_runs,
         forecast,
         gc,
         handler_trial,
@@ -120,7 +120,7 @@ else:
     schedules = LazyModule("mulligan.service.schedules.schedules")
     for _name in (
         "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor driver "
-        "followed_runs forecast gc handler_trial items log_following logs outcome overview page pending preview "
+        "forecast gc handler_trial items log_following logs outcome overview page pending preview "
         "replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story shown_runs "
         "starting "
         "stats store_changes usage waiting worker_loop workers"
@@ -144,7 +144,7 @@ def open_temporary_service() -> Iterator[Service]:
         yield service
 
 
-class Service(WorkflowVerbs):
+class Service(WorkflowVerbs, RemoteVerbs):
     """Every verb, over the runs of one home. As a context manager it closes itself."""
 
     def __init__(self, home: Home, by: str = "") -> None:
@@ -168,10 +168,6 @@ class Service(WorkflowVerbs):
     @cached_property
     def control(self) -> RunControl:
         return run_control.RunControl(self.reader, self._by)
-
-    def ping(self) -> None:
-        """Ask the store for something small: raises if it does not answer, or refuses."""
-        self.reader.store.now()
 
     @property
     def by(self) -> str:
@@ -374,14 +370,8 @@ class Service(WorkflowVerbs):
         On a server its workers drive it: here it is only shown.
         """
         if self.home.is_remote:
-            return followed_runs.follow_shown(self.reader, lambda: begin(None), display, wait_seconds=wait_seconds)
+            return self.follow_shown(begin, display, wait_seconds=wait_seconds)
         return shown_runs.drive_shown(self.control, begin, display, capacity=capacity, wait_seconds=wait_seconds)
-
-    def follow_quietly(self, begin: Callable[[Driver | None], int], *, wait_seconds: float) -> int:
-        """Wait for a run that a server drives, as `drive_shown` does; the signal that ended the waiting, or 0."""
-        quiet = followed_runs.QuietDisplay()
-        shown = followed_runs.follow_shown(self.reader, lambda: begin(None), quiet, wait_seconds=wait_seconds)
-        return shown.interrupted_by
 
     def outcome(
         self,
