@@ -112,13 +112,14 @@ class RunView(Query, frozen=True):
     """What of a run to show."""
 
     # Everything, as `mulligan show RUN --json` prints it: also each step with its attempts, and the runs it called.
+    # Refused for a run of more than 2,000 steps.
     full: bool = False
 
 
 def show_run(call: Call) -> Any:
     run_id = _run_id(call)
     if call.query.full:
-        return to_json(call.service.overview(run_id, with_attempts=True))
+        return to_json(call.service.details.whole(run_id))
     etag = f'"{call.service.details.etag(run_id)}"'
     if is_known(call, etag):
         return Answer(headers={"ETag": etag})

@@ -19,6 +19,7 @@ from mulligan.service.artifacts import KeptFile, file_path, kept_files, with_art
 from mulligan.service.attempt_progress import FindProgress, add_progress, progress_finder
 from mulligan.service.attempts import AttemptRecord, Cost, Costs, attempts_by_step, total
 from mulligan.service.breakers import find_breaker_waits
+from mulligan.service.event_index import EventIndex
 from mulligan.service.run_reader import RunReader
 from mulligan.service.workers import find_worker_pool
 
@@ -126,10 +127,12 @@ def add_up(group: dict[str, Any], steps: Mapping[str, dict[str, Any]]) -> None:
     group["usage"] = msgspec.to_builtins(total(costs)) if costs else None
 
 
-def step_overview(reader: RunReader, run_id: int, name: str, state: State | None = None) -> dict[str, Any]:
+def step_overview(
+    reader: RunReader, run_id: int, name: str, state: State | None = None, index: EventIndex | None = None
+) -> dict[str, Any]:
     """One step with every attempt at it, or a matrix with all its steps, as `show RUN STEP --json` prints it.
 
-    `state`: the state of the run, if the caller has it.
+    `state`, `index`: the state of the run, and where the events of its steps are, if the caller has them.
     """
     state = reader.state(run_id) if state is None else state
     if name in state.graph.matrices:
@@ -140,8 +143,7 @@ def step_overview(reader: RunReader, run_id: int, name: str, state: State | None
     if name not in state.places or (name != END and name not in state.graph.nodes):
         _refuse_no_step(reader, state, name)
     children = [child for child in reader.store.children(run_id) if step_name(child.parent_place) == name]
-    # The log is read once, and only what belongs to the step is kept.
-    entries = [one for one in reader.events(run_id) if step_name(getattr(one.fact, "place", "")) == name]
+    entries = (index or EventIndex(reader)).entries(run_id, name)
     costs, tried = Costs(entries).by_step, attempts_by_step(entries).get(name, [])
     store = reader.store
     found = step_json(state, name, find_breaker_waits(store, state), find_worker_pool(reader.home, store, state))

@@ -14,6 +14,7 @@ from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import decode
 from mulligan.core.state.state import State
 from mulligan.errors import MulliganError
+from mulligan.service.event_index import EventIndex
 from mulligan.service.run_reader import RunReader
 
 # How many events a state is moved on by; behind more of them it is loaded again.
@@ -70,11 +71,14 @@ class RunCache:
         self._reader = reader
         # The one that was asked for last is the last.
         self._runs: dict[int, CachedRun] = {}
+        # Where the events of single steps are.
+        self.index = EventIndex(reader)
 
     def seen_by(self, reader: RunReader) -> RunCache:
         """The same states for another reader, which may know fewer runs."""
         other = RunCache(reader)
         other._runs = self._runs
+        other.index = self.index.seen_by(reader)
         return other
 
     def get(self, run_id: int) -> CachedRun:

@@ -26,7 +26,7 @@ from mulligan.language.suggestions import did_you_mean
 from mulligan.service.artifacts import KeptFile, kept_files, with_artifact_paths
 from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.json_output import to_json
-from mulligan.service.overview import listed, step_overview
+from mulligan.service.overview import listed, overview_with_attempts, step_overview
 from mulligan.service.run_cache import RunCache
 from mulligan.service.run_pages import count_statuses
 from mulligan.service.run_reader import RunReader
@@ -36,7 +36,9 @@ from mulligan.service.workers import find_worker_pool
 # How many failures and waits the head of a run has.
 ENTRIES_MAX = 50
 # How many events or lines one page has at most, and how many events are searched for those of a type.
-PAGE_MAX, SEARCHED_MAX = 1_000, 20_000
+PAGE_MAX, SEARCHED_MAX = 1_000, 5_000
+# A run with more steps is not shown whole.
+WHOLE_STEPS_MAX = 2_000
 
 
 class UnknownArtifact(NotFound):
@@ -166,9 +168,20 @@ class RunDetails:
             "child_count": len(store.children(run_id)),
         }
 
+    def whole(self, run_id: int) -> dict[str, Any]:
+        """The run as `show --json` prints it, unless it is too large: everybody else would wait for the answer."""
+        count = len(self._cache.get(run_id).state.graph.nodes)
+        if count > WHOLE_STEPS_MAX:
+            raise InputInvalid(
+                f"run {run_id} has {count:,} steps, and at most {WHOLE_STEPS_MAX:,} are shown at once",
+                hint="list them in pages: runs/ID/steps",
+                run_id=run_id,
+            )
+        return overview_with_attempts(self._reader, run_id)
+
     def step(self, run_id: int, name: str) -> dict[str, Any]:
         """One step with every attempt at it, or a matrix with all its steps, as `show RUN STEP --json` prints it."""
-        return step_overview(self._reader, run_id, name, self._cache.get(run_id).state)
+        return step_overview(self._reader, run_id, name, self._cache.get(run_id).state, self._cache.index)
 
     def events(self, run_id: int, *, types: Collection[str] = (), after: int = 0, limit: int = 200) -> EventPage:
         """Events behind `after`, of these types only. A page may be short: many events may be of other types."""
