@@ -14,9 +14,8 @@ from mulligan.cli.commands import COMMANDS
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused
 from mulligan.errors import MulliganError
-from mulligan.service import FORMATS, Service, open_service, open_temporary_service
+from mulligan.service import FORMATS, Service, open_service, open_temporary_service, server_url
 from mulligan.service import LATEST as LATEST
-from mulligan.service.home_names import server_url
 
 # Commands that do not read runs.
 _WITHOUT_HOME = frozenset({"validate", "graph", "convert", "schema", "demo"})
