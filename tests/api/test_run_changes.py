@@ -211,6 +211,7 @@ def test_a_step_is_paused_and_resumed(client: Client, service: Service) -> None:
         ("runs/1:pause", {"step": "tow"}, 404, "step.unknown"),
         ("runs/1:pause", {"reason": 1}, 422, "input.invalid"),
         ("runs/1:cancel", {"nwo": True}, 422, "input.invalid"),
+        ("runs/1:cancel", {"reason": "a\0b"}, 422, "input.invalid"),
         ("runs/1:retry", {}, 409, "run.not_finished"),
         ("runs/1:retry", {"items": [1]}, 422, "input.invalid"),
         ("runs/1:retry", {"budgets": ["lots"]}, 422, "input.invalid"),
@@ -292,6 +293,20 @@ def test_a_failed_run_is_retried_and_forked(client: Client) -> None:
     assert done == {**plan, "dry_run": False, "status": "running"}
     assert client.get("runs/1").json["round"] == 2
     assert client.post("runs/1:retry").code == "run.not_finished"
+
+
+def test_a_failed_run_continues_with_a_corrected_version(client: Client, service: Service) -> None:
+    ran(FAILED)
+    service.catalogue.publish("daily", FAILED)
+    service.catalogue.publish("daily", FAILED.replace("exit 7", "'true'"))
+
+    assert client.post("runs/1:retry", {"version": 3}).code == "workflow.unknown"
+    plan = fits(client.post("runs/1:retry", {"version": 2, "dry_run": True}), f"{RUN}:retry")
+    assert "load" in str(plan["correction"])
+    fork = fits(client.post("runs/1:fork", {"from_step": "load", "version": 2}), f"{RUN}:fork", 201)
+    assert (fork["kept"], fork["steps"]) == (["first"], ["load"])
+    assert client.post("runs/1:retry", {"version": 2}).json["status"] == "running"
+    assert client.get("runs/1").json["revision"] is not None
 
 
 def test_one_step_is_retried_with_its_checks(client: Client) -> None:

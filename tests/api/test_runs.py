@@ -54,17 +54,22 @@ outputs: {text: '${steps.pack.output}'}
 FAILED = """
 name: daily
 steps:
+  - step: call
+    map: {over: [1, 2]}
+    do: [{workflow: child.yaml}]
   - step: load
     shell: echo broken >&2; exit 7
 """
+CHILD = "name: child\nsteps:\n  - step: one\n    shell: 'true'\n"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A home with three runs: 1 waits for a person, 2 completed, 3 failed."""
+    """A home with three runs: 1 waits for a person, 2 completed, 3 called two others and failed."""
     here, path = os.getcwd(), tmp_path_factory.mktemp("runs")
     os.chdir(path)
     try:
+        Path("child.yaml").write_text(CHILD, encoding="utf-8")
         for name, text, words in (
             ("nightly", PARKED, ("--wait", "0s", "-i", "day=sunday")),
             ("weekly", COMPLETED, ("--label", "kind=big")),
@@ -155,6 +160,15 @@ def test_the_story_is_what_explain_prints(client: Client) -> None:
     assert client.get("runs/1/story", step="fetch").json["lines"] == said("explain", 1, "fetch")
 
 
+def test_called_runs_are_those_of_the_whole_list(client: Client) -> None:
+    found = fits(client.get("runs/3/children"), f"{RUN}/children")["runs"]
+    assert found == [run for run in said("list", "--all") if run["parent_run_id"] == 3]
+    assert len(found) == client.get("runs/3").json["child_count"] == 2
+    lines = client.get("runs/3/story", tree="true").json["lines"]
+    assert lines == said("explain", 3, "--tree")
+    assert {line["run_id"] for line in lines} >= {run["run_id"] for run in found}
+
+
 def test_events_are_those_of_the_command_line(client: Client) -> None:
     found = fits(client.get("runs/1/events", limit=1000), f"{RUN}/events")
 
@@ -222,6 +236,7 @@ def test_runs_are_found_by_what_is_known_of_them(client: Client, query: dict[str
         ("runs/1/events", "events", "seq", None),
         ("runs/1/story", "lines", "text", None),
         ("pending", "pending", "step", 1),
+        ("runs/3/children", "runs", "run_id", 2),
     ],
 )
 def test_pages_one_by_one_are_the_whole(client: Client, path: str, entries: str, key: str, total: int | None) -> None:
@@ -298,7 +313,10 @@ def test_a_range_behind_the_end_is_refused(client: Client) -> None:
 
 
 def test_a_log_that_is_followed_ends_with_its_attempt(client: Client) -> None:
-    assert client.get(LOG, follow="true").body == client.get(LOG).body
+    whole = client.get(LOG).body
+    assert client.get(LOG, follow="true").body == whole
+    assert client.get(LOG, follow="true", start=7).body == whole[7:]
+    assert client.get(LOG, start=7).code == "input.invalid"
 
 
 def test_a_kept_file_is_read_by_its_hash(client: Client) -> None:
@@ -338,6 +356,8 @@ def test_the_failure_handler_of_a_step_is_shown(client: Client) -> None:
         ("runs", {"label": "team"}, 422, "input.invalid"),
         ("runs", {"cursor": "%%%"}, 422, "input.invalid"),
         ("runs", {"cursor": "IngiCg"}, 422, "input.invalid"),
+        ("runs/1/events", {"cursor": "OTk5OTk5OTk5OTk5OTk5OTk5OTk5OTk5"}, 422, "input.invalid"),
+        ("runs/1/story", {"cursor": "OTk5OTk5OTk5OTk5OTk5OTk5OTk5OTk5"}, 422, "input.invalid"),
         ("runs", {"text": "!!!"}, 422, "input.invalid"),
         ("runs", {"workflw": "nightly"}, 422, "input.invalid"),
         ("runs/99", {}, 404, "run.unknown"),

@@ -337,6 +337,7 @@ def test_more_than_one_request_may_hold_is_sent_in_several(direct: Store, remote
 
 
 def test_artifacts_of_a_worker_are_uploaded_and_fetched(tmp_path: Path, direct: Store, remote: HttpStore) -> None:
+    started(direct)
     kept = remote.artifacts.keep("1/build/1/1/output.json", b"[1]", "json")
     file = tmp_path / "file"
     file.write_bytes(b"\x00\xff")

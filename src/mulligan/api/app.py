@@ -25,7 +25,8 @@ from mulligan.api.request_counts import RequestCounts
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import JSON, Answer, Call, Route, Streamed
 from mulligan.api.service_threads import ServiceThreads
-from mulligan.api.stream_hub import StreamHub
+from mulligan.api.shared_answers import SharedAnswers
+from mulligan.api.stream_hub import StreamClient, StreamHub
 from mulligan.errors import (
     MediaUnsupported,
     MethodNotAllowed,
@@ -34,7 +35,7 @@ from mulligan.errors import (
     RequestTooLarge,
     UnknownPath,
 )
-from mulligan.service import Home, ServerConfig, Service, TokenRecord, to_json
+from mulligan.service import Home, ServerConfig, Service, TokenLimits, TokenRecord, to_json
 
 # What no answer does without.
 SECURITY_HEADERS = {
@@ -98,6 +99,7 @@ class Api:
         # Set when the server ends: streams end with it.
         self.closing = asyncio.Event()
         self.hub = StreamHub(self.threads.read, find_token)
+        self._shared = SharedAnswers()
         self._streams: set[asyncio.Timeout] = set()
         self._closer: asyncio.Future[None] | None = None
         described = openapi.ROUTE
@@ -135,6 +137,7 @@ class Api:
     # -- one request -------------------------------------------------------------------------------------------------
 
     async def _answer(self, request: _Request) -> Answer | Streamed:
+        arrived = time.monotonic()
         found = self._find(request)
         if request.method == "OPTIONS":
             return Answer(status=204, headers={"allow": ", ".join(found.methods)})
@@ -154,6 +157,7 @@ class Api:
             source=request.source,
             hub=self.hub,
             base_url=self.config.server.public_url.rstrip("/") or request.base_url,
+            arrived=arrived,
             counts=self.counts,
             read=lambda work: self.threads.read(lambda service: work(_service_of(service, token))),
         )
@@ -183,11 +187,20 @@ class Api:
         if endpoint.is_coroutine:
             # It may use a service only in the thread for readers.
             return _as_answer(route, await route.handler(make(service=None)))
+        if route.is_shared:
+            return await self.threads.read(lambda service: self._shared_answer(route, make, token, service))
         run = self.threads.read if route.method == "GET" else self.threads.change
         answer = await run(lambda service: _run(route, make(service=_service_of(service, token))))
         if route.changes and route.path.startswith("tokens"):
             self.gate.forget_tokens()
         return answer
+
+    def _shared_answer(self, route: Route, make: partial[Call], token: TokenRecord, service: Service) -> Answer:
+        call = make(service=_service_of(service, token))
+        # A token with limits may see less than others.
+        seen_by = token.id if token.limits != TokenLimits() else ""
+        key = (route.path, tuple(call.path.items()), msgspec.json.encode(call.query), token.project, seen_by)
+        return self._shared.get(service, key, call.arrived, lambda: _run_whole(route, call))
 
     async def _stream(self, answer: Streamed, request: _Request, send: Send) -> None:
         """Send the pieces until there are no more, the client leaves or the server ends."""
@@ -204,8 +217,9 @@ class Api:
                 if request.method != "HEAD":
                     async for piece in pieces:
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
-                        # Neither of the two may have waited: others have their turn.
-                        await asyncio.sleep(0)
+                        if not isinstance(pieces, StreamClient):
+                            # Neither of the two may have waited: others have their turn.
+                            await asyncio.sleep(0)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -277,6 +291,12 @@ def _service_of(service: Service, token: TokenRecord) -> Service:
 
 def _run(route: Route, call: Call) -> Answer | Streamed:
     return _as_answer(route, route.handler(call))
+
+
+def _run_whole(route: Route, call: Call) -> Answer:
+    answer = _run(route, call)
+    assert isinstance(answer, Answer), f"{route.name} cannot be shared: it is sent in pieces"
+    return answer
 
 
 def _as_answer(route: Route, result: Any) -> Answer | Streamed:

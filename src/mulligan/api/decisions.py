@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from mulligan.api import run_answers as shapes
-from mulligan.api.paging import Limit, decode_cursor, encode_cursor
+from mulligan.api.paging import Count, Limit, decode_cursor, encode_cursor
 from mulligan.api.routing import Body, Call, Query, Route
 from mulligan.api.token_limits import changed_run, refuse_other_workflow
 from mulligan.errors import UnknownRun
@@ -26,7 +26,7 @@ class PendingQuery(Query, frozen=True):
 
 def list_pending(call: Call) -> dict[str, Any]:
     asked: PendingQuery = call.query
-    page = call.service.pending_page(after=decode_cursor(asked.cursor, tuple[int, str]), limit=asked.limit)
+    page = call.service.pending_page(after=decode_cursor(asked.cursor, tuple[Count, str]), limit=asked.limit)
     for entry in page.entries:
         entry.commands = commands_for_pending(entry)
     return {"pending": to_json(page.entries), "next": encode_cursor(page.next), "total": page.total}
@@ -95,6 +95,7 @@ ROUTES = (
         "List what waits for a person: parked steps, approvals, pauses.",
         query=PendingQuery,
         answer=shapes.PendingAnswer,
+        is_shared=True,
     ),
     Route(
         "POST",

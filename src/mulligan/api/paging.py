@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 
 from mulligan.errors import InputInvalid
 
-Position = TypeVar("Position")
 # How many entries a page may have.
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 CURSOR_CHARS_MAX = 1000
-# What a database can count.
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+# A position in a list, and the number of an event: no list is longer.
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 def encode_cursor(position: Any) -> str | None:
@@ -25,8 +24,11 @@ def encode_cursor(position: Any) -> str | None:
     return base64.urlsafe_b64encode(msgspec.json.encode(position)).rstrip(b"=").decode()
 
 
-def decode_cursor(text: str, kind: type[Position]) -> Position | None:
-    """The position that a cursor stands for; None without one. `InputInvalid` if this list did not give it."""
+def decode_cursor(text: str, kind: Any) -> Any:
+    """The position that a cursor stands for, of that type; None without one.
+
+    `InputInvalid` if no list gave it.
+    """
     if not text:
         return None
     try:

@@ -52,6 +52,8 @@ class Call:
     counts: RequestCounts | None = None
     # For coroutines: `await call.read(lambda service: …)` runs in the thread for readers.
     read: Callable[[Callable[[Service], Any]], Awaitable[Any]] = field(default=None, repr=False)  # type: ignore[assignment]
+    # When it came in, by the monotonic clock.
+    arrived: float = 0.0
     # What all clients of live streams share.
     hub: StreamHub = field(default=None, repr=False)  # type: ignore[assignment]
 
@@ -110,6 +112,8 @@ class Route:
     # Whether it changes something, so that it is audited. None: by the method.
     is_change: bool | None = None
     body_bytes_max: int = BODY_BYTES_MAX
+    # Whether all tokens of a project get the same answer, so that one that was made serves several callers.
+    is_shared: bool = False
 
     @property
     def changes(self) -> bool:

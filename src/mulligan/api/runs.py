@@ -86,7 +86,7 @@ def list_runs(call: Call) -> dict[str, Any]:
         text=asked.text,
         with_children=asked.children,
         limit=asked.limit,
-        before=decode_cursor(asked.cursor, int),
+        before=decode_cursor(asked.cursor, Count),
     )
     page = call.service.list_runs(query)
     found: dict[str, Any] = {"runs": to_json(page.runs), "next": encode_cursor(page.next)}
@@ -173,7 +173,7 @@ def list_items(call: Call) -> Any:
         _run_id(call),
         call.path["step"],
         statuses=asked.status,
-        after=-1 if (found := decode_cursor(asked.cursor, int)) is None else found,
+        after=-1 if (found := decode_cursor(asked.cursor, Count)) is None else found,
         limit=asked.limit,
     )
     return Answer({**to_json(page), "next": encode_cursor(page.next)}, headers={"ETag": f'"{page.seq}"'})
@@ -185,6 +185,20 @@ def show_item(call: Call) -> Any:
 
 def show_failure_handlers(call: Call) -> Any:
     return call.service.details.failure_handlers(_run_id(call), call.path["step"])
+
+
+class ChildrenQuery(Query, frozen=True):
+    """Which page to list."""
+
+    limit: Limit = 50
+    cursor: str = ""
+
+
+def list_children(call: Call) -> dict[str, Any]:
+    asked: ChildrenQuery = call.query
+    after = decode_cursor(asked.cursor, Count) or 0
+    page = call.service.details.children(_run_id(call), after=after, limit=asked.limit)
+    return {"runs": to_json(page.runs), "next": encode_cursor(page.next)}
 
 
 class EventsQuery(Query, frozen=True):
@@ -200,9 +214,9 @@ class EventsQuery(Query, frozen=True):
 
 def list_events(call: Call) -> Any:
     asked = call.query
-    after = decode_cursor(asked.cursor, int)
+    after = decode_cursor(asked.cursor, Count)
     page = call.service.details.events(
-        _run_id(call), types=asked.type, after=asked.after if after is None else max(0, after), limit=asked.limit
+        _run_id(call), types=asked.type, after=asked.after if after is None else after, limit=asked.limit
     )
     # The events are JSON already.
     events = [msgspec.Raw(line) for line in page.lines]
@@ -222,7 +236,7 @@ class StoryQuery(Query, frozen=True):
 
 def show_story(call: Call) -> Any:
     asked = call.query
-    after = max(0, decode_cursor(asked.cursor, int) or 0)
+    after = decode_cursor(asked.cursor, Count) or 0
     page = call.service.details.story(_run_id(call), asked.step, is_tree=asked.tree, after=after, limit=asked.limit)
     return {"run_id": page.run_id, "lines": page.lines, "next": encode_cursor(page.next)}
 
@@ -307,16 +321,19 @@ class LogQuery(Query, frozen=True):
     """Which log to read."""
 
     stream: Literal["stdout", "stderr"] = "stdout"
-    # Go on while it is written, until the attempt has ended.
+    # Go on while it is written, until the attempt has ended. The header Range counts for nothing then.
     follow: bool = False
+    # With `follow`: begin behind so many bytes.
+    start: Count = 0
 
 
 async def read_log(call: Call) -> Any:
     key = LogKey(_run_id(call), call.path["place"], int(call.path["attempt"]), call.query.stream)
     size = await call.read(lambda service: _log_size(service, key))
     if call.query.follow:
-        part = read_range(call.headers.get("range", ""), max(size, 1)) if call.headers.get("range") else None
-        return Streamed(_follow(call, key, part.start if part else 0), media=TEXT)
+        return Streamed(_follow(call, key, call.query.start), media=TEXT)
+    if call.query.start:
+        raise InputInvalid("'start' is for a log that is followed", hint="send the header Range", parameter="start")
     part = read_range(call.headers.get("range", ""), size) if size else None
     start, end = part or (0, size)
     headers = {
@@ -363,7 +380,16 @@ async def _follow(call: Call, key: LogKey, start: int) -> AsyncIterator[bytes]:
 
 _RUN = "runs/{run_id:int}"
 ROUTES = (
-    Route("GET", "runs", list_runs, "read", "List runs, the newest first.", query=RunsQuery, answer=shapes.RunsPage),
+    Route(
+        "GET",
+        "runs",
+        list_runs,
+        "read",
+        "List runs, the newest first.",
+        query=RunsQuery,
+        answer=shapes.RunsPage,
+        is_shared=True,
+    ),
     Route("GET", _RUN, show_run, "read", "Show a run without its steps.", query=RunView, answer=shapes.RunHead),
     Route(
         "GET",
@@ -418,6 +444,15 @@ ROUTES = (
         query=LogQuery,
         media=TEXT,
         problems=(416,),
+    ),
+    Route(
+        "GET",
+        f"{_RUN}/children",
+        list_children,
+        "read",
+        "List the runs that a run called.",
+        query=ChildrenQuery,
+        answer=shapes.RunsPage,
     ),
     Route(
         "GET",

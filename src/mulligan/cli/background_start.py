@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.drive_run import drive_run
@@ -69,13 +68,9 @@ def start(
     return _follow(service, before.run_id, asked=asked, wait_seconds=wait_seconds, as_json=as_json, home=home)
 
 
-def is_published_name(file: Path) -> bool:
-    """Whether `mulligan run` on a server means a published workflow: a bare name, and no file of that name is here."""
-    return file.name == str(file) and not file.suffix and not file.exists()
-
-
 def start_published(
     name: str,
+    version: int | None,
     inputs: Mapping[str, str],
     labels: Mapping[str, str],
     *,
@@ -88,7 +83,7 @@ def start_published(
     """Start a workflow that is published on the server, and show it or leave it to itself."""
     key = check_key(key) if key else ""
     with service_at(home) as service:
-        begin = partial(start_published_run, service.home, name, inputs, labels, key)
+        begin = partial(start_published_run, service.home, name, version, inputs, labels, key)
         if is_detached:
             return _show_detached(service.detach(begin()), as_json=as_json, home=home)
         return drive_run(service, lambda _: begin(), wait_seconds=wait_seconds, as_json=as_json, home=home)

@@ -18,10 +18,11 @@ from mulligan.service import (
     Capacity,
     HostCapacity,
     MetricsServer,
+    Service,
     WorkerMetrics,
     capacity_for,
     log_line,
-    open_service,
+    open_worker_service,
 )
 from mulligan.service.formatting import format_size, pluralize
 
@@ -33,6 +34,15 @@ def worker(
     gpus: Gpus = None,
     labels: Annotated[
         str | None, Option("--labels", metavar="A,B", help="Labels that steps may ask for, separated by commas.")
+    ] = None,
+    server: Annotated[
+        str | None, Option("--server", metavar="URL", help="Run tasks of this server. Needs no database.")
+    ] = None,
+    token: Annotated[
+        str | None, Option("--token", metavar="TOKEN", help="A token for workers (default: $MULLIGAN_TOKEN).")
+    ] = None,
+    token_file: Annotated[
+        str | None, Option("--token-file", metavar="FILE", help="A file with the token in it, in place of --token.")
     ] = None,
     metrics: Annotated[
         str | None,
@@ -46,7 +56,9 @@ def worker(
 ) -> int:
     """Run tasks for the runs of a store, until stopped.
 
-    Any number of workers, on any hosts, may share the PostgreSQL store that $MULLIGAN_STORE names. SIGTERM or Ctrl-C
+    Any number of workers, on any hosts, may share the PostgreSQL store that $MULLIGAN_STORE names. With --server the
+    worker takes part over HTTP, in a store of any kind: the server drives the runs, the worker runs their tasks and
+    uploads results, logs and artifacts. Secrets are looked up on the host of the worker. SIGTERM or Ctrl-C
     stops a worker in an orderly way: running tasks get their grace period. A second signal stops it at once. The worker
     waits for a server that does not answer yet.
     """
@@ -54,7 +66,7 @@ def worker(
     log = Log(check_log_format(log_format))
     with ExitStack() as held:
         metered = _metered(log, metrics, metrics_file, held)
-        driver = held.enter_context(open_service(home).open_worker(capacity, metered or log))
+        driver = held.enter_context(_service(home, server, token, token_file).open_worker(capacity, metered or log))
         if driver is None:
             log.say("the worker was stopped before the store answered")
             return 0
@@ -67,6 +79,14 @@ def worker(
             metered.write()
     log.say(f"worker {driver.name} has ended")
     return 0
+
+
+def _service(home: str | None, server: str | None, token: str | None, token_file: str | None) -> Service:
+    if server is None and (token or token_file):
+        raise UsageRefused("--token is for a server", hint="name the server: --server URL")
+    if token and token_file:
+        raise UsageRefused("--token and --token-file say the same", hint="leave one of them out")
+    return open_worker_service(home, server=server or "", token=token or "", token_file=token_file or "")
 
 
 def _metered(log: Log, address: str | None, file: Path | None, held: ExitStack) -> WorkerMetrics | None:

@@ -145,6 +145,7 @@ class DrivenRuns:
             is_exclusive=not is_shared,
             ahead=ahead,
         )
+        driver.is_alone = self._supply.is_alone
         self.drivers[turn.run_id] = driver
         if ahead:
             self._timers.ahead[turn.run_id] = ahead

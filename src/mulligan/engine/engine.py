@@ -15,6 +15,7 @@ from mulligan.engine.driven_runs import DrivenRuns
 from mulligan.engine.heartbeat import HeartbeatSender
 from mulligan.engine.observers import NullObserver, Observer
 from mulligan.engine.run_driver import QueuedReport, RunDriver
+from mulligan.engine.store_wait import StoreWait
 from mulligan.engine.task_leasing import TaskSupply
 from mulligan.engine.tasks_in_flight import TasksInFlight
 from mulligan.engine.timer_watch import TimerWatch
@@ -43,6 +44,7 @@ class Engine:
         check: Callable[[], None] = lambda: None,
         lease_seconds: float = 30.0,
         workflows: WorkflowCache | None = None,
+        store_wait: StoreWait | None = None,
     ) -> None:
         self.clock = clock
         self.evaluator = evaluator
@@ -50,6 +52,7 @@ class Engine:
         self.executor = executor
         self.root_run_id = root_run_id
         self.workflows = workflows or WorkflowCache()
+        self._store_wait = store_wait or StoreWait()
         self._store = store
         is_shared = store.is_shared
         observer = observer or NullObserver()
@@ -99,6 +102,7 @@ class Engine:
         fd = self._store.fileno()
         if self.executor is not None:
             self.executor.watch(fd)
+        self._store_wait.watch(fd)
         return fd
 
     # -- runs --------------------------------------------------------------------------------------------------------
@@ -153,7 +157,7 @@ class Engine:
         if self.workflows.has_breakers and self._supply.pacing.comes_first:
             self._lease_tasks()
         has_written = self._turns.take()
-        if self._store.is_shared or self.workflows.has_breakers:
+        if self._store.is_shared or self.workflows.has_breakers or not self._supply.is_alone:
             self._lease_tasks()
         return has_written
 
@@ -192,7 +196,9 @@ class Engine:
 
     def _collect(self, timeout: float) -> None:
         """Take in the tasks that have ended: a run that we drive gets the report at once, others by their inbox."""
-        if self._tasks.collect(timeout, self._turns.gather_seconds):
+        if self.executor is None:
+            self._store_wait.wait(timeout)
+        elif self._tasks.collect(timeout, self._turns.gather_seconds):
             self._supply.pacing.has_more_room = True
         for lease, report in self._tasks.take_ended():
             driver = self.drivers.get(lease.task.run_id)

@@ -114,6 +114,8 @@ class RunDriver:
         self.executor = executor
         # No other worker may ever take its tasks: a task that our executor can never take fails.
         self.is_exclusive = is_exclusive
+        # Whether no other worker takes tasks of this run: then all of them are ours, also those that never fit.
+        self.is_alone = True
         self.reports: deque[QueuedReport] = deque()
         # Free tasks of earlier turns, oldest first; empty if other workers may take them.
         self.queue = TaskBacklog()
@@ -338,7 +340,8 @@ class RunDriver:
 
     def _may_run_here(self, task: Task) -> bool:
         """Whether it may run on this host. If not, it is queued: the store knows whether its own host has workers."""
-        return self.is_exclusive or self.executor is None or task.host in ("", self.executor.host)
+        is_ours = self.is_exclusive and self.is_alone
+        return is_ours or self.executor is None or task.host in ("", self.executor.host)
 
     def _is_ours(self, task: Task) -> bool:
         """Whether our executor takes it: it fits, or we have to fail it because it can never fit.
@@ -348,7 +351,8 @@ class RunDriver:
         if self.executor is None:
             return False
         has_room = task.guard is None and self.executor.fits(task)
-        return has_room or (self.is_exclusive and not self.executor.can_ever_fit(task))
+        is_ours = self.is_exclusive and self.is_alone
+        return has_room or (is_ours and not self.executor.can_ever_fit(task))
 
     def _take_or_refuse(self, pending: _Pending, task: Task, now: datetime) -> None:
         assert self.executor is not None
@@ -419,7 +423,7 @@ class RunDriver:
     def _notices(self, entries: Sequence[e.Entry]) -> Sequence[NoticeRecord]:
         """The notices of the turn. Most runs have none, so what makes them is imported when one does."""
         records: Sequence[NoticeRecord]
-        records = import_module("mulligan.engine.run_notices").notice_records(self.state, entries)
+        records = import_module("mulligan.engine.run_notices").notice_records(self.state, entries, self.record.project)
         return records
 
     def _failures(self) -> RunFailures | None:

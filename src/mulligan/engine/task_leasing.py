@@ -105,14 +105,20 @@ class TaskSupply:
 
     def set_alone(self, is_alone: bool, drivers: Iterable[RunDriver]) -> None:
         """Set whether other workers may take tasks. A worker may appear at any time: then a commit is a Conflict."""
-        is_alone = is_alone or not self._is_shared
         if is_alone == self.is_alone:
             return
         self.is_alone = is_alone
+        self.pacing.may_have_tasks = True
         self._queuing.clear()
         for driver in drivers:
+            driver.is_alone = is_alone
             driver.queue.clear()
             self.add(driver)
+
+    def note_conflict(self, drivers: Iterable[RunDriver]) -> None:
+        """Note that another worker has written: in a shared store it may take tasks."""
+        if self._is_shared:
+            self.set_alone(False, drivers)
 
     def claim(self, now: datetime, crashed: Callable[[RunDriver, Exception], None]) -> list[RunDriver]:
         """Let our runs start queued tasks that fit now. Return the drivers that were asked."""
@@ -150,7 +156,8 @@ class TaskSupply:
     def lease(self, root_run_id: int | None) -> list[Lease] | None:
         """Ask the store for tasks that fit, if it is worth it; None if it was not asked.
 
-        A shared store gives tasks of any run. Otherwise only tasks with a breaker have to be leased.
+        A shared store gives tasks of any run, and so does one with workers of other hosts. Otherwise only tasks with a
+        breaker have to be leased.
         """
         may_have_others = self._workflows.has_breakers or not self.is_alone
         if not self._may_start or not self.pacing.is_due(may_have_others=may_have_others):
@@ -160,7 +167,8 @@ class TaskSupply:
         if offer.tasks_max < 1:
             self.pacing.note_no_room()
             return None
-        leases = self._store.lease(self._name, offer, root_run_id=root_run_id, is_guarded=not self._is_shared)
+        is_guarded = self.is_alone and not self._is_shared
+        leases = self._store.lease(self._name, offer, root_run_id=root_run_id, is_guarded=is_guarded)
         self.pacing.note_asked(may_have_more=len(leases) == offer.tasks_max)
         return leases
 

@@ -128,7 +128,7 @@ class TurnTaker:
                 self._runs.lose(drivers[0])
             else:
                 self._commit_one_by_one(drivers)
-            self._supply.set_alone(False, self._runs.drivers.values())
+            self._supply.note_conflict(self._runs.drivers.values())
             return
         except (StoreUnavailable, StoreRefused):
             for driver in drivers:

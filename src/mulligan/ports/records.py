@@ -62,6 +62,8 @@ class Offer(msgspec.Struct, frozen=True):
     tasks_max: int
     # Tasks that ask for exactly so many processors are not wanted now: see `ResourcePool`.
     refused_cpus: tuple[float, ...] = ()
+    # Only tasks of this project; None for all of them.
+    project: str | None = None
 
 
 class Lease(msgspec.Struct, frozen=True):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Document,
         LogKey,
         NoticeRecord,
+        NoticeStatus,
         Scope,
         TokenLimits,
         TokenRecord,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from mulligan.service.attempts import AttemptRecord
     from mulligan.service.breakers import Breaker
     from mulligan.service.catalogue.catalogue import Draft, Publication, PublishedWorkflow, WorkflowList
+    from mulligan.service.catalogue.texts import published_reference
     from mulligan.service.change_verbs import (
         ChangeResult,
         ChangeVerbs,
@@ -92,6 +94,16 @@ if TYPE_CHECKING:
         commands_for_wait,
         suggest_commands,
     )
+    from mulligan.service.notices.notices import (
+        HookRule,
+        Hooks,
+        NoticeLine,
+        NoticePage,
+        SentNotices,
+        TestResult,
+        parse_notify,
+        unknown_target_note,
+    )
     from mulligan.service.outcome import MatrixFailures, Outcome, exit_code
     from mulligan.service.page.markup import Html, element, join_html
     from mulligan.service.page.styles import format_elapsed, status_label, status_tone
@@ -127,11 +139,21 @@ if TYPE_CHECKING:
     from mulligan.service.schedules.schedules import Backfill, ScheduleView
     from mulligan.service.server_client import is_login_link, log_in, log_out, start_published
     from mulligan.service.server_config import ServerConfig, ServerSection, TrustedProxy, find_config, parse_config
-    from mulligan.service.service import Service, open_service, open_temporary_service
+    from mulligan.service.service import Service, open_service, open_temporary_service, open_worker_service
     from mulligan.service.shown_runs import RunDisplay
     from mulligan.service.starting import DetachedRun, ExistingRun, check_key
     from mulligan.service.stats import RungStats, describe_rung
     from mulligan.service.step_trial import Fakes
+    from mulligan.service.store_calls import (
+        CALL_HEADER,
+        PROCESS,
+        PROCESS_HEADER,
+        PROTOCOL_HEADER,
+        UPLOAD_BYTES_MAX,
+        WAIT_SECONDS,
+        ChangeCounter,
+        gives_bytes,
+    )
     from mulligan.service.story_text import describe_question, format_story, format_wait, when_default_applies
     from mulligan.service.telemetry.log_lines import log_line
     from mulligan.service.telemetry.telemetry import METRICS_TYPE, merge_metrics, request_metrics
@@ -153,8 +175,8 @@ _NAMES = {
     "mulligan.history.route_outcomes": "Fate",
     "mulligan.language.suggestions": "did_you_mean",
     "mulligan.language.workspace_steps": "with_default_workspace",
-    "mulligan.ports.server_records": "AuditRecord Document LogKey NoticeRecord Scope TokenLimits TokenRecord "
-    "WorkflowVersion",
+    "mulligan.ports.server_records": "AuditRecord Document LogKey NoticeRecord NoticeStatus Scope TokenLimits "
+    "TokenRecord WorkflowVersion",
     "mulligan.service.artifacts": "KeptFile",
     "mulligan.service.attempt_progress": "describe_progress",
     "mulligan.service.attempts": "AttemptRecord",
@@ -162,6 +184,7 @@ _NAMES = {
     "mulligan.service.change_verbs": "ChangeResult ChangeVerbs DecidedStep DecisionsResult ForkResult RetryResult "
     "StartedRun",
     "mulligan.service.catalogue.catalogue": "Draft Publication PublishedWorkflow WorkflowList",
+    "mulligan.service.catalogue.texts": "published_reference",
     "mulligan.service.console.display": "Display",
     "mulligan.service.console.paper": "Paper paper",
     "mulligan.service.console.summary": "show_outcome",
@@ -187,6 +210,8 @@ _NAMES = {
     "mulligan.service.logs": "UnknownAttempt",
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
     "mulligan.service.next_commands": "command_for_request commands_for_pending commands_for_wait suggest_commands",
+    "mulligan.service.notices.notices": "HookRule Hooks NoticeLine NoticePage SentNotices TestResult parse_notify "
+    "unknown_target_note",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
     "mulligan.service.page.markup": "Html element join_html",
     "mulligan.service.page.styles": "format_elapsed status_label status_tone",
@@ -207,11 +232,13 @@ _NAMES = {
     "mulligan.service.schedules.schedules": "Backfill ScheduleView",
     "mulligan.service.server_config": "ServerConfig ServerSection TrustedProxy find_config parse_config",
     "mulligan.service.server_client": "is_login_link log_in log_out start_published",
-    "mulligan.service.service": "Service open_service open_temporary_service",
+    "mulligan.service.service": "Service open_service open_temporary_service open_worker_service",
     "mulligan.service.shown_runs": "RunDisplay",
     "mulligan.service.starting": "DetachedRun ExistingRun check_key",
     "mulligan.service.stats": "RungStats describe_rung",
     "mulligan.service.step_trial": "Fakes",
+    "mulligan.service.store_calls": "CALL_HEADER PROCESS PROCESS_HEADER PROTOCOL_HEADER UPLOAD_BYTES_MAX "
+    "WAIT_SECONDS ChangeCounter gives_bytes",
     "mulligan.service.story_text": "describe_question format_story format_wait when_default_applies",
     "mulligan.service.telemetry.log_lines": "log_line",
     "mulligan.service.telemetry.telemetry": "METRICS_TYPE merge_metrics request_metrics",

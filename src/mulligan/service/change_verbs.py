@@ -28,7 +28,7 @@ from mulligan.service.catalogue.texts import WorkflowText, read_text
 from mulligan.service.decisions import Decision, follow_decision, record_decision
 from mulligan.service.pending import find_approval
 from mulligan.service.round_plans import ForkPlan, RoundPlan
-from mulligan.service.run_control import Prepared, RunControl, prepare
+from mulligan.service.run_control import Prepared, RunControl, prepare, refuse_unwritable
 
 if TYPE_CHECKING:
     from mulligan.service.corrections import CorrectedWorkflow
@@ -113,7 +113,8 @@ class ChangeVerbs:
         if not key:
             (run_id,) = self._control.start(prepared)
             return StartedRun(run_id, workflow, version, "running", True)
-        run_id, is_new = self._control.start_or_find(prepared, key)
+        # Not a key of a schedule, whatever it is called.
+        run_id, is_new = self._control.start_or_find(prepared, f"request: {key}", key)
         status = "running" if is_new else _shown_status(self._reader.record(run_id).status)
         return StartedRun(run_id, workflow, version, status, is_new)
 
@@ -295,6 +296,7 @@ class ChangeVerbs:
 
 def preview_change(control: RunControl, run_id: int, report: r.Report) -> ChangeResult:
     """What would follow from a report. Writes nothing; raises what the core would raise."""
+    refuse_unwritable(report)
     evaluator = Cel(os.environ, control.reader.store.artifacts.fetch)
     state = _current_state(control, run_id, evaluator)
     before = frozenset(_startable(state))

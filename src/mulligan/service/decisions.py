@@ -79,6 +79,8 @@ def make_decision(
         raise InputInvalid(f"'{verdict}' is not a verdict", hint="give retry or fail")
     if verdict == "fail" and (memory is not None or timeout is not None or budget):
         raise InputInvalid("memory, timeout and budget are for a retry", hint="leave them out, or decide retry")
+    if "\0" in reason:
+        raise InputInvalid("the reason contains a NUL character", hint="remove it")
     wanted = (
         None if memory is None else parse_size(str(memory)),
         None if timeout is None else parse_duration(str(timeout)),

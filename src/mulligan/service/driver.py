@@ -27,7 +27,7 @@ from mulligan.engine.heartbeat import WorkerExpired
 from mulligan.engine.observers import NullObserver, Observer
 from mulligan.engine.run_driver import RunDriver
 from mulligan.engine.worker_expiry import expire_dead_workers
-from mulligan.errors import HomeMoved, MulliganError, StoreUnavailable
+from mulligan.errors import HomeMoved, MulliganError, StoreRefused, StoreUnavailable
 from mulligan.history.views import waits_for_people
 from mulligan.language.expressions import Cel
 from mulligan.ports import Executor, Store, WorkerRecord
@@ -210,7 +210,7 @@ class Driver:
         try:
             self.engine.release_all()
             self.store.retire(self.name)
-        except StoreUnavailable:
+        except (StoreUnavailable, StoreRefused):
             return False
         return True
 
@@ -227,7 +227,12 @@ class Driver:
         self.lock = None
 
     def expire_dead_workers(self) -> None:
-        """Expire dead workers, kill the processes and remove the files that they left on this machine."""
+        """Expire dead workers, kill the processes and remove the files that they left on this machine.
+
+        Over HTTP that is the business of the server, which has the clock by which heartbeats count.
+        """
+        if self.home.is_remote:
+            return
         may_expire_others = self.engine.heartbeats.may_expire_others or not self.store.is_shared
         for worker in expire_dead_workers(
             self.store, self._locks.look_again, kill_worker_processes, may_expire_others=may_expire_others
@@ -237,9 +242,9 @@ class Driver:
             if worker.lock:
                 Path(self._locks.path(worker)).unlink(missing_ok=True)
             remove_folder(self.home.folders.worker(worker.name))
-        if self.store.is_shared:
-            others = (worker for worker in self.store.workers() if worker.name != self.name and worker.cpus)
-            self.engine.set_alone(next(others, None) is None)
+        others = (worker for worker in self.store.workers() if worker.name != self.name and worker.cpus)
+        # In a store of one machine a worker without a lock is one of another host, which takes part through a server.
+        self.engine.set_alone(not any(self.store.is_shared or not worker.lock for worker in others))
 
     @property
     def states(self) -> dict[int, State]:

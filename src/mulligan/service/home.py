@@ -18,6 +18,7 @@ from mulligan.ports import Store
 from mulligan.service.home_names import DATABASE as DATABASE
 from mulligan.service.home_names import SERVER, home_folder, is_server, server_url
 from mulligan.store import is_file_name, open_store
+from mulligan.store.server_login import checked_token, read_token_file
 from mulligan.worker.folders import Folders, make_private, write_private_file
 
 _ANOTHER_PLACE = "choose another folder with --home DIR or MULLIGAN_HOME, or get permission to read and write this one"
@@ -35,6 +36,8 @@ class Home(msgspec.Struct, frozen=True):
     lease_seconds: float = LEASE_SECONDS
     # For a server; by default what `mulligan login` has stored, or the environment has.
     token: str = ""
+    # Whether that is a token for workers: this process runs tasks of the server.
+    is_worker: bool = False
 
     def __repr__(self) -> str:
         """Without the URL of the store and without the token: both may be secrets."""
@@ -98,7 +101,7 @@ class Home(msgspec.Struct, frozen=True):
         where = self.store_url or str(self.folder / DATABASE)
         seconds = self.lease_seconds if lease_seconds is None else lease_seconds
         if self.is_remote:
-            return open_store(where, lease_seconds=seconds, token=self.token)
+            return open_store(where, lease_seconds=seconds, token=self.token, is_worker=self.is_worker)
         return open_store(where, lease_seconds=seconds)
 
     def make_work_folder(self) -> Path:
@@ -147,6 +150,24 @@ def _server_folder(path: str, url: str) -> Path:
             hint="write it without a user, a password and a path; the token comes from: mulligan login URL",
         )
     return Path(path) / "servers" / re.sub(r"[^A-Za-z0-9.-]", "_", parts[1])
+
+
+def find_worker_home(
+    folder: str | None = None,
+    *,
+    server: str = "",
+    token: str = "",
+    token_file: str = "",
+    environ: Mapping[str, str] = os.environ,
+) -> Home:
+    """The home of a worker: as `find_home`, or where it has its files about the server that it works for."""
+    server = server or server_url(folder, environ)
+    if not server:
+        return find_home(folder, environ)
+    path = home_folder(None if is_server(folder or "") else folder, environ)
+    secret = checked_token(token.strip() or read_token_file(token_file)) if token.strip() or token_file else ""
+    lease_seconds = _lease_seconds(environ.get("MULLIGAN_LEASE", ""))
+    return Home(_server_folder(path, server), server, lease_seconds, secret, is_worker=True)
 
 
 def _lease_seconds(text: str) -> float:

@@ -62,6 +62,7 @@ class RunReader:
 
     def __init__(self, home: Home) -> None:
         self.home = home
+        self._version = 0
 
     @cached_property
     def store(self) -> Store:
@@ -71,6 +72,13 @@ class RunReader:
     @cached_property
     def log_ranges(self) -> LogRanges:
         return LogRanges(self.home, lambda: self.store)
+
+    def store_version(self) -> int | None:
+        """A number that grows when others have written; None where that takes a look at the runs."""
+        if not self.home.is_there or self.store.is_shared:
+            return None
+        self._version += self.store.has_changes()
+        return self._version
 
     def in_project(self, project: str) -> RunReader:
         """The same runs as far as they belong to a project, over the same connection."""
@@ -316,6 +324,9 @@ class _ProjectReader(RunReader):
     @cached_property
     def store(self) -> Store:
         return project_view(self._whole.store, self._project)
+
+    def store_version(self) -> int | None:
+        return self._whole.store_version()
 
     def close(self) -> None:
         """The store belongs to the other reader."""

@@ -100,12 +100,15 @@ class StartedRun(msgspec.Struct, frozen=True):
     run_id: int
 
 
-def start_published(home: Home, name: str, inputs: Mapping[str, Any], labels: Mapping[str, str], key: str = "") -> int:
+def start_published(
+    home: Home, name: str, version: int | None, inputs: Mapping[str, Any], labels: Mapping[str, str], key: str = ""
+) -> int:
     """Start a workflow that is published on the server; the number of the run. The same key gives the same run."""
     transport = HttpTransport(
         home.store_url, token=home.token or find_token(home.store_url), ca_file=find_ca_file(), scope="read"
     )
-    body = msgspec.json.encode({"workflow": name, "inputs": dict(inputs), "labels": dict(labels)})
+    asked = {"workflow": name, "inputs": dict(inputs), "labels": dict(labels)}
+    body = msgspec.json.encode(asked if version is None else {**asked, "version": version})
     # With a key of its own, so that asking again after a lost answer starts nothing twice.
     headers = {"Idempotency-Key": key or f"cli {os.urandom(16).hex()}"}
     try:

@@ -13,8 +13,9 @@ from mulligan.core.model.formatting import error_reason
 from mulligan.errors import LanguageError, Problem
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports.server_records import Scope
+from mulligan.service.home_names import SERVER_CONFIG as FILE
+from mulligan.service.notices.targets import Target
 
-FILE = "server.toml"
 PORT = 8642
 _TABLE = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]+")
 _KEY = re.compile(r"(\s*)([\w.\"'-]+)\s*=")
@@ -64,7 +65,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     server: ServerSection = ServerSection()
     # To whom notices go, by name.
-    targets: dict[str, dict[str, Any]] = {}
+    targets: dict[str, Target] = {}
     otel: dict[str, Any] = {}
 
 
@@ -122,7 +123,7 @@ def _keys_at(path: list[str]) -> set[str]:
         ("server",): ServerSection,
         ("server", "trusted_proxy"): TrustedProxy,
     }
-    found = types.get(tuple(path))
+    found = Target if path[:1] == ["targets"] and len(path) == 2 else types.get(tuple(path))
     return set(found.__struct_fields__) if found is not None else set()
 
 
@@ -144,6 +145,9 @@ def _refusal(
 ) -> LanguageError:
     lines = text.splitlines()
     source = lines[line - 1] if 0 < line <= len(lines) else ""
+    if "://" in source:
+        # An address often contains a password or a token.
+        source = ""
     return LanguageError(
         [Problem("config.invalid", message, file, line, column, length, source_line=source, hint=hint)]
     )

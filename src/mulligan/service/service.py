@@ -16,20 +16,22 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from mulligan.service.home import Home, find_home
+from mulligan.service.home import Home, find_home, find_worker_home
+from mulligan.service.home_names import SERVER_CONFIG
 from mulligan.service.lazy_modules import LazyModule
+from mulligan.service.log_verbs import LogVerbs
 from mulligan.service.remote_verbs import RemoteVerbs
-from mulligan.service.run_reader import AttemptLog, RunReader, StepOutput
+from mulligan.service.run_reader import RunReader, StepOutput
 from mulligan.service.workflow_verbs import WorkflowVerbs
 
 if TYPE_CHECKING:
     from mulligan import formats
     from mulligan.core.model.events import HostCapacity, Kept
     from mulligan.core.model.failure import Failure
-    from mulligan.core.model.workflow import Budget, Workflow
+    from mulligan.core.model.workflow import Budget, NoticeRule, Workflow
     from mulligan.engine.observers import Observer
     from mulligan.errors import KeyUsed
-    from mulligan.ports import LogKey, RunRecord, WorkerRecord
+    from mulligan.ports import RunRecord, WorkerRecord
     from mulligan.service import (
         agent_permissions,
         attempt_progress,
@@ -44,8 +46,6 @@ if TYPE_CHECKING:
         gc,
         handler_trial,
         items,
-        log_following,
-        logs,
         outcome,
         overview,
         page,
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         shown_runs,
         starting,
         stats,
+        store_calls,
         store_changes,
         usage,
         waiting,
@@ -84,9 +85,8 @@ if TYPE_CHECKING:
     from mulligan.service.gc import GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial
     from mulligan.service.items import Item
-    from mulligan.service.log_following import AttemptFollower, LogPiece, LogSelection
-    from mulligan.service.log_ranges import LogRanges
-    from mulligan.service.logs import Part
+    from mulligan.service.notices import notices as notice_verbs
+    from mulligan.service.notices.notices import Notices
     from mulligan.service.outcome import Outcome
     from mulligan.service.pending import PendingEntry, PendingPage
     from mulligan.service.preview import Preview
@@ -107,6 +107,7 @@ if TYPE_CHECKING:
     from mulligan.service.shown_runs import RunDisplay, ShownRun
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
+    from mulligan.service.store_calls import StoreCalls
     from mulligan.service.telemetry import telemetry
     from mulligan.service.telemetry.telemetry import Telemetry
     from mulligan.service.usage import StepUsage
@@ -115,15 +116,15 @@ if TYPE_CHECKING:
     from mulligan.worker.progress_records import Progress
 else:
     formats = LazyModule("mulligan.formats")
+    notice_verbs = LazyModule("mulligan.service.notices.notices")
     telemetry = LazyModule("mulligan.service.telemetry.telemetry")
     catalogue = LazyModule("mulligan.service.catalogue.catalogue")
     schedules = LazyModule("mulligan.service.schedules.schedules")
     for _name in (
         "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor driver "
-        "forecast gc handler_trial items log_following logs outcome overview page pending preview "
+        "forecast gc handler_trial items outcome overview page pending preview "
         "replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story shown_runs "
-        "starting "
-        "stats store_changes usage waiting worker_loop workers"
+        "starting stats store_calls store_changes usage waiting worker_loop workers"
     ).split():
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 
@@ -136,6 +137,11 @@ def open_service(home: str | None = None, by: str = "", token: str = "") -> Serv
     return Service(find_home(home, token=token), by)
 
 
+def open_worker_service(home: str | None = None, *, server: str = "", token: str = "", token_file: str = "") -> Service:
+    """A service for a worker of a store; or of the server at that URL, with a token for workers."""
+    return Service(find_worker_home(home, server=server, token=token, token_file=token_file))
+
+
 @contextmanager
 def open_temporary_service() -> Iterator[Service]:
     """A service over a folder that is removed in the end, whatever store the environment names."""
@@ -144,7 +150,7 @@ def open_temporary_service() -> Iterator[Service]:
         yield service
 
 
-class Service(WorkflowVerbs, RemoteVerbs):
+class Service(WorkflowVerbs, LogVerbs, RemoteVerbs):
     """Every verb, over the runs of one home. As a context manager it closes itself."""
 
     def __init__(self, home: Home, by: str = "") -> None:
@@ -153,6 +159,8 @@ class Service(WorkflowVerbs, RemoteVerbs):
         self._by = by
         # Where it starts runs and keeps workflows and schedules: a name space of the store, see `ports.server_records`.
         self.project = ""
+        # Whether it was opened by a server, for the call of a client.
+        self._is_for_others = False
 
     def __enter__(self) -> Service:
         return self
@@ -163,11 +171,13 @@ class Service(WorkflowVerbs, RemoteVerbs):
             raise self.home.trouble(error) from error
 
     def close(self) -> None:
+        if "notices" in self.__dict__:
+            self.notices.close()
         self.reader.close()
 
     @cached_property
     def control(self) -> RunControl:
-        return run_control.RunControl(self.reader, self._by)
+        return run_control.RunControl(self.reader, self._by, self._rules_for_new_runs)
 
     @property
     def by(self) -> str:
@@ -185,7 +195,13 @@ class Service(WorkflowVerbs, RemoteVerbs):
         if project is not None:
             other.project, other.reader = project, self.reader.in_project(project)
             other.cache = self.cache.seen_by(other.reader)
+        other._is_for_others = True
         return other
+
+    @cached_property
+    def store_calls(self) -> StoreCalls:
+        """The calls of a store over HTTP."""
+        return store_calls.StoreCalls(self.control)
 
     @cached_property
     def cache(self) -> RunCache:
@@ -210,7 +226,7 @@ class Service(WorkflowVerbs, RemoteVerbs):
     @cached_property
     def catalogue(self) -> Catalogue:
         """Published workflows and drafts."""
-        return catalogue.Catalogue(self.reader, self.by, self.project, self.now)
+        return catalogue.Catalogue(self.reader, self.by, self.project, self.now, lambda: self.schedules)
 
     @cached_property
     def schedules(self) -> Schedules:
@@ -220,6 +236,16 @@ class Service(WorkflowVerbs, RemoteVerbs):
             return self.in_the_name_of(by, project=project)
 
         return schedules.Schedules(self.reader, self.by, self.project, self.now, in_project)
+
+    @cached_property
+    def notices(self) -> Notices:
+        """Messages about runs: what was sent and what waits, sending it, and the rules of the project."""
+        return notice_verbs.Notices(self.reader, self.by, self.project)
+
+    def _rules_for_new_runs(self) -> tuple[NoticeRule, ...]:
+        """The rules of the project. Only a server has set some, so a home without one is not asked."""
+        may_have_some = self._is_for_others or self.home.store_url or (self.home.folder / SERVER_CONFIG).exists()
+        return self.notices.rules_for_new_runs() if may_have_some else ()
 
     # -- starting runs -----------------------------------------------------------------------------------------------
 
@@ -235,11 +261,12 @@ class Service(WorkflowVerbs, RemoteVerbs):
         forced: Sequence[str] = (),
         capacity: HostCapacity | None = None,
         has_files: bool = True,
+        notify: Sequence[NoticeRule] = (),
     ) -> Prepared:
         """Check everything that can be checked before a run exists: inputs, labels, files that must be there.
 
-        `capacity` is recorded, for the processes that drive the run later. `has_files`: the steps find the files of
-        this host, as they do unless a server runs them.
+        `capacity` is recorded, for the processes that drive the run later; `notify`, who else is notified about it.
+        `has_files`: the steps find the files of this host, as they do unless a server runs them.
         """
         return run_control.prepare(
             workflow,
@@ -251,6 +278,7 @@ class Service(WorkflowVerbs, RemoteVerbs):
             forced=forced,
             capacity=capacity,
             has_files=has_files,
+            notify=notify,
         )
 
     def capacity_of(self, run_id: int, given: HostCapacity | None = None) -> Capacity:
@@ -491,42 +519,9 @@ class Service(WorkflowVerbs, RemoteVerbs):
         """What a run, or one of its steps, waits for now."""
         return run_story.run_waits(self.reader, run_id, step)
 
-    def event_lines(self, run_id: int) -> Iterator[bytes]:
-        """The events of a run as JSON lines, as they are stored."""
-        return logs.event_lines(self.reader, run_id)
-
     def foreign_events(self, run_id: int, system: str) -> Iterator[dict[str, Any]]:
         """The events of a run as another system would have written them: one of `systems_with_logs()`."""
         return formats.log_writer(system)(self.reader.events(run_id))
-
-    def step_logs(
-        self,
-        run_id: int,
-        step: str,
-        *,
-        item: int | None = None,
-        attempt: int | None = None,
-        part: Part = "own",
-    ) -> list[AttemptLog]:
-        """What the attempts of a step wrote: of one item, of one attempt or the last, of its handler or script."""
-        return logs.step_logs(self.reader, run_id, step, item=item, attempt=attempt, part=part)
-
-    def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
-        """What one attempt wrote; empty if it wrote nothing, or its log is neither here nor in the store."""
-        return self.reader.attempt_log(run_id, place, attempt)
-
-    @property
-    def log_ranges(self) -> LogRanges:
-        """What attempts wrote, by position."""
-        return self.reader.log_ranges
-
-    def follow_log(self, key: LogKey, start: int = 0) -> AttemptFollower:
-        """One stream of an attempt while it is written. To be read again and again until it is over."""
-        return log_following.AttemptFollower(self.reader, key, start)
-
-    def follow_logs(self, run_id: int, selection: LogSelection, *, by_line: bool = False) -> Iterator[LogPiece]:
-        """What the attempts of a step or of a whole run write, as they write it, until it ends."""
-        return log_following.follow_logs(self.reader, run_id, selection, by_line=by_line)
 
     def called_runs(self, run_id: int) -> dict[tuple[str, int], int]:
         """The runs that a run called, by the place and the attempt that called them."""
@@ -573,6 +568,10 @@ class Service(WorkflowVerbs, RemoteVerbs):
     def records(self, run_ids: Iterable[int]) -> list[RunRecord]:
         """The rows of these runs, the newest first, in one query: `seq` says which of them have changed."""
         return self.reader.store.lists.records([*run_ids]) if self.home.is_there else []
+
+    def store_version(self) -> int | None:
+        """A number that grows when others have written to the store; None where that takes a look at the runs."""
+        return self.reader.store_version()
 
     def step_page(self, run_id: int, query: StepQuery) -> StepPage:
         """A page of the steps of a run, with how many there are of each status."""

@@ -121,7 +121,7 @@ def detach(
     if _has_workers(reader) and (found := _taken_up(reader, run_id, "", WORKERS_SECONDS)) is not None:
         return found
     log = _log(reader, run_id)
-    pid = _launch([*program, *_words(reader, run_id, asked, wait)], log)
+    pid = launch_in_background([*program, *_words(reader, run_id, asked, wait)], log)
     found = _taken_up(reader, run_id, log, TAKEN_UP_SECONDS, pid)
     if found is None:
         state = "ended without driving it" if not is_running(pid) else "does not drive it yet"
@@ -179,7 +179,8 @@ def _log(reader: RunReader, run_id: int) -> str:
     return f"{folder}/driver.log"
 
 
-def _launch(command: list[str], log: str) -> int:
+def launch_in_background(command: Sequence[str], log: str) -> int:
+    """Start a process that survives this one and its terminal; its output goes to `log`. Return its id."""
     # Loaded here, since few runs are detached.
     subprocess: Any = import_module("subprocess")
     launched = subprocess.run(

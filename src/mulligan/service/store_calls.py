@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from mulligan.core.model.artifacts import Artifact, Format
+from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
 from mulligan.core.model.reports import Report
 from mulligan.errors import (
     InputInvalid,
@@ -29,12 +29,17 @@ from mulligan.errors import (
 )
 from mulligan.ports import NewRun, Offer, Store, Turn, WorkerRecord
 from mulligan.ports.server_records import LogChunk, LogKey, TokenRecord
+from mulligan.service.home import Home
 from mulligan.service.log_ranges import watched_runs
 from mulligan.service.run_control import RunControl
 from mulligan.service.run_reader import RunReader
+from mulligan.store.http_calls import CALL_HEADER as CALL_HEADER
+from mulligan.store.http_calls import CALLS as CALLS
+from mulligan.store.http_calls import PROCESS_HEADER as PROCESS_HEADER
+from mulligan.store.http_calls import PROTOCOL as PROTOCOL
+from mulligan.store.http_calls import PROTOCOL_HEADER as PROTOCOL_HEADER
+from mulligan.store.http_calls import WAIT_SECONDS as WAIT_SECONDS
 from mulligan.store.http_calls import (
-    CALLS,
-    PROTOCOL,
     ControlReport,
     DecisionReport,
     EndedTask,
@@ -43,6 +48,9 @@ from mulligan.store.http_calls import (
     arguments_type,
 )
 
+# The largest artifact: what a worker of a shared store may keep.
+UPLOAD_BYTES_MAX = 256 << 20
+ARTIFACT_NAME_CHARS_MAX = 1000
 # Which process this is, for callers that ask again.
 PROCESS = os.urandom(8).hex()
 # How many answers to changes are remembered, and how long a repeated call waits for the first.
@@ -53,12 +61,15 @@ _encode = msgspec.json.Encoder().encode
 
 
 class StoreCalls:
-    """Answers calls in the name of `control.by`, limited to what `token` may do."""
+    """Answers calls in the name of `control.by`, limited to what a token may do."""
 
     def __init__(self, control: RunControl, token: TokenRecord | None = None) -> None:
         self._control = control
         self._reader: RunReader = control.reader
         self._token = token
+
+    def for_token(self, token: TokenRecord) -> StoreCalls:
+        return StoreCalls(self._control, token)
 
     @property
     def _store(self) -> Store:
@@ -148,8 +159,14 @@ class StoreCalls:
 
     # -- workers -----------------------------------------------------------------------------------------------------
 
-    def _register(self, worker: WorkerRecord) -> None:
+    def _register(self, worker: WorkerRecord, lease_seconds: float) -> None:
         """Register a worker of another host. Where hosts do not share the store, its lock can be seen by nobody."""
+        seconds = self._reader.home.lease_seconds
+        if lease_seconds != seconds:
+            raise StoreRefused(
+                f"the lease of this worker is {lease_seconds:g}s, and that of the server {seconds:g}s",
+                hint=f"start the worker with MULLIGAN_LEASE={seconds:g}s",
+            )
         known = next((one for one in self._store.workers() if one.name == worker.name), None)
         if known is not None and (known.host, known.pid) != (worker.host, worker.pid):
             raise Refused(f"there is a worker '{worker.name}' already", hint="a worker has a name of its own")
@@ -210,9 +227,13 @@ class StoreCalls:
     def keep_artifact(self, name: str, format: Format, data: bytes, *, protocol: str) -> str:
         """Keep what a worker uploads. The name that it got."""
         refuse_other_protocol(protocol)
+        _check_name(name)
+        # `UnknownRun` for a run of another project.
+        self._store.run(run_id_of(name))
         return self._store.artifacts.keep(name, data, format).name
 
     def _fetch(self, artifact: Artifact) -> bytes:
+        _check_name(artifact.name)
         return self._store.artifacts.fetch(artifact)
 
 
@@ -232,7 +253,13 @@ _OWN: Mapping[str, Callable[..., Any]] = {
     "work.now": StoreCalls._now,
     "work.tagged_rows": lambda self, tag, limit: self._store.tagged_rows(tag, limit),
     "work.fetch": StoreCalls._fetch,
+    "artifacts.fetch": StoreCalls._fetch,
 }
+
+
+def gives_bytes(name: str) -> bool:
+    """Whether the answer to this call is bytes as they are, and not JSON."""
+    return CALLS[name].answer is bytes
 
 
 def _read(name: str, body: bytes) -> dict[str, Any]:
@@ -245,6 +272,12 @@ def _read(name: str, body: bytes) -> dict[str, Any]:
     return {field: getattr(read, field) for field in read.__struct_fields__}
 
 
+def _check_name(name: str) -> None:
+    """Refuse a name that is not one of an artifact: it might lead out of the folder of artifacts."""
+    if len(name) > ARTIFACT_NAME_CHARS_MAX or not is_artifact_name(name) or not run_id_of(name):
+        raise InputInvalid("this is not a name of an artifact", hint="write it like 17/build/1/2/output.json")
+
+
 def refuse_other_protocol(protocol: str) -> None:
     """Refuse a caller that speaks another version of these calls."""
     if protocol != str(PROTOCOL):
@@ -253,6 +286,23 @@ def refuse_other_protocol(protocol: str) -> None:
             f"the server speaks version {PROTOCOL} of the protocol for stores, and this Mulligan {said}",
             hint="use the same version of Mulligan here and on the server",
         )
+
+
+class ChangeCounter:
+    """Counts the changes of a store, over a connection of its own, since each connection hears of a change once."""
+
+    def __init__(self, home: Home) -> None:
+        self._store = home.open()
+        # Another process counts from another number, so that nobody takes one count for the other.
+        self._number = int.from_bytes(os.urandom(4), "big")
+
+    def read(self) -> int:
+        """A number that differs from the last one if something was written in between."""
+        self._number += self._store.has_changes()
+        return self._number
+
+    def close(self) -> None:
+        self._store.close()
 
 
 class AnsweredChanges:

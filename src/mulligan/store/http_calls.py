@@ -144,7 +144,11 @@ CALLS: Mapping[str, StoreCall] = {
     "server_records.audit": StoreCall(
         "admin", {"project": str | None, **_PAGE, "who": str, "action": str}, list[AuditRecord]
     ),
-    "server_records.notices": StoreCall("admin", {"status": NoticeStatus | None, **_PAGE}, list[NoticeRecord]),
+    "server_records.notices": StoreCall(
+        "read",
+        {"status": NoticeStatus | None, "project": str | None, "run_id": int | None, **_PAGE},
+        list[NoticeRecord],
+    ),
     "server_records.read_log": StoreCall("read", {**_LOG, "start": int, "end": int}, bytes),
     "server_records.log_size": StoreCall("read", _LOG, tuple[int, bool] | None),
     # Somebody reads the logs of a run while they are written.
@@ -160,7 +164,7 @@ CALLS: Mapping[str, StoreCall] = {
     "reset_breaker": StoreCall("run", {"name": str}, bool, is_change=True),
     "remove": StoreCall("admin", {"root_run_ids": list[int]}, list[int], is_change=True),
     # -- working
-    "work.register": StoreCall("worker", {"worker": WorkerRecord}, is_change=True),
+    "work.register": StoreCall("worker", {"worker": WorkerRecord, "lease_seconds": float}, is_change=True),
     # Results, logs and a heartbeat go, leases and requests to stop come. An offer asks for tasks.
     "work.exchange": StoreCall(
         "worker",

@@ -75,6 +75,7 @@ class HttpStore:
             url, token=token or find_token(url), ca_file=find_ca_file(), scope=scope
         )
         self._is_worker = is_worker
+        self._lease_seconds = lease_seconds
         self._monotonic = monotonic
         self.artifacts = HttpArtifacts(self._transport, self._ask, is_worker=is_worker)
         self.lists = HttpLists(self._ask)
@@ -238,7 +239,7 @@ class HttpStore:
     def register(self, worker: WorkerRecord) -> None:
         # What an earlier worker of this process has gathered is void with its leases.
         self._work = _Work(worker.name)
-        self._ask("work.register", worker=worker)
+        self._ask("work.register", worker=worker, lease_seconds=self._lease_seconds)
 
     def record_heartbeat(self, name: str) -> bool:
         done = self._exchange(name, is_beat=True)

@@ -389,7 +389,8 @@ class MemoryStore:
         for kept in self._free():
             task, run = kept.task, self.tables.run(kept.task.run_id)
             is_elsewhere = task.host not in ("", offer.host) and task.host in hosts
-            is_open = run.status != "paused" and _is_below(run, root_run_id)
+            is_ours = offer.project is None or run.new.project == offer.project
+            is_open = is_ours and run.status != "paused" and _is_below(run, root_run_id)
             if is_open and not is_elsewhere and set(task.labels) <= set(offer.labels):
                 yield kept
 

@@ -330,6 +330,7 @@ class PostgresStore:
             labels=encoded(offer.labels).decode(),
             host=offer.host,
             root=root_run_id,
+            project=offer.project,
             tasks_max=offer.tasks_max,
             is_guarded=is_guarded,
         )

@@ -234,10 +234,9 @@ class ProjectView:
     def lease(
         self, worker: str, offer: Offer, *, root_run_id: int | None = None, is_guarded: bool = False
     ) -> list[Lease]:
-        """Only below one root of the project: the queue of the store has the tasks of all projects."""
-        if root_run_id is None or not self._visible.has(root_run_id):
-            return []
-        return self._of.lease(worker, offer, root_run_id=root_run_id, is_guarded=is_guarded)
+        """Only tasks of the project: the queue of the store has those of all projects."""
+        ours = replace(offer, project=self.project)
+        return self._of.lease(worker, ours, root_run_id=root_run_id, is_guarded=is_guarded)
 
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
         self._of.report(token, report, guard=guard)

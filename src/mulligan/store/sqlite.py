@@ -330,7 +330,7 @@ class SqliteStore:
         """
         wanted = (offer.cpus, offer.memory, offer.gpus, _array(offer.labels), offer.host)
         about = (root_run_id, micros(breakers.now))
-        statement, of_whom = ("guarded_tasks", (holder,)) if holder else ("free_tasks", ())
+        statement, of_whom = ("guarded_tasks", (holder,)) if holder else ("free_tasks", (offer.project,))
         capacity, found = RemainingCapacity(offer), []
         for data, *needs in iterate(db, SQL[statement], *wanted, *about, *of_whom):
             if capacity.fits(*needs) and breakers.admits(task := task_from(data)):

@@ -44,10 +44,10 @@ from mulligan.ports import RunRecord
 from mulligan.ports.fault_points import fault_point
 from mulligan.ports.server_records import Document, ServerRecords
 from mulligan.service.catalogue.catalogue import Catalogue
-from mulligan.service.catalogue.texts import check_name
+from mulligan.service.catalogue.texts import check_name, is_name
 from mulligan.service.run_control import Prepared
 from mulligan.service.run_reader import RunReader
-from mulligan.service.schedules.forms import ScheduleForm, instant_text, instants, read_schedule
+from mulligan.service.schedules.forms import ScheduleForm, check_timing, instant_text, instants, read_schedule
 
 SCHEDULE, STATE = "schedule", "schedule_state"
 # The label of its runs.
@@ -186,10 +186,23 @@ class Schedules:
         workflow = self._in_project(self._by, self._project).catalogue.load(schedule.workflow, schedule.version)
         check_inputs(workflow, schedule.inputs)
 
+    def check_timing(self, schedule: Schedule) -> None:
+        """Refuse a time that cannot be read, or never comes."""
+        check_timing(schedule, self._now())
+
     def delete(self, name: str) -> None:
         """Remove a schedule. Its runs stay."""
         self._refuse_of_file(name, self._document(name), "delete")
         self._delete(name)
+
+    def refuse_taken(self, workflow: str, names: Iterable[str]) -> None:
+        """Refuse names of schedules of a text that others have."""
+        for name in (f"{workflow}.{one}" for one in names):
+            check_name(name, "schedule")
+            old = self._records.document(self._project, SCHEDULE, name) if self._is_there else None
+            if old is not None and not _stored(old).is_from_file:
+                hint = f"delete that one: mulligan schedule delete {name}; or name the one in the file differently"
+                raise Refused(f"there is a schedule '{name}' that was not made by a file", hint=hint)
 
     def take_over(self, workflow: str, schedules: Mapping[str, Schedule]) -> tuple[list[str], list[str]]:
         """Make these the schedules of the text of a workflow; those that it had before are removed.
@@ -198,14 +211,6 @@ class Schedules:
         """
         names = {f"{workflow}.{name}": one for name, one in schedules.items()}
         stored = {one.name: one for one in self._records.documents(SCHEDULE, self._project)}
-        for name in names:
-            check_name(name, "schedule")
-            old = stored.get(name)
-            if old is not None and not _stored(old).is_from_file:
-                hint = (
-                    f"delete that one first: mulligan schedule delete {name}; or name the one in the file differently"
-                )
-                raise Refused(f"there is a schedule '{name}' that was not made by a file", hint=hint)
         for name, schedule in names.items():
             self._put(name, schedule, stored.get(name), is_from_file=True)
         gone = [
@@ -350,9 +355,9 @@ class Schedules:
         return self._reader.store.server_records
 
     def _document(self, name: str) -> Document:
-        found: Document | None = (
-            self._records.document(self._project, SCHEDULE, name) if self._reader.home.is_there else None
-        )
+        found: Document | None = None
+        if self._is_there and is_name(name):
+            found = self._records.document(self._project, SCHEDULE, name)
         if found is None:
             known = [one.name for one in self._records.documents(SCHEDULE, self._project)] if self._is_there else []
             hint = did_you_mean(name, known) or "list them: mulligan schedule list"

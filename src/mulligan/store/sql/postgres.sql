@@ -424,6 +424,7 @@ WHERE EXISTS (SELECT 1 FROM known)
       AND t.labels <@ %(labels)s::jsonb
       AND (t.host IN ('', %(host)s) OR t.host NOT IN (SELECT host FROM workers))
       AND r.status <> 'paused' AND (%(root)s::bigint IS NULL OR r.root_run_id = %(root)s::bigint)
+      AND (%(project)s::text IS NULL OR r.project = %(project)s::text)
       AND (NOT %(is_guarded)s OR (t.breaker <> '' AND r.holder = %(worker)s))
       AND t.breaker NOT IN (SELECT name FROM probing)
       AND (t.when_open = 'fail' OR t.breaker NOT IN (

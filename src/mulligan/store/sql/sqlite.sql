@@ -311,7 +311,7 @@ WHERE t.worker = '' AND t.cpus <= ?1 AND t.memory <= ?2 AND t.gpus <= ?3
           SELECT 1 FROM json_each(t.labels) WHERE value NOT IN (SELECT value FROM json_each(?4))
       )
       AND (t.host IN ('', ?5) OR t.host NOT IN (SELECT host FROM workers))
-      AND r.status <> 'paused' AND (?6 IS NULL OR r.root_run_id = ?6)
+      AND r.status <> 'paused' AND (?6 IS NULL OR r.root_run_id = ?6) AND (?8 IS NULL OR r.project = ?8)
       AND t.breaker NOT IN (SELECT name FROM probing)
       AND (t.when_open = 'fail' OR t.breaker NOT IN (
           SELECT name FROM breakers WHERE status = 'open' AND retry_at > ?7

@@ -1,0 +1,111 @@
+"""The routes of a store over HTTP: who may make which call, and waiting for changes."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from mulligan.core.model.reports import RunRequested
+from mulligan.ports import NewRun
+from mulligan.service import Service
+from mulligan.service.store_calls import CALLS, PROCESS, ChangeCounter
+
+from .conftest import AT, Client
+
+PROTOCOL = {"mulligan-protocol": "1"}
+
+
+def test_a_call_is_answered_with_what_the_store_has(client: Client) -> None:
+    reply = client.post("store/read/runs", b'{"limit":5,"before":null,"statuses":[]}', headers=PROTOCOL)
+
+    assert (reply.status, reply.json) == (200, [])
+    assert reply.headers["mulligan-process"] == PROCESS
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("store/read/run", b'{"run_id":17}', 404),
+        ("store/read/run", b'{"run_id":"x"}', 422),
+        ("store/read/run", b"not json", 422),
+        ("store/read/run", b'{"run_id":1,"more":1}', 422),
+        ("store/read/commit", b"{}", 404),
+        ("store/read/remove", b'{"root_run_ids":[]}', 404),
+        ("store/write/create", b'{"runs":[{}]}', 422),
+        ("store/run/put_control", b'{"run_id":1,"report":{"type":"ChildEnded"},"is_asking":false}', 422),
+    ],
+)
+def test_a_call_that_makes_no_sense_is_refused(client: Client, path: str, body: bytes, status: int) -> None:
+    assert client.post(path, body, headers=PROTOCOL).status == status
+
+
+def test_another_version_of_the_protocol_is_refused_in_words(client: Client) -> None:
+    reply = client.post("store/read/now", b"{}", headers={"mulligan-protocol": "99"})
+
+    assert reply.code == "store.refused"
+    assert "version 1" in reply.json["detail"]
+
+
+def test_every_call_belongs_to_one_scope_and_a_worker_has_no_other(client: Client) -> None:
+    for name, call in CALLS.items():
+        status = client.post(f"store/{call.scope}/{name}", b"", scope="worker", headers=PROTOCOL).status
+        # 422: it was let in, and has no arguments.
+        assert (status == 422) == (call.scope == "worker"), name
+        assert status in (403, 422)
+
+
+def test_what_waits_is_woken_by_the_next_change(client: Client) -> None:
+    first = client.get("store/changes/read", since=-1).json
+
+    # Nothing has changed since: it does not wait longer than it was asked to.
+    assert client.get("store/changes/read", since=first, seconds=0).json == first
+    client.post("store/worker/work.register", _a_worker(), scope="worker", headers=PROTOCOL)
+    assert client.get("store/changes/worker", scope="worker", since=first).json != first
+
+
+def test_an_artifact_of_a_run_is_kept_as_it_was_sent(client: Client) -> None:
+    with Service(client.home) as service:
+        store = service.reader.store
+        store.create([NewRun(b"{}", "v", "nightly", RunRequested(AT, 0))])
+
+    reply = client.request(
+        "POST",
+        "store/artifacts",
+        body=b"\x00\xff",
+        query={"name": "1/build/1/1/output.txt", "format": "text"},
+        scope="worker",
+        headers=PROTOCOL,
+    )
+
+    assert reply.json == "1/build/1/1/output.txt"
+    other = {"name": "2/build/1/1/output.txt", "format": "text"}
+    assert (
+        client.request("POST", "store/artifacts", body=b"", query=other, scope="worker", headers=PROTOCOL).status == 404
+    )
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "1/../../x", "1/.hidden", "x" * 5000])
+def test_an_artifact_has_a_name_that_leads_nowhere_else(client: Client, name: str) -> None:
+    query = {"name": name, "format": "text"}
+
+    assert (
+        client.request("POST", "store/artifacts", body=b"x", query=query, headers=PROTOCOL, scope="worker").status
+        == 422
+    )
+
+
+def test_a_counter_tells_of_changes_that_others_make(client: Client) -> None:
+    counter = ChangeCounter(client.home)
+    try:
+        first = counter.read()
+        assert counter.read() == first
+        client.post("store/worker/work.register", _a_worker(), scope="worker", headers=PROTOCOL)
+        assert counter.read() != first
+    finally:
+        counter.close()
+
+
+def _a_worker() -> bytes:
+    return msgspec.json.encode(
+        {"worker": {"name": "far.1", "host": "far", "pid": 1, "cpus": 2.0}, "lease_seconds": 30.0}
+    )
