@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from mulligan.errors import InputInvalid, Refused, RevisionMismatch
@@ -152,7 +153,8 @@ def test_a_run_that_cannot_be_started_is_said_and_pauses_the_schedule(server: Se
 
 
 def test_failed_runs_pause_the_schedule_and_a_success_counts_from_the_beginning(server: Server) -> None:
-    server.service.catalogue.publish("hello", "steps:\n  - step: a\n    shell: exit 3\n")
+    text = "notify: {on: [needs_person], to: [ops, team]}\nsteps:\n  - step: a\n    shell: exit 3\n"
+    server.service.catalogue.publish("hello", text)
     server.schedules.put("hourly", cron(pause_after=2))
     for hour in (1, 2):
         server.clock[0] = datetime(2025, 1, 1, hour, tzinfo=UTC)
@@ -166,6 +168,11 @@ def test_failed_runs_pause_the_schedule_and_a_success_counts_from_the_beginning(
 
     assert shown.pause is not None
     assert shown.pause.reason == "2 runs in a row failed; the last was run 2"
+    notices = server.service.reader.store.server_records.notices()
+    assert sorted(one.target for one in notices) == ["ops", "team"]
+    body = msgspec.json.decode(notices[0].body)
+    assert body["title"] == "schedule 'hourly' of hello has paused itself: 2 runs in a row failed; the last was run 2"
+    assert "mulligan schedule resume hourly" in body["details"][0]
     assert shown.active == ()
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from mulligan.api import (
+    audit,
     catalogue,
     decisions,
     health,
+    logins,
     metrics,
     notices,
     operations,
@@ -18,15 +20,17 @@ from mulligan.api import (
 from mulligan.api.routing import Route
 
 ROUTES: tuple[Route, ...] = (
-    *catalogue.ROUTES,
+    *runs.ROUTES,
+    *run_changes.ROUTES,
     *decisions.ROUTES,
+    *operations.ROUTES,
+    *stream.ROUTES,
+    *catalogue.ROUTES,
+    *schedules.ROUTES,
+    *notices.ROUTES,
+    *logins.ROUTES,
+    *audit.ROUTES,
+    *store_calls.ROUTES,
     *health.ROUTES,
     *metrics.ROUTES,
-    *notices.ROUTES,
-    *operations.ROUTES,
-    *run_changes.ROUTES,
-    *runs.ROUTES,
-    *schedules.ROUTES,
-    *store_calls.ROUTES,
-    *stream.ROUTES,
 )

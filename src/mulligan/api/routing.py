@@ -106,7 +106,11 @@ class Route:
     # The type of the JSON answer; None where `media` is not JSON.
     answer: Any = None
     status: int = 200
+    # Other statuses with the same kind of answer, such as 206 for a part of it.
+    other_statuses: tuple[int, ...] = ()
     media: str = JSON
+    # The headers of a request that count here, and what each is for, in one sentence.
+    request_headers: tuple[tuple[str, str], ...] = ()
     # Statuses of problems besides those that every route may have: 400, 401, 403, 404, 422, 429, 503.
     problems: tuple[int, ...] = ()
     # Whether it changes something, so that it is audited. None: by the method.

@@ -378,6 +378,7 @@ async def _follow(call: Call, key: LogKey, start: int) -> AsyncIterator[bytes]:
             await asyncio.sleep(FOLLOW_SECONDS)
 
 
+RANGE = (("Range", "One range of bytes, such as bytes=0-999 or bytes=-500."),)
 _RUN = "runs/{run_id:int}"
 ROUTES = (
     Route(
@@ -443,6 +444,8 @@ ROUTES = (
         "Read what an attempt wrote, or a range of it, or follow it.",
         query=LogQuery,
         media=TEXT,
+        other_statuses=(206,),
+        request_headers=RANGE,
         problems=(416,),
     ),
     Route(
@@ -496,6 +499,8 @@ ROUTES = (
         "read",
         "Read a file that a run refers to, or a range of it.",
         media="application/octet-stream",
+        other_statuses=(206,),
+        request_headers=RANGE,
         problems=(410, 416),
     ),
     Route(

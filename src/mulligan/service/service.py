@@ -17,11 +17,12 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from mulligan.service.home import Home, find_home, find_worker_home
-from mulligan.service.home_names import SERVER_CONFIG
 from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.log_verbs import LogVerbs
+from mulligan.service.notices.new_run_rules import rules_for_new_runs
 from mulligan.service.remote_verbs import RemoteVerbs
 from mulligan.service.run_reader import RunReader, StepOutput
+from mulligan.service.server_areas import ServerAreas
 from mulligan.service.workflow_verbs import WorkflowVerbs
 
 if TYPE_CHECKING:
@@ -108,8 +109,6 @@ if TYPE_CHECKING:
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
     from mulligan.service.store_calls import StoreCalls
-    from mulligan.service.telemetry import telemetry
-    from mulligan.service.telemetry.telemetry import Telemetry
     from mulligan.service.usage import StepUsage
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine
@@ -117,14 +116,13 @@ if TYPE_CHECKING:
 else:
     formats = LazyModule("mulligan.formats")
     notice_verbs = LazyModule("mulligan.service.notices.notices")
-    telemetry = LazyModule("mulligan.service.telemetry.telemetry")
     catalogue = LazyModule("mulligan.service.catalogue.catalogue")
     schedules = LazyModule("mulligan.service.schedules.schedules")
     for _name in (
-        "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor driver "
-        "forecast gc handler_trial items outcome overview page pending preview "
-        "replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story shown_runs "
-        "starting stats store_calls store_changes usage waiting worker_loop workers"
+        "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor "
+        "driver forecast gc handler_trial items outcome overview page pending "
+        "preview replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story "
+        "shown_runs starting stats store_calls store_changes usage waiting worker_loop workers"
     ).split():
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 
@@ -150,7 +148,7 @@ def open_temporary_service() -> Iterator[Service]:
         yield service
 
 
-class Service(WorkflowVerbs, LogVerbs, RemoteVerbs):
+class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
     """Every verb, over the runs of one home. As a context manager it closes itself."""
 
     def __init__(self, home: Home, by: str = "") -> None:
@@ -160,7 +158,7 @@ class Service(WorkflowVerbs, LogVerbs, RemoteVerbs):
         # Where it starts runs and keeps workflows and schedules: a name space of the store, see `ports.server_records`.
         self.project = ""
         # Whether it was opened by a server, for the call of a client.
-        self._is_for_others = False
+        self.is_for_others = False
 
     def __enter__(self) -> Service:
         return self
@@ -177,7 +175,7 @@ class Service(WorkflowVerbs, LogVerbs, RemoteVerbs):
 
     @cached_property
     def control(self) -> RunControl:
-        return run_control.RunControl(self.reader, self._by, self._rules_for_new_runs)
+        return run_control.RunControl(self.reader, self._by, lambda: rules_for_new_runs(self))
 
     @property
     def by(self) -> str:
@@ -195,7 +193,7 @@ class Service(WorkflowVerbs, LogVerbs, RemoteVerbs):
         if project is not None:
             other.project, other.reader = project, self.reader.in_project(project)
             other.cache = self.cache.seen_by(other.reader)
-        other._is_for_others = True
+        other.is_for_others = True
         return other
 
     @cached_property
@@ -219,11 +217,6 @@ class Service(WorkflowVerbs, LogVerbs, RemoteVerbs):
         return change_verbs.ChangeVerbs(self.control)
 
     @cached_property
-    def telemetry(self) -> Telemetry:
-        """Metrics and traces."""
-        return telemetry.Telemetry(self.reader)
-
-    @cached_property
     def catalogue(self) -> Catalogue:
         """Published workflows and drafts."""
         return catalogue.Catalogue(self.reader, self.by, self.project, self.now, lambda: self.schedules)
@@ -241,11 +234,6 @@ class Service(WorkflowVerbs, LogVerbs, RemoteVerbs):
     def notices(self) -> Notices:
         """Messages about runs: what was sent and what waits, sending it, and the rules of the project."""
         return notice_verbs.Notices(self.reader, self.by, self.project)
-
-    def _rules_for_new_runs(self) -> tuple[NoticeRule, ...]:
-        """The rules of the project. Only a server has set some, so a home without one is not asked."""
-        may_have_some = self._is_for_others or self.home.store_url or (self.home.folder / SERVER_CONFIG).exists()
-        return self.notices.rules_for_new_runs() if may_have_some else ()
 
     # -- starting runs -----------------------------------------------------------------------------------------------
 
