@@ -1,4 +1,4 @@
-"""`python -m mulligan.api.background HOME FORMAT CONFIG`: the process of a server that fires schedules, sends notices."""
+"""`python -m mulligan.api.background HOME FORMAT CONFIG`: fires the schedules of a server, sends its notices."""
 
 from __future__ import annotations
 
