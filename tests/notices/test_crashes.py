@@ -82,6 +82,17 @@ def test_a_killed_sender_loses_nothing_and_what_is_sent_again_has_the_same_key(h
     assert receiver.ids.count("k02") == 2
 
 
+def test_what_was_sent_long_ago_is_removed(home: Home, receiver: Receiver) -> None:
+    with Service(home) as service:
+        put(service, 1)
+        service.notices.send_all()
+        assert [line.status for line in service.notices.page().notices] == ["sent"]
+
+        service.notices.send_due(datetime.now(UTC) + timedelta(days=31))
+
+        assert service.notices.page().notices == []
+
+
 def test_a_run_notifies_without_a_server(home: Home, receiver: Receiver, tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text(FLOW)
     command = [sys.executable, "-m", "mulligan", "run", "w.yaml", "--home", str(home.folder)]

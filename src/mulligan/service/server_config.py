@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -93,16 +94,25 @@ def parse_config(text: str, file: str = FILE) -> ServerConfig:
         match = _SYNTAX.fullmatch(str(error))
         what, line, column = (match["what"], int(match["line"]), int(match["column"])) if match else (str(error), 0, 0)
         raise _refusal(file, f"not TOML: {what[:1].lower()}{what[1:]}", text, line, column) from None
+    targets = tree.get("targets")
+    within: tuple[str, ...] = ()
     try:
+        # One by one, since an error in a table of tables does not say in which one it is.
+        for name, table in targets.items() if isinstance(targets, dict) else ():
+            within = ("targets", name)
+            msgspec.convert(table, Target)
+        within = ()
         return msgspec.convert(tree, ServerConfig)
     except msgspec.ValidationError as error:
-        raise _invalid(error, text, file) from None
+        raise _invalid(error, text, file, within) from None
 
 
-def _invalid(error: msgspec.ValidationError, text: str, file: str) -> LanguageError:
+def _invalid(error: msgspec.ValidationError, text: str, file: str, within: Sequence[str] = ()) -> LanguageError:
+    """The refusal of what stands at, or below, the table `within`."""
     match = _WHERE.fullmatch(str(error))
     what, where = (match["what"], match["where"]) if match else (str(error), "")
-    path = [part for part in re.split(r"[.\[]", where.replace("]", "")) if part and not part.isdecimal()]
+    path = [*within]
+    path += [part for part in re.split(r"[.\[]", where.replace("]", "")) if part and not part.isdecimal()]
     hint = ""
     if (field := _FIELD.match(what)) is not None:
         known = _keys_at(path)

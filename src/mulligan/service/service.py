@@ -17,8 +17,8 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from mulligan.service.home import Home, find_home, find_worker_home
-from mulligan.service.home_names import SERVER_CONFIG
 from mulligan.service.lazy_modules import LazyModule
+from mulligan.service.notices.new_run_rules import rules_for_new_runs
 from mulligan.service.run_reader import AttemptLog, RunReader, StepOutput
 from mulligan.service.workflow_verbs import WorkflowVerbs
 
@@ -161,7 +161,7 @@ class Service(WorkflowVerbs):
         # Where it starts runs and keeps workflows and schedules: a name space of the store, see `ports.server_records`.
         self.project = ""
         # Whether it was opened by a server, for the call of a client.
-        self._is_for_others = False
+        self.is_for_others = False
 
     def __enter__(self) -> Service:
         return self
@@ -178,7 +178,7 @@ class Service(WorkflowVerbs):
 
     @cached_property
     def control(self) -> RunControl:
-        return run_control.RunControl(self.reader, self._by, self._rules_for_new_runs)
+        return run_control.RunControl(self.reader, self._by, lambda: rules_for_new_runs(self))
 
     @property
     def by(self) -> str:
@@ -196,7 +196,7 @@ class Service(WorkflowVerbs):
         if project is not None:
             other.project, other.reader = project, self.reader.in_project(project)
             other.cache = self.cache.seen_by(other.reader)
-        other._is_for_others = True
+        other.is_for_others = True
         return other
 
     @cached_property
@@ -242,11 +242,6 @@ class Service(WorkflowVerbs):
     def notices(self) -> Notices:
         """Messages about runs: what was sent and what waits, sending it, and the rules of the project."""
         return notice_verbs.Notices(self.reader, self.by, self.project)
-
-    def _rules_for_new_runs(self) -> tuple[NoticeRule, ...]:
-        """The rules of the project. Only a server has set some, so a home without one is not asked."""
-        may_have_some = self._is_for_others or self.home.store_url or (self.home.folder / SERVER_CONFIG).exists()
-        return self.notices.rules_for_new_runs() if may_have_some else ()
 
     # -- starting runs -----------------------------------------------------------------------------------------------
 

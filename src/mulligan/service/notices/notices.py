@@ -30,6 +30,8 @@ HOOKS = "hooks"
 RULES_MAX, TARGETS_MAX = 50, 20
 # How long `notices send` and `notices test` wait for targets.
 SEND_SECONDS_MAX = 60.0
+# How long notices that were sent or given up are kept, and how often old ones are looked for.
+KEEP, REMOVE_EVERY = timedelta(days=30), timedelta(hours=1)
 # Whoever asks to send what waits means also what would be tried later.
 ALL_THAT_WAIT = timedelta(days=365)
 
@@ -110,6 +112,7 @@ class Notices:
         self._project = project
         # Where the targets are, if that is not `server.toml` in the home.
         self.config_file: str | None = None
+        self._removed_at = datetime.min.replace(tzinfo=UTC)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -151,9 +154,18 @@ class Notices:
 
     def send_due(self, now: datetime) -> datetime | None:
         """Send what is due; when to call again, or None if nothing waits. For a process in the background."""
-        if not self._reader.home.is_there or (due := self._outbox.next_notice_due()) is None:
+        if not self._reader.home.is_there:
+            return None
+        self._remove_old(now)
+        if (due := self._outbox.next_notice_due()) is None:
             return None
         return due if due > now else self.sender.send_due(self.targets().by_name, now)
+
+    def _remove_old(self, now: datetime) -> None:
+        """Remove what was sent or given up long ago, now and then."""
+        if now - self._removed_at >= REMOVE_EVERY:
+            self._outbox.remove_notices(now - KEEP)
+            self._removed_at = now
 
     def send_all(self) -> SentNotices:
         """Send what is due now, and wait for it."""
