@@ -23,6 +23,7 @@ COMMANDS = {
     "resume": ("mulligan.cli.resume:resume", "Resume a run that was interrupted or paused, or one of its steps."),
     "wait": ("mulligan.cli.wait:wait", "Wait until runs that another process drives have ended."),
     "worker": ("mulligan.cli.worker:worker", "Run tasks for the runs of a store, until stopped."),
+    "server": ("mulligan.cli.server:server", "Serve the runs of a store over HTTP, with a worker, until stopped."),
     "list": (
         "mulligan.cli.list_command:list_runs",
         "List runs, newest first, with their status and why they failed.",
@@ -57,6 +58,8 @@ COMMANDS = {
     "workflows": ("mulligan.cli.publish:list_workflows", "List the published workflows, or the versions of one."),
     "schedule": ("mulligan.cli.schedule:schedule", "Start published workflows on time: list, put, pause, resume."),
     "schema": ("mulligan.cli.schema:schema", "Print the JSON Schema of workflow files, for editors."),
+    "login": ("mulligan.cli.login:login", "Check a token for a server, and store it for you alone."),
+    "logout": ("mulligan.cli.login:logout", "Forget the token of a server on this machine."),
     "gc": ("mulligan.cli.gc:gc", "Remove files that no run refers to, and old runs on request."),
     "doctor": ("mulligan.cli.doctor:doctor", "Check this machine and the store, and suggest what to fix."),
     "demo": ("mulligan.cli.demo:main", "Watch a run fail on every rung of the ladder, and recover."),

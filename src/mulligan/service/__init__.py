@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from mulligan.service.artifacts import KeptFile
     from mulligan.service.attempt_progress import describe_progress
     from mulligan.service.attempts import AttemptRecord
+    from mulligan.service.audit import ACCEPTED, AuditLog, AuditPage
+    from mulligan.service.background_jobs import JOBS, BackgroundJobs, Job, run_jobs
     from mulligan.service.breakers import Breaker
     from mulligan.service.catalogue.catalogue import Draft, Publication, PublishedWorkflow, WorkflowList
     from mulligan.service.catalogue.text_edits import StepEdit
@@ -82,10 +84,12 @@ if TYPE_CHECKING:
     from mulligan.service.gc import Garbage, GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial, describe_result, parse_failure
     from mulligan.service.home import Home
+    from mulligan.service.home_names import server_url
     from mulligan.service.items import Item
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
     from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
     from mulligan.service.log_following import LogPiece, LogSelection
+    from mulligan.service.logins import LINK_MINUTES, SESSION_HOURS, Logins, Session, digest_of, new_secret, start_token
     from mulligan.service.logs import UnknownAttempt
     from mulligan.service.named_files import FileUnreadable, FileUnwritable, read_file, write_file
     from mulligan.service.next_commands import (
@@ -137,6 +141,7 @@ if TYPE_CHECKING:
     from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
     from mulligan.service.schedules.forms import ScheduleForm, instant_text
     from mulligan.service.schedules.schedules import Backfill, ScheduleView
+    from mulligan.service.server_client import is_login_link, log_in, log_out, start_published
     from mulligan.service.server_config import ServerConfig, ServerSection, TrustedProxy, find_config, parse_config
     from mulligan.service.service import Service, open_service, open_temporary_service, open_worker_service
     from mulligan.service.shown_runs import RunDisplay
@@ -179,6 +184,8 @@ _NAMES = {
     "mulligan.service.artifacts": "KeptFile",
     "mulligan.service.attempt_progress": "describe_progress",
     "mulligan.service.attempts": "AttemptRecord",
+    "mulligan.service.audit": "ACCEPTED AuditLog AuditPage",
+    "mulligan.service.background_jobs": "JOBS BackgroundJobs Job run_jobs",
     "mulligan.service.breakers": "Breaker",
     "mulligan.service.change_verbs": "ChangeResult ChangeVerbs DecidedStep DecisionsResult ForkResult RetryResult "
     "StartedRun",
@@ -202,10 +209,12 @@ _NAMES = {
     "mulligan.service.gc": "Garbage GarbageReport RunRetention",
     "mulligan.service.handler_trial": "HandlerResult HandlerTrial describe_result parse_failure",
     "mulligan.service.home": "Home",
+    "mulligan.service.home_names": "server_url",
     "mulligan.service.items": "Item",
     "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
     "mulligan.service.live_feed": "LiveEvent LiveFeed Watch parse_watches",
     "mulligan.service.log_following": "LogPiece LogSelection",
+    "mulligan.service.logins": "LINK_MINUTES SESSION_HOURS Logins Session digest_of new_secret start_token",
     "mulligan.service.logs": "UnknownAttempt",
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
     "mulligan.service.next_commands": "command_for_request commands_for_pending commands_for_wait suggest_commands",
@@ -230,6 +239,7 @@ _NAMES = {
     "mulligan.service.schedules.forms": "ScheduleForm instant_text",
     "mulligan.service.schedules.schedules": "Backfill ScheduleView",
     "mulligan.service.server_config": "ServerConfig ServerSection TrustedProxy find_config parse_config",
+    "mulligan.service.server_client": "is_login_link log_in log_out start_published",
     "mulligan.service.service": "Service open_service open_temporary_service open_worker_service",
     "mulligan.service.shown_runs": "RunDisplay",
     "mulligan.service.starting": "DetachedRun ExistingRun check_key",
