@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         run_pages,
         run_snapshot,
         run_story,
+        server_changes,
         shown_runs,
         starting,
         stats,
@@ -124,7 +125,7 @@ else:
         "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor "
         "driver forecast gc handler_trial items outcome overview page pending "
         "preview replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story "
-        "shown_runs starting stats store_calls store_changes usage waiting worker_loop workers"
+        "shown_runs starting stats server_changes store_calls store_changes usage waiting worker_loop workers"
     ).split():
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 
@@ -228,7 +229,8 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
     @cached_property
     def catalogue(self) -> Catalogue:
         """Published workflows and drafts."""
-        return catalogue.Catalogue(self.reader, self.by, self.project, self.now, lambda: self.schedules)
+        kind = server_changes.RemoteCatalogue if self.home.is_remote else catalogue.Catalogue
+        return kind(self.reader, self.by, self.project, self.now, lambda: self.schedules)
 
     @cached_property
     def schedules(self) -> Schedules:
@@ -237,7 +239,8 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
         def in_project(by: str, project: str) -> Service:
             return self.in_the_name_of(by, project=project)
 
-        return schedules.Schedules(self.reader, self.by, self.project, self.now, in_project)
+        kind = server_changes.RemoteSchedules if self.home.is_remote else schedules.Schedules
+        return kind(self.reader, self.by, self.project, self.now, in_project)
 
     @cached_property
     def notices(self) -> Notices:
