@@ -21,6 +21,7 @@ from mulligan.errors import (
     InputInvalid,
     MulliganError,
     NotFound,
+    ProtocolMismatch,
     Refused,
     StaleLease,
     StoreRefused,
@@ -282,7 +283,7 @@ def refuse_other_protocol(protocol: str) -> None:
     """Refuse a caller that speaks another version of these calls."""
     if protocol != str(PROTOCOL):
         said = f"version {protocol}" if protocol else "no version"
-        raise StoreRefused(
+        raise ProtocolMismatch(
             f"the server speaks version {PROTOCOL} of the protocol for stores, and this Mulligan {said}",
             hint="use the same version of Mulligan here and on the server",
         )
