@@ -84,7 +84,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
 def operation_id(route: Route) -> str:
     """A name for programs that are made from the document: `post_runs_run_id_cancel`."""
     words = re.findall(r"\w+", route.full_path.removeprefix("/api/v1").replace(":int}", "}"))
-    return "_".join([route.method.lower(), *words])
+    return "_".join([route.method.lower(), *(words or ["page"])])
 
 
 def _types(routes: tuple[Route, ...]) -> Iterator[Any]:
@@ -138,7 +138,7 @@ def _operation(route: Route, schemas: dict[str, Any], components: dict[str, Any]
 
 
 def _tag(route: Route) -> str:
-    return str(re.findall(r"\w+", route.path)[0])
+    return "server" if route.path.startswith("/") else str(re.findall(r"\w+", route.path)[0])
 
 
 def _path_parameters(route: Route) -> Iterator[dict[str, Any]]:

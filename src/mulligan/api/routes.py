@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from mulligan.api import (
+    audit,
     catalogue,
     decisions,
     health,
+    logins,
     metrics,
     notices,
     operations,
@@ -18,9 +20,11 @@ from mulligan.api import (
 from mulligan.api.routing import Route
 
 ROUTES: tuple[Route, ...] = (
+    *audit.ROUTES,
     *catalogue.ROUTES,
     *decisions.ROUTES,
     *health.ROUTES,
+    *logins.ROUTES,
     *metrics.ROUTES,
     *notices.ROUTES,
     *operations.ROUTES,

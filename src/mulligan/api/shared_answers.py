@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from mulligan.api.routing import Answer
 from mulligan.service import Service
 
-# Answers have times in them that pass.
-KEPT_SECONDS = 1.0
+# Answers have times in them that pass, and processes may die without a word: an answer is made anew after this time,
+# or up to twice as much, so that not all of them are made anew at once.
+KEPT_SECONDS = 1.5
 BYTES_MAX = 16 * 1024 * 1024
 
 
@@ -45,15 +46,16 @@ class SharedAnswers:
             self._service = service
         now, version = self._clock(), service.store_version()
         found = self._answers.get(key)
-        if found is not None and (found.begun >= arrived or self._is_current(found, now, version)):
+        if found is not None and (found.begun >= arrived or self._is_current(key, found, now, version)):
             return found.answer
         answer = make()
         self._keep(key, _Shared(answer, len(answer.value), now, version))
         return answer
 
     @staticmethod
-    def _is_current(found: _Shared, now: float, version: int | None) -> bool:
-        return version is not None and found.version == version and now - found.begun < KEPT_SECONDS
+    def _is_current(key: Hashable, found: _Shared, now: float, version: int | None) -> bool:
+        kept = KEPT_SECONDS * (1 + hash(key) % 100 / 100)
+        return version is not None and found.version == version and now - found.begun < kept
 
     def _keep(self, key: Hashable, made: _Shared) -> None:
         former = self._answers.pop(key, None)

@@ -23,6 +23,7 @@ COMMANDS = {
     "resume": ("mulligan.cli.resume:resume", "Resume a run that was interrupted or paused, or one of its steps."),
     "wait": ("mulligan.cli.wait:wait", "Wait until runs that another process drives have ended."),
     "worker": ("mulligan.cli.worker:worker", "Run tasks for the runs of a store, until stopped."),
+    "server": ("mulligan.cli.server:server", "Serve the runs of a store over HTTP, with a worker, until stopped."),
     "list": (
         "mulligan.cli.list_command:list_runs",
         "List runs, newest first, with their status and why they failed.",

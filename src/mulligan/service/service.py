@@ -20,6 +20,7 @@ from mulligan.service.home import Home, find_home, find_worker_home
 from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.notices.new_run_rules import rules_for_new_runs
 from mulligan.service.run_reader import AttemptLog, RunReader, StepOutput
+from mulligan.service.server_areas import ServerAreas
 from mulligan.service.workflow_verbs import WorkflowVerbs
 
 if TYPE_CHECKING:
@@ -112,8 +113,6 @@ if TYPE_CHECKING:
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
     from mulligan.service.store_calls import StoreCalls
-    from mulligan.service.telemetry import telemetry
-    from mulligan.service.telemetry.telemetry import Telemetry
     from mulligan.service.usage import StepUsage
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine
@@ -121,14 +120,13 @@ if TYPE_CHECKING:
 else:
     formats = LazyModule("mulligan.formats")
     notice_verbs = LazyModule("mulligan.service.notices.notices")
-    telemetry = LazyModule("mulligan.service.telemetry.telemetry")
     catalogue = LazyModule("mulligan.service.catalogue.catalogue")
     schedules = LazyModule("mulligan.service.schedules.schedules")
     for _name in (
-        "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor driver "
-        "followed_runs forecast gc handler_trial items log_following logs outcome overview page pending preview "
-        "replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story shown_runs "
-        "starting stats store_calls store_changes usage waiting worker_loop workers"
+        "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor "
+        "driver followed_runs forecast gc handler_trial items log_following logs outcome overview page pending "
+        "preview replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story "
+        "shown_runs starting stats store_calls store_changes usage waiting worker_loop workers"
     ).split():
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 
@@ -151,7 +149,7 @@ def open_temporary_service() -> Iterator[Service]:
         yield service
 
 
-class Service(WorkflowVerbs):
+class Service(ServerAreas, WorkflowVerbs):
     """Every verb, over the runs of one home. As a context manager it closes itself."""
 
     def __init__(self, home: Home, by: str = "") -> None:
@@ -218,11 +216,6 @@ class Service(WorkflowVerbs):
     def changes(self) -> ChangeVerbs:
         """Changes of runs with `dry_run`, each with an answer that says what follows."""
         return change_verbs.ChangeVerbs(self.control)
-
-    @cached_property
-    def telemetry(self) -> Telemetry:
-        """Metrics and traces."""
-        return telemetry.Telemetry(self.reader)
 
     @cached_property
     def catalogue(self) -> Catalogue:
