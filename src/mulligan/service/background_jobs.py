@@ -37,7 +37,7 @@ class Job(NamedTuple):
 
 
 # schedules: fire what is due. notices: send what waits.
-JOBS: tuple[Job, ...] = ()
+JOBS: tuple[Job, ...] = (Job("notices", "mulligan.service.notices.notices:send_due"),)
 
 
 class BackgroundJobs:
