@@ -9,7 +9,9 @@ HOME = ".mulligan"
 DATABASE = "mulligan.db"
 # The configuration of the server, and of whatever else sends notices.
 SERVER_CONFIG = "server.toml"
-# The variable that names another file for it.
+# A file that is there once the project of a home has had notice rules: without it nobody has to look for them.
+HOOKS_MARK = "hooks"
+# The variable that names another file for the configuration.
 CONFIG_VARIABLE = "MULLIGAN_CONFIG"
 # The variable that names a server.
 SERVER = "MULLIGAN_SERVER"

@@ -20,6 +20,6 @@ class TargetList(msgspec.Struct, frozen=True):
 
 
 def find_targets(home: Path, file: str | None = None) -> TargetList:
-    """The targets of `file`, of `$MULLIGAN_CONFIG`, or of `server.toml` in the home. `LanguageError` if it is not valid."""
+    """The targets of `file`, of `$MULLIGAN_CONFIG`, or of `server.toml` in the home. `LanguageError` if one is bad."""
     config = find_config(home, file or os.environ.get(CONFIG_VARIABLE) or None)
     return TargetList(config.targets, config.server.public_url)

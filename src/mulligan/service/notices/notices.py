@@ -16,6 +16,7 @@ from mulligan.core.model.workflow import NOTICE_KINDS, NoticeKind, NoticeRule
 from mulligan.errors import InputInvalid, NotFound
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports import Document, NoticeRecord, NoticeStatus
+from mulligan.service.home_names import HOOKS_MARK
 from mulligan.service.home_names import SERVER_CONFIG as FILE
 from mulligan.service.notices.configuration import TargetList, find_targets
 from mulligan.service.notices.targets import check_name
@@ -233,6 +234,8 @@ class Notices:
             rule_of(rule)
         if len(rules) > RULES_MAX:
             raise InputInvalid(f"{len(rules)} rules are too many: a project has at most {RULES_MAX}")
+        if not self._reader.home.store_url:
+            (self._reader.home.folder / HOOKS_MARK).touch()
         document = Document(
             kind=HOOKS,
             name=HOOKS,
