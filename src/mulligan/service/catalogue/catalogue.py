@@ -22,6 +22,7 @@ from mulligan.formats import Converted
 from mulligan.language import check_inputs
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports.server_records import Document, ServerRecords, WorkflowVersion
+from mulligan.service.catalogue.text_edits import EditedText, StepEdit, edit_text
 from mulligan.service.catalogue.texts import (
     WorkflowText,
     check_name,
@@ -187,6 +188,11 @@ class Catalogue:
     def convert(text: str, *, file: str = "workflow.yaml", format: str | None = None) -> Converted:
         """The text of another system's file as one of ours."""
         return convert_text(WorkflowText(text, file, format))
+
+    @staticmethod
+    def edit(text: str, edit: StepEdit, *, file: str = "workflow.yaml") -> EditedText:
+        """Change a step in a text of ours, and leave everything else as it is written."""
+        return edit_text(WorkflowText(text, file), edit)
 
     @staticmethod
     def name_for(path: str) -> str:
