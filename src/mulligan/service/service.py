@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mulligan.core.model.workflow import Budget, NoticeRule, Workflow
     from mulligan.engine.observers import Observer
     from mulligan.errors import KeyUsed
-    from mulligan.ports import RunRecord, WorkerRecord
+    from mulligan.ports import RunRecord, TokenRecord, WorkerRecord
     from mulligan.service import (
         agent_permissions,
         attempt_progress,
@@ -110,6 +110,7 @@ if TYPE_CHECKING:
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
     from mulligan.service.store_calls import StoreCalls
+    from mulligan.service.tokens import limits
     from mulligan.service.usage import StepUsage
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine
@@ -119,6 +120,7 @@ else:
     notice_verbs = LazyModule("mulligan.service.notices.notices")
     catalogue = LazyModule("mulligan.service.catalogue.catalogue")
     schedules = LazyModule("mulligan.service.schedules.schedules")
+    limits = LazyModule("mulligan.service.tokens.limits")
     for _name in (
         "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor "
         "driver forecast gc handler_trial items outcome overview page pending "
@@ -195,6 +197,13 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
             other.project, other.reader = project, self.reader.in_project(project)
             other.cache = self.cache.seen_by(other.reader)
         other.is_for_others = True
+        return other
+
+    def for_token(self, token: TokenRecord) -> Service:
+        """The service of one call with a token: in the name of its user, for its project, within its limits."""
+        other = self.in_the_name_of(token.user, project=token.project)
+        if token.limits.workflows:
+            other.reader = other.reader.limited(lambda store: limits.limited(store, token))
         return other
 
     @cached_property
