@@ -37,7 +37,6 @@
       StoreUnavailable                  store.unavailable        503   1   temporary: retry later
         NoFreeConnection                store.no_connection      503   1   the server has reached its limit
       StoreRefused                      store.refused            500   1   the store cannot be used as it is
-        ProtocolMismatch                store.protocol           400   1   the server speaks another version
         HomeUnusable                    home.unusable            500   1   the folder of the runs cannot be used
         StoreLibraryMissing             store.library_missing    500   1   the library for it is not installed
         DatabaseMissing                 store.no_database        500   1   the server has no database of that name
@@ -446,13 +445,6 @@ class StoreRefused(MulliganError):
     """The store cannot be used as it is: a newer schema, not a database, a folder without write permission."""
 
     code = "store.refused"
-
-
-class ProtocolMismatch(StoreRefused):
-    """A client and a server of different versions do not understand each other."""
-
-    code = "store.protocol"
-    http_status = 400
 
 
 class HomeUnusable(StoreRefused):
