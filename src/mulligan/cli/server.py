@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from mulligan.cli.options import HomeFolder, LogFormat, check_log_format
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import UsageRefused, show
 from mulligan.errors import ServerUnusable
-from mulligan.service import ServerConfig, find_config, open_service
+from mulligan.service import CONFIG_VARIABLE, ServerConfig, find_config, open_service
 
 PORTS = range(65536)
 
@@ -48,6 +49,9 @@ def server(
         raise UsageRefused(f"--port must be between 0 and {PORTS[-1]}", hint="0 takes any free port")
     check_log_format(log_format)
     service = open_service(home)
+    if config is not None:
+        # For the process that sends notices.
+        os.environ[CONFIG_VARIABLE] = os.path.abspath(config)
     found = _with_options(
         find_config(service.home.folder, config),
         host=host,
