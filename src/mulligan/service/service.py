@@ -219,7 +219,8 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
     @cached_property
     def catalogue(self) -> Catalogue:
         """Published workflows and drafts."""
-        return catalogue.Catalogue(self.reader, self.by, self.project, self.now, lambda: self.schedules)
+        kind = self.remote_areas.ServerCatalogue if self.home.is_remote else catalogue.Catalogue
+        return kind(self.reader, self.by, self.project, self.now, lambda: self.schedules)
 
     @cached_property
     def schedules(self) -> Schedules:
@@ -228,7 +229,8 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
         def in_project(by: str, project: str) -> Service:
             return self.in_the_name_of(by, project=project)
 
-        return schedules.Schedules(self.reader, self.by, self.project, self.now, in_project)
+        kind = self.remote_areas.ServerSchedules if self.home.is_remote else schedules.Schedules
+        return kind(self.reader, self.by, self.project, self.now, in_project)
 
     @cached_property
     def notices(self) -> Notices:
