@@ -62,7 +62,9 @@ def server(
         insecure=insecure or None,
         worker=False if no_worker else None,
     )
-    code: int = _module().serve(service.home, found, as_json=as_json, log_format=log_format, write=show)
+    code: int = _module().serve(
+        service.home, found, config_file=config, as_json=as_json, log_format=log_format, write=show
+    )
     return code
 
 

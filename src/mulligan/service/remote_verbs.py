@@ -9,20 +9,17 @@ from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.run_reader import RunReader
 
 if TYPE_CHECKING:
-    from mulligan.service import followed_runs, remote_areas
+    from mulligan.service import followed_runs
     from mulligan.service.driver import Driver
     from mulligan.service.shown_runs import RunDisplay, ShownRun
 else:
     followed_runs = LazyModule("mulligan.service.followed_runs")
-    remote_areas = LazyModule("mulligan.service.remote_areas")
 
 
 class RemoteVerbs:
     """A part of `Service`."""
 
     reader: RunReader
-    # The areas whose changes go through the routes of the server.
-    remote_areas = remote_areas
 
     def ping(self) -> None:
         """Ask the store for something small: raises if it does not answer, or refuses."""

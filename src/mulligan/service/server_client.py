@@ -94,16 +94,6 @@ def _exchange(url: str, code: str) -> str:
     return found[1]
 
 
-def ask_route(home: Home, method: str, path: str, body: Any = None) -> Any:
-    """The answer of a route below `/api/v1`, as plain data."""
-    transport = _transport(home)
-    try:
-        answer = transport.request(method, path, msgspec.json.encode(body) if body is not None else b"")
-    finally:
-        transport.close()
-    return msgspec.json.decode(answer) if answer else None
-
-
 def _transport(home: Home) -> HttpTransport:
     return HttpTransport(home.store_url, token=home.token or find_token(home.store_url), ca_file=find_ca_file())
 
