@@ -257,6 +257,10 @@ class HttpStore:
         """Gather the last report of a lease. It is sent with the next exchange, as often as it takes."""
         self._work.ended[token] = EndedTask(token, report, guard)  # type: ignore[arg-type]
 
+    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> None:
+        for token, report, guard in ended:
+            self.report(token, report, guard=guard)
+
     def stop_requests(self, worker: str) -> list[StopRequest]:
         if self._monotonic() - self._work.exchanged_at >= STOPS_SECONDS:
             self._exchange(worker)
