@@ -40,7 +40,7 @@ from serving.streams import Watchers
 from mulligan.service import Home, RunQuery, Service
 from mulligan.store import open_store
 
-WORKFLOW = "name: bench\ninputs: {n: {default: 0}}\nsteps: [{step: one, shell: 'true'}]\n"
+WORKFLOW = "name: bench\ninputs: {n: {type: integer, default: 0}}\nsteps: [{step: one, shell: 'true'}]\n"
 CHAIN = "name: chain\nsteps:\n" + "".join(
     f"  - {{step: s{n}, shell: 'true'{f', needs: [s{n - 1}]' if n else ''}}}\n" for n in range(5)
 )

@@ -61,6 +61,7 @@ PLAYED_PAGES = [
         "concepts/ladder",
         "how-to/map",
         "how-to/python-types",
+        "operate/notices",
         "operate/operations",
         "how-to/python-steps",
         "how-to/reports",

@@ -20,20 +20,26 @@ from mulligan.service import Service
 from mulligan.testing.postgres import PostgresServer
 from mulligan.worker.processes import kill_with_variable
 from proof.chaos import flows
+from proof.chaos.api_server import ApiServer
 from proof.chaos.checker import TOLD_MAX, InvariantChecker, Totals, check_all, check_rest, read_store_contents
 from proof.chaos.faults import FaultInjector
 from proof.chaos.fleet import Fleet, growth_of
 from proof.chaos.journal import Journal
+from proof.chaos.proxy import Proxy
 from proof.stage import Stage, wait_until
 
 ACT = Path(__file__).with_name("act.sh")
 CLIENTS, OPERATORS = 3, 2
+# This client asks the HTTP server; the others ask the database.
+HTTP_CLIENT = 2
 LOOK_SECONDS = 0.05
 SAMPLE_SECONDS, ONLOOK_SECONDS, PROGRESS_SECONDS = 5.0, 3.0, 30.0
 # How long a worker that is told to end may take: its grace, and a server that is slow.
 END_SECONDS = 60.0
 # For each worker: its statements, its news, and one that the server has not noticed yet. And as many for the others.
 CONNECTIONS_PER_WORKER = 3
+# The HTTP server: its threads, its background process, and as many that the database has not noticed yet.
+CONNECTIONS_OF_API = 16
 # Of the time of the trouble, in which all runs are started.
 STARTED_BY = 0.85
 _UNFINISHED = "SELECT count(*) FROM runs WHERE status NOT IN ('completed', 'failed', 'cancelled')"
@@ -91,7 +97,11 @@ class Chaos:
         with self.stage.service() as service:
             assert service.reader.store.runs() == []
         self.fleet = self._exits.enter_context(Fleet(self.stage, self.server.url, self.settings.workers))
+        proxy = self._exits.enter_context(Proxy(self.server.url))
+        self.api = ApiServer(self.stage, proxy)
+        self._exits.callback(self.api.close)
         self.trouble = FaultInjector(self.settings.seed, self.server, self.fleet, self.settings.lease_seconds)
+        self.trouble.api = self.api
         self.trouble.restarted = self._note_restart
         self.trouble.position = lambda: self.journal.position
         self.clients = [self._client(number) for number in range(CLIENTS)]
@@ -111,12 +121,13 @@ class Chaos:
         seconds = self.settings.minutes * 60 * STARTED_BY
         pace = self.settings.runs / CLIENTS / seconds if seconds else 0.0
         words = (self.settings.seed, number, self.settings.runs, CLIENTS, f"{pace:.4f}")
-        return self._program("client", number, *words)
+        return self._program("http_client" if number == HTTP_CLIENT else "client", number, *words, paper="client")
 
-    def _program(self, name: str, number: int, *words: object) -> subprocess.Popen[str]:
+    def _program(self, name: str, number: int, *words: object, paper: str = "") -> subprocess.Popen[str]:
         """Start a client or operator program, on the connection of a worker, so that it is cut off with that one."""
         worker = self.fleet.workers[(number + 1) % len(self.fleet.workers)]
-        said, noted = self._paper(f"{name}-{number}.stderr"), self._paper(f"{name}-{number}")
+        noted = self._paper(f"{paper or name}-{number}")
+        said = noted.with_name(f"{noted.name}.stderr")
         with said.open("a") as errors, noted.open("a") as lines:
             options = {"environment": worker.environment, "stdout": lines, "stderr": errors}
             return self.stage.start_program("-m", f"proof.chaos.{name}", *words, **options)
@@ -147,6 +158,7 @@ class Chaos:
     def look(self) -> None:
         """What is to be seen while all goes on."""
         self.fleet.look()
+        self.api.look()
         self.journal.look()
         self._note_recovery()
         if self._is_time("sample", SAMPLE_SECONDS):
@@ -235,6 +247,7 @@ class Chaos:
                 self.find([f"a client ended with {client.returncode}: see client-{number}.stderr"])
         self.find(self.fleet.deaths)
         self.find(list(self._check_holdings()))
+        self.find(list(self.api.end(END_SECONDS)))
         self.find(list(self.fleet.end(END_SECONDS)))
         self.find([f"still running: {left}" for left in self._leftovers()])
 
@@ -248,7 +261,7 @@ class Chaos:
         with psycopg.connect(self.server.url) as connection:
             asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mulligan'"
             ((count,),) = connection.execute(asked).fetchall()
-        if count > CONNECTIONS_PER_WORKER * (self.settings.workers + 1):
+        if count > CONNECTIONS_PER_WORKER * (self.settings.workers + 1) + CONNECTIONS_OF_API:
             yield f"{count} connections are open for {self.settings.workers} workers"
 
     def _leftovers(self) -> list[str]:

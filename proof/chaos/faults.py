@@ -14,6 +14,7 @@ import msgspec
 
 from mulligan.testing.postgres import PostgresServer
 from mulligan.worker.processes import Process, descendants, snapshot
+from proof.chaos.api_server import ApiServer
 from proof.chaos.fleet import Fleet, Worker, stopped
 
 # Something to do; what it returns is done after a while to end it.
@@ -67,6 +68,8 @@ class FaultInjector:
         self.server = server
         self.fleet = fleet
         self.lease_seconds = lease_seconds
+        # The HTTP server, if there is one.
+        self.api: ApiServer | None = None
         self.counts: Counter[str] = Counter()
         # Called when the server is there again.
         self.restarted: Act = lambda: None
@@ -82,6 +85,7 @@ class FaultInjector:
         self._of_workers = random.Random(f"workers {seed}")
         self._of_network = random.Random(f"network {seed}")
         self._of_outages = random.Random(f"outages {seed}")
+        self._of_api = random.Random(f"api {seed}")
         self._ways_to_stop: Iterator[str] = cycle(("fast", "immediate", "kill -9", "frozen"))
 
     def begin(self) -> None:
@@ -89,6 +93,7 @@ class FaultInjector:
         self._agenda.add(self._of_workers.uniform(1, 4), self._attack_and_again)
         self._agenda.add(self._of_network.uniform(1, 4), self._cut_and_again)
         self._agenda.add(self._of_outages.uniform(10, 20), self._quiet_and_outage)
+        self._agenda.add(self._of_api.uniform(4, 10), self._attack_api_and_again)
 
     def go_on(self) -> None:
         """Do what is due."""
@@ -99,6 +104,9 @@ class FaultInjector:
         self._is_over = True
         self._agenda.end()
         self.fleet.heal()
+        if self.api is not None:
+            self.api.proxy.heal()
+            self.api.proxy.cut()
 
     def _end_later(self, seconds: float, end: Act) -> None:
         """What has begun is over then."""
@@ -222,6 +230,28 @@ class FaultInjector:
             case _:
                 self._end_later(seconds, worker.stop())
 
+    # -- the HTTP server
+
+    def _attack_api_and_again(self) -> None:
+        if self._is_over or self._waits(self._attack_api_and_again):
+            return
+        self.attack_api(self._of_api.choice(API_ATTACKS), self._of_api.uniform(0.2, 4.0))
+        self._agenda.add(self._of_api.uniform(3, 15), self._attack_api_and_again)
+
+    def attack_api(self, what: str, seconds: float) -> None:
+        """Kill it, so that another is started; or stop it or cut it off from the database for so long."""
+        assert self.api is not None
+        self.counts[f"HTTP server {what}"] += 1
+        match what:
+            case "kill":
+                self.api.kill()
+            case "stop":
+                self._end_later(seconds, self.api.stop())
+            case _:
+                self.api.proxy.refuse()
+                self.api.proxy.cut()
+                self._end_later(seconds, self.api.proxy.heal)
+
     # -- the network
 
     def _cut_and_again(self) -> None:
@@ -260,3 +290,4 @@ ATTACKS = (
     *("stop", "stop", "stop long", "stop with supervisor", "stop supervisor"),
 )
 CUTS = ("reset", "reset", "refused", "slow", "half open to the server", "half open to the client", "silent")
+API_ATTACKS = ("kill", "kill", "kill", "stop", "cut off")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,10 +15,10 @@ import msgspec
 import pytest
 
 from mulligan.api.app import Api
-from mulligan.api.auth import digest_of
+from mulligan.api.auth import find_stored_token
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Route
-from mulligan.service import Home, Scope, ServerConfig, Service, TokenRecord
+from mulligan.service import Home, Scope, ServerConfig, Service, TokenRecord, digest_of
 
 # One token for each scope, and two that count for nothing.
 SCOPES: tuple[Scope, ...] = ("read", "run", "decide", "write", "admin", "worker")
@@ -144,7 +145,11 @@ def token_record(name: str, scopes: Sequence[Scope], **others: Any) -> TokenReco
 
 
 def open_client(
-    home: Home, config: ServerConfig | None = None, routes: Sequence[Route] = ROUTES, tokens: Sequence[TokenRecord] = ()
+    home: Home,
+    config: ServerConfig | None = None,
+    routes: Sequence[Route] = ROUTES,
+    tokens: Sequence[TokenRecord] = (),
+    clock: Callable[[], float] = time.monotonic,
 ) -> Client:
     """A server over a home, with a token for each scope, one that has expired and one that was revoked."""
     known = [
@@ -155,7 +160,11 @@ def open_client(
         *tokens,
     ]
     by_digest = {one.digest: one for one in known}
-    api = Api(home, config or ServerConfig(), find_token=lambda _, digest: by_digest.get(digest), routes=routes)
+
+    def find(service: Service, digest: str) -> TokenRecord | None:
+        return by_digest.get(digest) or find_stored_token(service, digest)
+
+    api = Api(home, config or ServerConfig(), find_token=find, routes=routes, clock=clock)
     return Client(api, home, {one.user: f"mul_{one.user}" for one in known} | {"unknown": "mul_unknown"})
 
 

@@ -264,7 +264,7 @@ def test_a_large_run_is_shown_in_pages_only(client: Client, service: Service) ->
         service, f"name: large\nsteps:\n  - step: s\n    matrix: {{n: [{numbers}]}}\n    shell: 'true'\n"
     )
 
-    assert client.get(f"runs/{run_id}", full="true").code == "input.invalid"
+    assert client.get(f"runs/{run_id}/full").code == "input.invalid"
     assert len(client.get(f"runs/{run_id}").body) < 2_000
     assert client.get(f"runs/{run_id}/steps").json["total"] == 2001
 
@@ -293,6 +293,20 @@ def test_a_failed_run_is_retried_and_forked(client: Client) -> None:
     assert done == {**plan, "dry_run": False, "status": "running"}
     assert client.get("runs/1").json["round"] == 2
     assert client.post("runs/1:retry").code == "run.not_finished"
+
+
+def test_a_failed_run_continues_with_a_corrected_version(client: Client, service: Service) -> None:
+    ran(FAILED)
+    service.catalogue.publish("daily", FAILED)
+    service.catalogue.publish("daily", FAILED.replace("exit 7", "'true'"))
+
+    assert client.post("runs/1:retry", {"version": 3}).code == "workflow.unknown"
+    plan = fits(client.post("runs/1:retry", {"version": 2, "dry_run": True}), f"{RUN}:retry")
+    assert "load" in str(plan["correction"])
+    fork = fits(client.post("runs/1:fork", {"from_step": "load", "version": 2}), f"{RUN}:fork", 201)
+    assert (fork["kept"], fork["steps"]) == (["first"], ["load"])
+    assert client.post("runs/1:retry", {"version": 2}).json["status"] == "running"
+    assert client.get("runs/1").json["revision"] is not None
 
 
 def test_one_step_is_retried_with_its_checks(client: Client) -> None:

@@ -54,17 +54,22 @@ outputs: {text: '${steps.pack.output}'}
 FAILED = """
 name: daily
 steps:
+  - step: call
+    map: {over: [1, 2]}
+    do: [{workflow: child.yaml}]
   - step: load
     shell: echo broken >&2; exit 7
 """
+CHILD = "name: child\nsteps:\n  - step: one\n    shell: 'true'\n"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A home with three runs: 1 waits for a person, 2 completed, 3 failed."""
+    """A home with three runs: 1 waits for a person, 2 completed, 3 called two others and failed."""
     here, path = os.getcwd(), tmp_path_factory.mktemp("runs")
     os.chdir(path)
     try:
+        Path("child.yaml").write_text(CHILD, encoding="utf-8")
         for name, text, words in (
             ("nightly", PARKED, ("--wait", "0s", "-i", "day=sunday")),
             ("weekly", COMPLETED, ("--label", "kind=big")),
@@ -134,7 +139,8 @@ def test_a_run_without_its_steps_says_what_show_says(client: Client) -> None:
 
 
 def test_a_whole_run_is_what_show_prints(client: Client) -> None:
-    assert client.get("runs/1", full="true").json == said("show", 1)
+    for run_id in (1, 2, 3):
+        assert fits(client.get(f"runs/{run_id}/full"), f"{RUN}/full") == said("show", run_id)
 
 
 @pytest.mark.parametrize("step", ["fetch", "each", "sim", "sim_1"])
@@ -153,6 +159,15 @@ def test_items_are_those_of_the_command_line(client: Client) -> None:
 def test_the_story_is_what_explain_prints(client: Client) -> None:
     assert fits(client.get("runs/1/story"), f"{RUN}/story")["lines"] == said("explain", 1)
     assert client.get("runs/1/story", step="fetch").json["lines"] == said("explain", 1, "fetch")
+
+
+def test_called_runs_are_those_of_the_whole_list(client: Client) -> None:
+    found = fits(client.get("runs/3/children"), f"{RUN}/children")["runs"]
+    assert found == [run for run in said("list", "--all") if run["parent_run_id"] == 3]
+    assert len(found) == client.get("runs/3").json["child_count"] == 2
+    lines = client.get("runs/3/story", tree="true").json["lines"]
+    assert lines == said("explain", 3, "--tree")
+    assert {line["run_id"] for line in lines} >= {run["run_id"] for run in found}
 
 
 def test_events_are_those_of_the_command_line(client: Client) -> None:
@@ -222,6 +237,7 @@ def test_runs_are_found_by_what_is_known_of_them(client: Client, query: dict[str
         ("runs/1/events", "events", "seq", None),
         ("runs/1/story", "lines", "text", None),
         ("pending", "pending", "step", 1),
+        ("runs/3/children", "runs", "run_id", 2),
     ],
 )
 def test_pages_one_by_one_are_the_whole(client: Client, path: str, entries: str, key: str, total: int | None) -> None:
@@ -298,7 +314,10 @@ def test_a_range_behind_the_end_is_refused(client: Client) -> None:
 
 
 def test_a_log_that_is_followed_ends_with_its_attempt(client: Client) -> None:
-    assert client.get(LOG, follow="true").body == client.get(LOG).body
+    whole = client.get(LOG).body
+    assert client.get(LOG, follow="true").body == whole
+    assert client.get(LOG, follow="true", start=7).body == whole[7:]
+    assert client.get(LOG, start=7).code == "input.invalid"
 
 
 def test_a_kept_file_is_read_by_its_hash(client: Client) -> None:

@@ -246,6 +246,7 @@ def test_a_look_is_taken_soon_while_things_change_and_never_costs_too_much() -> 
     assert quiet == slow
     assert next_interval(slow, is_moving=True, took=0.001) == fast
     assert next_interval(fast, is_moving=True, took=0.5) == pytest.approx(5.0)
+    assert next_interval(fast, is_moving=False, took=0.03) == pytest.approx(1.0)
 
 
 def test_a_cursor_names_a_position_of_each_thing_and_a_broken_one_says_nothing() -> None:

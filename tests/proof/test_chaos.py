@@ -18,6 +18,7 @@ SHORT = Settings(seed=7, runs=RUNS, minutes=0.0, workers=2, lease_seconds=2.0, f
 TROUBLES: tuple[Callable[[Chaos], None], ...] = (
     lambda chaos: outlast(chaos, "immediate"),
     lambda chaos: chaos.trouble.attack(chaos.fleet.workers[1], "kill", 0, 0),
+    lambda chaos: chaos.trouble.attack_api("kill", 0),
     lambda chaos: chaos.trouble.cut(chaos.fleet.workers[0], "silent", 0.5),
     lambda chaos: chaos.trouble.restart("kill -9", 0.3),
     lambda chaos: chaos.trouble.attack(chaos.fleet.workers[1], "stop with supervisor", 0, 1.5),
@@ -33,9 +34,9 @@ def chaos(tmp_path: Path) -> Iterator[Chaos]:
 
 def test_no_trouble_with_workers_server_or_network_loses_or_doubles_anything(chaos: Chaos) -> None:
     for number, trouble in enumerate(TROUBLES):
-        wait_until(lambda share=COMMANDS * number // 7: has_begun(chaos, share), "nobody goes on")
+        wait_until(lambda share=COMMANDS * number // 8: has_begun(chaos, share), "nobody goes on")
         trouble(chaos)
-    wait_until(lambda: has_begun(chaos, COMMANDS * 6 // 7), "nobody goes on")
+    wait_until(lambda: has_begun(chaos, COMMANDS * 7 // 8), "nobody goes on")
     chaos.calm_down()
     chaos.finish()
     chaos.check()

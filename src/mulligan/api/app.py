@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,8 +16,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.types import Message, Receive, Scope, Send
 
-from mulligan.api import openapi
-from mulligan.api.auth import Gate, TokenLookup
+from mulligan.api import audit, openapi
+from mulligan.api.auth import Gate, Request, TokenLookup, find_stored_token
 from mulligan.api.decoding import BodyDecoder, QueryDecoder, refuse_nul
 from mulligan.api.path_table import Found, PathTable
 from mulligan.api.problems import PROBLEM, as_known_error, details, headers_of
@@ -25,16 +25,19 @@ from mulligan.api.request_counts import RequestCounts
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import JSON, Answer, Call, Route, Streamed
 from mulligan.api.service_threads import ServiceThreads
-from mulligan.api.stream_hub import StreamHub
+from mulligan.api.shared_answers import SharedAnswers
+from mulligan.api.stream_hub import StreamClient, StreamHub
+from mulligan.api.token_limits import check_limits
 from mulligan.errors import (
     MediaUnsupported,
     MethodNotAllowed,
+    MulliganError,
     NotAcceptable,
     RequestRefused,
     RequestTooLarge,
     UnknownPath,
 )
-from mulligan.service import Home, ServerConfig, Service, TokenRecord, to_json
+from mulligan.service import Home, ServerConfig, Service, TokenLimits, TokenRecord, to_json
 
 # What no answer does without.
 SECURITY_HEADERS = {
@@ -61,47 +64,43 @@ class _Endpoint:
     is_coroutine: bool
 
 
-@dataclass(frozen=True)
-class _Request:
-    """One request as it came in."""
+@dataclass
+class _Exchange:
+    """One request, and what is known of it so far."""
 
-    method: str
-    path: str
-    headers: Mapping[str, str]
+    request: Request
     scope: Scope
     receive: Receive
-
-    @property
-    def where(self) -> str:
-        return f"{self.method} {self.path}"
-
-    @property
-    def source(self) -> str:
-        client = self.scope.get("client")
-        return client[0] if client else ""
-
-    @property
-    def base_url(self) -> str:
-        return f"{self.scope.get('scheme', 'http')}://{self.headers.get('host', 'localhost')}"
+    route: Route | None = None
+    token: TokenRecord | None = None
 
 
 class Api:
     """Answers the requests of all routes, as an ASGI application."""
 
     def __init__(
-        self, home: Home, config: ServerConfig, *, find_token: TokenLookup, routes: Iterable[Route] = ROUTES
+        self,
+        home: Home,
+        config: ServerConfig,
+        *,
+        find_token: TokenLookup = find_stored_token,
+        start_token: TokenRecord | None = None,
+        routes: Iterable[Route] = ROUTES,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config
         self.threads = ServiceThreads(home)
-        self.gate = Gate(self.threads, find_token)
+        find = _with_start_token(find_token, start_token)
+        self.gate = Gate(self.threads, config, find, clock)
         self.counts = RequestCounts()
         # Set when the server ends: streams end with it.
         self.closing = asyncio.Event()
-        self.hub = StreamHub(self.threads.read, find_token)
+        self.hub = StreamHub(self.threads.read, find)
+        self._shared = SharedAnswers()
         self._streams: set[asyncio.Timeout] = set()
         self._closer: asyncio.Future[None] | None = None
-        described = openapi.ROUTE
-        table = (*routes, Route(**{**described, "handler": partial(openapi.answer, tuple(routes))}))
+        self._routes = tuple(routes)
+        table = (*self._routes, Route(**openapi.ROUTE, handler=partial(openapi.answer, self._routes)))
         self._paths = PathTable(table)
         self._endpoints = {id(route): _prepare(route) for route in table}
 
@@ -111,39 +110,45 @@ class Api:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        request = _Request(
+        client = scope.get("client")
+        request = Request(
             method=scope["method"],
             path=(scope.get("raw_path") or scope["path"].encode()).decode("ascii", "replace").partition("?")[0],
             headers={name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]},
-            scope=scope,
-            receive=receive,
+            peer=client[0] if client else "",
+            scheme=scope.get("scheme", "http"),
         )
+        exchange = _Exchange(request, scope, receive)
         started_at = time.monotonic()
         try:
-            answer = await self._answer(request)
+            answer = await self._answer(exchange)
         except Exception as error:
-            answer = _refusal(error, request.where)
+            answer = await self._refuse(exchange, as_known_error(error, request.where))
         seconds = time.monotonic() - started_at
         # A method that no route has, or a path, is chosen by the client: it does not become a name of its own.
-        method, path = scope.get(_ROUTE, ("", ""))
+        route = exchange.route
+        method, path = (route.method, route.path) if route is not None else ("", "")
         self.counts.add(method, path, answer.status, seconds)
         if isinstance(answer, Streamed):
-            await self._stream(answer, request, send)
+            await self._stream(answer, exchange, send)
         else:
             await _send(answer, request, send)
 
     # -- one request -------------------------------------------------------------------------------------------------
 
-    async def _answer(self, request: _Request) -> Answer | Streamed:
+    async def _answer(self, exchange: _Exchange) -> Answer | Streamed:
+        arrived = time.monotonic()
+        request = exchange.request
+        self.gate.check_host(request)
         found = self._find(request)
         if request.method == "OPTIONS":
             return Answer(status=204, headers={"allow": ", ".join(found.methods)})
         endpoint, path = self._match(found, request)
-        request.scope[_ROUTE] = (endpoint.route.method, endpoint.route.path)
-        token = await self.gate.admit(request.headers, endpoint.route.scope)
-        _check_accepted(endpoint.route, request.headers.get("accept", ""))
-        query = endpoint.query.decode(request.scope.get("query_string", b"").decode("latin-1"))
-        body = await _body(endpoint, request)
+        route = exchange.route = endpoint.route
+        token = exchange.token = await self.gate.admit(request, route)
+        _check_accepted(route, request.headers.get("accept", ""))
+        query = endpoint.query.decode(exchange.scope.get("query_string", b"").decode("latin-1"))
+        body = await _body(endpoint, exchange)
         make = partial(
             Call,
             token=token,
@@ -151,15 +156,27 @@ class Api:
             query=query,
             body=body,
             headers=request.headers,
-            source=request.source,
+            source=self.gate.source(request),
             hub=self.hub,
-            base_url=self.config.server.public_url.rstrip("/") or request.base_url,
+            base_url=self.config.server.public_url.rstrip("/") or self.gate.base_url(request),
+            arrived=arrived,
             counts=self.counts,
             read=lambda work: self.threads.read(lambda service: work(_service_of(service, token))),
         )
-        return await self._call(endpoint, make, token)
+        return await self._call(endpoint, make, exchange)
 
-    def _find(self, request: _Request) -> Found:
+    async def _refuse(self, exchange: _Exchange, error: MulliganError) -> Answer:
+        """The answer to a refused request. The audit has it first, if the store can write."""
+        source = self.gate.source(exchange.request)
+        rows = [*audit.refused(exchange.route, exchange.request, source, error, exchange.token)]
+        if rows:
+            try:
+                await self.threads.change(lambda service: service.audit.add(rows))
+            except Exception as trouble:
+                as_known_error(trouble, "writing the audit")
+        return _problem(error)
+
+    def _find(self, request: Request) -> Found:
         try:
             found = self._paths.find(request.path)
         except UnicodeDecodeError:
@@ -170,30 +187,51 @@ class Api:
             refuse_nul(value, "the path")
         return found
 
-    def _match(self, found: Found, request: _Request) -> tuple[_Endpoint, dict[str, str]]:
+    def _match(self, found: Found, request: Request) -> tuple[_Endpoint, dict[str, str]]:
         matched = found.route(request.method)
-        if matched is None:
+        if matched is None or (request.method == "HEAD" and matched[0].changes):
             allowed = ", ".join(found.methods)
             message = f"'{request.path}' does not answer {request.method}"
             raise MethodNotAllowed(message, hint=f"it answers {allowed}", allow=allowed)
         return self._endpoints[id(matched[0])], matched[1]
 
-    async def _call(self, endpoint: _Endpoint, make: partial[Call], token: TokenRecord) -> Answer | Streamed:
-        route = endpoint.route
+    async def _call(self, endpoint: _Endpoint, make: partial[Call], exchange: _Exchange) -> Answer | Streamed:
+        route, token = endpoint.route, exchange.token
+        assert token is not None
+
+        def prepare(service: Service) -> Call:
+            """Check the limits of the token, and write the audit before the change: a crash does not lose it."""
+            call = make(service=_service_of(service, token))
+            if audit.is_written(route, call.body, call.query):
+                check_limits(call, route, self._routes)
+                service.audit.add(audit.accepted(call, route, exchange.request))
+            return call
+
         if endpoint.is_coroutine:
+            if route.changes:
+                await self.threads.change(prepare)
             # It may use a service only in the thread for readers.
             return _as_answer(route, await route.handler(make(service=None)))
-        run = self.threads.read if route.method == "GET" else self.threads.change
-        answer = await run(lambda service: _run(route, make(service=_service_of(service, token))))
-        if route.changes and route.path.startswith("tokens"):
+        if route.is_shared:
+            return await self.threads.read(lambda service: self._shared_answer(route, make, token, service))
+        run = self.threads.read if route.method == "GET" and not route.changes else self.threads.change
+        answer = await run(lambda service: _as_answer(route, route.handler(prepare(service))))
+        if route.changes and route.path.startswith(("tokens", "logins")):
             self.gate.forget_tokens()
         return answer
 
-    async def _stream(self, answer: Streamed, request: _Request, send: Send) -> None:
+    def _shared_answer(self, route: Route, make: partial[Call], token: TokenRecord, service: Service) -> Answer:
+        call = make(service=_service_of(service, token))
+        # A token with limits may see less than others.
+        seen_by = token.id if token.limits != TokenLimits() else ""
+        key = (route.path, tuple(call.path.items()), msgspec.json.encode(call.query), token.project, seen_by)
+        return self._shared.get(service, key, call.arrived, lambda: _run_whole(route, call))
+
+    async def _stream(self, answer: Streamed, exchange: _Exchange, send: Send) -> None:
         """Send the pieces until there are no more, the client leaves or the server ends."""
         await send(_start(answer.status, {"content-type": answer.media, **answer.headers}))
         pieces = answer.pieces if isinstance(answer.pieces, AsyncIterator) else self._in_thread(answer.pieces)
-        leaving = asyncio.ensure_future(_disconnected(request.receive))
+        leaving = asyncio.ensure_future(_disconnected(exchange.receive))
         try:
             async with asyncio.timeout(None) as limit:
                 # Cheaper than to wait for three things at once: a server may have a thousand streams.
@@ -201,17 +239,18 @@ class Api:
                 leaving.add_done_callback(lambda _: self._end(limit))
                 if self._closer is None:
                     self._closer = asyncio.ensure_future(self._end_streams())
-                if request.method != "HEAD":
+                if exchange.request.method != "HEAD":
                     async for piece in pieces:
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
-                        # Neither of the two may have waited: others have their turn.
-                        await asyncio.sleep(0)
+                        if not isinstance(pieces, StreamClient):
+                            # Neither of the two may have waited: others have their turn.
+                            await asyncio.sleep(0)
         except TimeoutError:
             if not limit.expired():
                 raise
         except Exception as error:
             # The status is sent already: the client sees that the answer breaks off.
-            as_known_error(error, request.where)
+            as_known_error(error, exchange.request.where)
             raise
         finally:
             self._streams.discard(limit)
@@ -241,10 +280,10 @@ class Api:
 
 
 def make_app(
-    home: Home, config: ServerConfig, *, find_token: TokenLookup, routes: Iterable[Route] = ROUTES
+    home: Home, config: ServerConfig, *, start_token: TokenRecord | None = None, routes: Iterable[Route] = ROUTES
 ) -> Starlette:
     """The application of a server. Its lifespan closes the stores."""
-    api = Api(home, config, find_token=find_token, routes=routes)
+    api = Api(home, config, start_token=start_token, routes=routes)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -259,6 +298,17 @@ def make_app(
     return app
 
 
+def _with_start_token(find_token: TokenLookup, start_token: TokenRecord | None) -> TokenLookup:
+    """Also find the token that only this process knows."""
+    if start_token is None:
+        return find_token
+
+    def find(service: Service, digest: str) -> TokenRecord | None:
+        return start_token if digest == start_token.digest else find_token(service, digest)
+
+    return find
+
+
 def _prepare(route: Route) -> _Endpoint:
     handler = route.handler.func if isinstance(route.handler, partial) else route.handler
     is_json = route.body is not None and route.body is not bytes
@@ -271,12 +321,14 @@ def _prepare(route: Route) -> _Endpoint:
 
 
 def _service_of(service: Service, token: TokenRecord) -> Service:
-    """The service of one call: in the name of the token's user."""
-    return service.in_the_name_of(token.user)
+    """The service of one call: in the name of the token's user, for its project, within its limits."""
+    return service.for_token(token)
 
 
-def _run(route: Route, call: Call) -> Answer | Streamed:
-    return _as_answer(route, route.handler(call))
+def _run_whole(route: Route, call: Call) -> Answer:
+    answer = _as_answer(route, route.handler(call))
+    assert isinstance(answer, Answer), f"{route.name} cannot be shared: it is sent in pieces"
+    return answer
 
 
 def _as_answer(route: Route, result: Any) -> Answer | Streamed:
@@ -296,10 +348,9 @@ def _as_answer(route: Route, result: Any) -> Answer | Streamed:
     return replace(answer, value=msgspec.json.encode(value))
 
 
-def _refusal(error: Exception, where: str) -> Answer:
-    known = as_known_error(error, where)
-    problem = details(known)
-    return Answer(msgspec.json.encode(problem), problem.status, headers_of(known), PROBLEM)
+def _problem(error: MulliganError) -> Answer:
+    problem = details(error)
+    return Answer(msgspec.json.encode(problem), problem.status, headers_of(error), PROBLEM)
 
 
 # -- reading a request -----------------------------------------------------------------------------------------------
@@ -315,14 +366,14 @@ def _check_accepted(route: Route, accept: str) -> None:
         raise NotAcceptable(f"this address answers with {kind}, not with '{accept}'", hint=f"send 'Accept: {kind}'")
 
 
-async def _body(endpoint: _Endpoint, request: _Request) -> Any:
-    route = endpoint.route
+async def _body(endpoint: _Endpoint, exchange: _Exchange) -> Any:
+    route, request = endpoint.route, exchange.request
     if route.body is None:
         return None
     if endpoint.body is None:
-        return await _read_body(route.body_bytes_max, request)
+        return await _read_body(route.body_bytes_max, exchange)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    data = await _read_body(route.body_bytes_max, request)
+    data = await _read_body(route.body_bytes_max, exchange)
     if not data and not kind and _may_be_missing(route.body):
         data = b"{}"
     elif kind != JSON and not kind.endswith("+json"):
@@ -340,13 +391,13 @@ def _may_be_missing(body: Any) -> bool:
     )
 
 
-async def _read_body(bytes_max: int, request: _Request) -> bytes:
-    size = request.headers.get("content-length", "")
+async def _read_body(bytes_max: int, exchange: _Exchange) -> bytes:
+    size = exchange.request.headers.get("content-length", "")
     if size.isascii() and size.isdecimal() and int(size) > bytes_max:
         raise _too_large(bytes_max)
     chunks, total = [], 0
     while True:
-        message = await request.receive()
+        message = await exchange.receive()
         if message["type"] == "http.disconnect":
             raise RequestRefused("the request ended before its body did", hint="send it again")
         chunk = message.get("body", b"")
@@ -378,7 +429,7 @@ def _start(status: int, headers: Mapping[str, str]) -> Message:
     return {"type": "http.response.start", "status": status, "headers": encoded}
 
 
-async def _send(answer: Answer, request: _Request, send: Send) -> None:
+async def _send(answer: Answer, request: Request, send: Send) -> None:
     data = answer.value if isinstance(answer.value, bytes) else b""
     status, headers = answer.status, {name.lower(): value for name, value in answer.headers.items()}
     if status == 200 and "etag" in headers and _has_version(request.headers.get("if-none-match", ""), headers["etag"]):

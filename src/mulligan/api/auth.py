@@ -1,30 +1,33 @@
-"""Who asks, and what they may do: bearer tokens and scopes."""
+"""Who asks, and what they may do: tokens, browser sessions, people that a proxy has logged in."""
 
 from __future__ import annotations
 
-import hashlib
+import ipaddress
+import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
+from functools import cached_property
+from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
 
-from mulligan.api.routing import RouteScope
+from mulligan.api.rate_limits import TokenBuckets
+from mulligan.api.routing import Route, RouteScope
 from mulligan.api.service_threads import ServiceThreads
-from mulligan.errors import ScopeMissing, TokenRefused
-from mulligan.service import Service, TokenRecord
+from mulligan.errors import HostRefused, InputInvalid, ScopeMissing, TokenRefused, TooManyRequests
+from mulligan.service import ServerConfig, Service, TokenRecord, TrustedProxy, digest_of
+from mulligan.service import allows as scopes_allow
 
-# How long a token that was looked up is believed: it may be revoked meanwhile by another process.
+COOKIE = "mulligan_session"
+# A page of another site cannot send this header without being asked first, and it is never allowed to.
+CUSTOM_HEADER = "x-mulligan-request"
+# How long a token that was looked up is believed: another process may revoke it meanwhile.
 BELIEVED_SECONDS = 1.0
 KNOWN_MAX = 10_000
+# How many requests without a valid token an address may send in a second, for a while and at once.
+REFUSALS_PER_SECOND, REFUSALS_AT_ONCE = 50, 1_000
 
-IMPLIED: Mapping[str, frozenset[str]] = {
-    "read": frozenset({"read"}),
-    "run": frozenset({"run", "read"}),
-    "decide": frozenset({"decide", "read"}),
-    "write": frozenset({"write", "run", "read"}),
-    "admin": frozenset({"admin", "write", "run", "decide", "read"}),
-    "worker": frozenset({"worker"}),
-}
 NOBODY = TokenRecord(id="", digest="", user="", scopes=(), created_at=datetime(1970, 1, 1, tzinfo=UTC))
 
 
@@ -34,61 +37,235 @@ class TokenLookup(Protocol):
     def __call__(self, service: Service, digest: str) -> TokenRecord | None: ...
 
 
-def digest_of(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
+def find_stored_token(service: Service, digest: str) -> TokenRecord | None:
+    return service.logins.find_token(digest)
 
 
 def allows(token: TokenRecord, scope: RouteScope) -> bool:
     """Whether one of the scopes of the token is, or implies, this one."""
-    return scope == "public" or any(scope in IMPLIED[one] for one in token.scopes)
+    return scope == "public" or scopes_allow(token.scopes, scope)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked, and by whom as far as the connection says."""
+
+    method: str
+    # Still percent-encoded, without the query.
+    path: str
+    # By their names in small letters.
+    headers: Mapping[str, str]
+    # The address of the other end of the connection, and the scheme of it.
+    peer: str = ""
+    scheme: str = "http"
+
+    @property
+    def where(self) -> str:
+        return f"{self.method} {self.path}"
 
 
 class Gate:
-    """Lets a request in, or says why not."""
+    """Lets a request in, or says why not. What it says is the same for all reasons that a stranger must not know."""
 
-    def __init__(self, threads: ServiceThreads, find_token: TokenLookup) -> None:
-        self._read: Callable[[Callable[[Service], TokenRecord | None]], Awaitable[TokenRecord | None]] = threads.read
+    def __init__(
+        self,
+        threads: ServiceThreads,
+        config: ServerConfig,
+        find_token: TokenLookup = find_stored_token,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        section = config.server
+        self._threads = threads
         self._find = find_token
+        self._clock = clock
+        self._hosts = _host_names(section.host, section.hosts, section.public_url)
+        self._proxy = ProxyRule(section.trusted_proxy) if section.trusted_proxy else None
         self._known: dict[str, tuple[float, TokenRecord]] = {}
+        self._buckets = TokenBuckets(section.requests_per_second, section.requests_at_once, clock)
+        self._refusals = TokenBuckets(REFUSALS_PER_SECOND, REFUSALS_AT_ONCE, clock)
 
-    async def admit(self, headers: Mapping[str, str], scope: RouteScope) -> TokenRecord:
-        """The token of a request. `TokenRefused`, `ScopeMissing`."""
-        if scope == "public":
-            return NOBODY
-        token = await self._token(headers)
-        if not allows(token, scope):
-            raise ScopeMissing(
-                f"this token has no scope '{scope}'",
-                hint="use a token that has it; an admin can make one: mulligan token create",
-                scope=scope,
+    def check_host(self, request: Request) -> None:
+        """`HostRefused` for a name that is not ours: a page whose name was pointed at us would send its own."""
+        name = _host_name(request.headers.get("host", ""))
+        if name not in self._hosts and not _is_address(name):
+            raise HostRefused(
+                f"this server is not known as '{name}'",
+                hint="use its address; or whoever runs it adds the name to 'hosts' in server.toml",
             )
+
+    def source(self, request: Request) -> str:
+        """The address that a request came from: of the client, if a trusted proxy stands between."""
+        return self._proxy.client(request) if self._proxy else request.peer
+
+    def base_url(self, request: Request) -> str:
+        """The address under which the caller knows the server."""
+        trusted = self._proxy is not None and self._proxy.is_from_proxy(request)
+        scheme = request.headers.get("x-forwarded-proto", request.scheme) if trusted else request.scheme
+        return f"{'https' if scheme == 'https' else 'http'}://{request.headers.get('host', 'localhost')}"
+
+    async def admit(self, request: Request, route: Route) -> TokenRecord:
+        """The token of a request. `TokenRefused`, `ScopeMissing`, `TooManyRequests`."""
+        if route.scope == "public":
+            return NOBODY
+        token, how = await self._identify(request)
+        self._buckets.take(token.id or token.user, f"the token of '{token.user}'")
+        if how != "token" and route.changes:
+            self._check_same_site(request)
+        if not allows(token, route.scope):
+            raise ScopeRefused(token, route.scope)
         return token
 
     def forget_tokens(self) -> None:
         """Look every token up again: one may have been revoked."""
         self._known.clear()
 
-    async def _token(self, headers: Mapping[str, str]) -> TokenRecord:
-        kind, _, secret = headers.get("authorization", "").partition(" ")
+    async def _identify(self, request: Request) -> tuple[TokenRecord, Literal["token", "session", "proxy"]]:
+        source = self.source(request)
+        if self._refusals.is_empty(source):
+            raise TooManyRequests("too many requests without a valid token", hint="wait a minute", retry_after=60)
+        kind, _, secret = request.headers.get("authorization", "").partition(" ")
         secret = secret.strip()
-        if kind.lower() != "bearer" or not secret:
-            raise _refusal()
+        if kind:
+            if kind.lower() == "bearer" and secret and (token := await self._token(secret)):
+                return token, "token"
+        elif (cookie := _cookie(request.headers.get("cookie", ""))) and (token := await self._token(cookie)):
+            return token, "session"
+        elif self._proxy and (token := self._proxy.token(request)):
+            return token, "proxy"
+        self._refusals.take(source, source)
+        raise TokenRefused(
+            "a valid token is needed", hint="send the header 'Authorization: Bearer TOKEN'; log in with: mulligan login"
+        )
+
+    async def _token(self, secret: str) -> TokenRecord | None:
+        """A token that counts now."""
         digest = digest_of(secret)
         at, token = self._known.get(digest, (0.0, None))
-        now = time.monotonic()
+        now = self._clock()
         if token is None or now - at > BELIEVED_SECONDS:
-            token = await self._read(lambda service: self._find(service, digest))
+            token = await self._threads.read(lambda service: self._find(service, digest))
             if token is None:
-                raise _refusal()
+                return None
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
             self._known[digest] = now, token
-        if token.revoked_at is not None or (token.expires_at is not None and token.expires_at <= datetime.now(UTC)):
-            raise _refusal()
-        return token
+        has_ended = token.expires_at is not None and token.expires_at <= datetime.now(UTC)
+        return None if has_ended or token.revoked_at is not None else token
+
+    def _check_same_site(self, request: Request) -> None:
+        """Refuse a change that a page of another site may have made a browser send."""
+        origin = request.headers.get("origin")
+        if origin is None:
+            is_ours = CUSTOM_HEADER in request.headers
+        else:
+            is_ours = origin == self.base_url(request)
+        if not is_ours or request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            raise CrossSiteRefused
 
 
-def _refusal() -> TokenRefused:
-    return TokenRefused(
-        "a valid token is needed", hint="send the header 'Authorization: Bearer TOKEN'; log in with: mulligan login"
-    )
+class ScopeRefused(ScopeMissing):
+    """The token is known and lacks the scope. Carries the token, for the audit."""
+
+    def __init__(self, token: TokenRecord, scope: str) -> None:
+        super().__init__(
+            f"this token has no scope '{scope}'",
+            hint="use a token that has it; an admin can make one: mulligan token create",
+            scope=scope,
+        )
+        self.token = token
+
+
+class CrossSiteRefused(ScopeMissing):
+    """A browser sent a change with the cookie of a session, and not from a page of this server."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a change with a browser session must come from a page of this server",
+            hint=f"programs send a token, or the header '{CUSTOM_HEADER}: 1'",
+        )
+
+
+class ProxyRule:
+    """What is believed of a proxy that has logged people in, and from which addresses."""
+
+    def __init__(self, section: TrustedProxy) -> None:
+        self._section = section
+        self._header = section.user_header.lower()
+
+    @cached_property
+    def _networks(self) -> list[Any]:
+        found = []
+        for text in self._section.addresses:
+            try:
+                found.append(ipaddress.ip_network(text, strict=False))
+            except ValueError:
+                raise InputInvalid(
+                    f"server.trusted_proxy.addresses: '{text}' is neither an address nor a network",
+                    hint="write it like 10.0.0.7 or 10.0.0.0/8",
+                ) from None
+        return found
+
+    def check(self) -> None:
+        """`InputInvalid` for an address that is none."""
+        _ = self._networks
+
+    def is_from_proxy(self, request: Request) -> bool:
+        return self._is_trusted(request.peer)
+
+    def client(self, request: Request) -> str:
+        """The nearest address that is not a trusted proxy."""
+        if not self._is_trusted(request.peer):
+            return request.peer
+        hops = [one.strip() for one in request.headers.get("x-forwarded-for", "").split(",") if one.strip()]
+        return next((hop for hop in reversed(hops) if not self._is_trusted(hop)), request.peer)
+
+    def token(self, request: Request) -> TokenRecord | None:
+        """What the person may do whom the proxy names."""
+        user = request.headers.get(self._header, "").strip()
+        if not user or not user.isprintable() or not self._is_trusted(request.peer):
+            return None
+        section = self._section
+        return TokenRecord(
+            id=f"proxy:{user}",
+            digest="",
+            user=user,
+            scopes=section.scopes,
+            created_at=NOBODY.created_at,
+            project=section.project,
+        )
+
+    def _is_trusted(self, address: str) -> bool:
+        try:
+            found = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(found in network for network in self._networks)
+
+
+def _host_names(host: str, hosts: tuple[str, ...], public_url: str) -> frozenset[str]:
+    own = {"localhost", socket.gethostname().lower(), host.lower(), *(one.lower() for one in hosts)}
+    return frozenset(own | ({urlsplit(public_url).hostname or ""} if public_url else set()) - {""})
+
+
+def _host_name(header: str) -> str:
+    """The name in a `Host` header, without the port."""
+    if header.startswith("["):
+        return header[1:].partition("]")[0].lower()
+    return header.rpartition(":")[0].lower() if header.count(":") == 1 else header.lower()
+
+
+def _is_address(name: str) -> bool:
+    """Whether it is an address: nobody else can point one at us."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _cookie(header: str) -> str:
+    for one in header.split(";"):
+        name, _, value = one.strip().partition("=")
+        if name == COOKIE:
+            return value
+    return ""

@@ -95,6 +95,7 @@ ROUTES = (
         "List what waits for a person: parked steps, approvals, pauses.",
         query=PendingQuery,
         answer=shapes.PendingAnswer,
+        is_shared=True,
     ),
     Route(
         "POST",

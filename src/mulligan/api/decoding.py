@@ -38,7 +38,7 @@ class QueryDecoder:
         self._type = type_
         fields = msgspec.structs.fields(type_) if type_ is not None else ()
         self._names = {one.encode_name for one in fields}
-        self._repeated = {one.encode_name for one in fields if _is_sequence(one.type)}
+        self._repeated = {one.encode_name for one in fields if is_sequence(one.type)}
 
     def decode(self, text: str) -> Any:
         """The parameters as the struct; None if the route has none. `InputInvalid`, `RequestRefused`."""
@@ -154,7 +154,8 @@ def _field_names(type_: Any) -> set[str]:
         return set()
 
 
-def _is_sequence(type_: Any) -> bool:
+def is_sequence(type_: Any) -> bool:
+    """Whether a field may have several values."""
     found = inspect.type_info(type_)
     options = found.types if isinstance(found, inspect.UnionType) else (found,)
     return any(isinstance(one, _SEQUENCES) for one in options)

@@ -84,7 +84,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
 def operation_id(route: Route) -> str:
     """A name for programs that are made from the document: `post_runs_run_id_cancel`."""
     words = re.findall(r"\w+", route.full_path.removeprefix("/api/v1").replace(":int}", "}"))
-    return "_".join([route.method.lower(), *words])
+    return "_".join([route.method.lower(), *(words or ["page"])])
 
 
 def _types(routes: tuple[Route, ...]) -> Iterator[Any]:
@@ -108,7 +108,14 @@ def _operation(route: Route, schemas: dict[str, Any], components: dict[str, Any]
         "x-scope": route.scope,
         "security": [] if route.scope == "public" else [{"token": []}],
     }
-    parameters = [*_path_parameters(route), *_query_parameters(route, schemas, components)]
+    parameters = [
+        *_path_parameters(route),
+        *_query_parameters(route, schemas, components),
+        *(
+            {"name": name, "in": "header", "required": False, "description": text, "schema": {"type": "string"}}
+            for name, text in route.request_headers
+        ),
+    ]
     if parameters:
         found["parameters"] = parameters
     if route.body is bytes:
@@ -120,7 +127,7 @@ def _operation(route: Route, schemas: dict[str, Any], components: dict[str, Any]
     if route.status != 204 and not (route.answer is None and route.media == JSON):
         good["content"] = {route.media: content}
     status = 204 if route.answer is None and route.media == JSON else route.status
-    found["responses"] = {str(status): good}
+    found["responses"] = {str(one): good for one in (status, *route.other_statuses)}
     if route.method == "GET" and route.media == JSON:
         found["responses"]["304"] = {"description": "The caller has this version already."}
     problem = {PROBLEM: {"schema": schemas[_key(ProblemDetails)]}}
@@ -131,7 +138,7 @@ def _operation(route: Route, schemas: dict[str, Any], components: dict[str, Any]
 
 
 def _tag(route: Route) -> str:
-    return str(re.findall(r"\w+", route.path)[0])
+    return "server" if route.path.startswith("/") else str(re.findall(r"\w+", route.path)[0])
 
 
 def _path_parameters(route: Route) -> Iterator[dict[str, Any]]:

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
-from mulligan.api import decisions, health, metrics, operations, run_changes, runs, store_calls, stream
+from mulligan.api import (
+    audit,
+    catalogue,
+    decisions,
+    health,
+    logins,
+    metrics,
+    notices,
+    operations,
+    run_changes,
+    runs,
+    schedules,
+    store_calls,
+    stream,
+    tokens,
+)
 from mulligan.api.routing import Route
 
 ROUTES: tuple[Route, ...] = (
+    *audit.ROUTES,
+    *catalogue.ROUTES,
     *decisions.ROUTES,
     *health.ROUTES,
+    *logins.ROUTES,
     *metrics.ROUTES,
+    *notices.ROUTES,
     *operations.ROUTES,
     *run_changes.ROUTES,
     *runs.ROUTES,
+    *schedules.ROUTES,
     *store_calls.ROUTES,
     *stream.ROUTES,
+    *tokens.ROUTES,
 )

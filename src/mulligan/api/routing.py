@@ -52,6 +52,8 @@ class Call:
     counts: RequestCounts | None = None
     # For coroutines: `await call.read(lambda service: …)` runs in the thread for readers.
     read: Callable[[Callable[[Service], Any]], Awaitable[Any]] = field(default=None, repr=False)  # type: ignore[assignment]
+    # When it came in, by the monotonic clock.
+    arrived: float = 0.0
     # What all clients of live streams share.
     hub: StreamHub = field(default=None, repr=False)  # type: ignore[assignment]
 
@@ -104,12 +106,18 @@ class Route:
     # The type of the JSON answer; None where `media` is not JSON.
     answer: Any = None
     status: int = 200
+    # Other statuses with the same kind of answer, such as 206 for a part of it.
+    other_statuses: tuple[int, ...] = ()
     media: str = JSON
+    # The headers of a request that count here, and what each is for, in one sentence.
+    request_headers: tuple[tuple[str, str], ...] = ()
     # Statuses of problems besides those that every route may have: 400, 401, 403, 404, 422, 429, 503.
     problems: tuple[int, ...] = ()
     # Whether it changes something, so that it is audited. None: by the method.
     is_change: bool | None = None
     body_bytes_max: int = BODY_BYTES_MAX
+    # Whether all tokens of a project get the same answer, so that one that was made serves several callers.
+    is_shared: bool = False
 
     @property
     def changes(self) -> bool:

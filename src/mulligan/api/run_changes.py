@@ -253,6 +253,10 @@ ROUTES = (
         body=StartBody,
         answer=StartedRun,
         status=201,
+        other_statuses=(200,),
+        request_headers=(
+            ("Idempotency-Key", "Asking again with the same key gives the same run (200); other inputs are refused."),
+        ),
         problems=(409,),
     ),
     Route(
@@ -304,6 +308,7 @@ ROUTES = (
         body=ForkBody,
         answer=ForkResult,
         status=201,
+        other_statuses=(200,),
         problems=(409,),
     ),
     Route(

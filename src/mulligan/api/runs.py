@@ -108,22 +108,16 @@ def _pairs(given: Iterable[str], what: str) -> dict[str, str]:
 # -- one run ---------------------------------------------------------------------------------------------------------
 
 
-class RunView(Query, frozen=True):
-    """What of a run to show."""
-
-    # Everything, as `mulligan show RUN --json` prints it: also each step with its attempts, and the runs it called.
-    # Refused for a run of more than 2,000 steps.
-    full: bool = False
-
-
-def show_run(call: Call) -> Any:
+def show_run(call: Call) -> Answer:
     run_id = _run_id(call)
-    if call.query.full:
-        return to_json(call.service.details.whole(run_id))
     etag = f'"{call.service.details.etag(run_id)}"'
     if is_known(call, etag):
         return Answer(headers={"ETag": etag})
     return Answer(call.service.details.head(run_id), headers={"ETag": etag})
+
+
+def show_whole_run(call: Call) -> Any:
+    return to_json(call.service.details.whole(_run_id(call)))
 
 
 def is_known(call: Call, etag: str) -> bool:
@@ -185,6 +179,20 @@ def show_item(call: Call) -> Any:
 
 def show_failure_handlers(call: Call) -> Any:
     return call.service.details.failure_handlers(_run_id(call), call.path["step"])
+
+
+class ChildrenQuery(Query, frozen=True):
+    """Which page to list."""
+
+    limit: Limit = 50
+    cursor: str = ""
+
+
+def list_children(call: Call) -> dict[str, Any]:
+    asked: ChildrenQuery = call.query
+    after = decode_cursor(asked.cursor, Count) or 0
+    page = call.service.details.children(_run_id(call), after=after, limit=asked.limit)
+    return {"runs": to_json(page.runs), "next": encode_cursor(page.next)}
 
 
 class EventsQuery(Query, frozen=True):
@@ -307,16 +315,19 @@ class LogQuery(Query, frozen=True):
     """Which log to read."""
 
     stream: Literal["stdout", "stderr"] = "stdout"
-    # Go on while it is written, until the attempt has ended.
+    # Go on while it is written, until the attempt has ended. The header Range counts for nothing then.
     follow: bool = False
+    # With `follow`: begin behind so many bytes.
+    start: Count = 0
 
 
 async def read_log(call: Call) -> Any:
     key = LogKey(_run_id(call), call.path["place"], int(call.path["attempt"]), call.query.stream)
     size = await call.read(lambda service: _log_size(service, key))
     if call.query.follow:
-        part = read_range(call.headers.get("range", ""), max(size, 1)) if call.headers.get("range") else None
-        return Streamed(_follow(call, key, part.start if part else 0), media=TEXT)
+        return Streamed(_follow(call, key, call.query.start), media=TEXT)
+    if call.query.start:
+        raise InputInvalid("'start' is for a log that is followed", hint="send the header Range", parameter="start")
     part = read_range(call.headers.get("range", ""), size) if size else None
     start, end = part or (0, size)
     headers = {
@@ -361,10 +372,28 @@ async def _follow(call: Call, key: LogKey, start: int) -> AsyncIterator[bytes]:
             await asyncio.sleep(FOLLOW_SECONDS)
 
 
+RANGE = (("Range", "One range of bytes, such as bytes=0-999 or bytes=-500."),)
 _RUN = "runs/{run_id:int}"
 ROUTES = (
-    Route("GET", "runs", list_runs, "read", "List runs, the newest first.", query=RunsQuery, answer=shapes.RunsPage),
-    Route("GET", _RUN, show_run, "read", "Show a run without its steps.", query=RunView, answer=shapes.RunHead),
+    Route(
+        "GET",
+        "runs",
+        list_runs,
+        "read",
+        "List runs, the newest first.",
+        query=RunsQuery,
+        answer=shapes.RunsPage,
+        is_shared=True,
+    ),
+    Route("GET", _RUN, show_run, "read", "Show a run without its steps.", answer=shapes.RunHead),
+    Route(
+        "GET",
+        f"{_RUN}/full",
+        show_whole_run,
+        "read",
+        "Show a run of at most 2,000 steps with all of them, their attempts, and the runs that it called.",
+        answer=shapes.WholeRun,
+    ),
     Route(
         "GET",
         f"{_RUN}/steps",
@@ -417,7 +446,18 @@ ROUTES = (
         "Read what an attempt wrote, or a range of it, or follow it.",
         query=LogQuery,
         media=TEXT,
+        other_statuses=(206,),
+        request_headers=RANGE,
         problems=(416,),
+    ),
+    Route(
+        "GET",
+        f"{_RUN}/children",
+        list_children,
+        "read",
+        "List the runs that a run called.",
+        query=ChildrenQuery,
+        answer=shapes.RunsPage,
     ),
     Route(
         "GET",
@@ -461,6 +501,8 @@ ROUTES = (
         "read",
         "Read a file that a run refers to, or a range of it.",
         media="application/octet-stream",
+        other_statuses=(206,),
+        request_headers=RANGE,
         problems=(410, 416),
     ),
     Route(

@@ -32,9 +32,9 @@ HEARTBEAT_SECONDS = 15.0
 # How often tokens are looked up again: a stream ends when its token was revoked or has expired.
 TOKEN_SECONDS = 2.0
 # How often a look is taken: while things change, and when they have not changed for a while.
-FAST_SECONDS, SLOW_SECONDS = 0.04, 0.1
-# The looks may take this part of the time of a processor.
-LOOK_SHARE = 0.1
+FAST_SECONDS, SLOW_SECONDS = 0.025, 0.05
+# The looks may take this part of the time of a processor: while things change, and when they do not.
+BUSY_SHARE, QUIET_SHARE = 0.1, 0.03
 # Behind a store that does not answer.
 TROUBLE_SECONDS = 1.0
 # What a client waits before it comes back.
@@ -321,7 +321,7 @@ class StreamHub:
 def next_interval(interval: float, *, is_moving: bool, took: float) -> float:
     """When to look next: soon while things change, later if not, and never so often that looking costs too much."""
     wanted = FAST_SECONDS if is_moving else min(SLOW_SECONDS, interval * 1.25)
-    return max(wanted, took / LOOK_SHARE)
+    return max(wanted, took / (BUSY_SHARE if is_moving else QUIET_SHARE))
 
 
 def _is_valid(token: TokenRecord | None, now: datetime) -> bool:

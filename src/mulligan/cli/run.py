@@ -5,14 +5,34 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.background_start import Detach, Key, start
+from mulligan.cli.background_start import Detach, Key, start, start_published
 from mulligan.cli.capacity import Gpus, Memory, Parallel, asked_capacity
 from mulligan.cli.dry_run import DryRun, show_preview
 from mulligan.cli.format_options import MapPatterns, MaxIterations
-from mulligan.cli.options import AsJson, Catalogue, HomeFolder, Inputs, System, TrustTemplates, pairs, service_at
+from mulligan.cli.options import (
+    AsJson,
+    Catalogue,
+    HomeFolder,
+    Inputs,
+    System,
+    TrustTemplates,
+    is_on_server,
+    pairs,
+    service_at,
+)
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain, show_warnings
-from mulligan.service import Service, capacity_for, parse_duration, read_format_options, with_default_workspace
+from mulligan.service import (
+    HostCapacity,
+    Service,
+    capacity_for,
+    parse_duration,
+    parse_notify,
+    published_reference,
+    read_format_options,
+    unknown_target_note,
+    with_default_workspace,
+)
 
 Wait = Annotated[
     str, Option("--wait", metavar="TIME", help="How long to wait for a timer if everything else waits for a person.")
@@ -28,7 +48,7 @@ Forced = Annotated[
 
 
 def run(
-    file: Annotated[Path, Argument(metavar="FILE", help="A workflow file.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="A workflow file, or NAME@3 for a published workflow.")],
     inputs: Inputs = None,
     home: HomeFolder = None,
     parallel: Parallel = None,
@@ -54,6 +74,14 @@ def run(
             "--label", metavar="KEY=VALUE", help="A label, to find the run with `mulligan list --label` (repeatable)."
         ),
     ] = None,
+    notify: Annotated[
+        list[str] | None,
+        Option(
+            "--notify",
+            metavar="TARGET[=EVENT,…]",
+            help="Notify a target of server.toml when the run ends or needs a person (repeatable).",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Run a workflow to its end in this process, and show its progress.
@@ -66,34 +94,66 @@ def run(
     asked = asked_capacity(parallel, memory, gpus)
     options = read_format_options(patterns, iterations)
     given = given_inputs(inputs or [])
-    examined = Service.examine_workflow(
-        file,
-        named=system,
-        trust_templates=trust_templates,
-        catalogue=catalogue,
-        given=given,
-        options=options,
-    )
-    workflow = with_default_workspace(examined.workflow) if worktree else examined.workflow
-    show_warnings(examined.warnings)
+    reference = None if file.exists() else published_reference(str(file))
+    if reference is None and is_on_server(home) and not file.exists() and not file.suffix and file.name == str(file):
+        # On a server a bare name is that of what is published.
+        reference = (file.name, None)
+    labels = pairs(label, "label", "--label name=value")
+    if is_on_server(home):
+        _refuse_for_server(asked, worktree=worktree)
+        if reference is not None and not dry_run:
+            return start_published(
+                *reference,
+                given,
+                labels,
+                key=key,
+                is_detached=detach,
+                wait_seconds=wait_seconds,
+                as_json=as_json,
+                home=home,
+            )
+    if reference is None:
+        examined = Service.examine_workflow(
+            file,
+            named=system,
+            trust_templates=trust_templates,
+            catalogue=catalogue,
+            given=given,
+            options=options,
+        )
+        workflow = examined.workflow
+        show_warnings(examined.warnings)
+    else:
+        if system is not None or trust_templates or catalogue is not None or options:
+            raise UsageRefused(f"'{file}' is published, and read as it was published", hint="give no option of files")
+        with service_at(home) as service:
+            published = service.catalogue.prepare(*reference, given, labels, cwd=Path.cwd())
+        workflow, labels = published.workflow, published.labels
+    workflow = with_default_workspace(workflow) if worktree else workflow
     if dry_run:
         if changed_only:
             complain("note: every step is listed, since only a run finds out which steps are up to date")
         return show_preview(workflow, given, capacity=capacity_for(asked), as_json=as_json, home=home)
-    labels = pairs(label, "label", "--label name=value")
     prepared = Service.prepare(
         workflow,
         given,
         Path.cwd(),
-        file=str(file.absolute()),
+        file="" if reference else str(file.absolute()),
         labels=labels,
         changed_only=changed_only,
         forced=forced or (),
         capacity=asked,
+        has_files=not is_on_server(home),
+        notify=parse_notify(notify) if notify else (),
     )
     with service_at(home) as service:
+        if service.home.is_remote:
+            complain(f"note: the steps run on {service.home.place}, with its files, in its folder for work")
         for text in service.capacity_notes(workflow, capacity_for(asked))[:NOTES_MAX]:
             complain(f"note: {text}")
+        if prepared.notify or workflow.notify:
+            for name in service.notices.unknown_targets((*workflow.notify, *prepared.notify)):
+                complain(f"note: {unknown_target_note(name)}")
         if permissions := service.permission_note(workflow):
             complain(f"note: {permissions}")
         return start(
@@ -106,6 +166,15 @@ def run(
             wait_seconds=wait_seconds,
             as_json=as_json,
             home=home,
+        )
+
+
+def _refuse_for_server(asked: HostCapacity | None, *, worktree: bool) -> None:
+    """Refuse options about this machine: a server runs the steps."""
+    option = "--parallel, --memory or --gpus" if asked is not None else "--worktree" if worktree else ""
+    if option:
+        raise UsageRefused(
+            f"{option} is about this machine, and the workers of a server run the steps", hint="leave it out"
         )
 
 

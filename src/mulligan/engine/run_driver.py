@@ -423,7 +423,7 @@ class RunDriver:
     def _notices(self, entries: Sequence[e.Entry]) -> Sequence[NoticeRecord]:
         """The notices of the turn. Most runs have none, so what makes them is imported when one does."""
         records: Sequence[NoticeRecord]
-        records = import_module("mulligan.engine.run_notices").notice_records(self.state, entries)
+        records = import_module("mulligan.engine.run_notices").notice_records(self.state, entries, self.record.project)
         return records
 
     def _failures(self) -> RunFailures | None:

@@ -15,7 +15,7 @@ from mulligan.ports import NoticeRecord
 _encode = msgspec.json.Encoder().encode
 
 
-def notice_records(state: State, entries: Sequence[Entry]) -> list[NoticeRecord]:
+def notice_records(state: State, entries: Sequence[Entry], project: str) -> list[NoticeRecord]:
     """The notices of a turn. They are due at once."""
     return [
         NoticeRecord(
@@ -24,6 +24,7 @@ def notice_records(state: State, entries: Sequence[Entry]) -> list[NoticeRecord]
             body=_encode(notice_body(state, notice)),
             created_at=notice.entry.at,
             run_id=state.run.run_id,
+            project=project,
             due_at=notice.entry.at,
         )
         for notice in due_notices(state, entries)

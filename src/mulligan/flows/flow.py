@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         max_parallel: int
         fail_fast: Literal["on_critical", "always", "never"] | bool
         notify: Sequence[Mapping[str, Any]]
+        schedules: Mapping[str, Mapping[str, Any]]
         cancel_grace: Duration
         hide_credentials: bool
         workspace: Mapping[str, str]

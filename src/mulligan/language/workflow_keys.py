@@ -23,6 +23,7 @@ from mulligan.language.quantities import parse_duration
 from mulligan.language.regular_expressions import PATTERN
 from mulligan.language.requirements import REQUIREMENTS
 from mulligan.language.retry_keys import CODES, EXIT_CODES, LOOP_BACKOFF, POLICY, RETRY
+from mulligan.language.schedules import SCHEDULES
 from mulligan.language.shapes import (
     DURATION,
     FLAG,
@@ -434,6 +435,7 @@ WORKFLOW = Record(
             ListOf(NOTIFY, or_one=True, at_least=1),
             "who is notified when a run needs a person, fails, completes or is late",
         ),
+        "schedules": Key(SCHEDULES, "when a server starts runs, by name; they are in force once the file is published"),
         "max_parallel": Key(whole(1), "how many steps run at the same time (default: no limit)"),
         "fail_fast": Key(FAIL_FAST, "which failure stops the run (default on_critical)"),
         "cancel_grace": Key(GRACE, "how long running actions may take to stop when the run is cancelled (default 10s)"),

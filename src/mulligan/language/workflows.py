@@ -38,6 +38,7 @@ from mulligan.language.plaintext_secrets import hide_plaintext_secrets
 from mulligan.language.python_limits import LIMIT_ERRORS, refuse_excess
 from mulligan.language.resolve import Resolved, resolve
 from mulligan.language.retry_policies import read_policy, read_retry
+from mulligan.language.schedules import read_schedules
 from mulligan.language.scope import NO_STEPS, Draft, Includes, Scope
 from mulligan.language.settings import Settings, read_logs
 from mulligan.language.shapes import Fields
@@ -134,6 +135,7 @@ def _read(
         origin=source.origin,
         data=_data(fields, source),
         labels=_labels(fields, source),
+        schedules=read_schedules(fields.get("schedules", {}), source),
         notify=read_notices(fields.get("notify", ()), source),
         budget=read_budget(fields["budget"], source) if "budget" in fields else None,
         **fields.pick("max_parallel", "fail_fast", "timeout", "cancel_grace", "hide_credentials"),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from mulligan.core.model.events import HostCapacity
     from mulligan.core.model.failure import Failure
+    from mulligan.core.model.scopes import SCOPES, allows
     from mulligan.core.model.workflow import Workflow
     from mulligan.core.state.transitions import RUN_ENDED
     from mulligan.engine.timings import Histogram
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         Document,
         LogKey,
         NoticeRecord,
+        NoticeStatus,
         Scope,
         TokenLimits,
         TokenRecord,
@@ -37,8 +39,12 @@ if TYPE_CHECKING:
     from mulligan.service.artifacts import KeptFile
     from mulligan.service.attempt_progress import describe_progress
     from mulligan.service.attempts import AttemptRecord
+    from mulligan.service.audit import ACCEPTED, AuditLog, AuditPage
+    from mulligan.service.background_jobs import JOBS, BackgroundJobs, Job, run_jobs
     from mulligan.service.breakers import Breaker
     from mulligan.service.catalogue.catalogue import Draft, Publication, PublishedWorkflow, WorkflowList
+    from mulligan.service.catalogue.text_edits import StepEdit
+    from mulligan.service.catalogue.texts import published_reference
     from mulligan.service.change_verbs import (
         ChangeResult,
         ChangeVerbs,
@@ -79,10 +85,12 @@ if TYPE_CHECKING:
     from mulligan.service.gc import Garbage, GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial, describe_result, parse_failure
     from mulligan.service.home import Home
+    from mulligan.service.home_names import server_url
     from mulligan.service.items import Item
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
     from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
     from mulligan.service.log_following import LogPiece, LogSelection
+    from mulligan.service.logins import LINK_MINUTES, SESSION_HOURS, Logins, Session, digest_of, new_secret, start_token
     from mulligan.service.logs import UnknownAttempt
     from mulligan.service.named_files import FileUnreadable, FileUnwritable, read_file, write_file
     from mulligan.service.next_commands import (
@@ -90,6 +98,16 @@ if TYPE_CHECKING:
         commands_for_pending,
         commands_for_wait,
         suggest_commands,
+    )
+    from mulligan.service.notices.notices import (
+        HookRule,
+        Hooks,
+        NoticeLine,
+        NoticePage,
+        SentNotices,
+        TestResult,
+        parse_notify,
+        unknown_target_note,
     )
     from mulligan.service.outcome import MatrixFailures, Outcome, exit_code
     from mulligan.service.page.markup import Html, element, join_html
@@ -124,6 +142,7 @@ if TYPE_CHECKING:
     from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
     from mulligan.service.schedules.forms import ScheduleForm, instant_text
     from mulligan.service.schedules.schedules import Backfill, ScheduleView
+    from mulligan.service.server_client import is_login_link, log_in, log_out, start_published
     from mulligan.service.server_config import ServerConfig, ServerSection, TrustedProxy, find_config, parse_config
     from mulligan.service.service import Service, open_service, open_temporary_service, open_worker_service
     from mulligan.service.shown_runs import RunDisplay
@@ -144,6 +163,7 @@ if TYPE_CHECKING:
     from mulligan.service.telemetry.log_lines import log_line
     from mulligan.service.telemetry.telemetry import METRICS_TYPE, merge_metrics, request_metrics
     from mulligan.service.telemetry.worker_metrics import MetricsServer, WorkerMetrics
+    from mulligan.service.tokens.tokens import NewToken, TokenForm, TokenList, TokenView
     from mulligan.service.usage import StepUsage, UsedResources
     from mulligan.service.values import parse_duration, parse_size, parse_time, read_budgets
     from mulligan.service.waiting import Until, WaitEvent
@@ -154,6 +174,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "mulligan.core.model.events": "HostCapacity",
     "mulligan.core.model.failure": "Failure",
+    "mulligan.core.model.scopes": "SCOPES allows",
     "mulligan.core.model.workflow": "Workflow",
     "mulligan.core.state.transitions": "RUN_ENDED",
     "mulligan.engine.timings": "Histogram",
@@ -161,15 +182,19 @@ _NAMES = {
     "mulligan.history.route_outcomes": "Fate",
     "mulligan.language.suggestions": "did_you_mean",
     "mulligan.language.workspace_steps": "with_default_workspace",
-    "mulligan.ports.server_records": "AuditRecord Document LogKey NoticeRecord Scope TokenLimits TokenRecord "
-    "WorkflowVersion",
+    "mulligan.ports.server_records": "AuditRecord Document LogKey NoticeRecord NoticeStatus Scope TokenLimits "
+    "TokenRecord WorkflowVersion",
     "mulligan.service.artifacts": "KeptFile",
     "mulligan.service.attempt_progress": "describe_progress",
     "mulligan.service.attempts": "AttemptRecord",
+    "mulligan.service.audit": "ACCEPTED AuditLog AuditPage",
+    "mulligan.service.background_jobs": "JOBS BackgroundJobs Job run_jobs",
     "mulligan.service.breakers": "Breaker",
     "mulligan.service.change_verbs": "ChangeResult ChangeVerbs DecidedStep DecisionsResult ForkResult RetryResult "
     "StartedRun",
     "mulligan.service.catalogue.catalogue": "Draft Publication PublishedWorkflow WorkflowList",
+    "mulligan.service.catalogue.text_edits": "StepEdit",
+    "mulligan.service.catalogue.texts": "published_reference",
     "mulligan.service.console.display": "Display",
     "mulligan.service.console.paper": "Paper paper",
     "mulligan.service.console.summary": "show_outcome",
@@ -187,13 +212,17 @@ _NAMES = {
     "mulligan.service.gc": "Garbage GarbageReport RunRetention",
     "mulligan.service.handler_trial": "HandlerResult HandlerTrial describe_result parse_failure",
     "mulligan.service.home": "Home",
+    "mulligan.service.home_names": "server_url",
     "mulligan.service.items": "Item",
     "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
     "mulligan.service.live_feed": "LiveEvent LiveFeed Watch parse_watches",
     "mulligan.service.log_following": "LogPiece LogSelection",
+    "mulligan.service.logins": "LINK_MINUTES SESSION_HOURS Logins Session digest_of new_secret start_token",
     "mulligan.service.logs": "UnknownAttempt",
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
     "mulligan.service.next_commands": "command_for_request commands_for_pending commands_for_wait suggest_commands",
+    "mulligan.service.notices.notices": "HookRule Hooks NoticeLine NoticePage SentNotices TestResult parse_notify "
+    "unknown_target_note",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
     "mulligan.service.page.markup": "Html element join_html",
     "mulligan.service.page.styles": "format_elapsed status_label status_tone",
@@ -213,6 +242,7 @@ _NAMES = {
     "mulligan.service.schedules.forms": "ScheduleForm instant_text",
     "mulligan.service.schedules.schedules": "Backfill ScheduleView",
     "mulligan.service.server_config": "ServerConfig ServerSection TrustedProxy find_config parse_config",
+    "mulligan.service.server_client": "is_login_link log_in log_out start_published",
     "mulligan.service.service": "Service open_service open_temporary_service open_worker_service",
     "mulligan.service.shown_runs": "RunDisplay",
     "mulligan.service.starting": "DetachedRun ExistingRun check_key",
@@ -224,6 +254,7 @@ _NAMES = {
     "mulligan.service.telemetry.log_lines": "log_line",
     "mulligan.service.telemetry.telemetry": "METRICS_TYPE merge_metrics request_metrics",
     "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
+    "mulligan.service.tokens.tokens": "NewToken TokenForm TokenList TokenView",
     "mulligan.service.usage": "StepUsage UsedResources",
     "mulligan.service.values": "parse_duration parse_size parse_time read_budgets",
     "mulligan.service.waiting": "Until WaitEvent",

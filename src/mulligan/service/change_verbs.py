@@ -113,7 +113,8 @@ class ChangeVerbs:
         if not key:
             (run_id,) = self._control.start(prepared)
             return StartedRun(run_id, workflow, version, "running", True)
-        run_id, is_new = self._control.start_or_find(prepared, key)
+        # Not a key of a schedule, whatever it is called.
+        run_id, is_new = self._control.start_or_find(prepared, f"request: {key}", key)
         status = "running" if is_new else _shown_status(self._reader.record(run_id).status)
         return StartedRun(run_id, workflow, version, status, is_new)
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 HOME = ".mulligan"
 DATABASE = "mulligan.db"
+# The configuration of the server, and of whatever else sends notices.
+SERVER_CONFIG = "server.toml"
 # The variable that names a server.
 SERVER = "MULLIGAN_SERVER"
 

@@ -21,6 +21,7 @@ from mulligan.core.effects.run_lists import RunFilter
 from mulligan.errors import InputInvalid, UnknownRun
 from mulligan.ports import RunRecord, Store, WaitingPlace
 from mulligan.service.json_output import to_json
+from mulligan.service.next_commands import commands_for_pending
 from mulligan.service.pending import Waiting, find_waiting, read_waiting
 from mulligan.service.run_list import RunLine, run_lines
 from mulligan.service.run_pages import RunChanges
@@ -124,18 +125,17 @@ class LiveFeed:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        # The one that was asked for changes last.
-        self._store: Store | None = None
+        # Of the service that was asked last.
+        self._version: tuple[Service, int | None] | None = None
         self._sources: dict[Watch, Source] = {}
 
     def has_changes(self, service: Service) -> bool:
         """Whether a look may find something. Cheap on SQLite; a shared store has to be asked."""
-        if not service.reader.home.is_there:
+        if not service.home.is_there:
             return False
-        store = service.reader.store
-        is_other, self._store = store is not self._store, store
-        # A store tells what was written since it was opened.
-        return store.has_changes() or is_other or store.is_shared
+        version = service.store_version()
+        known, self._version = self._version, (service, version)
+        return version is None or known != self._version
 
     def poll(self, service: Service, watches: Collection[Watch], *, is_changed: bool = True) -> list[LiveEvent]:
         """What has changed in these things since the last look at them. `service` sees all projects.
@@ -411,6 +411,7 @@ class PendingSource:
         """The entries that say something else than before."""
         found = []
         for entry in read_waiting(store, changed) if changed else ():
+            entry.commands = commands_for_pending(entry)
             shown, key = to_json(entry), (entry.run_id, entry.step or "")
             said = hash(_encoded(shown))
             if self._said.get(key) != said:

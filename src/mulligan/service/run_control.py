@@ -25,7 +25,7 @@ from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import reports as r
 from mulligan.core.model.events import HostCapacity, Kept
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.workflow import Budget, Workflow, encode, version
+from mulligan.core.model.workflow import Budget, NoticeRule, Workflow, encode, version
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.engine.observers import Observer
@@ -91,6 +91,8 @@ class Prepared(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
     # What the processes that drive the run have in place of what their machine has.
     capacity: HostCapacity | None = None
+    # Who is notified about the run, besides those that the workflow names.
+    notify: tuple[NoticeRule, ...] = ()
 
 
 def prepare(
@@ -103,14 +105,19 @@ def prepare(
     changed_only: bool = False,
     forced: Sequence[str] = (),
     capacity: HostCapacity | None = None,
+    has_files: bool = True,
+    notify: Sequence[NoticeRule] = (),
 ) -> Prepared:
     """Check everything that can be checked before a run exists: inputs, labels, files that must be there.
 
     `changed_only`: steps that are up to date take over the results of earlier runs, except those in `forced`.
+    `has_files`: the steps find the files of this host.
     """
     refuse_start_while_loading(workflow)
     inputs = check_inputs(workflow, given)
     refuse_references(inputs)
+    if has_files:
+        refuse_missing_files(workflow, cwd)
     prepared = _prepared(workflow, inputs, cwd, file, check_labels({**workflow.labels, **labels}))
     steps = {name: None for step in workflow.steps for name in (step.name, step.sweep) if name}
     for name in forced:
@@ -118,14 +125,20 @@ def prepare(
             message = f"'{name}' is not a step of '{workflow.name}'"
             raise UnknownStep(message, hint=did_you_mean(name, steps), step=name)
     return msgspec.structs.replace(
-        prepared, changed_only=changed_only, forced=tuple(dict.fromkeys(forced)), capacity=capacity
+        prepared,
+        changed_only=changed_only,
+        forced=tuple(dict.fromkeys(forced)),
+        capacity=capacity,
+        notify=tuple(notify),
     )
 
 
 def _prepared(
     workflow: Workflow, inputs: dict[str, Any], cwd: Path, file: str = "", labels: dict[str, str] | None = None
 ) -> Prepared:
-    refuse_missing_files(workflow, cwd)
+    if workflow.schedules:
+        # Another time of starting is not another workflow.
+        workflow = msgspec.structs.replace(workflow, schedules={})
     data = encode(workflow)
     return Prepared(workflow, data, version(data), inputs, cwd, file, labels=labels or {})
 
@@ -171,8 +184,12 @@ class _ExecutorPlace:
 class RunControl:
     """Starts and changes runs in the name of `by`, the user by default."""
 
-    def __init__(self, reader: RunReader, by: str = "") -> None:
+    def __init__(
+        self, reader: RunReader, by: str = "", more_rules: Callable[[], tuple[NoticeRule, ...]] = lambda: ()
+    ) -> None:
         self.reader = reader
+        # The notice rules of a new run besides its own.
+        self._more_rules = more_rules
         self.by = _name(by or os.environ.get("MULLIGAN_BY", "")) or _user()
 
     def driver(
@@ -203,6 +220,7 @@ class RunControl:
             if driver.executor is not None:
                 refuse_too_large(prepared.workflow, _ExecutorPlace(driver.executor))
         request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by, kept=tuple(kept))
+        prepared = self._with_more_rules(prepared)
         new = [self._new(prepared, request) for _ in range(times)]
         if key:
             new = [msgspec.structs.replace(one, key=f"{prepared.workflow.name}: {key}") for one in new]
@@ -216,16 +234,21 @@ class RunControl:
         """
         return self.start_or_find(prepared, key)[0]
 
-    def start_or_find(self, prepared: Prepared, key: str) -> tuple[int, bool]:
-        """The run with this key, and whether it is new. As `start_once`."""
+    def start_or_find(self, prepared: Prepared, key: str, shown: str = "") -> tuple[int, bool]:
+        """The run with this key, and whether it is new. As `start_once`. `shown`: the key as messages name it."""
         request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by)
-        new = msgspec.structs.replace(self._new(prepared, request), key=key)
+        new = msgspec.structs.replace(self._new(self._with_more_rules(prepared), request), key=key)
         try:
             (run_id,) = self._create([new], prepared.workflow, None)
         except KeyUsed as used:
-            refuse_other_request(self.reader, used.run_id, prepared, key, same_version=True)
+            refuse_other_request(self.reader, used.run_id, prepared, shown or key, same_version=True)
             return used.run_id, False
         return run_id, True
+
+    def _with_more_rules(self, prepared: Prepared) -> Prepared:
+        more = self._more_rules()
+        rules = tuple(dict.fromkeys((*prepared.notify, *more)))
+        return msgspec.structs.replace(prepared, notify=rules) if more else prepared
 
     def _new(self, prepared: Prepared, request: r.RunRequested) -> NewRun:
         named = msgspec.structs.replace(
@@ -238,6 +261,7 @@ class RunControl:
             forced=prepared.forced,
             labels=prepared.labels,
             capacity=prepared.capacity,
+            notify=prepared.notify,
         )
         return NewRun(prepared.data, prepared.version, prepared.workflow.name, named)
 
@@ -263,7 +287,9 @@ class RunControl:
         # The named step runs again, and so do steps whose files are gone or have changed.
         again = (from_step, *(one.step for one in planned.stale))
         capacity = self.reader.capacity(run_id)
-        prepared = msgspec.structs.replace(prepared, file=file, forced=tuple(dict.fromkeys(again)), capacity=capacity)
+        prepared = msgspec.structs.replace(
+            prepared, file=file, forced=tuple(dict.fromkeys(again)), capacity=capacity, notify=old.run.notify
+        )
         request = r.RunRequested(
             _now(),
             0,
@@ -275,7 +301,7 @@ class RunControl:
             stale=planned.stale,
             data=kept_data(old, planned.kept),
         )
-        return self._create([self._new(prepared, request)], prepared.workflow, driver)[0]
+        return self._create([self._new(self._with_more_rules(prepared), request)], prepared.workflow, driver)[0]
 
     def plan_fork(
         self, run_id: int, from_step: str, given: dict[str, Any], workflow: Workflow | None = None
@@ -304,6 +330,8 @@ class RunControl:
         evaluator = Cel(os.environ, self.reader.store.artifacts.fetch)
         inputs = check_recorded_inputs(chosen, {**kept_inputs, **given}, evaluator)
         refuse_references({name: inputs[name] for name in given})
+        if not self.reader.home.is_remote:
+            refuse_missing_files(chosen, Path(old.run.cwd))
         prepared = _prepared(chosen, inputs, Path(old.run.cwd), labels=self.reader.labels(run_id))
         with _meaning(step.name for step in chosen.steps):
             return old, prepared, plan_fork(old, Graph(chosen), from_step, stale_results(old, old.graph.nodes))

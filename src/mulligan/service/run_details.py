@@ -28,6 +28,7 @@ from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.json_output import to_json
 from mulligan.service.overview import listed, overview_with_attempts, step_overview
 from mulligan.service.run_cache import RunCache
+from mulligan.service.run_list import RunPage, summarize_runs
 from mulligan.service.run_pages import count_statuses
 from mulligan.service.run_reader import RunReader
 from mulligan.service.run_story import run_story, run_waits
@@ -212,6 +213,14 @@ class RunDetails:
         if len(some) > limit:
             return StoryPage(run_id, some[:limit], after + limit)
         return StoryPage(run_id, [*some, *map(to_json, run_waits(self._reader, run_id, step))], None)
+
+    def children(self, run_id: int, *, after: int = 0, limit: int = 50) -> RunPage:
+        """The runs that a run called, in the order of the calls: those with a number above `after`."""
+        limit = _checked(limit)
+        self._reader.record(run_id)
+        called = [one.run_id for one in self._reader.store.children(run_id) if one.run_id > after]
+        page = called[:limit]
+        return RunPage(summarize_runs(self._reader, page), page[-1] if len(called) > limit else None)
 
     def artifacts(self, run_id: int) -> list[KeptFile]:
         """The files that the attempts of a run kept, in the order in which they ended."""

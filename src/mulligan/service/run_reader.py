@@ -60,8 +60,12 @@ class StepOutput(msgspec.Struct, frozen=True):
 class RunReader:
     """Reads runs from the store of one home. Faces ask `Service`, whose answers are made with this."""
 
+    # The only project that it shows; None for all.
+    project: str | None = None
+
     def __init__(self, home: Home) -> None:
         self.home = home
+        self._version = 0
 
     @cached_property
     def store(self) -> Store:
@@ -72,9 +76,23 @@ class RunReader:
     def log_ranges(self) -> LogRanges:
         return LogRanges(self.home, lambda: self.store)
 
+    def store_version(self) -> int | None:
+        """A number that grows when others have written; None where that takes a look at the runs."""
+        if not self.home.is_there or self.store.is_shared:
+            return None
+        self._version += self.store.has_changes()
+        return self._version
+
     def in_project(self, project: str) -> RunReader:
         """The same runs as far as they belong to a project, over the same connection."""
         return _ProjectReader(self, project)
+
+    def limited(self, limit: Callable[[Store], Store]) -> RunReader:
+        """The same runs with a store that does less, over the same connection."""
+        other = _ProjectReader(self, None)
+        other.project = self.project
+        other.store = limit(self.store)
+        return other
 
     def close(self) -> None:
         if "store" in self.__dict__:
@@ -307,15 +325,18 @@ def _is_dying(worker: WorkerRecord, locks: Locks) -> bool:
 
 
 class _ProjectReader(RunReader):
-    """Reads the runs of one project with the store of another reader, which closes it."""
+    """Reads the runs of one project, or of all, with the store of another reader, which closes it."""
 
-    def __init__(self, whole: RunReader, project: str) -> None:
+    def __init__(self, whole: RunReader, project: str | None) -> None:
         super().__init__(whole.home)
-        self._whole, self._project = whole, project
+        self._whole, self.project = whole, project
 
     @cached_property
     def store(self) -> Store:
-        return project_view(self._whole.store, self._project)
+        return self._whole.store if self.project is None else project_view(self._whole.store, self.project)
+
+    def store_version(self) -> int | None:
+        return self._whole.store_version()
 
     def close(self) -> None:
         """The store belongs to the other reader."""

@@ -33,7 +33,22 @@ class LocatedWait(msgspec.Struct, frozen=True):
 
 def run_story(service: RunReader, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[LocatedLine]:
     """The story of a run, of one of its steps or of a matrix; as a tree, with those of its child runs."""
-    return _located_lines(service, run_id, _place_filter(service, run_id, step), is_tree, "")
+    yield from _located_lines(service, run_id, _place_filter(service, run_id, step), is_tree, "")
+    if not step and _has_notices(service, run_id):
+        yield from _notices_given_up(service, run_id)
+
+
+def _has_notices(service: RunReader, run_id: int) -> bool:
+    """Whether somebody is notified about the run: only then the outbox is asked."""
+    started = next((entry.fact for entry in service.store.log(run_id, limit=1)), None)
+    return bool(service.first_workflow(run_id).notify or getattr(started, "notify", ()))
+
+
+def _notices_given_up(service: RunReader, run_id: int) -> Iterator[LocatedLine]:
+    """The notices about the run that could not be sent. They are no events, and come last."""
+    for notice in reversed(service.store.server_records.notices(status="given_up", run_id=run_id)):
+        text = f"a notice to '{notice.target}' was {notice.reason}"
+        yield LocatedLine(run_id, "", StoryLine(notice.due_at or notice.created_at, "", text, "bad"))
 
 
 def _place_filter(service: RunReader, run_id: int, step: str) -> Callable[[str], bool]:

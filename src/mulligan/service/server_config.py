@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +14,9 @@ from mulligan.core.model.formatting import error_reason
 from mulligan.errors import LanguageError, Problem
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports.server_records import Scope
+from mulligan.service.home_names import SERVER_CONFIG as FILE
+from mulligan.service.notices.targets import Target
 
-FILE = "server.toml"
 PORT = 8642
 _TABLE = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]+")
 _KEY = re.compile(r"(\s*)([\w.\"'-]+)\s*=")
@@ -64,7 +66,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     server: ServerSection = ServerSection()
     # To whom notices go, by name.
-    targets: dict[str, dict[str, Any]] = {}
+    targets: dict[str, Target] = {}
     otel: dict[str, Any] = {}
 
 
@@ -92,16 +94,25 @@ def parse_config(text: str, file: str = FILE) -> ServerConfig:
         match = _SYNTAX.fullmatch(str(error))
         what, line, column = (match["what"], int(match["line"]), int(match["column"])) if match else (str(error), 0, 0)
         raise _refusal(file, f"not TOML: {what[:1].lower()}{what[1:]}", text, line, column) from None
+    targets = tree.get("targets")
+    within: tuple[str, ...] = ()
     try:
+        # One by one, since an error in a table of tables does not say in which one it is.
+        for name, table in targets.items() if isinstance(targets, dict) else ():
+            within = ("targets", name)
+            msgspec.convert(table, Target)
+        within = ()
         return msgspec.convert(tree, ServerConfig)
     except msgspec.ValidationError as error:
-        raise _invalid(error, text, file) from None
+        raise _invalid(error, text, file, within) from None
 
 
-def _invalid(error: msgspec.ValidationError, text: str, file: str) -> LanguageError:
+def _invalid(error: msgspec.ValidationError, text: str, file: str, within: Sequence[str] = ()) -> LanguageError:
+    """The refusal of what stands at, or below, the table `within`."""
     match = _WHERE.fullmatch(str(error))
     what, where = (match["what"], match["where"]) if match else (str(error), "")
-    path = [part for part in re.split(r"[.\[]", where.replace("]", "")) if part and not part.isdecimal()]
+    path = [*within]
+    path += [part for part in re.split(r"[.\[]", where.replace("]", "")) if part and not part.isdecimal()]
     hint = ""
     if (field := _FIELD.match(what)) is not None:
         known = _keys_at(path)
@@ -122,7 +133,7 @@ def _keys_at(path: list[str]) -> set[str]:
         ("server",): ServerSection,
         ("server", "trusted_proxy"): TrustedProxy,
     }
-    found = types.get(tuple(path))
+    found = Target if path[:1] == ["targets"] and len(path) == 2 else types.get(tuple(path))
     return set(found.__struct_fields__) if found is not None else set()
 
 
@@ -144,6 +155,9 @@ def _refusal(
 ) -> LanguageError:
     lines = text.splitlines()
     source = lines[line - 1] if 0 < line <= len(lines) else ""
+    if "://" in source:
+        # An address often contains a password or a token.
+        source = ""
     return LanguageError(
         [Problem("config.invalid", message, file, line, column, length, source_line=source, hint=hint)]
     )

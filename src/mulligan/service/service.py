@@ -18,17 +18,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mulligan.service.home import Home, find_home, find_worker_home
 from mulligan.service.lazy_modules import LazyModule
-from mulligan.service.run_reader import AttemptLog, RunReader, StepOutput
+from mulligan.service.log_verbs import LogVerbs
+from mulligan.service.notices.new_run_rules import rules_for_new_runs
+from mulligan.service.remote_verbs import RemoteVerbs
+from mulligan.service.run_reader import RunReader, StepOutput
+from mulligan.service.server_areas import ServerAreas
 from mulligan.service.workflow_verbs import WorkflowVerbs
 
 if TYPE_CHECKING:
     from mulligan import formats
     from mulligan.core.model.events import HostCapacity, Kept
     from mulligan.core.model.failure import Failure
-    from mulligan.core.model.workflow import Budget, Workflow
+    from mulligan.core.model.workflow import Budget, NoticeRule, Workflow
     from mulligan.engine.observers import Observer
     from mulligan.errors import KeyUsed
-    from mulligan.ports import LogKey, RunRecord, WorkerRecord
+    from mulligan.ports import RunRecord, TokenRecord, WorkerRecord
     from mulligan.service import (
         agent_permissions,
         attempt_progress,
@@ -39,13 +43,10 @@ if TYPE_CHECKING:
         decisions,
         doctor,
         driver,
-        followed_runs,
         forecast,
         gc,
         handler_trial,
         items,
-        log_following,
-        logs,
         outcome,
         overview,
         page,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         run_pages,
         run_snapshot,
         run_story,
+        server_changes,
         shown_runs,
         starting,
         stats,
@@ -85,9 +87,8 @@ if TYPE_CHECKING:
     from mulligan.service.gc import GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial
     from mulligan.service.items import Item
-    from mulligan.service.log_following import AttemptFollower, LogPiece, LogSelection
-    from mulligan.service.log_ranges import LogRanges
-    from mulligan.service.logs import Part
+    from mulligan.service.notices import notices as notice_verbs
+    from mulligan.service.notices.notices import Notices
     from mulligan.service.outcome import Outcome
     from mulligan.service.pending import PendingEntry, PendingPage
     from mulligan.service.preview import Preview
@@ -109,29 +110,32 @@ if TYPE_CHECKING:
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
     from mulligan.service.store_calls import StoreCalls
-    from mulligan.service.telemetry import telemetry
-    from mulligan.service.telemetry.telemetry import Telemetry
+    from mulligan.service.tokens import limits
     from mulligan.service.usage import StepUsage
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine
     from mulligan.worker.progress_records import Progress
 else:
     formats = LazyModule("mulligan.formats")
-    telemetry = LazyModule("mulligan.service.telemetry.telemetry")
+    notice_verbs = LazyModule("mulligan.service.notices.notices")
     catalogue = LazyModule("mulligan.service.catalogue.catalogue")
     schedules = LazyModule("mulligan.service.schedules.schedules")
+    limits = LazyModule("mulligan.service.tokens.limits")
     for _name in (
-        "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor driver "
-        "followed_runs forecast gc handler_trial items log_following logs outcome overview page pending preview "
-        "replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story shown_runs "
-        "starting stats store_calls store_changes usage waiting worker_loop workers"
+        "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor "
+        "driver forecast gc handler_trial items outcome overview page pending "
+        "preview replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story "
+        "shown_runs starting stats server_changes store_calls store_changes usage waiting worker_loop workers"
     ).split():
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 
 
-def open_service(home: str | None = None, by: str = "") -> Service:
-    """A service over a folder, by default `$MULLIGAN_HOME` or `.mulligan`, in the name of `by`. To be closed."""
-    return Service(find_home(home), by)
+def open_service(home: str | None = None, by: str = "", token: str = "") -> Service:
+    """A service over a folder, by default `$MULLIGAN_HOME` or `.mulligan`, in the name of `by`. To be closed.
+
+    A URL is that of a server; `token` is then by default what `mulligan login` has stored, or the environment has.
+    """
+    return Service(find_home(home, token=token), by)
 
 
 def open_worker_service(home: str | None = None, *, server: str = "", token: str = "", token_file: str = "") -> Service:
@@ -147,7 +151,7 @@ def open_temporary_service() -> Iterator[Service]:
         yield service
 
 
-class Service(WorkflowVerbs):
+class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
     """Every verb, over the runs of one home. As a context manager it closes itself."""
 
     def __init__(self, home: Home, by: str = "") -> None:
@@ -156,6 +160,8 @@ class Service(WorkflowVerbs):
         self._by = by
         # Where it starts runs and keeps workflows and schedules: a name space of the store, see `ports.server_records`.
         self.project = ""
+        # Whether it was opened by a server, for the call of a client.
+        self.is_for_others = False
 
     def __enter__(self) -> Service:
         return self
@@ -166,11 +172,13 @@ class Service(WorkflowVerbs):
             raise self.home.trouble(error) from error
 
     def close(self) -> None:
+        if "notices" in self.__dict__:
+            self.notices.close()
         self.reader.close()
 
     @cached_property
     def control(self) -> RunControl:
-        return run_control.RunControl(self.reader, self._by)
+        return run_control.RunControl(self.reader, self._by, lambda: rules_for_new_runs(self))
 
     @property
     def by(self) -> str:
@@ -188,6 +196,14 @@ class Service(WorkflowVerbs):
         if project is not None:
             other.project, other.reader = project, self.reader.in_project(project)
             other.cache = self.cache.seen_by(other.reader)
+        other.is_for_others = True
+        return other
+
+    def for_token(self, token: TokenRecord) -> Service:
+        """The service of one call with a token: in the name of its user, for its project, within its limits."""
+        other = self.in_the_name_of(token.user, project=token.project)
+        if token.limits.workflows:
+            other.reader = other.reader.limited(lambda store: limits.limited(store, token))
         return other
 
     @cached_property
@@ -211,14 +227,10 @@ class Service(WorkflowVerbs):
         return change_verbs.ChangeVerbs(self.control)
 
     @cached_property
-    def telemetry(self) -> Telemetry:
-        """Metrics and traces."""
-        return telemetry.Telemetry(self.reader)
-
-    @cached_property
     def catalogue(self) -> Catalogue:
         """Published workflows and drafts."""
-        return catalogue.Catalogue(self.reader, self.by, self.project, self.now)
+        kind = server_changes.RemoteCatalogue if self.home.is_remote else catalogue.Catalogue
+        return kind(self.reader, self.by, self.project, self.now, lambda: self.schedules)
 
     @cached_property
     def schedules(self) -> Schedules:
@@ -227,7 +239,13 @@ class Service(WorkflowVerbs):
         def in_project(by: str, project: str) -> Service:
             return self.in_the_name_of(by, project=project)
 
-        return schedules.Schedules(self.reader, self.by, self.project, self.now, in_project)
+        kind = server_changes.RemoteSchedules if self.home.is_remote else schedules.Schedules
+        return kind(self.reader, self.by, self.project, self.now, in_project)
+
+    @cached_property
+    def notices(self) -> Notices:
+        """Messages about runs: what was sent and what waits, sending it, and the rules of the project."""
+        return notice_verbs.Notices(self.reader, self.by, self.project)
 
     # -- starting runs -----------------------------------------------------------------------------------------------
 
@@ -242,13 +260,25 @@ class Service(WorkflowVerbs):
         changed_only: bool = False,
         forced: Sequence[str] = (),
         capacity: HostCapacity | None = None,
+        has_files: bool = True,
+        notify: Sequence[NoticeRule] = (),
     ) -> Prepared:
         """Check everything that can be checked before a run exists: inputs, labels, files that must be there.
 
-        `capacity` is recorded, for the processes that drive the run later.
+        `capacity` is recorded, for the processes that drive the run later; `notify`, who else is notified about it.
+        `has_files`: the steps find the files of this host, as they do unless a server runs them.
         """
         return run_control.prepare(
-            workflow, inputs, cwd, file, labels, changed_only=changed_only, forced=forced, capacity=capacity
+            workflow,
+            inputs,
+            cwd,
+            file,
+            labels,
+            changed_only=changed_only,
+            forced=forced,
+            capacity=capacity,
+            has_files=has_files,
+            notify=notify,
         )
 
     def capacity_of(self, run_id: int, given: HostCapacity | None = None) -> Capacity:
@@ -368,7 +398,7 @@ class Service(WorkflowVerbs):
         On a server its workers drive it: here it is only shown.
         """
         if self.home.is_remote:
-            return followed_runs.follow_shown(self.reader, lambda: begin(None), display, wait_seconds=wait_seconds)
+            return self.follow_shown(begin, display, wait_seconds=wait_seconds)
         return shown_runs.drive_shown(self.control, begin, display, capacity=capacity, wait_seconds=wait_seconds)
 
     def outcome(
@@ -489,42 +519,9 @@ class Service(WorkflowVerbs):
         """What a run, or one of its steps, waits for now."""
         return run_story.run_waits(self.reader, run_id, step)
 
-    def event_lines(self, run_id: int) -> Iterator[bytes]:
-        """The events of a run as JSON lines, as they are stored."""
-        return logs.event_lines(self.reader, run_id)
-
     def foreign_events(self, run_id: int, system: str) -> Iterator[dict[str, Any]]:
         """The events of a run as another system would have written them: one of `systems_with_logs()`."""
         return formats.log_writer(system)(self.reader.events(run_id))
-
-    def step_logs(
-        self,
-        run_id: int,
-        step: str,
-        *,
-        item: int | None = None,
-        attempt: int | None = None,
-        part: Part = "own",
-    ) -> list[AttemptLog]:
-        """What the attempts of a step wrote: of one item, of one attempt or the last, of its handler or script."""
-        return logs.step_logs(self.reader, run_id, step, item=item, attempt=attempt, part=part)
-
-    def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
-        """What one attempt wrote; empty if it wrote nothing, or its log is neither here nor in the store."""
-        return self.reader.attempt_log(run_id, place, attempt)
-
-    @property
-    def log_ranges(self) -> LogRanges:
-        """What attempts wrote, by position."""
-        return self.reader.log_ranges
-
-    def follow_log(self, key: LogKey, start: int = 0) -> AttemptFollower:
-        """One stream of an attempt while it is written. To be read again and again until it is over."""
-        return log_following.AttemptFollower(self.reader, key, start)
-
-    def follow_logs(self, run_id: int, selection: LogSelection, *, by_line: bool = False) -> Iterator[LogPiece]:
-        """What the attempts of a step or of a whole run write, as they write it, until it ends."""
-        return log_following.follow_logs(self.reader, run_id, selection, by_line=by_line)
 
     def called_runs(self, run_id: int) -> dict[tuple[str, int], int]:
         """The runs that a run called, by the place and the attempt that called them."""
@@ -571,6 +568,10 @@ class Service(WorkflowVerbs):
     def records(self, run_ids: Iterable[int]) -> list[RunRecord]:
         """The rows of these runs, the newest first, in one query: `seq` says which of them have changed."""
         return self.reader.store.lists.records([*run_ids]) if self.home.is_there else []
+
+    def store_version(self) -> int | None:
+        """A number that grows when others have written to the store; None where that takes a look at the runs."""
+        return self.reader.store_version()
 
     def step_page(self, run_id: int, query: StepQuery) -> StepPage:
         """A page of the steps of a run, with how many there are of each status."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from mulligan.engine.observers import Observer
 from mulligan.service.driver import Capacity, Driver
+from mulligan.service.notices.observing import NotifyingObserver
 from mulligan.service.outcome import Outcome, add_earlier_events, build_outcome
 from mulligan.service.run_control import RunControl
 from mulligan.service.run_progress import RunProgress
@@ -47,7 +49,7 @@ def drive_shown(
     reader = control.reader
     begun_at = time.monotonic()
     try:
-        with control.driver(capacity, display) as driver:
+        with control.driver(capacity, NotifyingObserver(display, reader.home, os.getpid())) as driver:
             run_id = begin(driver)
             display.begin(run_id, reader.record(run_id).workflow)
             is_taken_up = add_earlier_events(reader, run_id, display.progress)

@@ -144,7 +144,11 @@ CALLS: Mapping[str, StoreCall] = {
     "server_records.audit": StoreCall(
         "admin", {"project": str | None, **_PAGE, "who": str, "action": str}, list[AuditRecord]
     ),
-    "server_records.notices": StoreCall("admin", {"status": NoticeStatus | None, **_PAGE}, list[NoticeRecord]),
+    "server_records.notices": StoreCall(
+        "read",
+        {"status": NoticeStatus | None, "project": str | None, "run_id": int | None, **_PAGE},
+        list[NoticeRecord],
+    ),
     "server_records.read_log": StoreCall("read", {**_LOG, "start": int, "end": int}, bytes),
     "server_records.log_size": StoreCall("read", _LOG, tuple[int, bool] | None),
     # Somebody reads the logs of a run while they are written.

@@ -125,10 +125,22 @@ class HttpRecords:
     ) -> None:
         raise _only_the_server()
 
+    def next_notice_due(self) -> datetime | None:
+        """None: the server sends them."""
+        return None
+
     def notices(
-        self, *, status: NoticeStatus | None = None, before: int | None = None, limit: int = 100
+        self,
+        *,
+        status: NoticeStatus | None = None,
+        project: str | None = None,
+        run_id: int | None = None,
+        before: int | None = None,
+        limit: int = 100,
     ) -> list[NoticeRecord]:
-        found: list[NoticeRecord] = self._ask("server_records.notices", status=status, before=before, limit=limit)
+        found: list[NoticeRecord] = self._ask(
+            "server_records.notices", status=status, project=project, run_id=run_id, before=before, limit=limit
+        )
         return found
 
     def remove_notices(self, created_before: datetime) -> int:

@@ -15,6 +15,7 @@ from typing import Any, Literal, dataclass_transform
 
 import msgspec
 
+from mulligan.core.model.schedule import Schedule
 from mulligan.errors import CodecError
 
 On = Literal["success", "failure", "always"]
@@ -380,6 +381,8 @@ class Workflow(_Frozen):
     labels: dict[str, str] = {}
     # Who is notified about its runs. For a child run the rules of the run that called it count instead.
     notify: tuple[NoticeRule, ...] = ()
+    # When a server starts runs of it, once it is published. Runs do not have them.
+    schedules: dict[str, Schedule] = {}
 
 
 def with_callers_secrets(child: Workflow, caller: Workflow) -> Workflow:

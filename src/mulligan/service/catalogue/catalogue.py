@@ -7,24 +7,28 @@ way: it may have mistakes, it has a revision, and nothing runs it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
+from mulligan.core.model.schedule import Schedule
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import InputInvalid, NotFound, Problem, RevisionMismatch
 from mulligan.formats import Converted
+from mulligan.language import check_inputs
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports.server_records import Document, ServerRecords, WorkflowVersion
+from mulligan.service.catalogue.text_edits import EditedText, StepEdit, edit_text
 from mulligan.service.catalogue.texts import (
     WorkflowText,
     check_name,
     convert_text,
     format_of,
+    is_name,
     name_from,
     published_text,
     read_text,
@@ -105,11 +109,29 @@ class _DraftData(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str = ""
 
 
+class FileSchedules(Protocol):
+    """Who takes over the schedules that stand in a text."""
+
+    def check_timing(self, schedule: Schedule) -> None: ...
+
+    def refuse_taken(self, workflow: str, names: Iterable[str]) -> None: ...
+
+    def take_over(self, workflow: str, schedules: Mapping[str, Schedule]) -> tuple[list[str], list[str]]: ...
+
+
 class Catalogue:
     """The published workflows of one project, in the name of `by`."""
 
-    def __init__(self, reader: RunReader, by: str, project: str, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        reader: RunReader,
+        by: str,
+        project: str,
+        now: Callable[[], datetime],
+        schedules: Callable[[], FileSchedules],
+    ) -> None:
         self._reader = reader
+        self._schedules = schedules
         self._by = by
         self._project = project
         self._now = now
@@ -125,9 +147,8 @@ class Catalogue:
 
     def versions(self, name: str, *, before: int | None = None, limit: int = 50) -> WorkflowList:
         """The versions of a workflow, the newest first."""
-        found = self._records.versions(self._project, name, before=before, limit=limit + 1) if self._is_there else []
-        if not found and before is None:
-            raise self._unknown(name)
+        self._version(name, None)
+        found = self._records.versions(self._project, name, before=before, limit=limit + 1)
         return _page(found, limit, lambda one: str(one.number))
 
     def workflow(self, name: str, version: int | None = None) -> PublishedWorkflow:
@@ -149,12 +170,12 @@ class Catalogue:
     ) -> Prepared:
         """A run of a published workflow, ready to be started: its inputs and labels are checked.
 
-        Its steps work in `cwd`, by default the folder in which this process runs. The label `version` says which
-        version it is.
+        Its steps work in `cwd`, by default the folder of the home for runs of a server. The label `version` says
+        which version it is.
         """
         found = self._version(name, version)
         all_labels = {**found.labels, VERSION_LABEL: str(found.number), **labels}
-        return prepare(self._load(found), dict(inputs), cwd or Path.cwd(), labels=all_labels)
+        return prepare(self._load(found), dict(inputs), cwd or self._reader.home.make_work_folder(), labels=all_labels)
 
     # -- texts that nobody publishes ---------------------------------------------------------------------------------
 
@@ -167,6 +188,11 @@ class Catalogue:
     def convert(text: str, *, file: str = "workflow.yaml", format: str | None = None) -> Converted:
         """The text of another system's file as one of ours."""
         return convert_text(WorkflowText(text, file, format))
+
+    @staticmethod
+    def edit(text: str, edit: StepEdit, *, file: str = "workflow.yaml") -> EditedText:
+        """Change a step in a text of ours, and leave everything else as it is written."""
+        return edit_text(WorkflowText(text, file), edit)
 
     @staticmethod
     def name_for(path: str) -> str:
@@ -190,6 +216,10 @@ class Catalogue:
         check_name(name)
         given = WorkflowText(text, file or f"{name}.yaml", format)
         workflow, warnings = read_text(given)
+        schedules = {key: msgspec.structs.replace(one, workflow=name) for key, one in workflow.schedules.items()}
+        for key, one in schedules.items():
+            self._check_schedule(key, one, workflow)
+        self._schedules().refuse_taken(name, schedules)
         version = WorkflowVersion(
             name=name,
             digest=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
@@ -206,15 +236,23 @@ class Catalogue:
         if dry_run:
             number = (newest.number if newest else 0) + is_new
             shown = _shown(msgspec.structs.replace(version, number=number) if is_new or newest is None else newest)
-            return Publication(_without_text(shown), is_new, tuple(warnings), dry_run=True)
+            planned = tuple(sorted(f"{name}.{key}" for key in schedules))
+            return Publication(_without_text(shown), is_new, tuple(warnings), schedules=planned, dry_run=True)
         stored = self._records.publish(version)
-        return Publication(_without_text(_shown(stored)), is_new, tuple(warnings))
+        names, gone = self._schedules().take_over(name, schedules)
+        return Publication(
+            _without_text(_shown(stored)),
+            is_new,
+            tuple(warnings),
+            schedules=tuple(names),
+            removed_schedules=tuple(gone),
+        )
 
     # -- drafts ------------------------------------------------------------------------------------------------------
 
     def draft(self, name: str) -> Draft:
         """The draft of a workflow. `UnknownWorkflow` if it has none."""
-        found = self._records.document(self._project, DRAFT, name) if self._is_there else None
+        found = self._records.document(self._project, DRAFT, name) if self._is_there and is_name(name) else None
         if found is None:
             raise UnknownWorkflow(f"'{name}' has no draft", workflow=name)
         return _draft(found)
@@ -234,7 +272,8 @@ class Catalogue:
 
     def delete_draft(self, name: str, *, expected: int | None = None) -> None:
         """Throw the draft away. `UnknownWorkflow` if there is none."""
-        if not (self._is_there and self._records.delete_document(self._project, DRAFT, name, expected=expected)):
+        is_possible = self._is_there and is_name(name)
+        if not (is_possible and self._records.delete_document(self._project, DRAFT, name, expected=expected)):
             raise UnknownWorkflow(f"'{name}' has no draft", workflow=name)
 
     def publish_draft(
@@ -263,7 +302,9 @@ class Catalogue:
         return self._reader.store.server_records
 
     def _version(self, name: str, number: int | None) -> WorkflowVersion:
-        found: WorkflowVersion | None = self._records.version(self._project, name, number) if self._is_there else None
+        found: WorkflowVersion | None = None
+        if self._is_there and is_name(name):
+            found = self._records.version(self._project, name, number)
         if found is None:
             raise self._unknown(name, number)
         return found
@@ -272,8 +313,17 @@ class Catalogue:
         workflow, _ = read_text(published_text(found.name, found.text, found.format))
         return msgspec.structs.replace(workflow, name=found.name)
 
+    def _check_schedule(self, name: str, schedule: Schedule, workflow: Workflow) -> None:
+        """Refuse a schedule of a text that would start nothing."""
+        try:
+            self._schedules().check_timing(schedule)
+            check_inputs(workflow, schedule.inputs)
+        except InputInvalid as error:
+            raise InputInvalid(f"schedule '{name}': {error.message}", hint=error.hint) from None
+
     def _unknown(self, name: str, number: int | None = None) -> UnknownWorkflow:
-        newest = self._records.version(self._project, name) if number is not None and self._is_there else None
+        is_possible = number is not None and self._is_there and is_name(name)
+        newest = self._records.version(self._project, name) if is_possible else None
         if newest is not None:
             hint = f"its newest version is {newest.number}; list them: mulligan workflows {name}"
             return UnknownWorkflow(f"'{name}' has no version {number}", hint=hint, workflow=name, version=number)
@@ -322,4 +372,6 @@ def _draft(document: Document) -> Draft:
 def _check_note(note: str) -> str:
     if len(note) > NOTE_CHARS_MAX:
         raise InputInvalid(f"the note has {len(note):,} characters", hint=f"at most {NOTE_CHARS_MAX:,}")
+    if "\0" in note:
+        raise InputInvalid("the note contains a NUL character", hint="remove it")
     return note

@@ -28,9 +28,24 @@ class WorkflowText(msgspec.Struct, frozen=True):
     format: str | None = None
 
 
+def is_name(name: str) -> bool:
+    return len(name) <= NAME_CHARS_MAX and NAME.fullmatch(name) is not None
+
+
+def published_reference(word: str) -> tuple[str, int | None] | None:
+    """The name and the version of `nightly@3`; None as the version of `nightly@latest`. None if it is neither."""
+    name, sign, version = word.rpartition("@")
+    if not sign or not is_name(name):
+        return None
+    if version == "latest":
+        return name, None
+    is_number = version.isascii() and version.isdigit() and len(version) < 10
+    return (name, int(version)) if is_number and int(version) else None
+
+
 def check_name(name: str, what: str = "workflow") -> str:
     """The name, if it can be a name in the catalogue."""
-    if len(name) > NAME_CHARS_MAX or not NAME.fullmatch(name):
+    if not is_name(name):
         raise InputInvalid(f"'{name[:NAME_CHARS_MAX]}' cannot be the name of a {what}", hint=NAME_IN_WORDS)
     return name
 

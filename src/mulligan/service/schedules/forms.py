@@ -22,6 +22,10 @@ from mulligan.errors import InputInvalid
 from mulligan.service.preflight import check_labels
 from mulligan.service.schedules.cron import check_cron, cron_instants, zone_of
 
+CRON_CHARS_MAX = 200
+# What a column of a database holds.
+VERSION_MAX = 2**31 - 1
+
 
 class ScheduleForm(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """When a workflow is started: `cron` with a time zone, or `every` with an anchor."""
@@ -50,8 +54,10 @@ def read_schedule(form: ScheduleForm, now: datetime) -> Schedule:
         raise InputInvalid("'timezone' is for 'cron'; an interval has none", hint="leave it out, or use 'cron'")
     if form.cron is not None and form.anchor is not None:
         raise InputInvalid("'anchor' is for 'every'; cron has none", hint="leave it out, or use 'every'")
-    if form.version is not None and form.version < 1:
+    if form.version is not None and not 1 <= form.version <= VERSION_MAX:
         raise InputInvalid(f"version {form.version} does not exist", hint="versions count from 1")
+    if form.cron is not None and len(form.cron) > CRON_CHARS_MAX:
+        raise InputInvalid(f"the cron expression has more than {CRON_CHARS_MAX} characters")
     if form.pause_after is not None and not 1 <= form.pause_after <= PAUSE_AFTER_MAX:
         raise InputInvalid(f"pause_after {form.pause_after} is not between 1 and {PAUSE_AFTER_MAX:,}")
     try:

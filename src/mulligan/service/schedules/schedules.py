@@ -7,6 +7,7 @@ what is due has two steps, each of which may be repeated by any server: a decisi
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
@@ -38,16 +39,17 @@ from mulligan.errors import (
     RevisionMismatch,
     StoreUnavailable,
 )
+from mulligan.history.notice_text import NoticeBody
 from mulligan.language import check_inputs
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports import RunRecord
 from mulligan.ports.fault_points import fault_point
-from mulligan.ports.server_records import Document, ServerRecords
+from mulligan.ports.server_records import Document, NoticeRecord, ServerRecords
 from mulligan.service.catalogue.catalogue import Catalogue
-from mulligan.service.catalogue.texts import check_name
+from mulligan.service.catalogue.texts import check_name, is_name
 from mulligan.service.run_control import Prepared
 from mulligan.service.run_reader import RunReader
-from mulligan.service.schedules.forms import ScheduleForm, instant_text, instants, read_schedule
+from mulligan.service.schedules.forms import ScheduleForm, check_timing, instant_text, instants, read_schedule
 
 SCHEDULE, STATE = "schedule", "schedule_state"
 # The label of its runs.
@@ -186,10 +188,23 @@ class Schedules:
         workflow = self._in_project(self._by, self._project).catalogue.load(schedule.workflow, schedule.version)
         check_inputs(workflow, schedule.inputs)
 
+    def check_timing(self, schedule: Schedule) -> None:
+        """Refuse a time that cannot be read, or never comes."""
+        check_timing(schedule, self._now())
+
     def delete(self, name: str) -> None:
         """Remove a schedule. Its runs stay."""
         self._refuse_of_file(name, self._document(name), "delete")
         self._delete(name)
+
+    def refuse_taken(self, workflow: str, names: Iterable[str]) -> None:
+        """Refuse names of schedules of a text that others have."""
+        for name in (f"{workflow}.{one}" for one in names):
+            check_name(name, "schedule")
+            old = self._records.document(self._project, SCHEDULE, name) if self._is_there else None
+            if old is not None and not _stored(old).is_from_file:
+                hint = f"delete that one: mulligan schedule delete {name}; or name the one in the file differently"
+                raise Refused(f"there is a schedule '{name}' that was not made by a file", hint=hint)
 
     def take_over(self, workflow: str, schedules: Mapping[str, Schedule]) -> tuple[list[str], list[str]]:
         """Make these the schedules of the text of a workflow; those that it had before are removed.
@@ -198,14 +213,6 @@ class Schedules:
         """
         names = {f"{workflow}.{name}": one for name, one in schedules.items()}
         stored = {one.name: one for one in self._records.documents(SCHEDULE, self._project)}
-        for name in names:
-            check_name(name, "schedule")
-            old = stored.get(name)
-            if old is not None and not _stored(old).is_from_file:
-                hint = (
-                    f"delete that one first: mulligan schedule delete {name}; or name the one in the file differently"
-                )
-                raise Refused(f"there is a schedule '{name}' that was not made by a file", hint=hint)
         for name, schedule in names.items():
             self._put(name, schedule, stored.get(name), is_from_file=True)
         gone = [
@@ -285,6 +292,8 @@ class Schedules:
                 changed = decide(schedule, state, now, due, self._results(document, state), stored.since)
             if changed == state:
                 return self._look_again(schedule, state, now)
+            if changed.pause is not None and state.pause is None:
+                self._announce(document, schedule, changed, changed.pause)
             try:
                 found = self._write(document.project, document.name, changed, found)
             except RevisionMismatch:
@@ -311,6 +320,44 @@ class Schedules:
             fault_point("after_schedule_start")
         settled = settle(state, started, skips, failures=len(skips))
         return pause_if_failing(schedule, settled, now) if skips else settled
+
+    def _announce(self, document: Document, schedule: Schedule, state: ScheduleState, pause: Pause) -> None:
+        """Notify those whom the workflow notifies when a person is needed: nobody else lifts the pause.
+
+        Before the pause is written, so that it is not lost. The key is the same for every server that is here.
+        """
+        try:
+            workflow = self._in_project(self._by, document.project).catalogue.load(schedule.workflow, schedule.version)
+        except StoreUnavailable:
+            raise
+        except MulliganError:
+            return  # it does not load any more, so nobody is known
+        decided = instant_text(state.decided_until) if state.decided_until else ""
+        about = f"{document.project}/{document.name} {document.revision} {decided} {state.last}"
+        run_id = state.last.run_id if state.last else 0
+        body = NoticeBody(
+            event="needs_person",
+            title=f"schedule '{document.name}' of {schedule.workflow} has paused itself: {pause.reason}",
+            at=pause.at,
+            run_id=run_id,
+            status="failed" if run_id else "",
+            workflow=schedule.workflow,
+            details=(f"nothing more is started until somebody types: mulligan schedule resume {document.name}",),
+        )
+        targets = dict.fromkeys(target for rule in workflow.notify if "needs_person" in rule.on for target in rule.to)
+        notices = [
+            NoticeRecord(
+                key=f"schedule_{hashlib.sha256(f'{about} {target}'.encode()).hexdigest()[:32]}",
+                target=target,
+                body=msgspec.json.encode(body),
+                created_at=pause.at,
+                project=document.project,
+                due_at=pause.at,
+            )
+            for target in targets
+        ]
+        if notices:
+            self._records.put_notices(notices)
 
     def _start(self, service: ProjectService, document: Document, schedule: Schedule, instant: datetime) -> int:
         labels = {**schedule.labels, SCHEDULE_LABEL: document.name}
@@ -350,9 +397,9 @@ class Schedules:
         return self._reader.store.server_records
 
     def _document(self, name: str) -> Document:
-        found: Document | None = (
-            self._records.document(self._project, SCHEDULE, name) if self._reader.home.is_there else None
-        )
+        found: Document | None = None
+        if self._is_there and is_name(name):
+            found = self._records.document(self._project, SCHEDULE, name)
         if found is None:
             known = [one.name for one in self._records.documents(SCHEDULE, self._project)] if self._is_there else []
             hint = did_you_mean(name, known) or "list them: mulligan schedule list"

@@ -1,0 +1,85 @@
+"""The audit: rows for every change and every refusal."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from mulligan.api.auth import NOBODY, Request
+from mulligan.api.routing import Call, Query, Route
+from mulligan.errors import MulliganError
+from mulligan.service import ACCEPTED, AuditPage, AuditRecord, TokenRecord
+
+_log = logging.getLogger("mulligan.server")
+
+
+class AuditQuery(Query, frozen=True):
+    """Which rows to list."""
+
+    who: str = ""
+    action: str = ""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+    before: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+
+def list_audit(call: Call) -> AuditPage:
+    asked: AuditQuery = call.query
+    return call.service.audit.page(
+        project=call.token.project, before=asked.before, limit=asked.limit, who=asked.who, action=asked.action
+    )
+
+
+ROUTES = (
+    Route(
+        "GET", "audit", list_audit, "admin", "Who changed what, the newest first.", query=AuditQuery, answer=AuditPage
+    ),
+)
+
+
+def is_written(route: Route, body: Any, query: Any) -> bool:
+    """Whether a request changes something: a trial does not."""
+    return route.changes and not (getattr(body, "dry_run", False) or getattr(query, "dry_run", False))
+
+
+def accepted(call: Call, route: Route, request: Request) -> list[AuditRecord]:
+    """The rows of a change, written before it is made: one, or one for each decision."""
+    found = getattr(call.body, "decisions", None) or (call.body,)
+    return [_record(route, request, call.token, call.source, ACCEPTED, why=_reason(one)) for one in found]
+
+
+def refused(
+    route: Route | None, request: Request, source: str, error: MulliganError, token: TokenRecord | None
+) -> Iterator[AuditRecord]:
+    """The row of a refusal that somebody should see: every change, and what a token may not even read."""
+    if route is None or error.http_status in (429, 503):
+        return
+    known = token or getattr(error, "token", None) or NOBODY
+    is_limited = error.http_status == 404 and bool(known.project)
+    if route.changes or error.http_status in (401, 403) or is_limited:
+        yield _record(route, request, known, source, error.http_status, why=error.code)
+
+
+def _record(route: Route, request: Request, token: TokenRecord, source: str, status: int, *, why: str) -> AuditRecord:
+    return AuditRecord(
+        at=datetime.now(UTC),
+        who=token.user,
+        action=route.name,
+        # Without the query, which may have the code of a link.
+        target=request.path,
+        status=status,
+        project=token.project or "",
+        token_id=token.id,
+        why=why,
+        source=source,
+    )
+
+
+def _reason(body: Any) -> str:
+    for name in ("reason", "note", "why"):
+        if isinstance(found := getattr(body, name, None), str) and found:
+            return found
+    return ""

@@ -1,0 +1,313 @@
+"""Workflows of the catalogue: publishing, versions, drafts, and texts that are only checked."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from mulligan.api.entity_tags import entity_tag, expected_revision
+from mulligan.api.routing import Answer, Body, Call, Query, Route
+from mulligan.service import Draft, PublishedWorkflow, StepEdit, to_json
+
+Number = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
+
+
+class WorkflowsQuery(Query, frozen=True):
+    """`after`: the name behind which the page begins, as `next` of the page before says."""
+
+    after: str = ""
+    limit: Limit = 100
+
+
+class VersionsQuery(Query, frozen=True):
+    """`before`: the version below which the page begins, as `next` of the page before says."""
+
+    before: Number | None = None
+    limit: Limit = 50
+
+
+class VersionQuery(Query, frozen=True):
+    """Which version; the newest by default."""
+
+    version: Number | None = None
+
+
+class DryRunQuery(Query, frozen=True):
+    """With `dry_run=true` nothing is written; the answer says what would be."""
+
+    dry_run: bool = False
+
+
+class WorkflowText(Body, frozen=True):
+    """The text of a workflow file. `file` is its name: the ending says in which syntax it is written."""
+
+    text: str
+    file: str = ""
+    # The system whose file it is; recognized by default.
+    format: str | None = None
+
+
+class PublishedText(WorkflowText, frozen=True):
+    """A text to be published, and why."""
+
+    note: str = ""
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class DraftText(Body, frozen=True):
+    """A text that may have mistakes."""
+
+    text: str
+    file: str = ""
+    note: str = ""
+
+
+class PublishDraft(Body, frozen=True):
+    """Why the draft is published; the note of the draft by default."""
+
+    note: str = ""
+    dry_run: bool = False
+
+
+class EditBody(Body, frozen=True):
+    """A text of ours, a step in it, keys of the step with their new values, and keys to take away."""
+
+    text: str
+    step: str
+    set: dict[str, Any] = msgspec.field(default_factory=dict)
+    remove: tuple[str, ...] = ()
+    file: str = ""
+
+
+class WorkflowsPage(msgspec.Struct, frozen=True):
+    workflows: list[PublishedWorkflow]
+    next: str | None
+
+
+class Published(PublishedWorkflow, frozen=True, kw_only=True):
+    """A version, and what came of publishing it."""
+
+    is_new: bool
+    warnings: list[dict[str, Any]]
+    # The schedules of the text, which are in force now, and those that it had and has no more.
+    schedules: list[str]
+    removed_schedules: list[str]
+    dry_run: bool
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """What a check found."""
+
+    ok: bool
+    file: str
+    format: str | None
+    name: str | None
+    steps: int | None
+    problems: list[dict[str, Any]]
+    warnings: list[dict[str, Any]]
+
+
+class ConvertedText(msgspec.Struct, frozen=True):
+    """The text of a file of ours. `origin` is the system whose file it was; "" if it was ours already."""
+
+    text: str
+    origin: str
+    warnings: list[dict[str, Any]]
+
+
+class EditedText(msgspec.Struct, frozen=True):
+    """The text after the edit, and what a check of it finds."""
+
+    text: str
+    validation: Checked
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    name: str
+    is_deleted: bool
+
+
+def list_workflows(call: Call) -> Any:
+    return to_json(call.service.catalogue.workflows(after=call.query.after, limit=call.query.limit))
+
+
+def show_workflow(call: Call) -> Answer:
+    found = call.service.catalogue.workflow(call.path["name"], call.query.version)
+    return Answer(to_json(found), headers=entity_tag(found.version))
+
+
+def publish_workflow(call: Call) -> Any:
+    body: PublishedText = call.body
+    done = call.service.catalogue.publish(
+        call.path["name"],
+        body.text,
+        file=body.file,
+        format=body.format,
+        note=body.note,
+        labels=body.labels,
+        dry_run=call.query.dry_run,
+    )
+    return to_json(done)
+
+
+def list_versions(call: Call) -> Any:
+    return to_json(call.service.catalogue.versions(call.path["name"], before=call.query.before, limit=call.query.limit))
+
+
+def show_draft(call: Call) -> Answer:
+    return _draft(call.service.catalogue.draft(call.path["name"]))
+
+
+def put_draft(call: Call) -> Answer:
+    body: DraftText = call.body
+    expected = expected_revision(call.headers, without=0)
+    name = call.path["name"]
+    return _draft(call.service.catalogue.put_draft(name, body.text, file=body.file, note=body.note, expected=expected))
+
+
+def delete_draft(call: Call) -> Any:
+    expected = expected_revision(call.headers, without=None)
+    call.service.catalogue.delete_draft(call.path["name"], expected=expected)
+    return {"name": call.path["name"], "is_deleted": True}
+
+
+def publish_draft(call: Call) -> Any:
+    body: PublishDraft = call.body
+    expected = expected_revision(call.headers, without=None)
+    return to_json(
+        call.service.catalogue.publish_draft(call.path["name"], note=body.note, expected=expected, dry_run=body.dry_run)
+    )
+
+
+def validate_text(call: Call) -> Any:
+    body: WorkflowText = call.body
+    found = call.service.catalogue.validate(body.text, file=body.file or "workflow.yaml", format=body.format)
+    return to_json(found)
+
+
+def convert_text(call: Call) -> Any:
+    body: WorkflowText = call.body
+    found = call.service.catalogue.convert(body.text, file=body.file or "workflow.yaml", format=body.format)
+    return {"text": found.text, "origin": found.origin, "warnings": to_json(found.warnings)}
+
+
+def edit_step(call: Call) -> Any:
+    body: EditBody = call.body
+    edit = StepEdit(body.step, body.set, body.remove)
+    found = call.service.catalogue.edit(body.text, edit, file=body.file or "workflow.yaml")
+    return {"text": found.text, "validation": to_json(found.validation)}
+
+
+def _draft(found: Draft) -> Answer:
+    return Answer(to_json(found), headers=entity_tag(found.revision))
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "workflows",
+        list_workflows,
+        "read",
+        "List the newest version of each published workflow, by name.",
+        query=WorkflowsQuery,
+        answer=WorkflowsPage,
+    ),
+    Route(
+        "GET",
+        "workflows/{name}",
+        show_workflow,
+        "read",
+        "One version of a workflow with its text, the newest by default.",
+        query=VersionQuery,
+        answer=PublishedWorkflow,
+    ),
+    Route(
+        "PUT",
+        "workflows/{name}",
+        publish_workflow,
+        "write",
+        "Publish a text as the next version. The same text again is the same version. Python files are refused.",
+        query=DryRunQuery,
+        body=PublishedText,
+        answer=Published,
+        problems=(409,),
+    ),
+    Route(
+        "GET",
+        "workflows/{name}/versions",
+        list_versions,
+        "read",
+        "List the versions of a workflow, the newest first.",
+        query=VersionsQuery,
+        answer=WorkflowsPage,
+    ),
+    Route(
+        "GET",
+        "workflows/{name}/draft",
+        show_draft,
+        "read",
+        "The draft of a workflow; its revision is the ETag.",
+        answer=Draft,
+    ),
+    Route(
+        "PUT",
+        "workflows/{name}/draft",
+        put_draft,
+        "write",
+        "Write a draft. If-Match has the revision that it replaces, or * for any; without it there must be none.",
+        body=DraftText,
+        answer=Draft,
+        problems=(412,),
+    ),
+    Route(
+        "DELETE",
+        "workflows/{name}/draft",
+        delete_draft,
+        "write",
+        "Throw a draft away.",
+        answer=Deleted,
+        problems=(412,),
+    ),
+    Route(
+        "POST",
+        "workflows/{name}:publish",
+        publish_draft,
+        "write",
+        "Publish the draft as the next version, and remove it.",
+        body=PublishDraft,
+        answer=Published,
+        problems=(409, 412),
+    ),
+    Route(
+        "POST",
+        "workflows:validate",
+        validate_text,
+        "read",
+        "Check the text of a workflow file. Nothing is stored, nothing is run, no file is read.",
+        body=WorkflowText,
+        answer=Checked,
+        is_change=False,
+    ),
+    Route(
+        "POST",
+        "workflows:convert",
+        convert_text,
+        "read",
+        "The text of another system's file as one of ours.",
+        body=WorkflowText,
+        answer=ConvertedText,
+        is_change=False,
+    ),
+    Route(
+        "POST",
+        "workflows:edit",
+        edit_step,
+        "read",
+        "Change a step in a text and leave everything else as it is written. Nothing is stored.",
+        body=EditBody,
+        answer=EditedText,
+        is_change=False,
+    ),
+)

@@ -1,0 +1,26 @@
+"""Revisions in headers: `ETag`, `If-Match`, `If-None-Match`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mulligan.errors import RequestRefused
+
+
+def entity_tag(revision: int) -> dict[str, str]:
+    """The header that says at which revision a thing is."""
+    return {"ETag": f'"{revision}"'}
+
+
+def expected_revision(headers: Mapping[str, str], *, without: int | None) -> int | None:
+    """The revision that the caller expects: that of `If-Match`; None for `*`; `without` if the header is missing."""
+    given = headers.get("if-match")
+    if given is None:
+        return without
+    text = given.strip()
+    if text == "*":
+        return None
+    digits = text.removeprefix("W/").strip('"')
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 15:
+        raise RequestRefused(f"If-Match '{given[:50]}' is not a revision", hint='send the ETag of the answer: "3"')
+    return int(digits)

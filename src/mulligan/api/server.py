@@ -1,0 +1,265 @@
+"""`mulligan server`: the HTTP process, and the children that it watches."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import getpass
+import ipaddress
+import os
+import signal
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from logging import Logger
+
+import msgspec
+import uvicorn
+
+from mulligan.api.app import Api, make_app
+from mulligan.api.children import Child
+from mulligan.api.server_log import start_log
+from mulligan.errors import ServerUnusable, StoreUnavailable
+from mulligan.service import LINK_MINUTES, Home, ServerConfig, ServerSection, Service, start_token
+
+# How long requests that are being answered may take after SIGTERM.
+DRAIN_SECONDS = 10
+KEEP_ALIVE_SECONDS = 75
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server listens."""
+
+    socket: socket.socket
+    url: str
+
+
+def serve(
+    home: Home,
+    config: ServerConfig,
+    *,
+    config_file: str | None,
+    as_json: bool,
+    log_format: str,
+    write: Callable[[str], None],
+) -> int:
+    """Serve a home until SIGTERM or SIGINT. `write` gets the first lines, once the server answers."""
+    section = config.server
+    log = start_log(log_format)
+    _check_tls(section)
+    _open_store(home, log)
+    address = _listen(section)
+    secret, token = start_token(_user(), datetime.now(UTC))
+    app = make_app(home, config, start_token=token)
+    api: Api = app.state.api
+    children = _children(home, section, log, log_format, config_file)
+
+    async def announce() -> None:
+        if section.insecure and not _is_loopback(section.host) and not section.tls_cert:
+            log.warning("WITHOUT TLS on '%s': anybody on the way can read tokens and take them over", section.host)
+        if as_json:
+            write(msgspec.json.encode({"url": address.url, "token": secret}).decode())
+            return
+        link = ""
+        with contextlib.suppress(StoreUnavailable):
+            code = await api.threads.change(lambda service: service.logins.offer(token, datetime.now(UTC)))
+            link = f"{address.url}/login?code={code}"
+        for line in _greeting(home, address.url, link):
+            write(line)
+
+    server = _Server(_uvicorn_config(app, section), api, children, announce)
+    try:
+        with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+            runner.run(server.serve([address.socket]))
+    finally:
+        address.socket.close()
+    log.info("the server has ended")
+    return 0
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, with our signals, our first lines and our children."""
+
+    def __init__(
+        self, config: uvicorn.Config, api: Api, children: list[Child], announce: Callable[[], Awaitable[None]]
+    ) -> None:
+        super().__init__(config)
+        self._api = api
+        self._children = children
+        self._announce = announce
+        self._watchers: list[asyncio.Task[None]] = []
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        await self._announce()
+        self._watchers = [asyncio.ensure_future(child.keep_running()) for child in self._children]
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        await asyncio.gather(*self._watchers, return_exceptions=True)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        caught = [one for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) != signal.SIG_IGN]
+        for number in caught:
+            loop.add_signal_handler(number, self._end)
+        try:
+            yield
+        finally:
+            for number in caught:
+                loop.remove_signal_handler(number)
+
+    def _end(self) -> None:
+        """The first signal lets requests and tasks finish; the second does not wait for them."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self._api.closing.set()
+        for child in self._children:
+            child.stop()
+        for watcher in self._watchers if self.force_exit else ():
+            watcher.cancel()
+
+
+def _uvicorn_config(app: object, section: ServerSection) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        # Half of the speed comes from these two; without them the others do.
+        http="httptools" if find_spec("httptools") else "h11",
+        loop="auto",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        # Whom we believe about the address of a client is decided in `api.auth`.
+        proxy_headers=False,
+        server_header=False,
+        backlog=2048,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+        ssl_certfile=section.tls_cert or None,
+        ssl_keyfile=section.tls_key or None,
+    )
+
+
+def _children(home: Home, section: ServerSection, log: Logger, log_format: str, config_file: str | None) -> list[Child]:
+    folder = str(home.folder.absolute())
+    background = [
+        "-m",
+        "mulligan.api.background",
+        folder,
+        log_format,
+        os.path.abspath(config_file) if config_file else "",
+    ]
+    worker = ["-m", "mulligan", "worker", "--home", folder, "--log-format", log_format]
+    found = [Child("background process", background, log)]
+    return [*found, Child("worker", worker, log)] if section.worker else found
+
+
+def _greeting(home: Home, url: str, link: str) -> Iterator[str]:
+    yield f"serving {home.place} at {url}"
+    if link:
+        yield f"log in with this link, which works once and for {LINK_MINUTES} minutes:"
+        yield f"  {link}"
+    yield "tokens for programs and people: mulligan token create"
+    yield "stop it with Ctrl-C"
+
+
+# -- what must be right before it starts -----------------------------------------------------------------------------
+
+
+def _open_store(home: Home, log: Logger) -> None:
+    """Open the store once, so that one that cannot be used is said now. A server waits for one that is away."""
+    try:
+        with Service(home) as service:
+            service.audit.page(project=None, limit=1)
+    except StoreUnavailable as error:
+        if not home.store_url:
+            raise
+        log.warning("%s; answering 503 until it is back", error.message)
+
+
+def _check_tls(section: ServerSection) -> None:
+    if bool(section.tls_cert) != bool(section.tls_key):
+        raise ServerUnusable(
+            "TLS needs a certificate and its key", hint="give both: --tls-cert CERT.pem --tls-key KEY.pem"
+        )
+    if section.tls_cert:
+        for path in (section.tls_cert, section.tls_key):
+            if not os.path.isfile(path):
+                raise ServerUnusable(f"'{path}' does not exist", hint="--tls-cert and --tls-key name PEM files")
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(section.tls_cert, section.tls_key, "")
+        except (ssl.SSLError, OSError) as error:
+            reason = getattr(error, "reason", None) or str(error)
+            raise ServerUnusable(
+                f"the certificate '{section.tls_cert}' cannot be used with the key '{section.tls_key}': {reason}",
+                hint="both must be PEM files, the key must belong to the certificate and have no password",
+            ) from None
+    elif not _is_loopback(section.host) and not section.insecure:
+        raise ServerUnusable(
+            f"'{section.host}' can be reached from other machines, and without TLS anybody on the way can read tokens",
+            hint="give --tls-cert and --tls-key; or listen on 127.0.0.1 behind a proxy with TLS; or say --insecure",
+        )
+
+
+def _listen(section: ServerSection) -> Address:
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(
+            section.host, section.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not a name"
+        raise ServerUnusable(
+            f"the host '{section.host}' cannot be found: {reason}", hint="give an address of this machine: --host"
+        ) from None
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(where)
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise _cannot_listen(section, error) from None
+    listener.setblocking(False)
+    port = listener.getsockname()[1]
+    host = section.host
+    if host in ("0.0.0.0", "::", ""):  # noqa: S104 - we read it, we do not bind to it
+        host = socket.gethostname()
+    shown = f"[{host}]" if ":" in host else host
+    return Address(listener, f"{'https' if section.tls_cert else 'http'}://{shown}:{port}")
+
+
+def _cannot_listen(section: ServerSection, error: OSError) -> ServerUnusable:
+    where = f"port {section.port} of '{section.host}'"
+    if error.errno == errno.EADDRINUSE:
+        hint = "another server may be running; choose another with --port PORT, or any free one with --port 0"
+        return ServerUnusable(f"{where} is in use", hint=hint)
+    if error.errno == errno.EACCES:
+        return ServerUnusable(f"{where} needs more permissions", hint="choose a port above 1023 with --port PORT")
+    if error.errno == errno.EADDRNOTAVAIL:
+        return ServerUnusable(
+            f"'{section.host}' is not an address of this machine", hint="--host 127.0.0.1 is, and so is 0.0.0.0"
+        )
+    return ServerUnusable(f"the server cannot listen on {where}: {error.strerror}")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _user() -> str:
+    try:
+        return os.environ.get("MULLIGAN_BY") or getpass.getuser()
+    except (OSError, KeyError):
+        return "admin"

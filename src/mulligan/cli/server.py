@@ -1,0 +1,79 @@
+"""`mulligan server`: REST, live streams, schedules and notices for the runs of a home."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Annotated, Any
+
+import msgspec
+
+from mulligan.cli.options import HomeFolder, LogFormat, check_log_format
+from mulligan.cli.parameters import Option
+from mulligan.cli.terminal import UsageRefused, show
+from mulligan.errors import ServerUnusable
+from mulligan.service import ServerConfig, find_config, open_service
+
+PORTS = range(65536)
+
+
+def server(
+    home: HomeFolder = None,
+    host: Annotated[
+        str | None, Option("--host", metavar="HOST", help="The address to listen on (default: 127.0.0.1).")
+    ] = None,
+    port: Annotated[
+        int | None, Option("--port", metavar="PORT", help="The port to listen on; 0: any free one (default: 8642).")
+    ] = None,
+    config: Annotated[
+        str | None,
+        Option("--config", metavar="FILE", help="The configuration (default: server.toml in the folder of the runs)."),
+    ] = None,
+    as_json: Annotated[
+        bool, Option("--json", help="Print the URL and an admin token for this start as one line of JSON on stdout.")
+    ] = False,
+    insecure: Annotated[bool, Option("--insecure", help="Allow other machines to connect without TLS.")] = False,
+    tls_cert: Annotated[
+        str | None, Option("--tls-cert", metavar="FILE", help="The certificate of the server, as PEM.")
+    ] = None,
+    tls_key: Annotated[str | None, Option("--tls-key", metavar="FILE", help="Its private key, as PEM.")] = None,
+    no_worker: Annotated[bool, Option("--no-worker", help="Run no worker beside the server.")] = False,
+    log_format: LogFormat = "text",
+) -> int:
+    """Serve the runs of a folder or a PostgreSQL store over HTTP, until stopped.
+
+    It starts a worker and a process that fires schedules and sends notices. SIGTERM or Ctrl-C lets requests and running
+    tasks finish; a second signal does not wait for them.
+    """
+    if port is not None and port not in PORTS:
+        raise UsageRefused(f"--port must be between 0 and {PORTS[-1]}", hint="0 takes any free port")
+    check_log_format(log_format)
+    service = open_service(home)
+    found = _with_options(
+        find_config(service.home.folder, config),
+        host=host,
+        port=port,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        insecure=insecure or None,
+        worker=False if no_worker else None,
+    )
+    code: int = _module().serve(
+        service.home, found, config_file=config, as_json=as_json, log_format=log_format, write=show
+    )
+    return code
+
+
+def _with_options(config: ServerConfig, **options: Any) -> ServerConfig:
+    given = {name: value for name, value in options.items() if value is not None}
+    return msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, **given))
+
+
+def _module() -> Any:
+    try:
+        return import_module("mulligan.api.server")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("mulligan"):
+            raise
+        raise ServerUnusable(
+            f"`mulligan server` needs '{error.name}', which is not installed", hint="pip install 'mulligan[server]'"
+        ) from None

@@ -1,0 +1,52 @@
+"""The audit of a server: who changed what, why, from where, and who was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+import msgspec
+
+from mulligan.core.model.formatting import single_line
+from mulligan.ports.server_records import AuditRecord
+from mulligan.service.run_reader import RunReader
+
+# The status of a change that was accepted and begun. One that is refused after that gets a second row.
+ACCEPTED = 202
+_CHARS_MAX = 500
+
+
+class AuditPage(msgspec.Struct, frozen=True):
+    """Rows of the audit, the newest first."""
+
+    audit: list[AuditRecord]
+    # For `before`; None if this is the last page.
+    next: int | None = None
+
+
+class AuditLog:
+    """The audit of one project, or of all. Rows are only added."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self._reader = reader
+
+    def add(self, records: Sequence[AuditRecord]) -> None:
+        """Write rows. Texts of users are cut, and written in one line."""
+        self._reader.store.server_records.add_audit([_short(one) for one in records])
+
+    def page(
+        self, *, project: str | None, before: int | None = None, limit: int = 100, who: str = "", action: str = ""
+    ) -> AuditPage:
+        """A page of the rows of a project (None: of all), with ids below `before`."""
+        records = self._reader.store.server_records
+        found = records.audit(project, before=before, limit=limit + 1, who=who, action=action)
+        return AuditPage(found[:limit], found[limit - 1].id if len(found) > limit else None)
+
+    def count(self, token_id: str, actions: Collection[str], since: datetime) -> int:
+        """How many changes a token has made since then."""
+        return self._reader.store.server_records.count_audit(token_id, actions, since)
+
+
+def _short(record: AuditRecord) -> AuditRecord:
+    texts = {name: single_line(getattr(record, name))[:_CHARS_MAX] for name in ("who", "target", "why", "source")}
+    return msgspec.structs.replace(record, **texts)

@@ -1,0 +1,104 @@
+"""What the background process of a server does: a table of jobs, each asked when it is due.
+
+A job is a function `(service, now) -> next moment | None`: it does what is due, and says when it wants to be asked
+again; None for whenever something may have changed. Jobs are safe to run in several servers of a store at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from mulligan.errors import MulliganError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from mulligan.service.service import Service
+
+Work = Callable[["Service", datetime], datetime | None]
+# A job without a next moment is asked again after this time: a notice may have been written, or a schedule changed.
+LOOK_SECONDS = 1.0
+# How long a job that failed is left alone, at first and at most.
+BACKOFF_SECONDS, BACKOFF_SECONDS_MAX = 1.0, 60.0
+
+
+class Job(NamedTuple):
+    """A job of the table."""
+
+    name: str
+    work: Work
+
+
+def _fire_schedules(service: Service, now: datetime) -> datetime | None:
+    return service.schedules.fire_due(now)
+
+
+def _send_notices(service: Service, now: datetime) -> datetime | None:
+    return service.notices.send_due(now)
+
+
+JOBS: tuple[Job, ...] = (Job("schedules", _fire_schedules), Job("notices", _send_notices))
+
+
+class BackgroundJobs:
+    """Runs jobs, one after the other, in this thread."""
+
+    def __init__(self, jobs: Sequence[Job], log: Callable[[str], None]) -> None:
+        self._jobs = {job.name: job.work for job in jobs}
+        self._log = log
+        self._due: dict[str, datetime] = {}
+        self._failures: dict[str, int] = {}
+
+    def run_due(self, service: Service) -> float:
+        """Run what is due; in how many seconds to ask again. `StoreUnavailable` is left to the caller."""
+        for name, work in self._jobs.items():
+            now = service.now()
+            if (due := self._due.get(name)) is not None and due > now:
+                continue
+            self._due[name] = self._run(name, work, service, now)
+        now = service.now()
+        nearest = min(self._due.values(), default=now + timedelta(seconds=LOOK_SECONDS))
+        return min(max((nearest - now).total_seconds(), 0.0), LOOK_SECONDS)
+
+    def _run(self, name: str, work: Work, service: Service, now: datetime) -> datetime:
+        look = now + timedelta(seconds=LOOK_SECONDS)
+        try:
+            following = work(service, now)
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            # One job that fails must not keep the others from their work.
+            failures = self._failures[name] = self._failures.get(name, 0) + 1
+            seconds = min(BACKOFF_SECONDS * 2 ** (failures - 1), BACKOFF_SECONDS_MAX)
+            text = error.render() if isinstance(error, MulliganError) else repr(error)
+            self._log(f"{name}: {text}; trying again in {seconds:g} s")
+            return now + timedelta(seconds=seconds)
+        self._failures.pop(name, None)
+        return look if following is None else following
+
+
+def run_jobs(
+    open_service: Callable[[], Service],
+    should_end: Callable[[], bool],
+    log: Callable[[str], None],
+    *,
+    jobs: Sequence[Job] = JOBS,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Run the table until it should end. A store that has gone away is opened again and again."""
+    runner = BackgroundJobs(jobs, log)
+    backoff, reported = BACKOFF_SECONDS, ""
+    while not should_end():
+        try:
+            with open_service() as service:
+                while not should_end():
+                    seconds = runner.run_due(service)
+                    backoff, reported = BACKOFF_SECONDS, ""
+                    sleep(seconds)
+        except StoreUnavailable as error:
+            if error.message != reported:
+                log(f"{error.message}; waiting for it")
+            reported = error.message
+            sleep(backoff)
+            backoff = min(backoff * 2, BACKOFF_SECONDS_MAX)

@@ -1,0 +1,23 @@
+"""The targets of a home, from the configuration of its server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from mulligan.service.notices.targets import Target
+from mulligan.service.server_config import find_config
+
+
+class TargetList(msgspec.Struct, frozen=True):
+    """The targets by name, and the address of the server in links."""
+
+    by_name: dict[str, Target] = {}
+    url: str = ""
+
+
+def find_targets(home: Path, file: str | None = None) -> TargetList:
+    """The targets that `server.toml` in the home names, or another file. `LanguageError` if that is not valid."""
+    config = find_config(home, file)
+    return TargetList(config.targets, config.server.public_url)

@@ -1,0 +1,192 @@
+"""Who is let in, what is refused, and what the audit has of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.api.conftest import Client, open_client, token_record
+
+from mulligan.api.auth import REFUSALS_AT_ONCE
+from mulligan.api.rate_limits import TokenBuckets
+from mulligan.api.routes import ROUTES
+from mulligan.api.routing import Body, Call, Route
+from mulligan.errors import Refused, TooManyRequests
+from mulligan.service import Home, ServerConfig, ServerSection, TokenLimits, TrustedProxy
+
+
+class Wish(Body, frozen=True):
+    reason: str = ""
+    workflow: str = ""
+    dry_run: bool = False
+
+
+def wish(call: Call) -> Any:
+    if call.body.reason == "impossible":
+        raise Refused("that is not possible")
+    return {"by": call.service.by}
+
+
+TABLE = (
+    *ROUTES,
+    Route("POST", "wishes", wish, "run", "Wish.", body=Wish, answer=dict[str, str]),
+    Route("POST", "choices", wish, "decide", "Choose.", body=Wish, answer=dict[str, str]),
+)
+PROXY = TrustedProxy(("10.0.0.0/8",), scopes=("read", "run"))
+
+
+@pytest.fixture
+def server(home: Home) -> Iterator[Client]:
+    config = ServerConfig(ServerSection(hosts=("mulligan.example.org",), trusted_proxy=PROXY))
+    limited = [
+        token_record("few", ["decide"], limits=TokenLimits(decisions_per_hour=2)),
+        token_record("one", ["run"], limits=TokenLimits(workflows=("nightly",))),
+        token_record("theirs", ["admin"], project="theirs"),
+    ]
+    opened = open_client(home, config, TABLE, limited)
+    yield opened
+    opened.close()
+
+
+def rows(server: Client) -> list[tuple[str, str, int, str]]:
+    """The audit, oldest first: who, action, status, why."""
+    found = server.get("audit", scope="admin").json["audit"]
+    return [(one["who"], one["action"], one["status"], one.get("why", "")) for one in reversed(found)]
+
+
+def test_the_audit_has_every_change_and_every_refusal(server: Client) -> None:
+    server.post("wishes", {"reason": "it is late"}, scope="run")
+    server.post("wishes", {"reason": "impossible"}, scope="run")
+    server.post("wishes", {"reason": "only asked", "dry_run": True}, scope="run")
+    server.post("wishes", {"raeson": ""}, scope="run")
+    server.post("wishes", {"reason": "x"}, scope="read")
+    server.post("wishes", {"reason": "x"}, scope="expired")
+    server.get("runs", scope="worker")
+    server.get("runs", scope=None)
+
+    wishes, runs = "POST /api/v1/wishes", "GET /api/v1/runs"
+    assert rows(server) == [
+        ("run", wishes, 202, "it is late"),
+        ("run", wishes, 202, "impossible"),
+        ("run", wishes, 409, "refused"),
+        ("run", wishes, 422, "input.invalid"),
+        ("read", wishes, 403, "token.scope"),
+        ("", wishes, 401, "token.refused"),
+        ("worker", runs, 403, "token.scope"),
+        ("", runs, 401, "token.refused"),
+    ]
+    (newest,) = server.get("audit", limit=1).json["audit"]
+    assert (newest["source"], newest["target"]) == ("127.0.0.1", "/api/v1/runs")
+
+
+def test_a_browser_logs_in_once_with_a_link_and_then_has_a_session(server: Client) -> None:
+    link = server.post("logins", scope="run").json["url"]
+    path = link.removeprefix("http://localhost")
+    query = path.partition("?")[2]
+
+    looked = server.request("HEAD", "/login", query=query, scope=None)
+    first = server.request("GET", "/login", query=query, scope=None)
+    second = server.request("GET", "/login", query=query, scope=None)
+
+    assert (looked.status, first.status, first.headers["location"]) == (405, 303, "/")
+    assert (second.status, second.code) == (401, "token.refused")
+    cookie, *rules = first.headers["set-cookie"].split("; ")
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(rules) and "Secure" not in rules
+    session = {"cookie": f"other=1; {cookie}"}
+    assert server.request("GET", "runs", scope=None, headers=session).status == 200
+
+    def change(**headers: str) -> Any:
+        return server.post("wishes", {}, scope=None, headers={**session, **headers})
+
+    assert change().code == "token.scope"
+    assert change(origin="https://evil.example").status == 403
+    assert change(**{"x-mulligan-request": "1", "sec-fetch-site": "cross-site"}).status == 403
+    assert change(origin="http://localhost").json == {"by": "run"}
+    assert change(**{"x-mulligan-request": "1"}).status == 200
+    assert server.request("GET", "audit", scope=None, headers=session).status == 403
+    ended = server.post("logins:end", scope=None, headers={**session, "origin": "http://localhost"})
+    assert (ended.status, "Max-Age=0" in ended.headers["set-cookie"]) == (204, True)
+    assert server.request("GET", "runs", scope=None, headers=session).status == 401
+    assert not [row for row in server.get("audit").json["audit"] if "code=" in str(row)]
+
+
+def test_a_link_of_a_server_behind_tls_gives_a_secure_cookie(home: Home) -> None:
+    server = open_client(home, ServerConfig(ServerSection(public_url="https://runs.example.org/")))
+    url = server.post("logins").json["url"]
+
+    reply = server.request("GET", "/login", query=url.partition("?")[2], scope=None)
+
+    assert url.startswith("https://runs.example.org/login?code=")
+    assert reply.headers["set-cookie"].endswith("; Secure")
+    server.close()
+
+
+@pytest.mark.parametrize("host", ["localhost:8642", "127.0.0.1", "[::1]:8642", "10.1.2.3:80", "mulligan.example.org"])
+def test_the_server_answers_under_its_names_and_addresses(server: Client, host: str) -> None:
+    assert server.request("GET", "/healthz", headers={"host": host}).status == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example:8642", "", "127.0.0.1.evil.example"])
+def test_a_name_that_is_not_ours_is_refused(server: Client, host: str) -> None:
+    assert server.request("GET", "/healthz", headers={"host": host}).code == "request.host"
+
+
+def test_a_user_header_counts_only_from_the_trusted_proxy(server: Client) -> None:
+    person = {"x-forwarded-user": "ada", "x-forwarded-for": "6.6.6.6, 198.51.100.7, 10.0.0.9"}
+    change = {**person, "origin": "https://localhost", "x-forwarded-proto": "https"}
+
+    spoofed = server.request("GET", "runs", headers=person, scope=None, source="203.0.113.9")
+    read = server.request("GET", "runs", headers=person, scope=None, source="10.0.0.2")
+    made = server.post("wishes", {}, headers=change, scope=None, source="10.0.0.2")
+    cross = server.post("wishes", {}, headers={**change, "origin": "https://evil"}, scope=None, source="10.0.0.2")
+    admin = server.request("GET", "audit", headers=person, scope=None, source="10.0.0.2")
+
+    assert (spoofed.status, read.status, made.json, cross.status, admin.status) == (401, 200, {"by": "ada"}, 403, 403)
+    accepted = [one for one in server.get("audit").json["audit"] if one["status"] == 202]
+    assert [(one["who"], one["token_id"], one["source"]) for one in accepted] == [("ada", "proxy:ada", "198.51.100.7")]
+
+
+def test_limits_of_a_token_are_kept(server: Client) -> None:
+    decided = [server.post("choices", {}, scope="few") for _ in range(3)]
+    allowed = server.post("wishes", {"workflow": "nightly"}, scope="one")
+    refused = server.post("wishes", {"workflow": "weekly"}, scope="one")
+
+    assert [one.status for one in decided] == [200, 200, 429]
+    assert decided[2].headers["retry-after"] == "3600"
+    assert (allowed.status, refused.status) == (200, 403)
+
+
+def test_strangers_who_ask_too_often_have_to_wait(home: Home) -> None:
+    server = open_client(home, clock=lambda: 0.0)
+    for _ in range(REFUSALS_AT_ONCE):
+        server.api.gate._refusals.take("127.0.0.1", "")
+
+    reply = server.get("runs", scope="unknown")
+
+    assert (reply.status, reply.headers["retry-after"]) == (429, "60")
+    assert server.request("GET", "runs", scope="read", source="127.0.0.2").status == 200
+    server.close()
+
+
+def test_a_bucket_is_filled_with_time() -> None:
+    now = [0.0]
+    buckets = TokenBuckets(2, 3, lambda: now[0])
+
+    for _ in range(3):
+        buckets.take("a", "a")
+    with pytest.raises(TooManyRequests) as refusal:
+        buckets.take("a", "a")
+    buckets.take("b", "b")
+    now[0] = 0.5
+    buckets.take("a", "a")
+
+    assert refusal.value.data == {"retry_after": 1}
+    assert buckets.is_empty("a") and not buckets.is_empty("b")
+
+
+def test_a_token_of_a_project_sees_its_own_audit_only(server: Client) -> None:
+    server.post("wishes", {}, scope="run")
+    server.post("wishes", {}, scope="theirs")
+
+    assert [one["who"] for one in server.get("audit", scope="theirs").json["audit"]] == ["theirs"]

@@ -1,0 +1,61 @@
+"""The routes of notices and hooks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mulligan.language import load_text
+from mulligan.service import Service
+
+from .conftest import A_WORKFLOW, Client
+
+RULE = {"on": ["failed", "late"], "to": ["ops"], "late_after": "2h"}
+
+
+def test_hooks_are_replaced_by_an_admin_and_counted(client: Client) -> None:
+    assert client.get("hooks", scope="read").json == {
+        "rules": [],
+        "revision": 0,
+        "updated_by": "",
+        "updated_at": None,
+    }
+
+    put = client.put("hooks", {"rules": [RULE]})
+
+    assert put.status == 200
+    assert (put.json["rules"], put.json["revision"], put.headers["etag"]) == ([RULE], 1, '"1"')
+    assert client.get("hooks", scope="read").json == put.json
+    assert client.put("hooks", {"rules": []}, headers={"If-Match": '"7"'}).code == "revision.mismatch"
+    assert client.put("hooks", {"rules": []}, headers={"If-Match": '"1"'}).json["revision"] == 2
+
+
+def test_hooks_that_cannot_be_meant_are_refused(client: Client) -> None:
+    for rule in (
+        {"on": ["fail"], "to": ["ops"]},
+        {"on": [], "to": ["ops"]},
+        {"on": ["late"], "to": ["ops"]},
+        {"on": ["failed"], "to": ["https://example.org"]},
+        {"on": ["late"], "to": ["ops"], "late_after": "soon"},
+    ):
+        assert client.put("hooks", {"rules": [rule]}).status in (400, 422), rule
+    assert client.put("hooks", {"rules": [RULE]}, scope="write").status == 403
+    assert client.get("hooks", scope="read").json["revision"] == 0
+
+
+def test_a_run_that_starts_after_the_hooks_were_set_has_their_notices(client: Client, tmp_path: Path) -> None:
+    client.put("hooks", {"rules": [{"on": ["completed"], "to": ["ops"]}]})
+    with Service(client.home) as opened:
+        service = opened.in_the_name_of("ana", project="")
+        prepared = Service.prepare(load_text(A_WORKFLOW, "w.yaml"), {}, tmp_path)
+        with service.driver() as driver:
+            (run_id,) = service.start(prepared, driver)
+            driver.drive(run_id)
+
+    page = client.get("notices", scope="read").json
+
+    assert [(one["event"], one["target"], one["run_id"], one["status"]) for one in page["notices"]] == [
+        ("completed", "ops", run_id, "waiting")
+    ]
+    assert page["next"] is None
+    assert client.get("notices", status="sent").json["notices"] == []
+    assert client.get("notices", limit=0).status in (400, 422)

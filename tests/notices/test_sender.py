@@ -1,0 +1,289 @@
+"""The sender: at least once under one key, backoff, giving up, digests, and targets that are slow or down."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from mulligan.errors import InputInvalid
+from mulligan.history.notice_text import NoticeBody
+from mulligan.ports import NoticeRecord, Outbox
+from mulligan.service.notices.delivery import Delivery
+from mulligan.service.notices.messages import Message
+from mulligan.service.notices.sender import BACKOFF_SECONDS, BACKOFF_SECONDS_MAX, CLAIM_SECONDS, Sender, backoff
+from mulligan.service.notices.targets import Target
+from mulligan.store.memory import MemoryStore
+from mulligan.testing.clock import START, JumpingClock
+
+HOOK = Target(webhook="https://example.org/hook")
+TARGETS = {"ops": HOOK}
+DOWN = Delivery("no answer", is_target_down=True)
+SENT = Delivery()
+
+
+def notice(number: int, target: str = "ops", at: datetime = START) -> NoticeRecord:
+    body = NoticeBody(event="failed", title=f"run {number} of nightly failed", at=at, run_id=number, workflow="nightly")
+    return NoticeRecord(
+        key=f"k{number}", target=target, body=msgspec.json.encode(body), created_at=at, run_id=number, due_at=at
+    )
+
+
+class Wire:
+    """What was sent, and what the next attempts come to."""
+
+    def __init__(self, *deliveries: Delivery) -> None:
+        self.deliveries = list(deliveries)
+        self.messages: list[Message] = []
+
+    def __call__(self, target: Target, message: Message, now: datetime) -> Delivery:
+        self.messages.append(message)
+        return self.deliveries.pop(0) if self.deliveries else SENT
+
+    @property
+    def keys(self) -> list[str]:
+        return [message.key for message in self.messages]
+
+
+@pytest.fixture
+def outbox() -> Outbox:
+    return MemoryStore(clock=JumpingClock()).server_records
+
+
+@pytest.fixture
+def made() -> Iterator[Callable[..., Sender]]:
+    senders: list[Sender] = []
+
+    def make(outbox: Outbox, wire: Any, **fields: Any) -> Sender:
+        senders.append(Sender(outbox, wire, **fields))
+        return senders[-1]
+
+    yield make
+    for sender in senders:
+        sender.close()
+
+
+def after(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def statuses(outbox: Outbox) -> list[str]:
+    return [one.status for one in reversed(outbox.notices())]
+
+
+# -- at least once ---------------------------------------------------------------------------------------------------
+
+
+def test_what_is_due_is_sent_and_settled(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(1), notice(2)])
+    wire = Wire()
+
+    assert made(outbox, wire).send_due(TARGETS, START, 10) is None
+
+    assert wire.keys == ["k1", "k2"]
+    assert statuses(outbox) == ["sent", "sent"]
+    assert [one.due_at for one in outbox.notices()] == [START, START]
+
+
+def test_a_sender_that_dies_after_sending_leaves_it_to_the_next_which_sends_it_under_the_same_key(
+    outbox: Outbox, made: Any
+) -> None:
+    outbox.put_notices([notice(1)])
+    died, wire = outbox.claim_notices(START, after(CLAIM_SECONDS), 10), Wire()
+    assert [one.key for one in died] == ["k1"]
+    sender = made(outbox, wire)
+
+    assert sender.send_due(TARGETS, after(CLAIM_SECONDS - 1), 10) == after(CLAIM_SECONDS)
+    assert wire.keys == []
+    sender.send_due(TARGETS, after(CLAIM_SECONDS), 10)
+
+    assert wire.keys == ["k1"]
+    assert statuses(outbox) == ["sent"]
+
+
+def test_two_senders_at_once_lose_nothing(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(number) for number in range(450)])
+    wire = Wire()
+    one, other = made(outbox, wire), made(outbox, wire)
+
+    for sender in (one, other, one, other):
+        sender.send_due(TARGETS, START, 10)
+
+    assert sorted(wire.keys) == sorted(f"k{number}" for number in range(450))
+    assert set(statuses(outbox)) == {"sent"}
+
+
+# -- trouble ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_target_that_was_down_for_a_while_gets_everything(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(1), notice(2), notice(3)])
+    wire = Wire(DOWN, DOWN, DOWN)
+    sender = made(outbox, wire)
+
+    now, due = START, sender.send_due(TARGETS, START, 10)
+    for _ in range(50):
+        if due is None:
+            break
+        now, due = due, sender.send_due(TARGETS, due, 10)
+
+    assert due is None
+    assert wire.keys[:1] == ["k1"], "one attempt shows that the target is down"
+    assert set(wire.keys) == {"k1", "k2", "k3"}
+    assert set(statuses(outbox)) == {"sent"}
+    assert now - START < timedelta(minutes=5)
+
+
+def test_a_refused_notice_holds_up_no_other(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(1), notice(2)])
+    wire = Wire(Delivery("example.org answered 400"))
+
+    due = made(outbox, wire).send_due(TARGETS, START, 10)
+
+    assert wire.keys == ["k1", "k2"]
+    assert statuses(outbox) == ["waiting", "sent"]
+    first = outbox.notices()[-1]
+    assert (first.attempts, first.reason) == (1, "example.org answered 400")
+    assert due == first.due_at == after(backoff("k1", 1))
+
+
+def test_it_is_given_up_after_its_time_in_words(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(1)])
+    targets = {"ops": Target(webhook="https://example.org/hook", give_up_after="1h")}
+    wire = Wire(*[DOWN] * 99)
+    sender, due = made(outbox, wire), START
+
+    while (found := sender.send_due(targets, due, 10)) is not None:
+        due = found
+
+    (given_up,) = outbox.notices()
+    assert given_up.status == "given_up"
+    assert given_up.reason == f"given up after 1h00m and {given_up.attempts} attempts: no answer"
+    assert timedelta(hours=1) <= due - START < timedelta(hours=2)
+    assert 5 < given_up.attempts < 20
+
+
+def test_what_is_old_when_it_is_first_claimed_is_tried_all_the_same(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(1)])
+
+    made(outbox, Wire()).send_due(TARGETS, after(10 * 86_400), 10)
+
+    assert statuses(outbox) == ["sent"]
+
+
+def test_an_unknown_target_is_waited_for_and_then_given_up_in_words(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(1, "new"), notice(2, "gone")])
+    wire = Wire()
+    sender = made(outbox, wire)
+
+    due = sender.send_due({}, START, 10)
+    assert statuses(outbox) == ["waiting", "waiting"]
+    assert outbox.notices()[0].reason == (
+        "target 'gone' is not in the configuration: add [targets.gone] to server.toml"
+    )
+    while (found := sender.send_due({"new": HOOK}, due, 10)) is not None:
+        due = found
+
+    assert wire.keys == ["k1"]
+    assert statuses(outbox) == ["sent", "given_up"]
+    assert due - START >= timedelta(days=1)
+
+
+def test_a_slow_target_keeps_nobody_waiting(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(1, "slow"), notice(2, "ops")])
+    may_end, wire = threading.Event(), Wire()
+
+    def send(target: Target, message: Message, now: datetime) -> Delivery:
+        if message.notices[0].target == "slow":
+            may_end.wait(30)
+        return wire(target, message, now)
+
+    sender = made(outbox, send)
+    targets = {"slow": HOOK, "ops": HOOK}
+    outbox.put_notices([notice(3, "ops"), notice(4, "slow")])
+    now = START
+    while {one.key for one in outbox.notices(status="sent")} != {"k2", "k3"}:
+        now = sender.send_due(targets, now, 0.01)
+        assert now is not None
+
+    may_end.set()
+    while (due := sender.send_due(targets, now, 0.01)) is not None:
+        now = due
+    assert set(statuses(outbox)) == {"sent"}
+
+
+def test_a_secret_that_is_missing_is_said_and_tried_again(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(1)])
+
+    def send(target: Target, message: Message, now: datetime) -> Delivery:
+        raise InputInvalid("the environment variable OPS is not set or empty")
+
+    made(outbox, send).send_due(TARGETS, START, 10)
+
+    assert [(one.status, one.reason) for one in outbox.notices()] == [
+        ("waiting", "the environment variable OPS is not set or empty")
+    ]
+
+
+def test_a_bug_of_a_library_says_no_address_and_loses_nothing(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(1)])
+
+    def send(target: Target, message: Message, now: datetime) -> Delivery:
+        raise RuntimeError("https://example.org/s3cret")
+
+    made(outbox, send).send_due(TARGETS, START, 10)
+
+    assert [(one.status, one.reason) for one in outbox.notices()] == [("waiting", "RuntimeError while sending")]
+
+
+def test_a_receiver_may_ask_for_patience(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(1)])
+
+    due = made(outbox, Wire(Delivery("busy", is_target_down=True, retry_after=900))).send_due(TARGETS, START, 10)
+
+    assert due == after(900)
+
+
+# -- digests ---------------------------------------------------------------------------------------------------------
+
+
+def test_beyond_its_limit_a_target_gets_one_digest_and_then_nothing_for_the_minute(outbox: Outbox, made: Any) -> None:
+    targets = {"ops": Target(webhook="https://example.org/hook", per_minute=3)}
+    outbox.put_notices([notice(number) for number in range(10)])
+    wire = Wire()
+    sender = made(outbox, wire)
+
+    sender.send_due(targets, START, 10)
+    outbox.put_notices([notice(number, at=after(1)) for number in (20, 21)])
+    due = sender.send_due(targets, after(1), 10)
+
+    assert wire.keys[:2] == ["k0", "k1"]
+    assert len(wire.keys) == 3
+    digest = msgspec.json.decode(wire.messages[2].event)
+    assert digest["type"] == "mulligan.digest"
+    assert [one["id"] for one in digest["data"]["notices"]] == [f"k{number}" for number in range(2, 10)]
+    assert due == after(60)
+    assert sender.send_due(targets, after(60), 10) is None
+    assert wire.keys[3:] == ["k20", "k21"]
+    assert set(statuses(outbox)) == {"sent"}
+
+
+def test_people_have_a_limit_by_default_and_programs_none() -> None:
+    assert Target(urls=("json://example.org",)).messages_per_minute == 20
+    assert HOOK.messages_per_minute == 0
+
+
+# -- backoff ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_backoff_doubles_up_to_a_bound_and_is_the_same_for_a_key() -> None:
+    waits = [backoff("k", attempts) for attempts in range(1, 30)]
+
+    assert waits == [backoff("k", attempts) for attempts in range(1, 30)]
+    assert 0.75 * BACKOFF_SECONDS <= waits[0] <= 1.25 * BACKOFF_SECONDS
+    assert all(seconds <= 1.25 * BACKOFF_SECONDS_MAX for seconds in waits)
+    assert len({backoff(f"k{number}", 3) for number in range(20)}) == 20
