@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -47,6 +48,9 @@ def server(
     if port is not None and port not in PORTS:
         raise UsageRefused(f"--port must be between 0 and {PORTS[-1]}", hint="0 takes any free port")
     check_log_format(log_format)
+    if config is not None:
+        # For the processes that the server starts.
+        os.environ["MULLIGAN_CONFIG"] = os.path.abspath(config)
     service = open_service(home)
     found = _with_options(
         find_config(service.home.folder, config),

@@ -9,6 +9,8 @@ HOME = ".mulligan"
 DATABASE = "mulligan.db"
 # The configuration of the server, and of whatever else sends notices.
 SERVER_CONFIG = "server.toml"
+# The variable that names another file for it.
+CONFIG = "MULLIGAN_CONFIG"
 # The variable that names a server.
 SERVER = "MULLIGAN_SERVER"
 
@@ -23,6 +25,11 @@ def store_address(folder: str | None, environ: Mapping[str, str]) -> str:
     if server := server_url(folder, environ):
         return server
     return environ.get("MULLIGAN_STORE") or os.path.join(home_folder(folder, environ), DATABASE)
+
+
+def config_file(home: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) -> str:
+    """The configuration of a server: `$MULLIGAN_CONFIG`, or `server.toml` in the home."""
+    return environ.get(CONFIG) or os.path.join(home, SERVER_CONFIG)
 
 
 def is_server(address: str) -> bool:

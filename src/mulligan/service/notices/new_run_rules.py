@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Protocol
 
-from mulligan.service.home_names import SERVER_CONFIG
+from mulligan.service.home_names import config_file
 
 if TYPE_CHECKING:
     from mulligan.core.model.workflow import NoticeRule
@@ -28,5 +29,5 @@ class StartsRuns(Protocol):
 def rules_for_new_runs(service: StartsRuns) -> tuple[NoticeRule, ...]:
     """The rules of the project. Only a server has set some, so a home without one is not asked."""
     home = service.home
-    may_have_some = service.is_for_others or home.store_url or (home.folder / SERVER_CONFIG).exists()
+    may_have_some = service.is_for_others or home.store_url or os.path.exists(config_file(home.folder))
     return service.notices.rules_for_new_runs() if may_have_some else ()

@@ -17,6 +17,7 @@ from mulligan.errors import InputInvalid, NotFound
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports import Document, NoticeRecord, NoticeStatus
 from mulligan.service.home_names import SERVER_CONFIG as FILE
+from mulligan.service.home_names import config_file
 from mulligan.service.notices.configuration import TargetList, find_targets
 from mulligan.service.notices.targets import check_name
 
@@ -206,7 +207,10 @@ class Notices:
 
     def _unknown(self, target: str, found: TargetList) -> UnknownTarget:
         known = ", ".join(sorted(found.by_name))
-        hint = did_you_mean(target, found.by_name) or f"add [targets.{target}] to '{self._reader.home.folder / FILE}'"
+        hint = (
+            did_you_mean(target, found.by_name)
+            or f"add [targets.{target}] to '{config_file(self._reader.home.folder)}'"
+        )
         there = f"it has {known}" if known else "it has none"
         return UnknownTarget(f"target '{target[:60]}' is not in the configuration: {there}", hint=hint)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from mulligan.service.home_names import SERVER_CONFIG
+from mulligan.service.home_names import config_file
 
 if TYPE_CHECKING:
     from mulligan.core.model.events import Entry
@@ -27,7 +28,7 @@ class NotifyingObserver:
         self._home = home
         self._pid = pid
         # Without targets nothing can be sent.
-        self._is_waiting = (home.folder / SERVER_CONFIG).exists()
+        self._is_waiting = os.path.exists(config_file(home.folder))
         self.trouble, self.tick = observer.trouble, observer.tick
 
     def committed(self, state: State, entries: Sequence[Entry]) -> None:
