@@ -293,3 +293,18 @@ def test_a_schedule_of_a_file_is_changed_by_publishing_and_not_otherwise(server:
 
     assert server.service.catalogue.workflow("hello").version == 1
     assert server.service.catalogue.workflow("etl").version == 1
+
+
+def test_schedules_of_two_projects_have_the_same_name_and_runs_of_their_own(server: Server) -> None:
+    for project in ("red", "blue"):
+        service = server.service.in_the_name_of("ada", project=project)
+        service.catalogue.publish("hello", HELLO)
+        service.schedules.put("often", ScheduleForm("hello", every="1h"))
+
+    server.service.schedules.fire_due(server.service.now() + timedelta(hours=1))
+
+    for project in ("red", "blue"):
+        service = server.service.in_the_name_of("ada", project=project)
+        (run,) = service.list_runs(RunQuery()).runs
+        assert [one.last and one.last.run_id for one in service.schedules.all()] == [run.run_id]
+    assert server.service.in_the_name_of("ada", project="").schedules.all() == []

@@ -17,6 +17,7 @@ from mulligan.api.routing import Route, RouteScope
 from mulligan.api.service_threads import ServiceThreads
 from mulligan.errors import HostRefused, InputInvalid, ScopeMissing, TokenRefused, TooManyRequests
 from mulligan.service import ServerConfig, Service, TokenRecord, TrustedProxy, digest_of
+from mulligan.service import allows as scopes_allow
 
 COOKIE = "mulligan_session"
 # A page of another site cannot send this header without being asked first, and it is never allowed to.
@@ -27,14 +28,6 @@ KNOWN_MAX = 10_000
 # How many requests without a valid token an address may send in a second, for a while and at once.
 REFUSALS_PER_SECOND, REFUSALS_AT_ONCE = 50, 1_000
 
-IMPLIED: Mapping[str, frozenset[str]] = {
-    "read": frozenset({"read"}),
-    "run": frozenset({"run", "read"}),
-    "decide": frozenset({"decide", "read"}),
-    "write": frozenset({"write", "run", "read"}),
-    "admin": frozenset({"admin", "write", "run", "decide", "read"}),
-    "worker": frozenset({"worker"}),
-}
 NOBODY = TokenRecord(id="", digest="", user="", scopes=(), created_at=datetime(1970, 1, 1, tzinfo=UTC))
 
 
@@ -50,7 +43,7 @@ def find_stored_token(service: Service, digest: str) -> TokenRecord | None:
 
 def allows(token: TokenRecord, scope: RouteScope) -> bool:
     """Whether one of the scopes of the token is, or implies, this one."""
-    return scope == "public" or any(scope in IMPLIED[one] for one in token.scopes)
+    return scope == "public" or scopes_allow(token.scopes, scope)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`python -m mulligan.api.background HOME`: the background process of a server. It fires schedules, sends notices."""
+"""`python -m mulligan.api.background HOME FORMAT`: fires the schedules of a server, sends its notices."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from mulligan.api import (
     schedules,
     store_calls,
     stream,
+    tokens,
 )
 from mulligan.api.routing import Route
 
@@ -33,4 +34,5 @@ ROUTES: tuple[Route, ...] = (
     *schedules.ROUTES,
     *store_calls.ROUTES,
     *stream.ROUTES,
+    *tokens.ROUTES,
 )

@@ -40,7 +40,14 @@ class Address:
     url: str
 
 
-def serve(home: Home, config: ServerConfig, *, as_json: bool, log_format: str, write: Callable[[str], None]) -> int:
+def serve(
+    home: Home,
+    config: ServerConfig,
+    *,
+    as_json: bool,
+    log_format: str,
+    write: Callable[[str], None],
+) -> int:
     """Serve a home until SIGTERM or SIGINT. `write` gets the first lines, once the server answers."""
     section = config.server
     log = start_log(log_format)

@@ -111,8 +111,6 @@ class Notices:
         self._by = by
         # None for all projects.
         self._project = project
-        # Where the targets are, if that is not `server.toml` in the home.
-        self.config_file: str | None = None
         self._removed_at = datetime.min.replace(tzinfo=UTC)
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -151,7 +149,7 @@ class Notices:
 
     def targets(self) -> TargetList:
         """The targets of the configuration. It is read again each time, so that a change counts at once."""
-        return find_targets(self._reader.home.folder, self.config_file)
+        return find_targets(self._reader.home.folder)
 
     def send_due(self, now: datetime) -> datetime | None:
         """Send what is due; when to call again, or None if nothing waits. For a process in the background."""
