@@ -25,7 +25,16 @@ from mulligan.api.children import Child
 from mulligan.api.metrics import worker_metrics_file
 from mulligan.api.server_log import start_log
 from mulligan.errors import ServerUnusable, StoreUnavailable
-from mulligan.service import ENDPOINT_VARIABLES, LINK_MINUTES, Home, ServerConfig, ServerSection, Service, start_token
+from mulligan.service import (
+    CONFIG_VARIABLE,
+    ENDPOINT_VARIABLES,
+    LINK_MINUTES,
+    Home,
+    ServerConfig,
+    ServerSection,
+    Service,
+    start_token,
+)
 
 # How long requests that are being answered may take after SIGTERM.
 DRAIN_SECONDS = 10
@@ -44,12 +53,16 @@ def serve(
     home: Home,
     config: ServerConfig,
     *,
+    config_file: str | None,
     as_json: bool,
     log_format: str,
     write: Callable[[str], None],
 ) -> int:
     """Serve a home until SIGTERM or SIGINT. `write` gets the first lines, once the server answers."""
     section = config.server
+    if config_file:
+        # For the processes that it starts, and for what this one reads later.
+        os.environ[CONFIG_VARIABLE] = os.path.abspath(config_file)
     log = start_log(log_format)
     _check_tls(section)
     _open_store(home, log)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -48,9 +47,6 @@ def server(
     if port is not None and port not in PORTS:
         raise UsageRefused(f"--port must be between 0 and {PORTS[-1]}", hint="0 takes any free port")
     check_log_format(log_format)
-    if config is not None:
-        # For the processes that the server starts.
-        os.environ["MULLIGAN_CONFIG"] = os.path.abspath(config)
     service = open_service(home)
     found = _with_options(
         find_config(service.home.folder, config),
@@ -61,7 +57,9 @@ def server(
         insecure=insecure or None,
         worker=False if no_worker else None,
     )
-    code: int = _module().serve(service.home, found, as_json=as_json, log_format=log_format, write=show)
+    code: int = _module().serve(
+        service.home, found, config_file=config, as_json=as_json, log_format=log_format, write=show
+    )
     return code
 
 

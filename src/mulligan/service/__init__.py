@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from mulligan.service.gc import Garbage, GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial, describe_result, parse_failure
     from mulligan.service.home import Home
-    from mulligan.service.home_names import server_url
+    from mulligan.service.home_names import CONFIG_VARIABLE, server_url
     from mulligan.service.items import Item
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
     from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
@@ -212,7 +212,7 @@ _NAMES = {
     "mulligan.service.gc": "Garbage GarbageReport RunRetention",
     "mulligan.service.handler_trial": "HandlerResult HandlerTrial describe_result parse_failure",
     "mulligan.service.home": "Home",
-    "mulligan.service.home_names": "server_url",
+    "mulligan.service.home_names": "CONFIG_VARIABLE server_url",
     "mulligan.service.items": "Item",
     "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
     "mulligan.service.live_feed": "LiveEvent LiveFeed Watch parse_watches",

@@ -9,8 +9,10 @@ HOME = ".mulligan"
 DATABASE = "mulligan.db"
 # The configuration of the server, and of whatever else sends notices.
 SERVER_CONFIG = "server.toml"
-# The variable that names another file for it.
-CONFIG = "MULLIGAN_CONFIG"
+# A file that is there once the project of a home has had notice rules: without it nobody has to look for them.
+HOOKS_MARK = "hooks"
+# The variable that names another file for the configuration.
+CONFIG_VARIABLE = "MULLIGAN_CONFIG"
 # The variable that names a server.
 SERVER = "MULLIGAN_SERVER"
 
@@ -27,11 +29,6 @@ def store_address(folder: str | None, environ: Mapping[str, str]) -> str:
     return environ.get("MULLIGAN_STORE") or os.path.join(home_folder(folder, environ), DATABASE)
 
 
-def config_file(home: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) -> str:
-    """The configuration of a server: `$MULLIGAN_CONFIG`, or `server.toml` in the home."""
-    return environ.get(CONFIG) or os.path.join(home, SERVER_CONFIG)
-
-
 def is_server(address: str) -> bool:
     """Whether an address is that of a server of Mulligan."""
     return address.startswith(("http://", "https://"))
@@ -42,3 +39,8 @@ def server_url(folder: str | None, environ: Mapping[str, str]) -> str:
     if folder is not None:
         return folder.strip().rstrip("/") if is_server(folder.strip()) else ""
     return (environ.get(SERVER) or "").strip().rstrip("/")
+
+
+def has_server_config(folder: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether there is a configuration, in the home or where `$MULLIGAN_CONFIG` says."""
+    return bool(environ.get(CONFIG_VARIABLE)) or os.path.exists(os.path.join(folder, SERVER_CONFIG))

@@ -15,7 +15,7 @@ from mulligan.core.model.formatting import error_reason
 from mulligan.errors import LanguageError, Problem
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports.server_records import Scope
-from mulligan.service.home_names import CONFIG, config_file
+from mulligan.service.home_names import CONFIG_VARIABLE
 from mulligan.service.home_names import SERVER_CONFIG as FILE
 from mulligan.service.notices.targets import Target
 
@@ -84,11 +84,12 @@ def find_config(home: Path, file: str | None = None) -> ServerConfig:
 
     `$MULLIGAN_CONFIG` names the file for the processes that a server starts.
     """
-    path = Path(file or config_file(home))
+    file = file or os.environ.get(CONFIG_VARIABLE) or None
+    path = Path(file) if file else home / FILE
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        if file is None and CONFIG not in os.environ:
+        if file is None:
             return ServerConfig()
         raise _refusal(str(path), "the file does not exist") from None
     except UnicodeDecodeError:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from mulligan.service.home_names import config_file
+from mulligan.service.home_names import has_server_config
 
 if TYPE_CHECKING:
     from mulligan.core.model.events import Entry
@@ -28,7 +27,7 @@ class NotifyingObserver:
         self._home = home
         self._pid = pid
         # Without targets nothing can be sent.
-        self._is_waiting = os.path.exists(config_file(home.folder))
+        self._is_waiting = has_server_config(str(home.folder))
         self.trouble, self.tick = observer.trouble, observer.tick
 
     def committed(self, state: State, entries: Sequence[Entry]) -> None:
