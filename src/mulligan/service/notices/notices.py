@@ -160,7 +160,9 @@ class Notices:
             return None
         self._remove_old(now)
         due = self.next_due()
-        if due is not None and due <= now:
+        # What is being sent is claimed, so it is due later; its results are written all the same.
+        is_sending = "sender" in self.__dict__ and self.sender.is_sending
+        if is_sending or (due is not None and due <= now):
             due = self.sender.send_due(self.targets().by_name, now)
         return due if due is not None and due - now < NEAR else None
 
