@@ -14,7 +14,7 @@ import pytest
 
 from mulligan.errors import InputInvalid, Refused, RevisionMismatch
 from mulligan.ports.fault_points import SERVER_FAULT_POINTS, fault_listeners
-from mulligan.service import Home, RunQuery, ScheduleForm, Service
+from mulligan.service import Document, Home, RunQuery, ScheduleForm, Service
 from mulligan.service.catalogue.catalogue import UnknownWorkflow
 from mulligan.service.schedules.cron import cron_instants
 from mulligan.service.schedules.schedules import Schedules, UnknownSchedule
@@ -114,7 +114,7 @@ def test_a_schedule_shows_what_comes_next_and_what_it_did(server: Server) -> Non
     assert [f"{one:%d %H:%M}" for one in put.next[:2]] == ["01 01:30", "02 01:30"]
     assert shown.last is not None
     assert (shown.last.instant, shown.last.run_id) == (datetime(2025, 1, 1, 1, 30, tzinfo=UTC), 1)
-    assert again == server.clock[0] + timedelta(seconds=5)
+    assert again == server.clock[0] + timedelta(seconds=1)
     run = server.service.reader.state(1).run if server.service.records([1])[0].seq else None
     assert run is None or run.inputs == {"who": "you"}
     assert [one.name for one in server.schedules.all()] == ["nightly"]
@@ -174,6 +174,18 @@ def test_failed_runs_pause_the_schedule_and_a_success_counts_from_the_beginning(
     assert body["title"] == "schedule 'hourly' of hello has paused itself: 2 runs in a row failed; the last was run 2"
     assert "mulligan schedule resume hourly" in body["details"][0]
     assert shown.active == ()
+
+
+def test_a_schedule_that_cannot_be_read_keeps_no_other_from_starting(server: Server) -> None:
+    records = server.service.reader.store.server_records
+    records.put_document(Document("schedule", "a-broken-one", b"{}", T0))
+    server.schedules.put("hourly", cron())
+    server.clock[0] = datetime(2025, 1, 1, 1, tzinfo=UTC)
+
+    with pytest.raises(Refused, match="schedule 'a-broken-one' cannot be followed"):
+        server.fire()
+
+    assert len(server.service.list_runs(RunQuery()).runs) == 1
 
 
 def test_overlap_cancel_cancels_the_run_before(server: Server) -> None:

@@ -48,6 +48,11 @@ def server(
         raise UsageRefused(f"--port must be between 0 and {PORTS[-1]}", hint="0 takes any free port")
     check_log_format(log_format)
     service = open_service(home)
+    if service.home.is_remote:
+        raise UsageRefused(
+            "a server serves a folder or a database, and MULLIGAN_SERVER names another server",
+            hint="unset it, or name the folder: --home DIR",
+        )
     found = _with_options(
         find_config(service.home.folder, config),
         host=host,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -40,6 +41,8 @@ from mulligan.service.run_reader import RunReader
 from mulligan.service.workflow_files import Validation
 
 DRAFT = "draft"
+# How many parsed versions are remembered.
+PARSED_MAX = 16
 NOTE_CHARS_MAX = 1000
 # The labels that say which version of a published workflow a run is of.
 VERSION_LABEL = "version"
@@ -99,6 +102,13 @@ class Draft(msgspec.Struct, frozen=True):
     updated_by: str
     file: str = ""
     note: str = ""
+
+
+@lru_cache(PARSED_MAX)
+def _parse(name: str, text: str, format: str) -> Workflow:
+    """The workflow of a version. A server starts the same few again and again, and a version never changes."""
+    workflow, _ = read_text(published_text(name, text, format))
+    return msgspec.structs.replace(workflow, name=name)
 
 
 class _DraftData(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -310,8 +320,7 @@ class Catalogue:
         return found
 
     def _load(self, found: WorkflowVersion) -> Workflow:
-        workflow, _ = read_text(published_text(found.name, found.text, found.format))
-        return msgspec.structs.replace(workflow, name=found.name)
+        return _parse(found.name, found.text, found.format)
 
     def _check_schedule(self, name: str, schedule: Schedule, workflow: Workflow) -> None:
         """Refuse a schedule of a text that would start nothing."""

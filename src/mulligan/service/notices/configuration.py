@@ -18,6 +18,6 @@ class TargetList(msgspec.Struct, frozen=True):
 
 
 def find_targets(home: Path, file: str | None = None) -> TargetList:
-    """The targets that `server.toml` in the home names, or another file. `LanguageError` if that is not valid."""
+    """The targets of `file`, of `$MULLIGAN_CONFIG`, or of `server.toml` in the home. `LanguageError` if one is bad."""
     config = find_config(home, file)
     return TargetList(config.targets, config.server.public_url)
