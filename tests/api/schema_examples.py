@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import sys
 import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import msgspec
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from schemathesis.checks import CHECKS, load_all_checks
+from schemathesis.python import asgi
 
 from mulligan.api.app import make_app
 from mulligan.service import Home, ServerConfig, Service, TokenForm
@@ -29,34 +32,52 @@ LEFT_OUT = {"positive_data_acceptance", "ignored_auth"}
 QUICK = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance")
 
 
-def problems(home: Home, examples: int, *, is_quick: bool = False) -> list[str]:
-    """What is wrong with the answers of a server over this home; at most one text for each operation."""
+def problems(homes: Sequence[Home], examples: int, *, is_quick: bool = False) -> list[str]:
+    """What is wrong with the answers of servers over these homes; at most one text for each operation.
+
+    Each request is sent to each of them: making it takes longer than answering it.
+    """
     load_all_checks()
     names = QUICK if is_quick else [name for name in CHECKS.get_all_names() if name not in LEFT_OUT]
     checks = [CHECKS.get_one(name) for name in names]
-    with Service(home, "a tester") as service:
-        secrets = {
-            name: service.tokens.create(TokenForm(name, (name,), all_projects=True)).secret
-            for name in ("admin", "worker")
-        }
-    app = make_app(home, msgspec.convert(CONFIG, ServerConfig))
-    schema = schemathesis.openapi.from_asgi("/openapi.json", app, headers=_headers(secrets["admin"]))
-    found = []
-    for result in schema.get_all_operations():
-        operation = result.ok()
-        if operation.path not in ENDLESS:
-            is_work = "/store/worker/" in operation.path or operation.path.endswith("/store/artifacts")
-            found += _wrong(operation, _headers(secrets["worker" if is_work else "admin"]), checks, examples)
-    app.state.api.close()
+    found: list[str] = []
+    with ExitStack() as stack:
+        servers = [stack.enter_context(_Server(home)) for home in homes]
+        schema = schemathesis.openapi.from_asgi("/openapi.json", servers[0].app, headers=servers[0].headers("admin"))
+        for result in schema.get_all_operations():
+            operation = result.ok()
+            if operation.path not in ENDLESS:
+                found += _wrong(operation, servers, checks, examples)
     return found
 
 
-def _headers(secret: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {secret}", "Mulligan-Protocol": "1"}
+class _Server:
+    """The application over a home, in this process."""
+
+    def __init__(self, home: Home) -> None:
+        with Service(home, "a tester") as service:
+            self._secrets = {
+                name: service.tokens.create(TokenForm(name, (name,), all_projects=True)).secret
+                for name in ("admin", "worker")
+            }
+        self.app = make_app(home, msgspec.convert(CONFIG, ServerConfig))
+        self.client = asgi.get_client(self.app)
+
+    def __enter__(self) -> _Server:
+        self.client.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.client.__exit__(*error)
+        self.app.state.api.close()
+
+    def headers(self, who: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._secrets[who]}", "Mulligan-Protocol": "1"}
 
 
-def _wrong(operation: Any, headers: dict[str, str], checks: list[Any], examples: int) -> list[str]:
+def _wrong(operation: Any, servers: Sequence[_Server], checks: list[Any], examples: int) -> list[str]:
     said: list[str] = []
+    is_work = "/store/worker/" in operation.path or operation.path.endswith("/store/artifacts")
 
     @seed(1)
     @settings(
@@ -68,11 +89,12 @@ def _wrong(operation: Any, headers: dict[str, str], checks: list[Any], examples:
     )
     @given(case=operation.as_strategy())
     def ask(case: Any) -> None:
-        answer = case.call(headers=headers)
-        try:
-            case.validate_response(answer, checks=checks)
-        except (Exception, BaseExceptionGroup) as error:
-            said.append(f"{operation.method.upper()} {operation.path}: {error}")
+        for server in servers:
+            answer = case.call(session=server.client, headers=server.headers("worker" if is_work else "admin"))
+            try:
+                case.validate_response(answer, checks=checks)
+            except (Exception, BaseExceptionGroup) as error:
+                said.append(f"{operation.method.upper()} {operation.path}: {error}")
 
     ask()
     return said[:1]
@@ -81,6 +103,6 @@ def _wrong(operation: Any, headers: dict[str, str], checks: list[Any], examples:
 if __name__ == "__main__":
     logging.disable(logging.ERROR)
     with tempfile.TemporaryDirectory() as folder:
-        wrong = problems(Home(Path(folder) / "home"), int(sys.argv[1]) if len(sys.argv) > 1 else 200)
+        wrong = problems([Home(Path(folder) / "home")], int(sys.argv[1]) if len(sys.argv) > 1 else 200)
     print("\n\n".join(wrong) or "no answer was wrong")
     sys.exit(bool(wrong))

@@ -12,12 +12,9 @@ from .schema_examples import problems
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
-def test_requests_made_from_the_schema_are_answered_as_it_says(
-    store: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    url = request.getfixturevalue("schema_url") if store == "postgres" else ""
+def test_requests_made_from_the_schema_are_answered_as_it_says_on_both_stores(tmp_path: Path, schema_url: str) -> None:
+    homes = [Home(tmp_path / "home"), Home(tmp_path / "other", schema_url)]
 
-    wrong = problems(Home(tmp_path / "home", url), examples=1, is_quick=True)
+    wrong = problems(homes, examples=1, is_quick=True)
 
     assert wrong == []
