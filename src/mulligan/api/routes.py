@@ -20,17 +20,17 @@ from mulligan.api import (
 from mulligan.api.routing import Route
 
 ROUTES: tuple[Route, ...] = (
-    *audit.ROUTES,
-    *catalogue.ROUTES,
-    *decisions.ROUTES,
-    *health.ROUTES,
-    *logins.ROUTES,
-    *metrics.ROUTES,
-    *notices.ROUTES,
-    *operations.ROUTES,
-    *run_changes.ROUTES,
     *runs.ROUTES,
-    *schedules.ROUTES,
-    *store_calls.ROUTES,
+    *run_changes.ROUTES,
+    *decisions.ROUTES,
+    *operations.ROUTES,
     *stream.ROUTES,
+    *catalogue.ROUTES,
+    *schedules.ROUTES,
+    *notices.ROUTES,
+    *logins.ROUTES,
+    *audit.ROUTES,
+    *store_calls.ROUTES,
+    *health.ROUTES,
+    *metrics.ROUTES,
 )
