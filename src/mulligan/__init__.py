@@ -7,7 +7,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from mulligan.client.home import Home, run
+    from mulligan.client.home import Home, connect, run
     from mulligan.client.home import open as open
     from mulligan.client.loading import load
     from mulligan.client.run import Run
@@ -96,6 +96,7 @@ _LAZY = {
     "flow": "mulligan.flows.flow",
     "Outcome": "mulligan.flows.references",
     "Reference": "mulligan.flows.references",
+    "connect": "mulligan.client.home",
     "contains": "mulligan.flows.references",
     "ended": "mulligan.flows.references",
     "expression": "mulligan.flows.references",
@@ -144,6 +145,7 @@ __all__ = [
     "attempt",
     "branch",
     "call_file",
+    "connect",
     "contains",
     "ended",
     "env",

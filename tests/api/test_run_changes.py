@@ -264,7 +264,7 @@ def test_a_large_run_is_shown_in_pages_only(client: Client, service: Service) ->
         service, f"name: large\nsteps:\n  - step: s\n    matrix: {{n: [{numbers}]}}\n    shell: 'true'\n"
     )
 
-    assert client.get(f"runs/{run_id}", full="true").code == "input.invalid"
+    assert client.get(f"runs/{run_id}/full").code == "input.invalid"
     assert len(client.get(f"runs/{run_id}").body) < 2_000
     assert client.get(f"runs/{run_id}/steps").json["total"] == 2001
 

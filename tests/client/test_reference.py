@@ -22,7 +22,7 @@ def test_every_name_of_the_face_is_in_the_reference():
     face = [name for name in dir(mulligan) if getattr(mulligan, name) is not None]
     ours = [name for name in face if getattr(getattr(mulligan, name), "__module__", "").startswith("mulligan.client")]
 
-    assert sorted(ours) == ["Home", "Run", "load", "open", "run"]
+    assert sorted(ours) == ["Home", "Run", "connect", "load", "open", "run"]
     assert [name for name in ours if f"`mulligan.{name}" not in page and f"# {name}" not in page] == ["Home"]
     assert "home.start" in page
 

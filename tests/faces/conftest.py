@@ -10,7 +10,14 @@ import pytest
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of one's own to work in, with no home but the one below it."""
-    for name in ("MULLIGAN_HOME", "MULLIGAN_STORE", "MULLIGAN_DEBUG", "MULLIGAN_BY"):
+    for name in (
+        "MULLIGAN_HOME",
+        "MULLIGAN_STORE",
+        "MULLIGAN_SERVER",
+        "MULLIGAN_TOKEN",
+        "MULLIGAN_DEBUG",
+        "MULLIGAN_BY",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path

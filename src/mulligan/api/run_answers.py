@@ -264,6 +264,81 @@ class RunHead(Shape, frozen=True):
     child_count: int
 
 
+class WholeStep(StepHead, frozen=True):
+    """A step with what the log knows of it."""
+
+    progress: Progress | None
+    usage: Cost | None
+    items: dict[str, int] | None
+    undone: bool
+    children: list[int]
+    # Not of a called run.
+    tries: list[AttemptRecord] | Maybe = msgspec.UNSET
+
+
+class WholeMatrix(Shape, frozen=True):
+    """A matrix: its steps with their values, how they stand, and what they cost together."""
+
+    status: str
+    statuses: dict[str, int]
+    failures: dict[str, int]
+    combinations: dict[str, dict[str, Any]]
+    attempts: int
+    usage: Cost | None
+
+
+class CalledRun(Shape, frozen=True):
+    """A run that a step called; without its steps if there are many."""
+
+    run_id: int
+    workflow: str
+    version: str
+    status: str
+    round: int
+    degraded: bool
+    reason: str
+    created_at: datetime
+    updated_at: datetime
+    parent_run_id: int | None
+    driver: RunDriver | None
+    step: str
+    attempt: int
+    steps: dict[str, WholeStep] | None
+    matrices: dict[str, WholeMatrix]
+    waiting_for: list[WaitView]
+    children: list[CalledRun]
+
+
+class WholeRun(Shape, frozen=True):
+    """A run as `mulligan show RUN --json` prints it."""
+
+    run_id: int
+    workflow: str
+    version: str
+    revision: str | None
+    status: str
+    round: int
+    degraded: bool
+    reason: str
+    created_at: datetime
+    updated_at: datetime
+    parent_run_id: int | None
+    driver: RunDriver | None
+    labels: dict[str, str]
+    steps: dict[str, WholeStep]
+    matrices: dict[str, WholeMatrix]
+    failures: list[FailedVisitView]
+    outputs: dict[str, Any]
+    data: dict[str, DataValue]
+    spent: Spent | None
+    budget: dict[str, Any] | None
+    workspace: dict[str, Any] | None
+    end: WholeStep | None
+    waiting_for: list[WaitView]
+    artifacts: list[KeptFile]
+    children: list[CalledRun]
+
+
 class StepsPage(Shape, frozen=True):
     """Steps in the order of the file; how many match, and how many of all steps have each status."""
 

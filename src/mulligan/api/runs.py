@@ -108,22 +108,16 @@ def _pairs(given: Iterable[str], what: str) -> dict[str, str]:
 # -- one run ---------------------------------------------------------------------------------------------------------
 
 
-class RunView(Query, frozen=True):
-    """What of a run to show."""
-
-    # Everything, as `mulligan show RUN --json` prints it: also each step with its attempts, and the runs it called.
-    # Refused for a run of more than 2,000 steps.
-    full: bool = False
-
-
-def show_run(call: Call) -> Any:
+def show_run(call: Call) -> Answer:
     run_id = _run_id(call)
-    if call.query.full:
-        return to_json(call.service.details.whole(run_id))
     etag = f'"{call.service.details.etag(run_id)}"'
     if is_known(call, etag):
         return Answer(headers={"ETag": etag})
     return Answer(call.service.details.head(run_id), headers={"ETag": etag})
+
+
+def show_whole_run(call: Call) -> Any:
+    return to_json(call.service.details.whole(_run_id(call)))
 
 
 def is_known(call: Call, etag: str) -> bool:
@@ -391,7 +385,15 @@ ROUTES = (
         answer=shapes.RunsPage,
         is_shared=True,
     ),
-    Route("GET", _RUN, show_run, "read", "Show a run without its steps.", query=RunView, answer=shapes.RunHead),
+    Route("GET", _RUN, show_run, "read", "Show a run without its steps.", answer=shapes.RunHead),
+    Route(
+        "GET",
+        f"{_RUN}/full",
+        show_whole_run,
+        "read",
+        "Show a run of at most 2,000 steps with all of them, their attempts, and the runs that it called.",
+        answer=shapes.WholeRun,
+    ),
     Route(
         "GET",
         f"{_RUN}/steps",

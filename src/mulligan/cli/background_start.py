@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Annotated
 
 from mulligan.cli.drive_run import drive_run
-from mulligan.cli.options import where
+from mulligan.cli.options import service_at, where
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import complain, show, show_json
 from mulligan.errors import KeyUsed
@@ -21,6 +23,7 @@ from mulligan.service import (
     exit_code,
     to_json,
 )
+from mulligan.service import start_published as start_published_run
 
 Key = Annotated[str, Option("--key", metavar="KEY", help="Start the run only once: the same key gives the same run.")]
 Detach = Annotated[
@@ -63,6 +66,27 @@ def start(
         found = _detach_existing(service, before.run_id, asked, wait)
         return _show_detached(found, as_json=as_json, home=home)
     return _follow(service, before.run_id, asked=asked, wait_seconds=wait_seconds, as_json=as_json, home=home)
+
+
+def start_published(
+    name: str,
+    version: int | None,
+    inputs: Mapping[str, str],
+    labels: Mapping[str, str],
+    *,
+    key: str,
+    is_detached: bool,
+    wait_seconds: float,
+    as_json: bool,
+    home: str | None,
+) -> int:
+    """Start a workflow that is published on the server, and show it or leave it to itself."""
+    key = check_key(key) if key else ""
+    with service_at(home) as service:
+        begin = partial(start_published_run, service.home, name, version, inputs, labels, key)
+        if is_detached:
+            return _show_detached(service.detach(begin()), as_json=as_json, home=home)
+        return drive_run(service, lambda _: begin(), wait_seconds=wait_seconds, as_json=as_json, home=home)
 
 
 def _detach_existing(service: Service, run_id: int, asked: HostCapacity | None, wait: str) -> DetachedRun:
@@ -111,7 +135,7 @@ def _follow(
     """Wait for a run that another process drives, or drive it if none does; print its result."""
     has_waited = service.record(run_id).status not in RUN_ENDED
     try:
-        record = service.wait_for_driver(run_id)
+        record = service.record(run_id) if service.home.is_remote else service.wait_for_driver(run_id)
     except KeyboardInterrupt:
         complain(f"run {run_id} continues in the background; to stop it: mulligan cancel {run_id}{where(home)}")
         raise

@@ -58,6 +58,8 @@ COMMANDS = {
     "workflows": ("mulligan.cli.publish:list_workflows", "List the published workflows, or the versions of one."),
     "schedule": ("mulligan.cli.schedule:schedule", "Start published workflows on time: list, put, pause, resume."),
     "schema": ("mulligan.cli.schema:schema", "Print the JSON Schema of workflow files, for editors."),
+    "login": ("mulligan.cli.login:login", "Check a token for a server, and store it for you alone."),
+    "logout": ("mulligan.cli.login:logout", "Forget the token of a server on this machine."),
     "gc": ("mulligan.cli.gc:gc", "Remove files that no run refers to, and old runs on request."),
     "doctor": ("mulligan.cli.doctor:doctor", "Check this machine and the store, and suggest what to fix."),
     "demo": ("mulligan.cli.demo:main", "Watch a run fail on every rung of the ladder, and recover."),

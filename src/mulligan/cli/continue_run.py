@@ -68,7 +68,8 @@ def finish_run(service: Service, run_id: int, *, as_json: bool, home: str | None
     record = service.record(run_id)
     driver = service.driver_of(record)
     if record.status not in RUN_ENDED and driver is None and record.parent_run_id is None:
-        complain(f"run {run_id} is stopping and no process drives it: its cleanup and its end run here")
+        runs_here = "" if service.home.is_remote else ": its cleanup and its end run here"
+        complain(f"run {run_id} is stopping and no process drives it{runs_here}")
         capacity = service.capacity_of(run_id)
         code = drive_run(service, lambda _: run_id, capacity=capacity, as_json=as_json, home=home)
         return 0 if code == CANCELLED else code

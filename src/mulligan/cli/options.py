@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from mulligan.cli.commands import COMMANDS
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused
 from mulligan.errors import MulliganError
-from mulligan.service import FORMATS, Service, open_service, open_temporary_service
+from mulligan.service import FORMATS, Service, open_service, open_temporary_service, server_url
 from mulligan.service import LATEST as LATEST
 
 # Commands that do not read runs.
@@ -113,6 +114,11 @@ def service_kept_or_not(home: str | None) -> Iterator[Service]:
     """The service over the home that was asked for; otherwise over one that is removed in the end."""
     with service_at(home) if home is not None else open_temporary_service() as service:
         yield service
+
+
+def is_on_server(home: str | None) -> bool:
+    """Whether a server has the runs: --home URL, or $MULLIGAN_SERVER without --home."""
+    return bool(server_url(home, os.environ))
 
 
 def where(home: str | None) -> str:

@@ -5,14 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.background_start import Detach, Key, start
+from mulligan.cli.background_start import Detach, Key, start, start_published
 from mulligan.cli.capacity import Gpus, Memory, Parallel, asked_capacity
 from mulligan.cli.dry_run import DryRun, show_preview
 from mulligan.cli.format_options import MapPatterns, MaxIterations
-from mulligan.cli.options import AsJson, Catalogue, HomeFolder, Inputs, System, TrustTemplates, pairs, service_at
+from mulligan.cli.options import (
+    AsJson,
+    Catalogue,
+    HomeFolder,
+    Inputs,
+    System,
+    TrustTemplates,
+    is_on_server,
+    pairs,
+    service_at,
+)
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain, show_warnings
 from mulligan.service import (
+    HostCapacity,
     Service,
     capacity_for,
     parse_duration,
@@ -84,7 +95,23 @@ def run(
     options = read_format_options(patterns, iterations)
     given = given_inputs(inputs or [])
     reference = None if file.exists() else published_reference(str(file))
+    if reference is None and is_on_server(home) and not file.exists() and not file.suffix and file.name == str(file):
+        # On a server a bare name is that of what is published.
+        reference = (file.name, None)
     labels = pairs(label, "label", "--label name=value")
+    if is_on_server(home):
+        _refuse_for_server(asked, worktree=worktree)
+        if reference is not None and not dry_run:
+            return start_published(
+                *reference,
+                given,
+                labels,
+                key=key,
+                is_detached=detach,
+                wait_seconds=wait_seconds,
+                as_json=as_json,
+                home=home,
+            )
     if reference is None:
         examined = Service.examine_workflow(
             file,
@@ -116,9 +143,12 @@ def run(
         changed_only=changed_only,
         forced=forced or (),
         capacity=asked,
+        has_files=not is_on_server(home),
         notify=parse_notify(notify) if notify else (),
     )
     with service_at(home) as service:
+        if service.home.is_remote:
+            complain(f"note: the steps run on {service.home.place}, with its files, in its folder for work")
         for text in service.capacity_notes(workflow, capacity_for(asked))[:NOTES_MAX]:
             complain(f"note: {text}")
         if prepared.notify or workflow.notify:
@@ -136,6 +166,15 @@ def run(
             wait_seconds=wait_seconds,
             as_json=as_json,
             home=home,
+        )
+
+
+def _refuse_for_server(asked: HostCapacity | None, *, worktree: bool) -> None:
+    """Refuse options about this machine: a server runs the steps."""
+    option = "--parallel, --memory or --gpus" if asked is not None else "--worktree" if worktree else ""
+    if option:
+        raise UsageRefused(
+            f"{option} is about this machine, and the workers of a server run the steps", hint="leave it out"
         )
 
 

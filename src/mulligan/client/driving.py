@@ -81,7 +81,7 @@ def _as_input(name: str) -> str:
 
 def drive(
     session: Session,
-    begin: Callable[[Service, Driver], int],
+    begin: Callable[[Service, Driver | None], int],
     options: DrivingOptions,
     *,
     like_run: int | None = None,
@@ -95,7 +95,7 @@ def drive(
     """
     run_id = 0
 
-    def begin_noted(service: Service, driver: Driver) -> int:
+    def begin_noted(service: Service, driver: Driver | None) -> int:
         nonlocal run_id
         run_id = begin(service, driver)
         return run_id
@@ -120,7 +120,7 @@ def drive(
 def _drive(
     session: Session,
     service: Service,
-    begin: Callable[[Service, Driver], int],
+    begin: Callable[[Service, Driver | None], int],
     capacity: Capacity,
     options: DrivingOptions,
 ) -> int:
@@ -130,6 +130,8 @@ def _drive(
         begin_here = partial(begin, service)
         shown = service.drive_shown(begin_here, display, capacity=capacity, wait_seconds=options.wait_seconds)
         return shown.interrupted_by
+    if session.is_remote:
+        return service.follow_quietly(partial(begin, service), wait_seconds=options.wait_seconds)
     with service.driver(capacity) as driver:
         driver.drive(begin(service, driver), options.wait_seconds)
         return driver.interrupted_by
@@ -144,6 +146,8 @@ def _has_ended(session: Session, run_id: int) -> bool:
 
 
 def _how_to_continue(session: Session, run_id: int) -> str:
+    if session.is_remote:
+        return f"run {run_id} goes on at {session.place}: mulligan.connect(URL).get({run_id}).wait() waits for it"
     where = "" if session.given is None else repr(session.given)
     return (
         f"run {run_id} is kept in '{os.path.relpath(session.folder)}'; to continue it: "

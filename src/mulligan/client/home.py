@@ -40,8 +40,8 @@ class Home:
     Inside a `with` it keeps one connection open; without, each call opens its own.
     """
 
-    def __init__(self, folder: str | os.PathLike[str] | None = None, *, by: str = "") -> None:
-        self._session = Session(folder, by)
+    def __init__(self, folder: str | os.PathLike[str] | None = None, *, by: str = "", token: str = "") -> None:
+        self._session = Session(folder, by, token)
 
     def __enter__(self) -> Home:
         self._session.open()
@@ -82,8 +82,20 @@ class Home:
         """Run a workflow to its end in this process. Returns the run, also if it failed: see `mulligan.run`."""
         with ExplainedErrors():
             options = read_options(parallel, memory, gpus, wait, show)
+            if self._session.is_remote and options.capacity is not None:
+                raise InputInvalid(
+                    "parallel, memory and gpus are about this machine, and the workers of a server run the steps",
+                    hint="leave them out",
+                )
             prepared = _prepare(
-                flow, inputs, given, labels, changed_only=changed_only, force=force, capacity=options.capacity
+                flow,
+                inputs,
+                given,
+                labels,
+                changed_only=changed_only,
+                force=force,
+                capacity=options.capacity,
+                has_files=not self._session.is_remote,
             )
             checked_key = _read_key(key)
         found = Run(self._session, self._run(prepared, checked_key, options), options, is_driven_here=True)
@@ -95,7 +107,7 @@ class Home:
         except KeyUsed as used:
             with self._session.service() as service:
                 run_id = service.find_existing_run(prepared, key, used).run_id
-                record = service.wait_for_driver(run_id)
+                record = service.record(run_id) if self._session.is_remote else service.wait_for_driver(run_id)
         if record.status in (*RUN_ENDED, "paused"):
             return run_id
         return drive(self._session, lambda service, driver: run_id, options, like_run=run_id)
@@ -120,7 +132,15 @@ class Home:
             handle.wait(timeout="1h")
         """
         with ExplainedErrors():
-            prepared = _prepare(flow, inputs, given, labels, changed_only=changed_only, force=force)
+            prepared = _prepare(
+                flow,
+                inputs,
+                given,
+                labels,
+                changed_only=changed_only,
+                force=force,
+                has_files=not self._session.is_remote,
+            )
             checked_key = _read_key(key)
         with self._session.service() as service:
             try:
@@ -208,6 +228,27 @@ class Home:
 
     def __repr__(self) -> str:
         return f"<Home {self._session.place}>"
+
+
+def connect(url: str, *, token: str | None = None) -> Home:
+    """The runs of a server, as `mulligan.open` gives those of a folder. Its workers drive them.
+
+    `token` is by default $MULLIGAN_TOKEN, or what `mulligan login URL` has stored.
+
+        with mulligan.connect("https://mulligan.example:8642") as home:
+            run = home.run("nightly.yaml", target="prod")
+            print(run.status, run.outputs)
+
+    A file is sent as it is: its steps find the files of the server, and work in a folder there.
+    """
+    with ExplainedErrors():
+        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+            raise InputInvalid(f"{url!r} is not the URL of a server", hint="write it like https://HOST:8642")
+        home = Home(url, token=token or "")
+        # Asked now, so that a wrong address or token is known at once.
+        with home._session.service() as service:
+            service.ping()
+    return home
 
 
 def open(home: str | os.PathLike[str] | None = None, *, by: str = "") -> Home:
@@ -298,6 +339,7 @@ def _prepare(
     changed_only: bool,
     force: Iterable[str],
     capacity: HostCapacity | None = None,
+    has_files: bool = True,
 ) -> Prepared:
     for option, one in (("inputs", inputs), ("labels", labels)):
         if one is not None and not isinstance(one, Mapping):
@@ -319,6 +361,7 @@ def _prepare(
             changed_only=changed_only,
             forced=_words(force),
             capacity=capacity,
+            has_files=has_files,
         )
     except InputInvalid as error:
         wrong = error.data.get("input")

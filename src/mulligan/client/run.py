@@ -456,13 +456,14 @@ class Run:
         """Drive the run here. While another process drives it, wait; if that process ends before the run, go on."""
         with self._session.service() as service:
             root = service.record(self._id).root_run_id or self._id
-            record = service.wait_for_driver(root)
+            # Whoever follows a run on a server needs not know which of its workers has it.
+            record = service.record(root) if self._session.is_remote else service.wait_for_driver(root)
         if record.status not in (*RUN_ENDED, "paused"):
             self._drive(lambda service, driver: root)
             self._is_driven_here = True
         return self
 
-    def _drive(self, begin: Callable[[Service, Driver], int]) -> int:
+    def _drive(self, begin: Callable[[Service, Driver | None], int]) -> int:
         return drive(self._session, begin, self._options, like_run=self._id)
 
     @property

@@ -19,11 +19,11 @@ class Session:
     for as long as the program likes, and leaves nothing open.
     """
 
-    def __init__(self, folder: str | os.PathLike[str] | None = None, by: str = "") -> None:
+    def __init__(self, folder: str | os.PathLike[str] | None = None, by: str = "", token: str = "") -> None:
         given = None if folder is None else os.fspath(folder)
         # The home is found once: a later change of the folder or of the environment does not move the runs.
         with ExplainedErrors():
-            service = open_service(given, by)
+            service = open_service(given, by, token)
         self.by = by
         # The folder as the program gave it; None for the default.
         self.given = given
@@ -42,6 +42,11 @@ class Session:
     def place(self) -> str:
         """The home as messages name it."""
         return self._home.place
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a server has the runs, and its workers drive them."""
+        return self._home.is_remote
 
     def service(self) -> ServiceCall:
         """The service, for one call: `with session.service() as service`."""

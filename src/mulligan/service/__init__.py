@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from mulligan.service.gc import Garbage, GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial, describe_result, parse_failure
     from mulligan.service.home import Home
+    from mulligan.service.home_names import server_url
     from mulligan.service.items import Item
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
     from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
@@ -139,6 +140,7 @@ if TYPE_CHECKING:
     from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
     from mulligan.service.schedules.forms import ScheduleForm, instant_text
     from mulligan.service.schedules.schedules import Backfill, ScheduleView
+    from mulligan.service.server_client import is_login_link, log_in, log_out, start_published
     from mulligan.service.server_config import ServerConfig, ServerSection, TrustedProxy, find_config, parse_config
     from mulligan.service.service import Service, open_service, open_temporary_service, open_worker_service
     from mulligan.service.shown_runs import RunDisplay
@@ -205,6 +207,7 @@ _NAMES = {
     "mulligan.service.gc": "Garbage GarbageReport RunRetention",
     "mulligan.service.handler_trial": "HandlerResult HandlerTrial describe_result parse_failure",
     "mulligan.service.home": "Home",
+    "mulligan.service.home_names": "server_url",
     "mulligan.service.items": "Item",
     "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
     "mulligan.service.live_feed": "LiveEvent LiveFeed Watch parse_watches",
@@ -234,6 +237,7 @@ _NAMES = {
     "mulligan.service.schedules.forms": "ScheduleForm instant_text",
     "mulligan.service.schedules.schedules": "Backfill ScheduleView",
     "mulligan.service.server_config": "ServerConfig ServerSection TrustedProxy find_config parse_config",
+    "mulligan.service.server_client": "is_login_link log_in log_out start_published",
     "mulligan.service.service": "Service open_service open_temporary_service open_worker_service",
     "mulligan.service.shown_runs": "RunDisplay",
     "mulligan.service.starting": "DetachedRun ExistingRun check_key",

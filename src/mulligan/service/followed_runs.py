@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -11,12 +12,14 @@ from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model.workflow import decode
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.engine.observers import NullObserver
 from mulligan.errors import StoreUnavailable
 from mulligan.history.views import waits_for_people
 from mulligan.ports import RunRecord
 from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.driver import Ending, pauses
-from mulligan.service.outcome import add_earlier_events, build_outcome
+from mulligan.service.outcome import Outcome, add_earlier_events, build_outcome
+from mulligan.service.run_progress import RunProgress
 from mulligan.service.run_reader import RunReader
 from mulligan.service.shown_runs import RunDisplay, ShownRun
 from mulligan.service.store_changes import StoreChanges
@@ -57,9 +60,25 @@ def follow_shown(reader: RunReader, begin: Callable[[], int], display: RunDispla
             is_taken_up=is_taken_up,
         )
         display.end(outcome)
-        return ShownRun(outcome, 0)
+        return ShownRun(outcome, signal.SIGINT if ending == "detached" else 0)
     finally:
         display.close()
+
+
+class QuietDisplay(NullObserver):
+    """Shows nothing."""
+
+    def __init__(self) -> None:
+        self.progress = RunProgress()
+
+    def begin(self, run_id: int, workflow: str) -> None:
+        pass
+
+    def end(self, outcome: Outcome) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 class _FollowedRuns:

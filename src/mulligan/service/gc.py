@@ -20,7 +20,7 @@ from mulligan.core.effects.tasks import Task
 from mulligan.core.model.artifacts import KEY_AS_JSON, parse_reference, references, run_id_of
 from mulligan.core.model.formatting import error_reason
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.errors import ArtifactDamaged, StoreRefused
+from mulligan.errors import ArtifactDamaged, Refused, StoreRefused
 from mulligan.ports import ArtifactRecord, RunRecord
 from mulligan.service.home import DATABASE
 from mulligan.service.run_reader import PAGE, RunReader
@@ -88,6 +88,11 @@ def collect_garbage(
     reader: RunReader, retention: RunRetention, *, unused_seconds: float = UNUSED_SECONDS, is_dry: bool = False
 ) -> GarbageReport:
     """Remove garbage, or in a dry run list it. Environments are garbage after `unused_seconds` without use."""
+    if reader.home.is_remote:
+        raise Refused(
+            "what no run refers to can only be removed where it is",
+            hint="run 'mulligan gc' on the host of the server, with its --home",
+        )
     cache = cache_folder(os.environ, str(reader.home.folder))
     with _removal_errors():
         environments = list(_remove_environments(cache, unused_seconds, is_dry))

@@ -105,15 +105,19 @@ def prepare(
     changed_only: bool = False,
     forced: Sequence[str] = (),
     capacity: HostCapacity | None = None,
+    has_files: bool = True,
     notify: Sequence[NoticeRule] = (),
 ) -> Prepared:
     """Check everything that can be checked before a run exists: inputs, labels, files that must be there.
 
     `changed_only`: steps that are up to date take over the results of earlier runs, except those in `forced`.
+    `has_files`: the steps find the files of this host.
     """
     refuse_start_while_loading(workflow)
     inputs = check_inputs(workflow, given)
     refuse_references(inputs)
+    if has_files:
+        refuse_missing_files(workflow, cwd)
     prepared = _prepared(workflow, inputs, cwd, file, check_labels({**workflow.labels, **labels}))
     steps = {name: None for step in workflow.steps for name in (step.name, step.sweep) if name}
     for name in forced:
@@ -132,7 +136,6 @@ def prepare(
 def _prepared(
     workflow: Workflow, inputs: dict[str, Any], cwd: Path, file: str = "", labels: dict[str, str] | None = None
 ) -> Prepared:
-    refuse_missing_files(workflow, cwd)
     if workflow.schedules:
         # Another time of starting is not another workflow.
         workflow = msgspec.structs.replace(workflow, schedules={})
@@ -327,6 +330,8 @@ class RunControl:
         evaluator = Cel(os.environ, self.reader.store.artifacts.fetch)
         inputs = check_recorded_inputs(chosen, {**kept_inputs, **given}, evaluator)
         refuse_references({name: inputs[name] for name in given})
+        if not self.reader.home.is_remote:
+            refuse_missing_files(chosen, Path(old.run.cwd))
         prepared = _prepared(chosen, inputs, Path(old.run.cwd), labels=self.reader.labels(run_id))
         with _meaning(step.name for step in chosen.steps):
             return old, prepared, plan_fork(old, Graph(chosen), from_step, stale_results(old, old.graph.nodes))

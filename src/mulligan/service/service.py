@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mulligan.service.home import Home, find_home, find_worker_home
 from mulligan.service.lazy_modules import LazyModule
+from mulligan.service.log_verbs import LogVerbs
 from mulligan.service.notices.new_run_rules import rules_for_new_runs
-from mulligan.service.run_reader import AttemptLog, RunReader, StepOutput
+from mulligan.service.remote_verbs import RemoteVerbs
+from mulligan.service.run_reader import RunReader, StepOutput
 from mulligan.service.server_areas import ServerAreas
 from mulligan.service.workflow_verbs import WorkflowVerbs
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from mulligan.core.model.workflow import Budget, NoticeRule, Workflow
     from mulligan.engine.observers import Observer
     from mulligan.errors import KeyUsed
-    from mulligan.ports import LogKey, RunRecord, WorkerRecord
+    from mulligan.ports import RunRecord, WorkerRecord
     from mulligan.service import (
         agent_permissions,
         attempt_progress,
@@ -41,13 +43,10 @@ if TYPE_CHECKING:
         decisions,
         doctor,
         driver,
-        followed_runs,
         forecast,
         gc,
         handler_trial,
         items,
-        log_following,
-        logs,
         outcome,
         overview,
         page,
@@ -87,9 +86,6 @@ if TYPE_CHECKING:
     from mulligan.service.gc import GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial
     from mulligan.service.items import Item
-    from mulligan.service.log_following import AttemptFollower, LogPiece, LogSelection
-    from mulligan.service.log_ranges import LogRanges
-    from mulligan.service.logs import Part
     from mulligan.service.notices import notices as notice_verbs
     from mulligan.service.notices.notices import Notices
     from mulligan.service.outcome import Outcome
@@ -124,16 +120,19 @@ else:
     schedules = LazyModule("mulligan.service.schedules.schedules")
     for _name in (
         "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor "
-        "driver followed_runs forecast gc handler_trial items log_following logs outcome overview page pending "
+        "driver forecast gc handler_trial items outcome overview page pending "
         "preview replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story "
         "shown_runs starting stats store_calls store_changes usage waiting worker_loop workers"
     ).split():
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 
 
-def open_service(home: str | None = None, by: str = "") -> Service:
-    """A service over a folder, by default `$MULLIGAN_HOME` or `.mulligan`, in the name of `by`. To be closed."""
-    return Service(find_home(home), by)
+def open_service(home: str | None = None, by: str = "", token: str = "") -> Service:
+    """A service over a folder, by default `$MULLIGAN_HOME` or `.mulligan`, in the name of `by`. To be closed.
+
+    A URL is that of a server; `token` is then by default what `mulligan login` has stored, or the environment has.
+    """
+    return Service(find_home(home, token=token), by)
 
 
 def open_worker_service(home: str | None = None, *, server: str = "", token: str = "", token_file: str = "") -> Service:
@@ -149,7 +148,7 @@ def open_temporary_service() -> Iterator[Service]:
         yield service
 
 
-class Service(ServerAreas, WorkflowVerbs):
+class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
     """Every verb, over the runs of one home. As a context manager it closes itself."""
 
     def __init__(self, home: Home, by: str = "") -> None:
@@ -249,11 +248,13 @@ class Service(ServerAreas, WorkflowVerbs):
         changed_only: bool = False,
         forced: Sequence[str] = (),
         capacity: HostCapacity | None = None,
+        has_files: bool = True,
         notify: Sequence[NoticeRule] = (),
     ) -> Prepared:
         """Check everything that can be checked before a run exists: inputs, labels, files that must be there.
 
         `capacity` is recorded, for the processes that drive the run later; `notify`, who else is notified about it.
+        `has_files`: the steps find the files of this host, as they do unless a server runs them.
         """
         return run_control.prepare(
             workflow,
@@ -264,6 +265,7 @@ class Service(ServerAreas, WorkflowVerbs):
             changed_only=changed_only,
             forced=forced,
             capacity=capacity,
+            has_files=has_files,
             notify=notify,
         )
 
@@ -384,7 +386,7 @@ class Service(ServerAreas, WorkflowVerbs):
         On a server its workers drive it: here it is only shown.
         """
         if self.home.is_remote:
-            return followed_runs.follow_shown(self.reader, lambda: begin(None), display, wait_seconds=wait_seconds)
+            return self.follow_shown(begin, display, wait_seconds=wait_seconds)
         return shown_runs.drive_shown(self.control, begin, display, capacity=capacity, wait_seconds=wait_seconds)
 
     def outcome(
@@ -505,42 +507,9 @@ class Service(ServerAreas, WorkflowVerbs):
         """What a run, or one of its steps, waits for now."""
         return run_story.run_waits(self.reader, run_id, step)
 
-    def event_lines(self, run_id: int) -> Iterator[bytes]:
-        """The events of a run as JSON lines, as they are stored."""
-        return logs.event_lines(self.reader, run_id)
-
     def foreign_events(self, run_id: int, system: str) -> Iterator[dict[str, Any]]:
         """The events of a run as another system would have written them: one of `systems_with_logs()`."""
         return formats.log_writer(system)(self.reader.events(run_id))
-
-    def step_logs(
-        self,
-        run_id: int,
-        step: str,
-        *,
-        item: int | None = None,
-        attempt: int | None = None,
-        part: Part = "own",
-    ) -> list[AttemptLog]:
-        """What the attempts of a step wrote: of one item, of one attempt or the last, of its handler or script."""
-        return logs.step_logs(self.reader, run_id, step, item=item, attempt=attempt, part=part)
-
-    def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
-        """What one attempt wrote; empty if it wrote nothing, or its log is neither here nor in the store."""
-        return self.reader.attempt_log(run_id, place, attempt)
-
-    @property
-    def log_ranges(self) -> LogRanges:
-        """What attempts wrote, by position."""
-        return self.reader.log_ranges
-
-    def follow_log(self, key: LogKey, start: int = 0) -> AttemptFollower:
-        """One stream of an attempt while it is written. To be read again and again until it is over."""
-        return log_following.AttemptFollower(self.reader, key, start)
-
-    def follow_logs(self, run_id: int, selection: LogSelection, *, by_line: bool = False) -> Iterator[LogPiece]:
-        """What the attempts of a step or of a whole run write, as they write it, until it ends."""
-        return log_following.follow_logs(self.reader, run_id, selection, by_line=by_line)
 
     def called_runs(self, run_id: int) -> dict[tuple[str, int], int]:
         """The runs that a run called, by the place and the attempt that called them."""

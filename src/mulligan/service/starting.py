@@ -94,6 +94,8 @@ class RunNotTakenUp(MulliganError):
 
 def start_detached(control: RunControl, prepared: Prepared, *, key: str = "", wait: str = "") -> DetachedRun:
     """Start a run in the background, see `detach`. Raises `KeyUsed` as `RunControl.start` does."""
+    if control.reader.home.is_remote:
+        return _left_to_server(control.reader, control.start(prepared, key=key)[0])
     if not control.reader.store.is_shared:
         # The process that drives it has the environment of this one.
         refuse_missing_secrets(prepared.workflow, prepared.cwd, os.environ)
@@ -114,6 +116,8 @@ def detach(
 
     Returns once the run is driven; raises `RunNotTakenUp` if it is not. The run exists in both cases.
     """
+    if reader.home.is_remote:
+        return _left_to_server(reader, run_id)
     if _has_workers(reader) and (found := _taken_up(reader, run_id, "", WORKERS_SECONDS)) is not None:
         return found
     log = _log(reader, run_id)
@@ -126,6 +130,12 @@ def detach(
             hint=f"to drive it here: mulligan resume {run_id}; the output of the process is in '{log}'",
         )
     return found
+
+
+def _left_to_server(reader: RunReader, run_id: int) -> DetachedRun:
+    """The run, as its server drives it; perhaps not yet, but nothing else can be done from here."""
+    found = _taken_up(reader, run_id, "", WORKERS_SECONDS)
+    return found or DetachedRun(run_id, reader.record(run_id).status)
 
 
 def _has_workers(reader: RunReader) -> bool:

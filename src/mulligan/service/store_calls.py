@@ -131,8 +131,17 @@ class StoreCalls:
             self._refuse_workflow(run.name)
         now = self._now()
         return self._store.create(
-            [replace(run, request=replace(run.request, at=now, by=self._control.by)) for run in runs]
+            [
+                replace(run, request=replace(run.request, at=now, by=self._control.by, cwd=self._folder_for(run)))
+                for run in runs
+            ]
         )
+
+    def _folder_for(self, run: NewRun) -> str:
+        """The folder in which its steps work: one of this host. A fork works where its run did."""
+        if run.request.forked_from:
+            return self._reader.state(run.request.forked_from).run.cwd
+        return str(self._reader.home.make_work_folder())
 
     def _put(self, run_id: int, report: ControlReport | DecisionReport, is_asking: bool) -> Sent:
         self._refuse_workflow(self._reader.record(run_id).workflow)

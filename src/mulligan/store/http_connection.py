@@ -12,6 +12,7 @@ import os
 import select
 import ssl
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
@@ -33,6 +34,7 @@ API = "/api/v1/"
 # How long to wait for a connection, and for an answer: a change may wait for the process that drives the run.
 CONNECT_SECONDS, ANSWER_SECONDS = 10.0, 60.0
 _JSON = "application/json"
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 # Not an answer of a server of Mulligan is longer.
 _PROBLEM_BYTES_MAX = 1 << 20
 _AMBIGUOUS = "it is unknown whether the last change took effect: look at the run before you repeat it"
@@ -89,8 +91,23 @@ class HttpTransport:
         path = f"{API}store/artifacts?{words}"
         return self._ask("POST", path, data, {"Content-Type": "application/octet-stream"}, is_change=False)
 
-    def _ask(self, method: str, path: str, body: bytes, headers: Mapping[str, str], *, is_change: bool) -> bytes:
-        """The answer to a request, which is sent at most twice."""
+    def request(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS) -> bytes:
+        """The answer of a route below `/api/v1`. A change is sent once: who has a key for it may ask again."""
+        sent = {"Content-Type": _JSON, **headers} if body else headers
+        is_change = method != "GET"
+        return self._ask(method, f"{API}{path}", body, sent, is_change=is_change, is_remembered=not is_change)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        *,
+        is_change: bool,
+        is_remembered: bool = True,
+    ) -> bytes:
+        """The answer to a request, which is sent at most twice; a change only if the server remembers the first one."""
         call_id = os.urandom(12).hex() if is_change else ""
         sent = {**headers, **self._headers, **({CALL_HEADER: call_id} if call_id else {})}
         was_sent = False
@@ -100,7 +117,7 @@ class HttpTransport:
             return self._exchange(connection, method, path, body, sent)
         except _ConnectionLost as lost:
             self._drop()
-            if is_change and was_sent and not self._process:
+            if is_change and was_sent and not (self._process and is_remembered):
                 raise self._unavailable(lost, is_change=True) from lost
         if is_change and was_sent:
             sent[PROCESS_HEADER] = self._process

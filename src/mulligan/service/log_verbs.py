@@ -1,0 +1,58 @@
+"""The verbs of `Service` about what attempts wrote, and the events of a run as they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mulligan.service.lazy_modules import LazyModule
+from mulligan.service.run_reader import AttemptLog, RunReader
+
+if TYPE_CHECKING:
+    from mulligan.ports import LogKey
+    from mulligan.service import log_following, logs
+    from mulligan.service.log_following import AttemptFollower, LogPiece, LogSelection
+    from mulligan.service.log_ranges import LogRanges
+    from mulligan.service.logs import Part
+else:
+    log_following = LazyModule("mulligan.service.log_following")
+    logs = LazyModule("mulligan.service.logs")
+
+
+class LogVerbs:
+    """A part of `Service`."""
+
+    reader: RunReader
+
+    def event_lines(self, run_id: int) -> Iterator[bytes]:
+        """The events of a run as JSON lines, as they are stored."""
+        return logs.event_lines(self.reader, run_id)
+
+    def step_logs(
+        self,
+        run_id: int,
+        step: str,
+        *,
+        item: int | None = None,
+        attempt: int | None = None,
+        part: Part = "own",
+    ) -> list[AttemptLog]:
+        """What the attempts of a step wrote: of one item, of one attempt or the last, of its handler or script."""
+        return logs.step_logs(self.reader, run_id, step, item=item, attempt=attempt, part=part)
+
+    def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
+        """What one attempt wrote; empty if it wrote nothing, or its log is neither here nor in the store."""
+        return self.reader.attempt_log(run_id, place, attempt)
+
+    @property
+    def log_ranges(self) -> LogRanges:
+        """What attempts wrote, by position."""
+        return self.reader.log_ranges
+
+    def follow_log(self, key: LogKey, start: int = 0) -> AttemptFollower:
+        """One stream of an attempt while it is written. To be read again and again until it is over."""
+        return log_following.AttemptFollower(self.reader, key, start)
+
+    def follow_logs(self, run_id: int, selection: LogSelection, *, by_line: bool = False) -> Iterator[LogPiece]:
+        """What the attempts of a step or of a whole run write, as they write it, until it ends."""
+        return log_following.follow_logs(self.reader, run_id, selection, by_line=by_line)

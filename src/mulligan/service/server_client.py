@@ -1,0 +1,121 @@
+"""What a face asks a server for beside its store: to log in, and to start what is published there."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from mulligan.errors import LoginRefused, StoreForbidden, StoreUnavailable
+from mulligan.service.home import Home, find_home
+from mulligan.store.http_connection import Address, HttpTransport
+from mulligan.store.server_login import checked_token, find_ca_file, find_token, forget_token, save_token, saved_tokens
+
+# The cookie with which a browser is logged in.
+_SESSION = re.compile(r"[^=;\s]+=(mul_[A-Za-z0-9_-]+)")
+
+
+class Login(msgspec.Struct, frozen=True):
+    """A server that was logged in to, and the file that the token is in."""
+
+    url: str
+    file: str
+
+
+def is_login_link(url: str) -> bool:
+    """Whether it is a link that logs in once, as `mulligan server` prints it."""
+    parts = urlsplit(url)
+    return parts.path.rstrip("/") == "/login" and "code" in parse_qs(parts.query)
+
+
+def log_in(url: str, token: str = "", environ: Mapping[str, str] = os.environ) -> Login:
+    """Check the token, or the link that works once, and store it for this user. `LoginRefused` if it does not count."""
+    if is_login_link(url):
+        parts = urlsplit(url)
+        url = f"{parts.scheme}://{parts.netloc}"
+        token = _exchange(url, parse_qs(parts.query)["code"][0])
+    home = find_home(url, environ)
+    token = checked_token(token.strip())
+    if not token:
+        raise LoginRefused("there is no token", hint="give it on stdin, or when you are asked for it")
+    _check(home, token)
+    return Login(home.store_url, str(save_token(home.store_url, token, environ)))
+
+
+def log_out(url: str = "", environ: Mapping[str, str] = os.environ) -> str:
+    """Forget the token of a server, by default of the one that is set or the only one. Its URL."""
+    known = saved_tokens(environ)
+    url = url.strip().rstrip("/") or environ.get("MULLIGAN_SERVER", "").rstrip("/")
+    if not url and len(known) == 1:
+        (url,) = known
+    if not forget_token(url, environ):
+        servers = ", ".join(sorted(known)) or "none"
+        raise LoginRefused(f"you are not logged in to {url or 'a server'}", hint=f"servers with a token: {servers}")
+    return url
+
+
+def _check(home: Home, token: str) -> None:
+    """Ask the server something that every token but one for workers may ask."""
+    transport = HttpTransport(home.store_url, token=token, ca_file=find_ca_file())
+    try:
+        transport.call("now", b"{}")
+    except StoreForbidden as error:
+        raise LoginRefused(
+            "this token is for workers alone", hint="start a worker with it: mulligan worker --server URL"
+        ) from error
+    finally:
+        transport.close()
+
+
+def _exchange(url: str, code: str) -> str:
+    """The token that a link gives for its code, once."""
+    address = Address(url, find_ca_file())
+    connection = address.connect()
+    try:
+        connection.request("GET", f"/login?code={code}")
+        answer = connection.getresponse()
+        answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise StoreUnavailable(
+            f"the server at {address.shown} does not answer", hint="is it running? mulligan server starts one"
+        ) from error
+    finally:
+        connection.close()
+    found = _SESSION.search(answer.headers.get("Set-Cookie", "")) if answer.status < 400 else None
+    if found is None:
+        raise LoginRefused(
+            "the link does not count: it works once, and for a few minutes", hint="start again, or ask for a token"
+        )
+    return found[1]
+
+
+class StartedRun(msgspec.Struct, frozen=True):
+    """The answer to a request to start a run. The server sends more about it."""
+
+    run_id: int
+
+
+def start_published(
+    home: Home, name: str, version: int | None, inputs: Mapping[str, Any], labels: Mapping[str, str], key: str = ""
+) -> int:
+    """Start a workflow that is published on the server; the number of the run. The same key gives the same run."""
+    transport = HttpTransport(
+        home.store_url, token=home.token or find_token(home.store_url), ca_file=find_ca_file(), scope="read"
+    )
+    asked = {"workflow": name, "inputs": dict(inputs), "labels": dict(labels)}
+    body = msgspec.json.encode(asked if version is None else {**asked, "version": version})
+    # With a key of its own, so that asking again after a lost answer starts nothing twice.
+    headers = {"Idempotency-Key": key or f"cli {os.urandom(16).hex()}"}
+    try:
+        try:
+            answer = transport.request("POST", "runs", body, headers)
+        except StoreUnavailable:
+            answer = transport.request("POST", "runs", body, headers)
+    finally:
+        transport.close()
+    return msgspec.json.decode(answer, type=StartedRun).run_id
