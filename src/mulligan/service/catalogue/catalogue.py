@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -304,8 +305,7 @@ class Catalogue:
         return found
 
     def _load(self, found: WorkflowVersion) -> Workflow:
-        workflow, _ = read_text(published_text(found.name, found.text, found.format))
-        return msgspec.structs.replace(workflow, name=found.name)
+        return _read_published(found.name, found.text, found.format)
 
     def _check_schedule(self, name: str, schedule: Schedule, workflow: Workflow) -> None:
         """Refuse a schedule of a text that would start nothing."""
@@ -369,3 +369,10 @@ def _check_note(note: str) -> str:
     if "\0" in note:
         raise InputInvalid("the note contains a NUL character", hint="remove it")
     return note
+
+
+@lru_cache(maxsize=32)
+def _read_published(name: str, text: str, format: str) -> Workflow:
+    """The workflow of a published text. A server that starts many runs of it reads it once."""
+    workflow, _ = read_text(published_text(name, text, format))
+    return msgspec.structs.replace(workflow, name=name)
