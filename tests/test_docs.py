@@ -63,6 +63,7 @@ PLAYED_PAGES = [
         "how-to/python-types",
         "operate/notices",
         "operate/operations",
+        "operate/schedules",
         "how-to/python-steps",
         "how-to/reports",
         "how-to/requirements",

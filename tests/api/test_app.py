@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from tests.api.conftest import Client, open_client, start_run
 from mulligan.api.openapi import document
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Answer, Body, Call, Query, Route, Streamed
+from mulligan.api.service_threads import ServiceThreads
 from mulligan.errors import StoreUnavailable, UnknownRun
 from mulligan.service import Home, Service
 
@@ -223,6 +225,33 @@ def test_a_store_that_is_away_is_503_and_says_when_to_ask_again(things: Client) 
     reply = things.get("away")
 
     assert (reply.status, reply.code, reply.headers["retry-after"]) == (503, "store.unavailable", "2")
+
+
+def test_where_the_store_is_is_said_in_the_log_alone(things: Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "mulligan.server"):
+        reply = things.get("away")
+
+    assert reply.json["detail"] == "the store does not answer now"
+    assert "the store is away" in caplog.text
+
+
+def test_a_thread_opens_its_store_again_after_it_was_away(home: Home) -> None:
+    threads = ServiceThreads(home)
+
+    def fail(service: Service) -> None:
+        raise StoreUnavailable("the store is away")
+
+    async def ask() -> list[Service]:
+        first = await threads.read(lambda service: service)
+        with pytest.raises(StoreUnavailable):
+            await threads.read(fail)
+        return [first, await threads.read(lambda service: service), await threads.read(lambda service: service)]
+
+    first, second, third = asyncio.run(ask())
+    threads.close()
+
+    assert first is not second
+    assert second is third
 
 
 def test_a_stream_ends_with_its_pieces_its_client_or_the_server(things: Client) -> None:

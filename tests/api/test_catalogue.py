@@ -59,6 +59,12 @@ def test_texts_are_checked_and_converted_without_being_stored(client: Client) ->
     converted = client.post("workflows:convert", {"text": TORC}, scope="read")
     python = client.post("workflows:validate", {"text": "1", "file": "a.py"}, scope="read")
 
+    edit = client.post("workflows:edit", {"text": HELLO, "step": "hello", "set": {"retry": 2}}, scope="read")
+    missing = client.post("workflows:edit", {"text": HELLO, "step": "helo", "set": {"retry": 2}}, scope="read")
+
+    assert edit.json["text"] == HELLO + "    retry: 2\n"
+    assert edit.json["validation"]["ok"]
+    assert missing.status == 404
     assert (good.json["ok"], good.json["steps"]) == (True, 1)
     assert (bad.status, bad.json["ok"], bad.json["problems"][0]["line"]) == (200, False, 3)
     assert (converted.json["origin"], "first" in converted.json["text"]) == ("torc", True)

@@ -44,8 +44,7 @@ def test_hooks_that_cannot_be_meant_are_refused(client: Client) -> None:
 
 def test_a_run_that_starts_after_the_hooks_were_set_has_their_notices(client: Client, tmp_path: Path) -> None:
     client.put("hooks", {"rules": [{"on": ["completed"], "to": ["ops"]}]})
-    with Service(client.home) as opened:
-        service = opened.in_the_name_of("ana", project="")
+    with Service(client.home) as service:
         prepared = Service.prepare(load_text(A_WORKFLOW, "w.yaml"), {}, tmp_path)
         with service.driver() as driver:
             (run_id,) = service.start(prepared, driver)

@@ -14,7 +14,7 @@ import pytest
 
 from mulligan.errors import InputInvalid, Refused, RevisionMismatch
 from mulligan.ports.fault_points import SERVER_FAULT_POINTS, fault_listeners
-from mulligan.service import Home, RunQuery, ScheduleForm, Service
+from mulligan.service import Document, Home, RunQuery, ScheduleForm, Service
 from mulligan.service.catalogue.catalogue import UnknownWorkflow
 from mulligan.service.schedules.cron import cron_instants
 from mulligan.service.schedules.schedules import Schedules, UnknownSchedule
@@ -176,6 +176,18 @@ def test_failed_runs_pause_the_schedule_and_a_success_counts_from_the_beginning(
     assert shown.active == ()
 
 
+def test_a_schedule_that_cannot_be_read_keeps_no_other_from_starting(server: Server) -> None:
+    records = server.service.reader.store.server_records
+    records.put_document(Document("schedule", "a-broken-one", b"{}", T0))
+    server.schedules.put("hourly", cron())
+    server.clock[0] = datetime(2025, 1, 1, 1, tzinfo=UTC)
+
+    with pytest.raises(Refused, match="schedule 'a-broken-one' cannot be followed"):
+        server.fire()
+
+    assert len(server.service.list_runs(RunQuery()).runs) == 1
+
+
 def test_overlap_cancel_cancels_the_run_before(server: Server) -> None:
     server.schedules.put("hourly", cron(overlap="cancel"))
     for hour in (1, 2):
@@ -293,3 +305,18 @@ def test_a_schedule_of_a_file_is_changed_by_publishing_and_not_otherwise(server:
 
     assert server.service.catalogue.workflow("hello").version == 1
     assert server.service.catalogue.workflow("etl").version == 1
+
+
+def test_schedules_of_two_projects_have_the_same_name_and_runs_of_their_own(server: Server) -> None:
+    for project in ("red", "blue"):
+        service = server.service.in_the_name_of("ada", project=project)
+        service.catalogue.publish("hello", HELLO)
+        service.schedules.put("often", ScheduleForm("hello", every="1h"))
+
+    server.service.schedules.fire_due(server.service.now() + timedelta(hours=1))
+
+    for project in ("red", "blue"):
+        service = server.service.in_the_name_of("ada", project=project)
+        (run,) = service.list_runs(RunQuery()).runs
+        assert [one.last and one.last.run_id for one in service.schedules.all()] == [run.run_id]
+    assert server.service.in_the_name_of("ada", project="").schedules.all() == []

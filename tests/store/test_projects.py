@@ -8,12 +8,12 @@ import pytest
 
 from mulligan.core.effects.run_lists import RunFilter
 from mulligan.core.model import reports as r
-from mulligan.errors import Conflict, KeyUsed, UnknownRun
+from mulligan.errors import Conflict, KeyUsed, StaleLease, UnknownRun
 from mulligan.ports import AuditRecord, Document, LogChunk, LogKey, NoticeRecord, Store, TokenRecord, WorkflowVersion
 from mulligan.store import project_view
 from mulligan.store.project_view import ProjectView
 
-from .keeping import T0, commit, new_run, offer, started, task
+from .keeping import T0, commit, ended, new_run, offer, started, task
 
 
 def ids(records: list[Any]) -> list[int]:
@@ -116,6 +116,10 @@ def test_a_view_shows_its_own_project_as_the_store_does(store: Store) -> None:
     assert blue.has_leases(run_id)
     assert [one.run_id for one in blue.lists.leased_tasks()] == [run_id]
     assert blue.leases_of("w") == [lease]
+    with pytest.raises(StaleLease):
+        project_view(store, "red").report(lease.token, ended())
+    blue.report(lease.token, ended())
+    assert not blue.has_leases(run_id)
 
 
 def test_rows_of_other_projects_do_not_take_the_place_of_ours(store: Store) -> None:

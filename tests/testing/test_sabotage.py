@@ -108,6 +108,7 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("end returns a status that no run has, and completes", None, "memory", 49, "promise 1"),
     ("a step runs in the visit after its last", None, "memory", 0, "promise 3"),
     ("a step that is resumed is not queued again", PLAIN, "memory", 0, "promise 10"),
+    ("an event is announced to nobody", None, "memory", 0, "promise 11"),
     ("what was done first is undone first", PLAIN, "memory", 20, "promise 4"),
 ]
 # Where it takes more of one kind of thing than histories have.

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mulligan.core.model.workflow import Action
+from mulligan.core.model.workflow import Action, NoticeRule
 from mulligan.testing.clock import START
 from mulligan.testing.history import History, step, workflow
-from mulligan.testing.store_contents import BreakerRow, MessageRow, RunRow, StoreContents, TaskRow
+from mulligan.testing.store_contents import BreakerRow, MessageRow, NoticeRow, RunRow, StoreContents, TaskRow
 from mulligan.testing.store_invariants import (
     STORE_PROMISES,
     StoreHistory,
@@ -32,6 +32,7 @@ from mulligan.testing.store_invariants import (
     promise_9_no_secret_is_kept,
     promise_10_every_message_is_answered,
     promise_10_every_question_is_answered,
+    promise_11_every_event_is_announced_once,
 )
 
 RUN = RunRow(1, "running", 1, seq=5, holder="w", fence=3, parent_run_id=None, parent_place="", parent_attempt=0)
@@ -269,3 +270,24 @@ def test_what_is_left_when_all_is_over_is_told(asked: Callable[[], None], senten
         asked()
 
     assert str(raised.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("notices", "sentence"),
+    [
+        ([], "promise 11: event 6 has no notice for 'ops'"),
+        ([("ops", 6), ("ops", 6)], "promise 11: event 6 has 2 notices for 'ops'"),
+        ([("ops", 6), ("ops", 2)], "promise 11: event 2 has 1 notices for 'ops'"),
+        ([("ops", 6), ("team", 6)], "promise 11: event 6 has 1 notices for 'team'"),
+    ],
+    ids=["missing", "twice", "about nothing", "to nobody"],
+)
+def test_a_notice_that_is_missing_or_too_many_is_found(notices: list[tuple[str, int]], sentence: str) -> None:
+    run = History(workflow(step("a"))).start().started("a").fail("a")
+    seq = run.log[-1].seq
+    rows = [NoticeRow(1, target, "failed", seq if at == 6 else at) for target, at in notices]
+
+    with pytest.raises(AssertionError) as caught:
+        promise_11_every_event_is_announced_once(run.log, [NoticeRule(on=("failed",), to=("ops",))], rows)
+
+    assert str(caught.value) == sentence.replace("event 6", f"event {seq}")

@@ -321,8 +321,8 @@ def _prepare(route: Route) -> _Endpoint:
 
 
 def _service_of(service: Service, token: TokenRecord) -> Service:
-    """The service of one call: in the name of the token's user, for its project."""
-    return service.in_the_name_of(token.user, project=token.project)
+    """The service of one call: in the name of the token's user, for its project, within its limits."""
+    return service.for_token(token)
 
 
 def _run_whole(route: Route, call: Call) -> Answer:

@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
 from mulligan.api.rate_limits import TokenBuckets
@@ -17,6 +16,7 @@ from mulligan.api.routing import Route, RouteScope
 from mulligan.api.service_threads import ServiceThreads
 from mulligan.errors import HostRefused, InputInvalid, ScopeMissing, TokenRefused, TooManyRequests
 from mulligan.service import ServerConfig, Service, TokenRecord, TrustedProxy, digest_of
+from mulligan.service import allows as scopes_allow
 
 COOKIE = "mulligan_session"
 # A page of another site cannot send this header without being asked first, and it is never allowed to.
@@ -27,14 +27,6 @@ KNOWN_MAX = 10_000
 # How many requests without a valid token an address may send in a second, for a while and at once.
 REFUSALS_PER_SECOND, REFUSALS_AT_ONCE = 50, 1_000
 
-IMPLIED: Mapping[str, frozenset[str]] = {
-    "read": frozenset({"read"}),
-    "run": frozenset({"run", "read"}),
-    "decide": frozenset({"decide", "read"}),
-    "write": frozenset({"write", "run", "read"}),
-    "admin": frozenset({"admin", "write", "run", "decide", "read"}),
-    "worker": frozenset({"worker"}),
-}
 NOBODY = TokenRecord(id="", digest="", user="", scopes=(), created_at=datetime(1970, 1, 1, tzinfo=UTC))
 
 
@@ -50,7 +42,7 @@ def find_stored_token(service: Service, digest: str) -> TokenRecord | None:
 
 def allows(token: TokenRecord, scope: RouteScope) -> bool:
     """Whether one of the scopes of the token is, or implies, this one."""
-    return scope == "public" or any(scope in IMPLIED[one] for one in token.scopes)
+    return scope == "public" or scopes_allow(token.scopes, scope)
 
 
 @dataclass(frozen=True)
@@ -198,23 +190,7 @@ class ProxyRule:
     def __init__(self, section: TrustedProxy) -> None:
         self._section = section
         self._header = section.user_header.lower()
-
-    @cached_property
-    def _networks(self) -> list[Any]:
-        found = []
-        for text in self._section.addresses:
-            try:
-                found.append(ipaddress.ip_network(text, strict=False))
-            except ValueError:
-                raise InputInvalid(
-                    f"server.trusted_proxy.addresses: '{text}' is neither an address nor a network",
-                    hint="write it like 10.0.0.7 or 10.0.0.0/8",
-                ) from None
-        return found
-
-    def check(self) -> None:
-        """`InputInvalid` for an address that is none."""
-        _ = self._networks
+        self._networks = [_network(text) for text in section.addresses]
 
     def is_from_proxy(self, request: Request) -> bool:
         return self._is_trusted(request.peer)
@@ -247,6 +223,16 @@ class ProxyRule:
         except ValueError:
             return False
         return any(found in network for network in self._networks)
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise InputInvalid(
+            f"server.trusted_proxy.addresses: '{text}' is neither an address nor a network",
+            hint="write it like 10.0.0.7 or 10.0.0.0/8",
+        ) from None
 
 
 def _host_names(host: str, hosts: tuple[str, ...], public_url: str) -> frozenset[str]:

@@ -8,7 +8,7 @@ import msgspec
 
 from mulligan.api.entity_tags import entity_tag, expected_revision
 from mulligan.api.routing import Answer, Body, Call, Query, Route
-from mulligan.service import Draft, PublishedWorkflow, to_json
+from mulligan.service import Draft, PublishedWorkflow, StepEdit, to_json
 
 Number = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
@@ -71,6 +71,16 @@ class PublishDraft(Body, frozen=True):
     dry_run: bool = False
 
 
+class EditBody(Body, frozen=True):
+    """A text of ours, a step in it, keys of the step with their new values, and keys to take away."""
+
+    text: str
+    step: str
+    set: dict[str, Any] = msgspec.field(default_factory=dict)
+    remove: tuple[str, ...] = ()
+    file: str = ""
+
+
 class WorkflowsPage(msgspec.Struct, frozen=True):
     workflows: list[PublishedWorkflow]
     next: str | None
@@ -105,6 +115,13 @@ class ConvertedText(msgspec.Struct, frozen=True):
     text: str
     origin: str
     warnings: list[dict[str, Any]]
+
+
+class EditedText(msgspec.Struct, frozen=True):
+    """The text after the edit, and what a check of it finds."""
+
+    text: str
+    validation: Checked
 
 
 class Deleted(msgspec.Struct, frozen=True):
@@ -174,6 +191,13 @@ def convert_text(call: Call) -> Any:
     body: WorkflowText = call.body
     found = call.service.catalogue.convert(body.text, file=body.file or "workflow.yaml", format=body.format)
     return {"text": found.text, "origin": found.origin, "warnings": to_json(found.warnings)}
+
+
+def edit_step(call: Call) -> Any:
+    body: EditBody = call.body
+    edit = StepEdit(body.step, body.set, body.remove)
+    found = call.service.catalogue.edit(body.text, edit, file=body.file or "workflow.yaml")
+    return {"text": found.text, "validation": to_json(found.validation)}
 
 
 def _draft(found: Draft) -> Answer:
@@ -274,6 +298,16 @@ ROUTES = (
         "The text of another system's file as one of ours.",
         body=WorkflowText,
         answer=ConvertedText,
+        is_change=False,
+    ),
+    Route(
+        "POST",
+        "workflows:edit",
+        edit_step,
+        "read",
+        "Change a step in a text and leave everything else as it is written. Nothing is stored.",
+        body=EditBody,
+        answer=EditedText,
         is_change=False,
     ),
 )

@@ -16,6 +16,7 @@ from mulligan.errors import (
     MulliganError,
     Problem,
     ServerFailed,
+    StoreRefused,
     StoreUnavailable,
     TokenRefused,
     TooManyRequests,
@@ -75,15 +76,24 @@ def details(error: MulliganError) -> ProblemDetails:
 
 
 def as_known_error(error: Exception, where: str) -> MulliganError:
-    """The error to answer with. One that is not ours is written into the log of the server, and nowhere else."""
-    if isinstance(error, MulliganError):
-        # A bug, or a store that has to be repaired: whoever runs the server has to know.
-        if error.http_status >= 500 and not isinstance(error, StoreUnavailable):
-            _log.error("%s: %s", where, error.render())
+    """The error to answer with. What a caller must not know is written into the log of the server, and nowhere else.
+
+    That is every error that is not ours, and where the store is: a message about it may name hosts and folders.
+    """
+    if isinstance(error, StoreUnavailable):
+        _log.warning("%s: %s", where, error.message)
+        return StoreUnavailable("the store does not answer now", hint="ask again in a few seconds")
+    if isinstance(error, MulliganError) and error.http_status < 500:
         return error
     error_id = secrets.token_hex(4)
-    _log.error("%s: internal error %s", where, error_id, exc_info=error)
-    return ServerFailed(
+    if isinstance(error, MulliganError):
+        # A bug, or a store that has to be repaired: whoever runs the server has to know.
+        _log.error("%s: error %s: %s", where, error_id, error.render())
+        known: type[MulliganError] = type(error) if isinstance(error, StoreRefused) else ServerFailed
+    else:
+        _log.error("%s: internal error %s", where, error_id, exc_info=error)
+        known = ServerFailed
+    return known(
         f"the server failed to answer (error {error_id})",
         hint="whoever runs the server finds the reason under this id in its log; asking again may work",
         error_id=error_id,

@@ -16,6 +16,7 @@ from mulligan.api import (
     schedules,
     store_calls,
     stream,
+    tokens,
 )
 from mulligan.api.routing import Route
 
@@ -29,6 +30,7 @@ ROUTES: tuple[Route, ...] = (
     *schedules.ROUTES,
     *notices.ROUTES,
     *logins.ROUTES,
+    *tokens.ROUTES,
     *audit.ROUTES,
     *store_calls.ROUTES,
     *health.ROUTES,

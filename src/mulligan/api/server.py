@@ -39,7 +39,15 @@ class Address:
     url: str
 
 
-def serve(home: Home, config: ServerConfig, *, as_json: bool, log_format: str, write: Callable[[str], None]) -> int:
+def serve(
+    home: Home,
+    config: ServerConfig,
+    *,
+    config_file: str | None,
+    as_json: bool,
+    log_format: str,
+    write: Callable[[str], None],
+) -> int:
     """Serve a home until SIGTERM or SIGINT. `write` gets the first lines, once the server answers."""
     section = config.server
     log = start_log(log_format)
@@ -49,7 +57,7 @@ def serve(home: Home, config: ServerConfig, *, as_json: bool, log_format: str, w
     secret, token = start_token(_user(), datetime.now(UTC))
     app = make_app(home, config, start_token=token)
     api: Api = app.state.api
-    children = _children(home, section, log, log_format)
+    children = _children(home, section, log, log_format, config_file)
 
     async def announce() -> None:
         if section.insecure and not _is_loopback(section.host) and not section.tls_cert:
@@ -139,9 +147,15 @@ def _uvicorn_config(app: object, section: ServerSection) -> uvicorn.Config:
     )
 
 
-def _children(home: Home, section: ServerSection, log: Logger, log_format: str) -> list[Child]:
+def _children(home: Home, section: ServerSection, log: Logger, log_format: str, config_file: str | None) -> list[Child]:
     folder = str(home.folder.absolute())
-    background = ["-m", "mulligan.api.background", folder, log_format]
+    background = [
+        "-m",
+        "mulligan.api.background",
+        folder,
+        log_format,
+        os.path.abspath(config_file) if config_file else "",
+    ]
     worker = ["-m", "mulligan", "worker", "--home", folder, "--log-format", log_format]
     found = [Child("background process", background, log)]
     return [*found, Child("worker", worker, log)] if section.worker else found

@@ -56,6 +56,8 @@ def continue_run(
         return drive_run(service, lambda _: root, capacity=capacity, as_json=as_json, home=home)
     if driver is not None:
         complain(f"process {driver.pid} on {driver.host} continues it")
+    elif service.home.is_remote:
+        complain("the workers of the server continue it")
     elif service.record(root).status not in RUN_ENDED:
         complain(f"no process drives it: mulligan resume {root}{where(home)}")
     if as_json:

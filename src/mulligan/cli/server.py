@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from mulligan.cli.options import HomeFolder, LogFormat, check_log_format
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import UsageRefused, show
 from mulligan.errors import ServerUnusable
-from mulligan.service import ServerConfig, find_config, open_service
+from mulligan.service import CONFIG_VARIABLE, ServerConfig, find_config, open_service
 
 PORTS = range(65536)
 
@@ -48,6 +49,14 @@ def server(
         raise UsageRefused(f"--port must be between 0 and {PORTS[-1]}", hint="0 takes any free port")
     check_log_format(log_format)
     service = open_service(home)
+    if service.home.is_remote:
+        raise UsageRefused(
+            "a server serves a folder or a database, and MULLIGAN_SERVER names another server",
+            hint="unset it, or name the folder: --home DIR",
+        )
+    if config is not None:
+        # For the process that sends notices.
+        os.environ[CONFIG_VARIABLE] = os.path.abspath(config)
     found = _with_options(
         find_config(service.home.folder, config),
         host=host,
@@ -57,7 +66,9 @@ def server(
         insecure=insecure or None,
         worker=False if no_worker else None,
     )
-    code: int = _module().serve(service.home, found, as_json=as_json, log_format=log_format, write=show)
+    code: int = _module().serve(
+        service.home, found, config_file=config, as_json=as_json, log_format=log_format, write=show
+    )
     return code
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from mulligan.errors import MulliganError, StoreUnavailable
@@ -25,26 +24,28 @@ BACKOFF_SECONDS, BACKOFF_SECONDS_MAX = 1.0, 60.0
 
 
 class Job(NamedTuple):
-    """A job. Its function is imported when the process starts, not before."""
+    """A job of the table."""
 
     name: str
-    function: str
-
-    def load(self) -> Work:
-        module, _, name = self.function.partition(":")
-        work: Work = getattr(import_module(module), name)
-        return work
+    work: Work
 
 
-# schedules: fire what is due. notices: send what waits.
-JOBS: tuple[Job, ...] = ()
+def _fire_schedules(service: Service, now: datetime) -> datetime | None:
+    return service.schedules.fire_due(now)
+
+
+def _send_notices(service: Service, now: datetime) -> datetime | None:
+    return service.notices.send_due(now)
+
+
+JOBS: tuple[Job, ...] = (Job("schedules", _fire_schedules), Job("notices", _send_notices))
 
 
 class BackgroundJobs:
     """Runs jobs, one after the other, in this thread."""
 
-    def __init__(self, jobs: Sequence[tuple[str, Work]], log: Callable[[str], None]) -> None:
-        self._jobs = dict(jobs)
+    def __init__(self, jobs: Sequence[Job], log: Callable[[str], None]) -> None:
+        self._jobs = {job.name: job.work for job in jobs}
         self._log = log
         self._due: dict[str, datetime] = {}
         self._failures: dict[str, int] = {}
@@ -82,12 +83,11 @@ def run_jobs(
     should_end: Callable[[], bool],
     log: Callable[[str], None],
     *,
-    jobs: Sequence[Job] | None = None,
+    jobs: Sequence[Job] = JOBS,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Run the table until it should end. A store that has gone away is opened again and again."""
-    loaded = [(job.name, job.load()) for job in (JOBS if jobs is None else jobs)]
-    runner = BackgroundJobs(loaded, log)
+    runner = BackgroundJobs(jobs, log)
     backoff, reported = BACKOFF_SECONDS, ""
     while not should_end():
         try:

@@ -9,6 +9,10 @@ HOME = ".mulligan"
 DATABASE = "mulligan.db"
 # The configuration of the server, and of whatever else sends notices.
 SERVER_CONFIG = "server.toml"
+# A file that is there once the project of a home has had notice rules: without it nobody has to look for them.
+HOOKS_MARK = "hooks"
+# The variable that names another file for the configuration.
+CONFIG_VARIABLE = "MULLIGAN_CONFIG"
 # The variable that names a server.
 SERVER = "MULLIGAN_SERVER"
 
@@ -35,3 +39,8 @@ def server_url(folder: str | None, environ: Mapping[str, str]) -> str:
     if folder is not None:
         return folder.strip().rstrip("/") if is_server(folder.strip()) else ""
     return (environ.get(SERVER) or "").strip().rstrip("/")
+
+
+def has_server_config(folder: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether there is a configuration, in the home or where `$MULLIGAN_CONFIG` says."""
+    return bool(environ.get(CONFIG_VARIABLE)) or os.path.exists(os.path.join(folder, SERVER_CONFIG))

@@ -43,7 +43,7 @@ def new_secret() -> str:
 
 def digest_of(secret: str) -> str:
     """What the store has of a secret."""
-    return hashlib.sha256(secret.encode()).hexdigest()
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
 def start_token(user: str, now: datetime) -> tuple[str, TokenRecord]:

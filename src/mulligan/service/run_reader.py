@@ -60,6 +60,9 @@ class StepOutput(msgspec.Struct, frozen=True):
 class RunReader:
     """Reads runs from the store of one home. Faces ask `Service`, whose answers are made with this."""
 
+    # The only project that it shows; None for all.
+    project: str | None = None
+
     def __init__(self, home: Home) -> None:
         self.home = home
         self._version = 0
@@ -83,6 +86,13 @@ class RunReader:
     def in_project(self, project: str) -> RunReader:
         """The same runs as far as they belong to a project, over the same connection."""
         return _ProjectReader(self, project)
+
+    def limited(self, limit: Callable[[Store], Store]) -> RunReader:
+        """The same runs with a store that does less, over the same connection."""
+        other = _ProjectReader(self, None)
+        other.project = self.project
+        other.store = limit(self.store)
+        return other
 
     def close(self) -> None:
         if "store" in self.__dict__:
@@ -315,15 +325,15 @@ def _is_dying(worker: WorkerRecord, locks: Locks) -> bool:
 
 
 class _ProjectReader(RunReader):
-    """Reads the runs of one project with the store of another reader, which closes it."""
+    """Reads the runs of one project, or of all, with the store of another reader, which closes it."""
 
-    def __init__(self, whole: RunReader, project: str) -> None:
+    def __init__(self, whole: RunReader, project: str | None) -> None:
         super().__init__(whole.home)
-        self._whole, self._project = whole, project
+        self._whole, self.project = whole, project
 
     @cached_property
     def store(self) -> Store:
-        return project_view(self._whole.store, self._project)
+        return self._whole.store if self.project is None else project_view(self._whole.store, self.project)
 
     def store_version(self) -> int | None:
         return self._whole.store_version()

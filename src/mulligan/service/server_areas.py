@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,15 +15,25 @@ if TYPE_CHECKING:
     from mulligan.service.run_reader import RunReader
     from mulligan.service.telemetry import telemetry
     from mulligan.service.telemetry.telemetry import Telemetry
+    from mulligan.service.tokens import tokens
+    from mulligan.service.tokens.tokens import Tokens
 else:
     audit, logins = LazyModule("mulligan.service.audit"), LazyModule("mulligan.service.logins")
     telemetry = LazyModule("mulligan.service.telemetry.telemetry")
+    tokens = LazyModule("mulligan.service.tokens.tokens")
 
 
 class ServerAreas:
     """Each area is an object of its own, made when it is first asked for."""
 
     reader: RunReader
+
+    if TYPE_CHECKING:
+        # Of `Service`.
+        @property
+        def by(self) -> str: ...
+
+        def now(self) -> datetime: ...
 
     @cached_property
     def audit(self) -> AuditLog:
@@ -33,6 +44,11 @@ class ServerAreas:
     def logins(self) -> Logins:
         """Links and sessions for browsers."""
         return logins.Logins(self.reader)
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """Who may do what with a server."""
+        return tokens.Tokens(self.reader, lambda: self.by, self.now)
 
     @cached_property
     def telemetry(self) -> Telemetry:

@@ -94,6 +94,10 @@ def _exchange(url: str, code: str) -> str:
     return found[1]
 
 
+def _transport(home: Home) -> HttpTransport:
+    return HttpTransport(home.store_url, token=home.token or find_token(home.store_url), ca_file=find_ca_file())
+
+
 class StartedRun(msgspec.Struct, frozen=True):
     """The answer to a request to start a run. The server sends more about it."""
 
@@ -104,9 +108,7 @@ def start_published(
     home: Home, name: str, version: int | None, inputs: Mapping[str, Any], labels: Mapping[str, str], key: str = ""
 ) -> int:
     """Start a workflow that is published on the server; the number of the run. The same key gives the same run."""
-    transport = HttpTransport(
-        home.store_url, token=home.token or find_token(home.store_url), ca_file=find_ca_file(), scope="read"
-    )
+    transport = _transport(home)
     asked = {"workflow": name, "inputs": dict(inputs), "labels": dict(labels)}
     body = msgspec.json.encode(asked if version is None else {**asked, "version": version})
     # With a key of its own, so that asking again after a lost answer starts nothing twice.

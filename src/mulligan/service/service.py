@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mulligan.core.model.workflow import Budget, NoticeRule, Workflow
     from mulligan.engine.observers import Observer
     from mulligan.errors import KeyUsed
-    from mulligan.ports import RunRecord, WorkerRecord
+    from mulligan.ports import RunRecord, TokenRecord, WorkerRecord
     from mulligan.service import (
         agent_permissions,
         attempt_progress,
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         run_pages,
         run_snapshot,
         run_story,
+        server_changes,
         shown_runs,
         starting,
         stats,
@@ -109,6 +110,7 @@ if TYPE_CHECKING:
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
     from mulligan.service.store_calls import StoreCalls
+    from mulligan.service.tokens import limits
     from mulligan.service.usage import StepUsage
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine
@@ -118,11 +120,12 @@ else:
     notice_verbs = LazyModule("mulligan.service.notices.notices")
     catalogue = LazyModule("mulligan.service.catalogue.catalogue")
     schedules = LazyModule("mulligan.service.schedules.schedules")
+    limits = LazyModule("mulligan.service.tokens.limits")
     for _name in (
         "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor "
         "driver forecast gc handler_trial items outcome overview page pending "
         "preview replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story "
-        "shown_runs starting stats store_calls store_changes usage waiting worker_loop workers"
+        "shown_runs starting stats server_changes store_calls store_changes usage waiting worker_loop workers"
     ).split():
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 
@@ -196,6 +199,13 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
         other.is_for_others = True
         return other
 
+    def for_token(self, token: TokenRecord) -> Service:
+        """The service of one call with a token: in the name of its user, for its project, within its limits."""
+        other = self.in_the_name_of(token.user, project=token.project)
+        if token.limits.workflows:
+            other.reader = other.reader.limited(lambda store: limits.limited(store, token))
+        return other
+
     @cached_property
     def store_calls(self) -> StoreCalls:
         """The calls of a store over HTTP."""
@@ -219,7 +229,8 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
     @cached_property
     def catalogue(self) -> Catalogue:
         """Published workflows and drafts."""
-        return catalogue.Catalogue(self.reader, self.by, self.project, self.now, lambda: self.schedules)
+        kind = server_changes.RemoteCatalogue if self.home.is_remote else catalogue.Catalogue
+        return kind(self.reader, self.by, self.project, self.now, lambda: self.schedules)
 
     @cached_property
     def schedules(self) -> Schedules:
@@ -228,7 +239,8 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
         def in_project(by: str, project: str) -> Service:
             return self.in_the_name_of(by, project=project)
 
-        return schedules.Schedules(self.reader, self.by, self.project, self.now, in_project)
+        kind = server_changes.RemoteSchedules if self.home.is_remote else schedules.Schedules
+        return kind(self.reader, self.by, self.project, self.now, in_project)
 
     @cached_property
     def notices(self) -> Notices:

@@ -163,7 +163,7 @@ class StoreCalls:
         """Register a worker of another host. Where hosts do not share the store, its lock can be seen by nobody."""
         seconds = self._reader.home.lease_seconds
         if lease_seconds != seconds:
-            raise StoreRefused(
+            raise CallRefused(
                 f"the lease of this worker is {lease_seconds:g}s, and that of the server {seconds:g}s",
                 hint=f"start the worker with MULLIGAN_LEASE={seconds:g}s",
             )
@@ -278,11 +278,17 @@ def _check_name(name: str) -> None:
         raise InputInvalid("this is not a name of an artifact", hint="write it like 17/build/1/2/output.json")
 
 
+class CallRefused(StoreRefused):
+    """A protocol or a lease that is not that of this server: the message is for the caller."""
+
+    http_status = 400
+
+
 def refuse_other_protocol(protocol: str) -> None:
     """Refuse a caller that speaks another version of these calls."""
     if protocol != str(PROTOCOL):
         said = f"version {protocol}" if protocol else "no version"
-        raise StoreRefused(
+        raise CallRefused(
             f"the server speaks version {PROTOCOL} of the protocol for stores, and this Mulligan {said}",
             hint="use the same version of Mulligan here and on the server",
         )

@@ -296,9 +296,13 @@ def error_of(status: int, data: bytes, where: str) -> MulliganError:
     if issubclass(kind_of_error, LanguageError):
         return LanguageError(found.problems)
     try:
-        return kind_of_error(found.detail, hint=found.hint, **_fields(found.data))
+        error = kind_of_error(found.detail, hint=found.hint, **_fields(found.data))
     except TypeError:
-        return kind_of_error(found.detail, hint=found.hint)
+        error = kind_of_error(found.detail, hint=found.hint)
+    if error.code != found.code:
+        # Its class is not loaded here, or belongs to a later version.
+        error.__dict__.update(code=found.code, exit_code=2 if status < 500 else error.exit_code)
+    return error
 
 
 def _fields(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -202,7 +202,7 @@ class ProjectView:
     def expire(self, name: str, *, is_dead: bool = False) -> bool:
         return self._of.expire(name, is_dead=is_dead)
 
-    # -- engines: a worker serves the whole store, but a verb may drive a run of the project for a moment
+    # -- engines: a worker of the project, or a verb that drives a run for a moment
 
     def inbox(self, run_ids: Collection[int]) -> list[Message]:
         return self._of.inbox(self._visible.among(run_ids))
@@ -239,6 +239,9 @@ class ProjectView:
         return self._of.lease(worker, ours, root_run_id=root_run_id, is_guarded=is_guarded)
 
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
+        """`StaleLease` for the lease of a task of another project."""
+        if not any(lease.token == token for worker in self.workers() for lease in self.leases_of(worker.name)):
+            raise refusals.stale_lease(token)
         self._of.report(token, report, guard=guard)
 
     def stop_requests(self, worker: str) -> list[StopRequest]:

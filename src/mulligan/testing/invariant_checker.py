@@ -17,7 +17,7 @@ import msgspec
 from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.effects.snapshot import restore
 from mulligan.core.evolve.evolve_run import evolve
-from mulligan.core.model.events import Entry, RunStarted
+from mulligan.core.model.events import Entry, RunRevised, RunStarted
 from mulligan.core.model.graph import Graph
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -35,7 +35,7 @@ from mulligan.testing.run_invariants import (
     promise_8_the_tables_say_what_the_log_says,
     promise_9_no_secret_is_logged,
 )
-from mulligan.testing.store_contents import RunRow, StoreContents
+from mulligan.testing.store_contents import NoticeRow, RunRow, StoreContents
 from mulligan.testing.store_invariants import (
     STORE_PROMISES,
     StoreHistory,
@@ -45,6 +45,7 @@ from mulligan.testing.store_invariants import (
     promise_7_no_worker_holds_a_finished_run,
     promise_9_no_secret_is_kept,
     promise_10_every_message_is_answered,
+    promise_11_every_event_is_announced_once,
 )
 from mulligan.testing.workflows import read_workflow
 
@@ -125,10 +126,21 @@ class InvariantChecker:
         for checked in self.runs.values():
             checked.invariants.check_finished(checked.state, contents.pending_work_of(checked.run_id))
             promise_10_a_run_that_waits_says_for_what(checked.state)
+            self._check_notices(checked, [one for one in contents.notices if one.run_id == checked.run_id])
         if self.secret:
             for checked in self.runs.values():
                 promise_9_no_secret_is_logged(checked.log, self.secret)
             promise_9_no_secret_is_kept(self.contents(), self.secret)
+
+    def _check_notices(self, checked: CheckedRun, notices: list[NoticeRow]) -> None:
+        """Check what is announced of a run. One that was corrected may have had other rules before."""
+        log = checked.log
+        if not log or any(isinstance(entry.fact, RunRevised) for entry in log):
+            return
+        started = log[0].fact
+        assert isinstance(started, RunStarted)
+        own = () if started.parent_run_id is not None else checked.state.workflow.notify
+        promise_11_every_event_is_announced_once(log, (*own, *started.notify), notices)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 

@@ -74,6 +74,15 @@ class BreakerRow(msgspec.Struct, frozen=True):
     failures: int = 0
 
 
+class NoticeRow(msgspec.Struct, frozen=True):
+    """A notice of the outbox: the event that it is about, as its body says."""
+
+    run_id: int
+    target: str
+    kind: str
+    seq: int
+
+
 class StoreContents(msgspec.Struct, frozen=True):
     """A snapshot of a store."""
 
@@ -86,6 +95,7 @@ class StoreContents(msgspec.Struct, frozen=True):
     breakers: list[BreakerRow]
     # The workers that are not expired, with their last heartbeats.
     workers: dict[str, datetime]
+    notices: list[NoticeRow] = []
 
     def pending_work_of(self, run_id: int) -> PendingWork:
         """Return what is pending for one run."""
@@ -135,6 +145,7 @@ _TIMERS = "SELECT run_id, kind, place, number, due FROM timers ORDER BY due, run
 _MESSAGES = "SELECT id, run_id, is_asking FROM messages ORDER BY id"
 _ANSWERS = "SELECT message_id FROM answers"
 _BREAKERS = "SELECT name, status, probe, failures FROM breakers ORDER BY name"
+_NOTICES = "SELECT run_id, target, body FROM notices ORDER BY id"
 _WORKERS = "SELECT name, beat_at FROM workers ORDER BY name"
 
 
@@ -152,7 +163,13 @@ def read_tables(connection: Connection) -> StoreContents:
         answers=frozenset(id_ for (id_,) in rows(_ANSWERS)),
         breakers=[BreakerRow(*row) for row in rows(_BREAKERS)],
         workers={name: moment_from(beat_at) for name, beat_at in rows(_WORKERS)},
+        notices=[_notice_row(*row) for row in rows(_NOTICES)],
     )
+
+
+def _notice_row(run_id: int, target: str, body: bytes) -> NoticeRow:
+    said = msgspec.json.decode(bytes(body))
+    return NoticeRow(run_id, target, said["event"], said["seq"])
 
 
 # Every table, so that tables of later releases are included.
@@ -186,6 +203,7 @@ def read_memory(tables: MemoryTables) -> StoreContents:
             BreakerRow(name, one.status, one.probe, one.failures) for name, one in sorted(tables.breakers.items())
         ],
         workers={name: row.beat_at for name, row in sorted(tables.workers.items())},
+        notices=[_notice_row(one.run_id, one.target, one.body) for one in tables.notices.values()],
     )
 
 

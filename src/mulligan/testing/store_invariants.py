@@ -7,12 +7,15 @@ Each is checked after every step: `promise(history, contents)`, where `contents`
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from urllib.parse import quote
 
+from mulligan.core.model.events import AttemptStarted, Entry, RunCompleted, RunFailed, RunLate, RunPaused, StepParked
+from mulligan.core.model.workflow import NoticeRule
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.testing.store_contents import BreakerRow, RunRow, StoreContents, TaskKey, TaskRow
+from mulligan.testing.store_contents import BreakerRow, NoticeRow, RunRow, StoreContents, TaskKey, TaskRow
 
 
 class StoreHistory:
@@ -215,6 +218,39 @@ def promise_10_every_message_is_answered(contents: StoreContents) -> None:
     if contents.messages:
         runs = sorted(contents.run_ids_with_messages)
         raise AssertionError(f"promise 10: {len(contents.messages)} messages to runs {runs} were never read")
+
+
+def promise_11_every_event_is_announced_once(
+    log: Sequence[Entry], rules: Sequence[NoticeRule], notices: Sequence[NoticeRow]
+) -> None:
+    """Each event that a rule names has one notice for each target of the rule, and no notice is about anything else.
+
+    Whether `recovered` is due, and which attempts ask for an approval, the log alone does not show.
+    """
+    wanted: dict[str, set[str]] = {}
+    for rule in rules:
+        for target in rule.to:
+            wanted.setdefault(target, set()).update(rule.on)
+    found = Counter((notice.seq, notice.target) for notice in notices)
+    for (seq, target), count in found.items():
+        if count > 1 or target not in wanted or not isinstance(log[seq - 1].fact, _ANNOUNCED):
+            raise AssertionError(f"promise 11: event {seq} has {count} notices for '{target}'")
+    for entry in log:
+        kinds = _kinds_of(entry.fact)
+        late = {target for rule in rules if rule.late_after == getattr(entry.fact, "after", 0) for target in rule.to}
+        for target, named in wanted.items():
+            is_due = target in late if isinstance(entry.fact, RunLate) else bool(kinds & named)
+            if is_due and (entry.seq, target) not in found:
+                raise AssertionError(f"promise 11: event {entry.seq} has no notice for '{target}'")
+
+
+_ANNOUNCED = (RunCompleted, RunFailed, RunLate, RunPaused, StepParked, AttemptStarted)
+
+
+def _kinds_of(fact: object) -> set[str]:
+    if isinstance(fact, RunCompleted):
+        return {"completed", "degraded", "recovered"} if fact.degraded else {"completed"}
+    return {"failed"} if isinstance(fact, RunFailed) else {"needs_person"} if isinstance(fact, StepParked) else set()
 
 
 def promise_9_no_secret_is_kept(contents: Iterable[bytes], secret: str) -> None:

@@ -23,6 +23,7 @@ from mulligan.formats import Converted
 from mulligan.language import check_inputs
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports.server_records import Document, ServerRecords, WorkflowVersion
+from mulligan.service.catalogue.text_edits import EditedText, StepEdit, edit_text
 from mulligan.service.catalogue.texts import (
     WorkflowText,
     check_name,
@@ -40,6 +41,8 @@ from mulligan.service.run_reader import RunReader
 from mulligan.service.workflow_files import Validation
 
 DRAFT = "draft"
+# How many parsed versions are remembered.
+PARSED_MAX = 16
 NOTE_CHARS_MAX = 1000
 # The labels that say which version of a published workflow a run is of.
 VERSION_LABEL = "version"
@@ -99,6 +102,13 @@ class Draft(msgspec.Struct, frozen=True):
     updated_by: str
     file: str = ""
     note: str = ""
+
+
+@lru_cache(PARSED_MAX)
+def _parse(name: str, text: str, format: str) -> Workflow:
+    """The workflow of a version. A server starts the same few again and again, and a version never changes."""
+    workflow, _ = read_text(published_text(name, text, format))
+    return msgspec.structs.replace(workflow, name=name)
 
 
 class _DraftData(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -188,6 +198,11 @@ class Catalogue:
     def convert(text: str, *, file: str = "workflow.yaml", format: str | None = None) -> Converted:
         """The text of another system's file as one of ours."""
         return convert_text(WorkflowText(text, file, format))
+
+    @staticmethod
+    def edit(text: str, edit: StepEdit, *, file: str = "workflow.yaml") -> EditedText:
+        """Change a step in a text of ours, and leave everything else as it is written."""
+        return edit_text(WorkflowText(text, file), edit)
 
     @staticmethod
     def name_for(path: str) -> str:
@@ -305,7 +320,7 @@ class Catalogue:
         return found
 
     def _load(self, found: WorkflowVersion) -> Workflow:
-        return _read_published(found.name, found.text, found.format)
+        return _parse(found.name, found.text, found.format)
 
     def _check_schedule(self, name: str, schedule: Schedule, workflow: Workflow) -> None:
         """Refuse a schedule of a text that would start nothing."""
@@ -369,10 +384,3 @@ def _check_note(note: str) -> str:
     if "\0" in note:
         raise InputInvalid("the note contains a NUL character", hint="remove it")
     return note
-
-
-@lru_cache(maxsize=32)
-def _read_published(name: str, text: str, format: str) -> Workflow:
-    """The workflow of a published text. A server that starts many runs of it reads it once."""
-    workflow, _ = read_text(published_text(name, text, format))
-    return msgspec.structs.replace(workflow, name=name)

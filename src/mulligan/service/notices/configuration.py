@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
 
+from mulligan.service.home_names import CONFIG_VARIABLE
 from mulligan.service.notices.targets import Target
 from mulligan.service.server_config import find_config
 
@@ -18,6 +20,6 @@ class TargetList(msgspec.Struct, frozen=True):
 
 
 def find_targets(home: Path, file: str | None = None) -> TargetList:
-    """The targets that `server.toml` in the home names, or another file. `LanguageError` if that is not valid."""
-    config = find_config(home, file)
+    """The targets of `file`, of `$MULLIGAN_CONFIG`, or of `server.toml` in the home. `LanguageError` if one is bad."""
+    config = find_config(home, file or os.environ.get(CONFIG_VARIABLE) or None)
     return TargetList(config.targets, config.server.public_url)

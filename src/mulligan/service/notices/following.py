@@ -31,7 +31,8 @@ def follow(home: Home, pid: int) -> None:
         while True:
             is_followed = is_running(pid)
             try:
-                due = service.notices.send_due(datetime.now(UTC))
+                service.notices.send_due(datetime.now(UTC))
+                due = service.notices.next_due()
             except StoreUnavailable:
                 due = None
             is_soon = due is not None and (due - datetime.now(UTC)).total_seconds() < last

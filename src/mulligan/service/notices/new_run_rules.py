@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from mulligan.service.home_names import SERVER_CONFIG
+from mulligan.service.home_names import HOOKS_MARK
 
 if TYPE_CHECKING:
     from mulligan.core.model.workflow import NoticeRule
@@ -26,7 +26,7 @@ class StartsRuns(Protocol):
 
 
 def rules_for_new_runs(service: StartsRuns) -> tuple[NoticeRule, ...]:
-    """The rules of the project. Only a server has set some, so a home without one is not asked."""
+    """The rules of the project. Looking for them takes longer than starting a run, so few homes are asked."""
     home = service.home
-    may_have_some = service.is_for_others or home.store_url or (home.folder / SERVER_CONFIG).exists()
+    may_have_some = service.is_for_others or home.store_url or (home.folder / HOOKS_MARK).exists()
     return service.notices.rules_for_new_runs() if may_have_some else ()

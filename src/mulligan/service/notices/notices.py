@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mulligan.core.model.durations import parse_duration
 from mulligan.core.model.workflow import NOTICE_KINDS, NoticeKind, NoticeRule
-from mulligan.errors import InputInvalid, NotFound
+from mulligan.errors import InputInvalid, MulliganError, NotFound
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports import Document, NoticeRecord, NoticeStatus
+from mulligan.service.home_names import HOOKS_MARK
 from mulligan.service.home_names import SERVER_CONFIG as FILE
 from mulligan.service.notices.configuration import TargetList, find_targets
 from mulligan.service.notices.targets import check_name
@@ -32,6 +34,8 @@ RULES_MAX, TARGETS_MAX = 50, 20
 SEND_SECONDS_MAX = 60.0
 # How long notices that were sent or given up are kept, and how often old ones are looked for.
 KEEP, REMOVE_EVERY = timedelta(days=30), timedelta(hours=1)
+# What is due later than this is found by looking again.
+NEAR = timedelta(seconds=1)
 # Whoever asks to send what waits means also what would be tried later.
 ALL_THAT_WAIT = timedelta(days=365)
 
@@ -153,13 +157,21 @@ class Notices:
         return find_targets(self._reader.home.folder, self.config_file)
 
     def send_due(self, now: datetime) -> datetime | None:
-        """Send what is due; when to call again, or None if nothing waits. For a process in the background."""
+        """Send what is due; when to call again if that is near. Otherwise None: more may be written at any time."""
         if not self._reader.home.is_there:
             return None
         self._remove_old(now)
-        if (due := self._outbox.next_notice_due()) is None:
-            return None
-        return due if due > now else self.sender.send_due(self.targets().by_name, now)
+        due = self.next_due()
+        # What is being sent is claimed, so it is due later; its results are written all the same.
+        is_sending = "sender" in self.__dict__ and self.sender.is_sending
+        if is_sending or (due is not None and due <= now):
+            due = self.sender.send_due(self.targets().by_name, now)
+        return due if due is not None and due - now < NEAR else None
+
+    def next_due(self) -> datetime | None:
+        """When a notice that waits is due next; None if none waits."""
+        due: datetime | None = self._outbox.next_notice_due()
+        return due
 
     def _remove_old(self, now: datetime) -> None:
         """Remove what was sent or given up long ago, now and then."""
@@ -175,8 +187,10 @@ class Notices:
         return SentNotices(self.sender.sent, len(self._outbox.notices(status="waiting", limit=1000)))
 
     def close(self) -> None:
+        """Wait for what is being sent. What cannot be written then is sent again."""
         if "sender" in self.__dict__:
-            self.sender.close()
+            with suppress(MulliganError):
+                self.sender.close(_now())
 
     def test(self, target: str) -> TestResult:
         """Send a test message to a target, now and once."""
@@ -233,6 +247,8 @@ class Notices:
             rule_of(rule)
         if len(rules) > RULES_MAX:
             raise InputInvalid(f"{len(rules)} rules are too many: a project has at most {RULES_MAX}")
+        if not self._reader.home.store_url:
+            (self._reader.home.folder / HOOKS_MARK).touch()
         document = Document(
             kind=HOOKS,
             name=HOOKS,
@@ -275,23 +291,6 @@ def rule_of(rule: HookRule) -> NoticeRule:
         if not seconds:
             raise InputInvalid(f"'{rule.late_after[:40]}' is not a duration", hint="write it like 30m or 2h")
     return NoticeRule(on=rule.on, to=rule.to, late_after=seconds)
-
-
-# The background process of a server looks for new notices about as often.
-LOOK = timedelta(seconds=1)
-
-
-class HasNotices(Protocol):
-    """A `Service`, as far as sending needs it."""
-
-    @property
-    def notices(self) -> Notices: ...
-
-
-def send_due(service: HasNotices, now: datetime) -> datetime | None:
-    """A job of the background process: send what is due. None: ask again whenever a notice may have been written."""
-    due = service.notices.send_due(now)
-    return due if due is not None and due - now < LOOK else None
 
 
 def parse_notify(words: Sequence[str]) -> tuple[NoticeRule, ...]:

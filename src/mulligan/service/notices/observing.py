@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from mulligan.service.home_names import SERVER_CONFIG
+from mulligan.service.home_names import has_server_config
 
 if TYPE_CHECKING:
     from mulligan.core.model.events import Entry
@@ -27,7 +27,7 @@ class NotifyingObserver:
         self._home = home
         self._pid = pid
         # Without targets nothing can be sent.
-        self._is_waiting = (home.folder / SERVER_CONFIG).exists()
+        self._is_waiting = has_server_config(str(home.folder))
         self.trouble, self.tick = observer.trouble, observer.tick
 
     def committed(self, state: State, entries: Sequence[Entry]) -> None:

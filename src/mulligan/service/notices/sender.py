@@ -75,11 +75,19 @@ class Sender:
         # How often in a row each target has failed, and until when it is left alone.
         self._failures: dict[str, int] = {}
         self._down_until: dict[str, datetime] = {}
+        self._targets: Mapping[str, Target] = {}
         self.sent = 0
 
-    def close(self) -> None:
-        """Wait for what is being sent. Its results are not written: it is sent again under the same key."""
+    @property
+    def is_sending(self) -> bool:
+        """Whether something is being sent, or has results that are not written."""
+        return bool(self._running or self._unsettled)
+
+    def close(self, now: datetime | None = None) -> None:
+        """Wait for what is being sent. Without `now` the results are not written, and it is sent again."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+        if now is not None:
+            self._settle(self._targets, now)
 
     def send_due(
         self,
@@ -89,6 +97,7 @@ class Sender:
         ahead: timedelta = timedelta(0),
     ) -> datetime | None:
         """Send what is due, also `ahead` of its time; when to call again, or None if nothing waits."""
+        self._targets = targets
         self._settle(targets, now)
         self._claim(targets, now, now + ahead)
         deadline = self._clock() + wait_seconds

@@ -270,13 +270,24 @@ class Schedules:
     # -- starting what is due ----------------------------------------------------------------------------------------
 
     def fire_due(self, now: datetime) -> datetime | None:
-        """Start what is due in all projects, and say when to ask again. Any number of servers may do so at once."""
+        """Start what is due in all projects, and say when to ask again. Any number of servers may do so at once.
+
+        A schedule that cannot be read keeps no other from starting; its error is raised in the end.
+        """
         if not self._reader.home.is_there:
             return None
         moments = [now + timedelta(seconds=LOOK_SECONDS)]
         states = {(one.project, one.name): one for one in self._records.documents(STATE)}
+        errors: list[MulliganError] = []
         for document in self._records.documents(SCHEDULE):
-            moments.append(self._advance(document, states.get((document.project, document.name)), now))
+            try:
+                moments.append(self._advance(document, states.get((document.project, document.name)), now))
+            except StoreUnavailable:
+                raise
+            except (MulliganError, msgspec.MsgspecError) as error:
+                errors.append(Refused(f"schedule '{document.name}' cannot be followed: {error}"))
+        if errors:
+            raise errors[0]
         return min(moments)
 
     def _advance(self, document: Document, found: Document | None, now: datetime) -> datetime:

@@ -1,0 +1,134 @@
+"""`mulligan token`: who may do what with a server, made and revoked without one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from mulligan.cli.options import AsJson, By, HomeFolder, service_at
+from mulligan.cli.parameters import Argument, Option
+from mulligan.cli.tables import show_table
+from mulligan.cli.terminal import UsageRefused, complain, show, show_json
+from mulligan.service import AuditRecord, NewToken, Service, TokenForm, TokenView, parse_duration, to_json
+
+HEADS = ("ID", "USER", "SCOPES", "PROJECT", "STATUS", "NOTE")
+_USAGE = {
+    "create": "write: mulligan token create USER --scope SCOPE",
+    "list": "write: mulligan token list",
+    "revoke": "write: mulligan token revoke ID",
+}
+
+
+def token(
+    word: Annotated[str, Argument(metavar="create|list|revoke", help="What to do.")],
+    name: Annotated[
+        str | None, Argument(metavar="USER|ID", help="For 'create': in whose name; for 'revoke': the id of a token.")
+    ] = None,
+    scopes: Annotated[
+        list[str] | None,
+        Option(
+            "--scope",
+            metavar="SCOPE",
+            help="What it allows: read, run, decide, write, admin or worker; may be repeated.",
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None, Option("--expires", metavar="DURATION", help="How long it is valid, like 30d (default: for ever).")
+    ] = None,
+    project: Annotated[
+        str | None, Option("--project", metavar="NAME", help="The project that it sees (default: the first one).")
+    ] = None,
+    is_for_all: Annotated[bool, Option("--all-projects", help="It sees all projects of the store.")] = False,
+    workflows: Annotated[
+        list[str] | None,
+        Option("--workflow", metavar="NAME", help="A workflow whose runs it may start and change; may be repeated."),
+    ] = None,
+    decisions: Annotated[
+        int | None, Option("--decisions-per-hour", metavar="N", help="How often it may decide for a person.")
+    ] = None,
+    note: Annotated[str, Option("--note", metavar="TEXT", help="What it is for.")] = "",
+    by: By = "",
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make, list or revoke the tokens of a server.
+
+    The secret of a token is printed once, on stdout, when the token is made: the store keeps its SHA-256 alone. A
+    revoked token lets nobody in from then on. The server need not be up.
+    """
+    if word not in _USAGE:
+        raise UsageRefused(f"'{word[:40]}' is not what token can do", hint="write create, list or revoke")
+    options = (scopes, expires, project, is_for_all, workflows, decisions, note)
+    has_options = any(one not in (None, False, "") for one in options)
+    if (name is None) != (word == "list") or (word != "create" and has_options):
+        raise UsageRefused(f"'token {word}' has other arguments", hint=_USAGE[word])
+    if is_for_all and project is not None:
+        raise UsageRefused("--all-projects and --project exclude each other", hint="give one of them")
+    with service_at(home, by=by) as service:
+        if word == "list":
+            found = service.tokens.list_tokens()
+            show_json(to_json(found)) if as_json else _show_list(found.tokens)
+            return
+        assert name is not None
+        if word == "revoke":
+            revoked = service.tokens.revoke(name)
+            _note(service, "mulligan token revoke", revoked)
+            show_json(to_json(revoked)) if as_json else complain(f"token {revoked.id} of '{revoked.user}' is revoked")
+            return
+        form = TokenForm(
+            user=name,
+            scopes=tuple(scopes or ()),
+            note=note,
+            expires_in_seconds=None if expires is None else parse_duration(expires),
+            workflows=tuple(workflows or ()),
+            decisions_per_hour=decisions,
+            project=project or "",
+            all_projects=is_for_all,
+        )
+        made = service.tokens.create(form)
+        _note(service, "mulligan token create", made.token)
+    show_json(to_json(made)) if as_json else _show_new(made)
+
+
+def _note(service: Service, action: str, one: TokenView) -> None:
+    """Leave a row in the audit, as the server does for the same change."""
+    record = AuditRecord(
+        at=service.now(),
+        who=service.by,
+        action=action,
+        target=one.id,
+        status=200,
+        project=one.project or "",
+        why=one.note,
+    )
+    service.audit.add([record])
+
+
+def _show_new(made: NewToken) -> None:
+    """The secret alone goes to stdout, so that it can be put into a file or a variable."""
+    one = made.token
+    complain(f"token {one.id} for '{one.user}' ({', '.join(one.scopes)}; {_valid(one)}), shown this once:")
+    show(made.secret)
+
+
+def _show_list(found: tuple[TokenView, ...]) -> None:
+    if not found:
+        complain("there is no token yet; make one: mulligan token create USER --scope SCOPE")
+    show_table(HEADS, [_row(one) for one in found])
+
+
+def _row(one: TokenView) -> tuple[str, ...]:
+    project = "all" if one.project is None else one.project or "-"
+    return one.id, one.user, ",".join(one.scopes), project, _valid(one), one.note
+
+
+def _valid(one: TokenView) -> str:
+    if one.revoked_at is not None:
+        return f"revoked {_day(one.revoked_at)}"
+    if one.expires_at is None:
+        return "valid"
+    return f"valid until {_day(one.expires_at)}" if one.is_valid else f"expired {_day(one.expires_at)}"
+
+
+def _day(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%d")

@@ -1,0 +1,30 @@
+"""What the scopes of a token allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+# What each scope allows, itself included. `worker` is for programs that run tasks: it allows nothing that people do.
+ALLOWED: Mapping[str, frozenset[str]] = {
+    "read": frozenset({"read"}),
+    "run": frozenset({"run", "read"}),
+    "decide": frozenset({"decide", "read"}),
+    "write": frozenset({"write", "run", "read"}),
+    "admin": frozenset({"admin", "write", "run", "decide", "read"}),
+    "worker": frozenset({"worker"}),
+}
+SCOPES = tuple(ALLOWED)
+# Each in a few words, for people who choose.
+MEANINGS: Mapping[str, str] = {
+    "read": "look at runs, logs and workflows",
+    "run": "start published workflows, and cancel, pause, resume and retry runs",
+    "decide": "answer what waits for a person",
+    "write": "publish workflows and send texts to run, which is code",
+    "admin": "everything but the work of a worker, tokens and audit included",
+    "worker": "run tasks, and nothing else",
+}
+
+
+def allows(scopes: Iterable[str], wanted: str) -> bool:
+    """Whether one of the scopes is `wanted` or implies it. An unknown scope allows nothing."""
+    return any(wanted in ALLOWED.get(scope, ()) for scope in scopes)

@@ -1,0 +1,166 @@
+"""Change one step in the text of a workflow, and leave everything else as it is written: comments, order, quotes.
+
+The change is made in the characters of the value. Afterwards the text is read again and compared with what was asked
+for, so that an edit either does exactly that or is refused.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import yaml
+
+from mulligan.errors import InputInvalid, NotFound
+from mulligan.language.suggestions import did_you_mean
+from mulligan.service.catalogue.texts import WorkflowText, validate_text
+from mulligan.service.workflow_files import Validation
+
+CHARS_MAX = 500_000
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_BY_HAND = "edit the text itself, and check it"
+
+
+class StepEdit(msgspec.Struct, frozen=True):
+    """What to change in a step: keys with their new values, and keys to take away."""
+
+    step: str
+    set: Mapping[str, Any] = {}
+    remove: Sequence[str] = ()
+
+
+class EditedText(msgspec.Struct, frozen=True):
+    """The text after an edit, and what a check of it finds."""
+
+    text: str
+    validation: Validation
+
+
+def edit_text(given: WorkflowText, edit: StepEdit) -> EditedText:
+    """Make the edit. `InputInvalid` where that is not possible in place, `NotFound` for a step that is not there."""
+    text = given.text
+    if len(text) > CHARS_MAX:
+        raise InputInvalid(f"the text has {len(text):,} characters, and {CHARS_MAX:,} can be edited", hint=_BY_HAND)
+    for key in edit.remove:
+        text = _changed(text, edit.step, key, is_removed=True)
+    for key, value in edit.set.items():
+        text = _changed(text, edit.step, key, value)
+    return EditedText(text, validate_text(WorkflowText(text, given.file, given.format)))
+
+
+def _changed(text: str, step: str, key: str, value: Any = None, *, is_removed: bool = False) -> str:
+    if key == "step":
+        raise InputInvalid("the name of a step is not edited: other steps refer to it", hint=_BY_HAND)
+    node, found = _find(text, step)
+    wanted = copy.deepcopy(found)
+    if is_removed:
+        if key not in wanted:
+            hint = did_you_mean(key, wanted) or f"it has {', '.join(map(str, wanted))}"
+            raise InputInvalid(f"step '{step}' has no key '{key}'", hint=hint)
+        del wanted[key]
+        result = _without(text, node, key)
+    else:
+        wanted[key] = value
+        result = _with(text, node, key, value)
+    try:
+        _, now = _find(result, step)
+    except (InputInvalid, NotFound):
+        now = None
+    if now != wanted or _others(result, step) != _others(text, step):
+        raise InputInvalid(f"'{key}' of step '{step}' cannot be edited in place", hint=_BY_HAND)
+    return result
+
+
+def _load(text: str) -> tuple[Any, Any]:
+    """The nodes of a text, with their positions, and its values."""
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=_LOADER)):
+            # A value that stands in several places; comparing such values may also take for ever.
+            raise InputInvalid("the text has YAML aliases, so it cannot be edited in place", hint=_BY_HAND)
+        loader = _LOADER(text)
+        try:
+            node = loader.get_single_node()
+            return node, loader.construct_document(node) if node is not None else None
+        finally:
+            loader.dispose()
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InputInvalid("the text cannot be read as YAML, so it cannot be edited", hint=_BY_HAND) from error
+
+
+def _find(text: str, step: str) -> tuple[Any, dict[str, Any]]:
+    root, values = _load(text)
+    steps = values.get("steps") if isinstance(values, dict) else None
+    if not isinstance(steps, list):
+        raise InputInvalid("the text has no list of steps", hint="only texts of our own format are edited")
+    node = next(value for key, value in root.value if key.value == "steps")
+    names = [one.get("step") if isinstance(one, dict) else None for one in steps]
+    if step not in names:
+        known = [str(name) for name in names if name]
+        raise NotFound(f"there is no step '{step}' in the text", hint=did_you_mean(step, known), step=step)
+    at = names.index(step)
+    return node.value[at], steps[at]
+
+
+def _others(text: str, step: str) -> Any:
+    _, values = _load(text)
+    steps = [one for one in values["steps"] if not (isinstance(one, dict) and one.get("step") == step)]
+    return {**values, "steps": steps}
+
+
+def _with(text: str, node: Any, key: str, value: Any) -> str:
+    """The text with this value of the key, in its old place or at the end of the step."""
+    column = node.value[0][0].start_mark.column
+    pair = next((each for each in node.value if each[0].value == key), None)
+    if node.flow_style:
+        written = json.dumps(value, ensure_ascii=False)
+        if pair is not None:
+            return text[: pair[1].start_mark.index] + written + text[pair[1].end_mark.index :]
+        end = _end(text, node.value[-1][1])
+        return f"{text[:end]}, {_key(key)}: {written}{text[end:]}"
+    written = _block(value, column)
+    if pair is not None:
+        start = text.index(":", pair[0].end_mark.index) + 1
+        return f"{text[:start]} {written}{text[_end(text, pair[1]) :]}"
+    end = _end(text, node.value[-1][1])
+    # Behind a comment in the same line.
+    end = text.find("\n", end) if "\n" in text[end:] else len(text)
+    return f"{text[:end]}\n{' ' * column}{_key(key)}: {written}{text[end:]}"
+
+
+def _without(text: str, node: Any, key: str) -> str:
+    """The text without the key, its value, and a comment in the same line."""
+    number = next(number for number, each in enumerate(node.value) if each[0].value == key)
+    if node.flow_style or number == 0:
+        raise InputInvalid(f"'{key}' cannot be taken out in place", hint=_BY_HAND)
+    name, value = node.value[number]
+    start = text.rfind("\n", 0, name.start_mark.index)
+    end = _end(text, value)
+    end = text.find("\n", end) if "\n" in text[end:] else len(text)
+    return text[:start] + text[end:]
+
+
+def _end(text: str, node: Any) -> int:
+    """Where a value ends, without the lines and comments behind it."""
+    if isinstance(node, yaml.ScalarNode) or node.flow_style or not node.value:
+        begin: int = node.start_mark.index
+        end: int = node.end_mark.index
+        return begin + len(text[begin:end].rstrip())
+    last = node.value[-1]
+    return _end(text, last[1] if isinstance(last, tuple) else last)
+
+
+def _key(key: str) -> str:
+    is_plain = key.isascii() and key.replace("_", "").isalnum() and not key[:1].isdigit()
+    return key if is_plain else json.dumps(key, ensure_ascii=False)
+
+
+def _block(value: Any, column: int) -> str:
+    """A value behind a key in a step that is written over several lines: scripts as blocks, everything else as JSON."""
+    is_script = isinstance(value, str) and "\n" in value.strip("\n") and value == value.strip("\n") + "\n"
+    if not is_script or any(line[:1].isspace() for line in value.splitlines()[:1]):
+        return json.dumps(value, ensure_ascii=False)
+    indent = " " * (column + 2)
+    return "|\n" + "\n".join(f"{indent}{line}" if line else "" for line in value.splitlines())

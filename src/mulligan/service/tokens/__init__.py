@@ -1,0 +1,1 @@
+"""Tokens of a server: making, listing, revoking and checking them; and the audit."""

@@ -1,0 +1,47 @@
+"""A store for a token that is for some workflows: it starts and changes runs of these alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from mulligan.core.model.reports import Report
+from mulligan.errors import ScopeMissing
+from mulligan.ports import NewRun, RunRecord, Store, TokenRecord, Turn
+
+
+def limited(store: Store, token: TokenRecord) -> Store:
+    """The store within the limits of the token."""
+    return cast(Store, LimitedStore(store, token.limits.workflows))
+
+
+class LimitedStore:
+    """All that `of` does. Creating a run and reporting to one are checked first."""
+
+    def __init__(self, of: Store, workflows: Sequence[str]) -> None:
+        self._of, self._workflows = of, workflows
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._of, name)
+
+    def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
+        for run in runs:
+            self._check(run.name)
+        return self._of.create(runs, holder)
+
+    def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
+        self._check(self._root(run_id).workflow)
+        return self._of.put(run_id, report, is_asking=is_asking)
+
+    def _root(self, run_id: int) -> RunRecord:
+        record = self._of.run(run_id)
+        return record if record.root_run_id in (0, run_id) else self._of.run(record.root_run_id)
+
+    def _check(self, workflow: str) -> None:
+        if workflow not in self._workflows:
+            names = ", ".join(f"'{one}'" for one in self._workflows)
+            raise ScopeMissing(
+                f"this token is for runs of {names}, not of '{workflow}'",
+                hint="use a token without this limit",
+                workflow=workflow,
+            )

@@ -1,0 +1,218 @@
+"""Tokens: who may do what with a server.
+
+A secret is 256 random bits. The store knows its SHA-256 alone, so a secret is shown once, when it is made. It is found
+by that digest: comparing digests in an index tells nobody how much of a guessed secret is right.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import cast
+
+import msgspec
+
+from mulligan.core.model.scopes import MEANINGS, SCOPES
+from mulligan.errors import InputInvalid, NotFound, TokenRefused
+from mulligan.language.suggestions import did_you_mean
+from mulligan.ports import Scope, ServerRecords, TokenLimits, TokenRecord
+from mulligan.service.logins import digest_of, new_secret
+from mulligan.service.run_reader import RunReader
+
+_ID_BYTES = 6
+USER_CHARS_MAX, NOTE_CHARS_MAX, PROJECT_CHARS_MAX, WORKFLOWS_MAX = 100, 1000, 100, 100
+# Longer ones are as good as none.
+_EXPIRY_MAX = timedelta(days=36_500)
+_LIST_HINT = "list them: mulligan token list"
+
+
+class UnknownToken(NotFound):
+    """No token has this id."""
+
+    code = "token.unknown"
+
+
+class TokenView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A token as people see it: everything but its secret."""
+
+    id: str
+    # The name in which its changes are recorded.
+    user: str
+    scopes: tuple[Scope, ...]
+    created_at: datetime
+    created_by: str
+    # The project that it sees; None for all.
+    project: str | None
+    is_valid: bool
+    note: str = ""
+    workflows: tuple[str, ...] = ()
+    decisions_per_hour: int | None = None
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+
+class TokenList(msgspec.Struct, frozen=True):
+    """All tokens, the newest first."""
+
+    tokens: tuple[TokenView, ...]
+    next: str | None = None
+
+
+class NewToken(msgspec.Struct, frozen=True):
+    """A token that was just made. Its secret is shown here and never again."""
+
+    token: TokenView
+    secret: str
+
+
+class TokenForm(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a new token shall be."""
+
+    user: str
+    scopes: tuple[str, ...]
+    note: str = ""
+    # How long it is valid; None for ever.
+    expires_in_seconds: float | None = None
+    # The workflows whose runs it may start and change; all of them if this is empty.
+    workflows: tuple[str, ...] = ()
+    decisions_per_hour: int | None = None
+    # The project that it sees.
+    project: str = ""
+    all_projects: bool = False
+
+
+class Tokens:
+    """The tokens of a store, or of the one project that `reader` shows."""
+
+    def __init__(self, reader: RunReader, by: Callable[[], str], now: Callable[[], datetime]) -> None:
+        self._reader, self._by, self._now = reader, by, now
+
+    @property
+    def _records(self) -> ServerRecords:
+        return self._reader.store.server_records
+
+    def create(self, form: TokenForm) -> NewToken:
+        """A new token. Its secret is in the answer and nowhere else."""
+        self._check(form)
+        secret = new_secret()
+        now = self._now()
+        seconds = form.expires_in_seconds
+        record = TokenRecord(
+            id=secrets.token_hex(_ID_BYTES),
+            digest=digest_of(secret),
+            user=form.user.strip(),
+            scopes=cast(tuple[Scope, ...], tuple(scope for scope in SCOPES if scope in form.scopes)),
+            created_at=now,
+            created_by=self._by(),
+            project=self._project(form),
+            note=form.note.strip(),
+            limits=TokenLimits(form.workflows, form.decisions_per_hour),
+            expires_at=None if seconds is None else now + timedelta(seconds=seconds),
+        )
+        self._records.add_token(record)
+        return NewToken(_view(record, now), secret)
+
+    def list_tokens(self) -> TokenList:
+        now = self._now()
+        found = self._records.tokens() if self._reader.home.is_there else []
+        return TokenList(tuple(_view(token, now) for token in found))
+
+    def revoke(self, token_id: str) -> TokenView:
+        """Nobody is let in with it any more. Revoking it again changes nothing. `UnknownToken`."""
+        known = {token.id: token for token in self._records.tokens()} if self._reader.home.is_there else {}
+        now = self._now()
+        if token_id not in known or not self._records.revoke_token(token_id, now):
+            hint = did_you_mean(token_id, known) or _LIST_HINT
+            raise UnknownToken(f"there is no token '{token_id[:60]}'", hint=hint)
+        return _view(next(token for token in self._records.tokens() if token.id == token_id), now)
+
+    def find(self, digest: str) -> TokenRecord | None:
+        """The token with this digest, also one that is not valid any more."""
+        return self._records.token_of(digest) if self._reader.home.is_there else None
+
+    def check(self, secret: str) -> TokenRecord:
+        """The token of a secret. `TokenRefused` if it is unknown, has expired or was revoked: which one is not said."""
+        token = self.find(digest_of(secret))
+        if token is None or not is_valid(token, self._now()):
+            raise TokenRefused("a valid token is needed", hint="log in with: mulligan login")
+        return token
+
+    # -- what a new token may be
+
+    def _check(self, form: TokenForm) -> None:
+        _check_line(form.user, "the user of a token", USER_CHARS_MAX, needs_any=True)
+        _check_line(form.note, "the note of a token", NOTE_CHARS_MAX)
+        _check_line(form.project, "the name of a project", PROJECT_CHARS_MAX)
+        if "/" in form.project or "@" in form.project:
+            raise InputInvalid(f"'{form.project}' is not the name of a project", hint="leave out '/' and '@'")
+        for scope in form.scopes:
+            if scope not in SCOPES:
+                hint = did_you_mean(scope, SCOPES) or f"it may be one of: {', '.join(SCOPES)}"
+                raise InputInvalid(f"'{scope[:60]}' is not a scope", hint=hint)
+        if not form.scopes:
+            meanings = "; ".join(f"{name}: {meaning}" for name, meaning in MEANINGS.items())
+            raise InputInvalid("a token needs a scope", hint=meanings)
+        self._check_worker(form)
+        if len(form.workflows) > WORKFLOWS_MAX:
+            raise InputInvalid(
+                f"a token may name at most {WORKFLOWS_MAX} workflows", hint="name fewer, or none for all"
+            )
+        for workflow in form.workflows:
+            _check_line(workflow, "the name of a workflow", USER_CHARS_MAX, needs_any=True)
+        if form.decisions_per_hour is not None and not 0 <= form.decisions_per_hour < 2**31:
+            raise InputInvalid("decisions per hour must be a number of 0 or more", hint="leave it out for no limit")
+        seconds = form.expires_in_seconds
+        if seconds is not None and not 0 < seconds <= _EXPIRY_MAX.total_seconds():
+            hint = "give how long it is valid, like 30d, or leave it out for ever"
+            raise InputInvalid("the expiry of a token must be in the future, and within a hundred years", hint=hint)
+
+    @staticmethod
+    def _check_worker(form: TokenForm) -> None:
+        """A worker works, and does nothing else."""
+        if "worker" not in form.scopes:
+            return
+        if len(form.scopes) > 1:
+            raise InputInvalid(
+                "the scope 'worker' cannot be combined with others", hint="make a token of its own for people"
+            )
+        if form.workflows or form.decisions_per_hour is not None:
+            raise InputInvalid("a token of a worker has no limits", hint="leave them out")
+
+    def _project(self, form: TokenForm) -> str | None:
+        ours = self._reader.project
+        if ours is None:
+            return None if form.all_projects else form.project
+        if form.all_projects or form.project not in ("", ours):
+            raise InputInvalid(
+                f"a token of the project '{ours}' makes tokens for this project only",
+                hint="leave the project out, or use a token for all projects",
+            )
+        return ours
+
+
+def is_valid(token: TokenRecord, now: datetime) -> bool:
+    return token.revoked_at is None and (token.expires_at is None or now < token.expires_at)
+
+
+def _view(token: TokenRecord, now: datetime) -> TokenView:
+    return TokenView(
+        id=token.id,
+        user=token.user,
+        scopes=token.scopes,
+        created_at=token.created_at,
+        created_by=token.created_by,
+        project=token.project,
+        is_valid=is_valid(token, now),
+        note=token.note,
+        workflows=token.limits.workflows,
+        decisions_per_hour=token.limits.decisions_per_hour,
+        expires_at=token.expires_at,
+        revoked_at=token.revoked_at,
+    )
+
+
+def _check_line(text: str, what: str, chars_max: int, *, needs_any: bool = False) -> None:
+    stripped = text.strip()
+    if (needs_any and not stripped) or len(stripped) > chars_max or not stripped.isprintable():
+        raise InputInvalid(f"{what} must be one line of {'1' if needs_any else '0'} to {chars_max} characters")

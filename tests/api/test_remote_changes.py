@@ -1,0 +1,92 @@
+"""The catalogue and the schedules of a server, as the command line changes them from elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from mulligan.errors import InputInvalid, LanguageError, MulliganError, RevisionMismatch
+from mulligan.service import Home, ScheduleForm, Service, to_json
+
+from .conftest import Client
+
+HELLO = "steps:\n  - step: hello\n    shell: echo hi\n"
+
+
+@pytest.fixture
+def remote(client: Client, tmp_path: Path) -> Iterator[Service]:
+    """A service over the server of `client`, through a real port."""
+    lock = threading.Lock()
+
+    class Bridge(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self) -> None:
+            data = self.rfile.read(int(self.headers.get("content-length", 0)))
+            path, _, query = self.path.partition("?")
+            headers = {name.lower(): value for name, value in self.headers.items()} | {"host": "localhost"}
+            with lock:
+                reply = client.request(self.command, path, body=data, query=query, headers=headers, scope=None)
+            self.send_response(reply.status)
+            for name, value in reply.headers.items():
+                if name.lower() != "content-length":
+                    self.send_header(name, value)
+            self.send_header("content-length", str(len(reply.body)))
+            self.end_headers()
+            self.wfile.write(reply.body)
+
+        do_GET = do_POST = do_PUT = do_DELETE = answer  # noqa: N815
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Bridge)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    with Service(Home(tmp_path / "elsewhere", url, token=client.secrets["admin"]), "ada") as service:
+        yield service
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_what_is_changed_over_http_is_what_a_local_store_would_have(remote: Service, service: Service) -> None:
+    done = remote.catalogue.publish("hello", HELLO, note="from afar")
+    draft = remote.catalogue.put_draft("hello", HELLO + "# 2\n")
+    with pytest.raises(RevisionMismatch):
+        remote.catalogue.put_draft("hello", "other")
+    draft = remote.catalogue.put_draft("hello", HELLO + "# 3\n", expected=None)
+    remote.catalogue.publish_draft("hello", expected=draft.revision)
+    put = remote.schedules.put("often", ScheduleForm("hello", every="1h"))
+    paused = remote.schedules.pause("often", "for now")
+
+    assert (done.workflow.version, done.is_new, done.workflow.published_by) == (1, True, "admin")
+    assert [one.version for one in remote.catalogue.versions("hello").workflows] == [2, 1]
+    assert to_json(remote.catalogue.workflow("hello", 1)) == to_json(service.catalogue.workflow("hello", 1))
+    assert (put.every, put.is_paused) == (3600.0, False)
+    assert paused.pause is not None
+    assert (paused.pause.by, paused.pause.reason) == ("admin", "for now")
+    assert to_json(remote.schedules.show("often")) == to_json(service.schedules.show("often"))
+    assert remote.schedules.resume("often").pause is None
+    remote.schedules.delete("often")
+    assert service.schedules.all() == []
+
+
+def test_refusals_of_the_server_are_those_of_a_local_store(remote: Service) -> None:
+    with pytest.raises((LanguageError, MulliganError)) as broken:
+        remote.catalogue.publish("hello", "steps: [")
+    with pytest.raises(InputInvalid, match="cannot be the name of a workflow"):
+        remote.catalogue.publish("a b", HELLO)
+    remote.catalogue.publish("hello", HELLO)
+    with pytest.raises(InputInvalid, match="has 2 fields"):
+        remote.schedules.put("a", ScheduleForm("hello", cron="* *"))
+    with pytest.raises(MulliganError, match="starts what is due by itself"):
+        remote.schedules.fire_due(remote.now())
+
+    assert "hello.yaml" in str(broken.value)

@@ -1,0 +1,175 @@
+"""`mulligan server` as a process: its first line, its children, its end, and what it refuses to start with."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from mulligan.api.server import _check_tls, _listen
+from mulligan.cli.dispatch import exit_code
+from mulligan.errors import LanguageError, ServerUnusable
+from mulligan.service import ServerSection, parse_config
+
+TEXT = "name: nightly\nsteps:\n  - step: fetch\n    shell: 'true'\n"
+
+
+class Server:
+    """A server in a process of its own, and requests to it."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        command = [sys.executable, "-P", "-m", "mulligan", "server", "--home", str(folder / "home"), "--port", "0"]
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("MULLIGAN_")}
+        with (folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, "--json", *options], stdout=subprocess.PIPE, stderr=log, env=kept
+            )
+        assert self.process.stdout is not None
+        first = json.loads(self.process.stdout.readline())
+        self.url, self.token = first["url"], first["token"]
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        connection = HTTPConnection(urlsplit(self.url).netloc)
+        try:
+            sent = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json", **headers}
+            connection.request(method, f"/api/v1/{path}", None if body is None else json.dumps(body), sent)
+            reply = connection.getresponse()
+            return reply.status, json.loads(reply.read())
+        finally:
+            connection.close()
+
+    def children(self) -> list[int]:
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(pid) for pid in path.read_text().split()]
+
+
+@contextmanager
+def serving(folder: Path, *options: str) -> Iterator[Server]:
+    server = Server(folder, *options)
+    try:
+        yield server
+    finally:
+        server.process.kill()
+        server.process.wait()
+        assert server.process.stdout is not None
+        server.process.stdout.close()
+
+
+def until(what: Any) -> None:
+    """Wait for something that another process does; a test that waits for long fails by its assertion."""
+    deadline = time.monotonic() + 20
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_after_kill_9_the_same_keys_give_the_same_runs_and_no_child_is_left(tmp_path: Path) -> None:
+    keys = [f"key-{number}" for number in range(6)]
+
+    def start(server: Server, key: str) -> int:
+        status, run = server.ask("POST", "runs", {"workflow": "nightly"}, **{"Idempotency-Key": key})
+        assert status in (200, 201), run
+        return int(run["run_id"])
+
+    with serving(tmp_path, "--no-worker") as first:
+        assert first.ask("PUT", "workflows/nightly", {"text": TEXT})[0] in (200, 201)
+        before = [start(first, key) for key in keys[:4]]
+        until(first.children)
+        children = first.children()
+        first.process.kill()
+        first.process.wait()
+        until(lambda: not any(map(is_alive, children)))
+    with serving(tmp_path, "--no-worker") as second:
+        after = [start(second, key) for key in keys]
+        listed = second.ask("GET", "runs")[1]["runs"]
+        second.process.send_signal(signal.SIGTERM)
+
+        assert second.process.wait(20) == 0
+    assert after[:4] == before
+    assert sorted(one["run_id"] for one in listed) == sorted(after)
+    assert first.token != second.token
+
+
+def test_a_port_that_is_taken_and_an_address_of_another_machine_are_refused_in_words() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ServerUnusable, match=f"port {port} of '127.0.0.1' is in use") as refusal:
+            _listen(ServerSection(port=port))
+    assert "--port 0" in refusal.value.hint
+    with pytest.raises(ServerUnusable, match=r"'203\.0\.113\.1' is not an address of this machine"):
+        _listen(ServerSection(host="203.0.113.1", port=0))
+
+
+def test_beyond_loopback_tls_is_needed_or_insecure(tmp_path: Path) -> None:
+    broken = tmp_path / "cert.pem"
+    broken.write_text("no certificate")
+
+    with pytest.raises(ServerUnusable, match=r"'0\.0\.0\.0' can be reached from other machines"):
+        _check_tls(ServerSection(host="0.0.0.0"))
+    with pytest.raises(ServerUnusable, match="TLS needs a certificate and its key"):
+        _check_tls(ServerSection(tls_cert="cert.pem"))
+    with pytest.raises(ServerUnusable, match=r"'missing\.pem' does not exist"):
+        _check_tls(ServerSection(tls_cert="missing.pem", tls_key="missing.pem"))
+    with pytest.raises(ServerUnusable, match="cannot be used with the key"):
+        _check_tls(ServerSection(tls_cert=str(broken), tls_key=str(broken)))
+    _check_tls(ServerSection(host="0.0.0.0", insecure=True))
+    _check_tls(ServerSection(host="::1"))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "[server]\nprot = 80\n",
+            "server.toml:2:1: unknown key 'prot'\n  2 | prot = 80\n    | ^^^^ did you mean 'port'?",
+        ),
+        ("[server]\nport = 'a'\n", "server.toml:2:1: 'server.port': expected 'int', got 'str'\n  2 | port = 'a'"),
+        ("[server]\nport = 70000\n", "server.toml:2:1: 'server.port': expected 'int' <= 65535\n"),
+        ("[sever]\n", "server.toml:1:2: unknown key 'sever'\n  1 | [sever]\n    |  ^^^^^ did you mean 'server'?"),
+        ("[server\n", "server.toml:1:8: not TOML: "),
+        ("[server.trusted_proxy]\nscopes = []\n", "server.toml:1:2: key 'addresses' is missing"),
+    ],
+)
+def test_a_mistake_in_the_configuration_is_refused_with_its_line(text: str, shown: str) -> None:
+    with pytest.raises(LanguageError) as refusal:
+        parse_config(text)
+
+    assert refusal.value.render().startswith(f"error[config.invalid]: {shown}")
+
+
+def test_the_command_refuses_bad_options_before_it_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home = ["server", "--home", str(tmp_path / "home")]
+
+    codes = [
+        exit_code([*home, "--port", "70000"]),
+        exit_code([*home, "--config", str(tmp_path / "none.toml")]),
+        exit_code([*home, "--log-format", "xml"]),
+        exit_code([*home, "--host", "0.0.0.0"]),
+    ]
+
+    assert codes == [2, 2, 2, 2]
+    errors = capsys.readouterr().err
+    assert "--port must be between 0 and 65535" in errors
+    assert "the file does not exist" in errors
+    assert "--insecure" in errors

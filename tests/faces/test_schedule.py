@@ -1,0 +1,105 @@
+"""`mulligan publish`, `workflows`, `schedule` and `run NAME@VERSION`: what they show, and what they refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .commands import mulligan, steady
+
+HELLO = """\
+inputs: {who: {default: world}}
+steps:
+  - step: hello
+    shell: echo hi ${inputs.who}
+schedules:
+  night: {cron: "30 2 * * *", timezone: Europe/Berlin, pause_after: 3}
+"""
+
+
+@pytest.fixture
+def published(folder: Path) -> Path:
+    """A folder with a workflow that is published."""
+    file = folder / "nightly.yaml"
+    file.write_text(HELLO)
+    assert mulligan("publish", "nightly.yaml", "--note", "begin", "--by", "ada").code == 0
+    return file
+
+
+def test_without_a_home_there_is_nothing_and_none_is_made(folder: Path) -> None:
+    assert mulligan("workflows").err == "no workflow is published; to publish one: mulligan publish FILE\n"
+    assert mulligan("schedule", "list").err.startswith("there is no schedule; write: mulligan schedule put NAME")
+    assert mulligan("schedule", "list", "--json").json == {"schedules": [], "next": None}
+    assert mulligan("schedule", "show", "a").code == 2
+    assert mulligan("run", "nightly@1").err.startswith("error[workflow.unknown]: no workflow 'nightly' is published")
+    assert not list(folder.iterdir())
+
+
+def test_a_file_is_published_listed_and_run(published: Path) -> None:
+    again = mulligan("publish", "nightly.yaml")
+    published.write_text(HELLO.replace("echo hi", "echo hello"))
+    dry = mulligan("publish", "nightly.yaml", "--dry-run")
+    second = mulligan("publish", "nightly.yaml", "--json").json
+    ran = mulligan("run", "nightly@1", "-i", "who=you", "--json")
+
+    assert again.out == "'nightly' has this text already, as version 1\nschedules: nightly.night\n"
+    assert dry.out == "would publish 'nightly' as version 2\nschedules: nightly.night\n"
+    assert (second["version"], second["is_new"], second["schedules"]) == (2, True, ["nightly.night"])
+    assert steady(mulligan("workflows", "nightly").out).splitlines()[2] == "nightly  1  mulligan  Ns ago  ada  begin"
+    assert mulligan("workflows", "nightly@1").out == HELLO
+    assert ran.code == 0
+    assert mulligan("logs", "1", "hello").out == "hi you\n"
+    assert [one["labels"]["version"] for one in mulligan("list", "--json").json] == ["1"]
+
+
+def test_a_schedule_is_put_shown_paused_filled_and_deleted(published: Path) -> None:
+    put = mulligan("schedule", "put", "often", "--workflow", "nightly@1", "--every", "10m", "-i", "who=me")
+    fill = mulligan("schedule", "backfill", "often", "--from", "25m")
+    fired = mulligan("schedule", "fire")
+    paused = mulligan("schedule", "pause", "often", "--reason", "for now", "--by", "ada")
+
+    assert put.out.splitlines()[:5] == [
+        "schedule 'often'",
+        "  workflow     nightly@1",
+        "  when         every 10m00s",
+        "  inputs       who=me",
+        "  rules        catch up last, overlap skip",
+    ]
+    assert fill.out.startswith(("2 starts", "3 starts"))
+    assert steady(fired.out) == "schedule 'often': run 1, of THEN\n"
+    assert "  paused       by ada at THEN: for now\n" in paused.out.replace(
+        paused.out.split(" by ada at ")[1].split(": for now")[0], "THEN"
+    )
+    assert "until somebody types: mulligan schedule resume often" in paused.out
+    assert mulligan("schedule", "resume", "often", "--json").json["is_paused"] is False
+    assert mulligan("schedule", "delete", "often").err == "schedule 'often' is deleted; its runs stay\n"
+    assert mulligan("schedule", "list", "--json").json["schedules"][0]["name"] == "nightly.night"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("schedule", "start"), "'start' is not what schedule can do"),
+        (("schedule", "show"), "'schedule show' has other arguments"),
+        (("schedule", "list", "a"), "'schedule list' has other arguments"),
+        (("schedule", "put", "a", "--cron", "@daily"), "a schedule needs a workflow"),
+        (("schedule", "put", "a", "--workflow", "nightly"), "neither 'cron' nor 'every'"),
+        (("schedule", "put", "a", "--workflow", "nihgtly", "--every", "1h"), "no workflow 'nihgtly' is published"),
+        (("schedule", "put", "a", "--workflow", "nightly", "--every", "1h", "--overlap", "x"), "--overlap 'x'"),
+        (("schedule", "backfill", "nightly.night"), "needs the beginning of its range"),
+        (("schedule", "delete", "nightly.night"), "belongs to the text of workflow 'nightly'"),
+        (("publish", "missing.yaml"), "'missing.yaml' cannot be read"),
+        (("publish", "flow.py"), "is a Python file"),
+        (("publish", "nightly.yaml", "--name", "a b"), "'a b' cannot be the name of a workflow"),
+        (("run", "nightly@9"), "'nightly' has no version 9"),
+        (("run", "nightly@1", "--format", "torc"), "is published, and read as it was published"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_words(published: Path, words: tuple[str, ...], said: str) -> None:
+    Path("flow.py").write_text("raise SystemExit")
+
+    answer = mulligan(*words)
+
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err
