@@ -12,7 +12,7 @@ from mulligan.api.auth import REFUSALS_AT_ONCE
 from mulligan.api.rate_limits import TokenBuckets
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Body, Call, Route
-from mulligan.errors import Refused, TooManyRequests
+from mulligan.errors import InputInvalid, Refused, TooManyRequests
 from mulligan.service import Home, ServerConfig, ServerSection, TokenLimits, TrustedProxy
 
 
@@ -89,7 +89,7 @@ def test_a_browser_logs_in_once_with_a_link_and_then_has_a_session(server: Clien
     first = server.request("GET", "/login", query=query, scope=None)
     second = server.request("GET", "/login", query=query, scope=None)
 
-    assert (looked.status, first.status, first.headers["location"]) == (405, 303, "/")
+    assert (looked.status, first.status, first.headers["location"], first.body) == (405, 303, "/", b"")
     assert (second.status, second.code) == (401, "token.refused")
     cookie, *rules = first.headers["set-cookie"].split("; ")
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(rules) and "Secure" not in rules
@@ -145,6 +145,11 @@ def test_a_user_header_counts_only_from_the_trusted_proxy(server: Client) -> Non
     assert (spoofed.status, read.status, made.json, cross.status, admin.status) == (401, 200, {"by": "ada"}, 403, 403)
     accepted = [one for one in server.get("audit").json["audit"] if one["status"] == 202]
     assert [(one["who"], one["token_id"], one["source"]) for one in accepted] == [("ada", "proxy:ada", "198.51.100.7")]
+
+
+def test_a_proxy_whose_address_is_none_is_refused_before_anything_is_served(home: Home) -> None:
+    with pytest.raises(InputInvalid, match=r"'10\.0\.0' is neither an address nor a network"):
+        open_client(home, ServerConfig(ServerSection(trusted_proxy=TrustedProxy(("10.0.0",)))))
 
 
 def test_limits_of_a_token_are_kept(server: Client) -> None:

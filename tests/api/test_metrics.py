@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+from pathlib import Path
+
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from mulligan.api import server
 from mulligan.api.metrics import worker_metrics_file
-from mulligan.service import Home
+from mulligan.errors import LanguageError, ServerUnusable
+from mulligan.service import ENDPOINT_VARIABLES, Home, ServerConfig, find_config
+from mulligan.service.server_config import OtelSection
 
 from .conftest import Client, open_client, token_record
 
@@ -45,3 +52,41 @@ def test_the_metrics_count_requests_by_route_and_add_those_of_the_worker(home: H
 
 def test_the_metrics_need_a_token(client: Client):
     assert client.get("/metrics", scope=None).status == 401
+
+
+def test_a_server_has_its_worker_write_metrics_and_exports_traces_where_a_collector_is_named(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ENDPOINT_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    log = logging.getLogger("test")
+
+    without = server._children(home, ServerConfig(), log, "text")
+    named = server._children(home, ServerConfig(otel=OtelSection("http://127.0.0.1:4318")), log, "text")
+    monkeypatch.setenv(ENDPOINT_VARIABLES[1], "http://127.0.0.1:4318")
+    by_environment = server._children(home, ServerConfig(), log, "text")
+
+    assert [child.name for child in without] == ["background process", "worker"]
+    assert str(worker_metrics_file(home.folder)) in without[1].command
+    assert [child.name for child in named] == ["background process", "worker", "trace exporter"]
+    assert [child.name for child in by_environment] == ["background process", "worker", "trace exporter"]
+    monkeypatch.setattr(server, "find_spec", lambda name: None)
+    with pytest.raises(ServerUnusable, match="not installed"):
+        server._children(home, ServerConfig(otel=OtelSection("http://127.0.0.1:4318")), log, "text")
+
+
+def test_the_configuration_that_a_server_was_started_with_counts_for_its_children(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = tmp_path / "elsewhere.toml"
+    file.write_text('[otel]\nendpoint = "http://127.0.0.1:4318"\n')
+    monkeypatch.setenv("MULLIGAN_CONFIG", str(file))
+
+    assert find_config(home.folder).otel.endpoint == "http://127.0.0.1:4318"
+
+    file.write_text('[otel]\nendpoint = "localhost"\n')
+    with pytest.raises(LanguageError, match="endpoint"):
+        find_config(home.folder)
+    file.unlink()
+    with pytest.raises(LanguageError, match="does not exist"):
+        find_config(home.folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -48,6 +49,10 @@ def home(tmp_path: Path, receiver: Receiver) -> Home:
     return Home(folder)
 
 
+def assert_set(event: threading.Event) -> None:
+    assert event.wait(30)
+
+
 def put(service: Service, count: int) -> list[str]:
     now = datetime.now(UTC)
     body = msgspec.json.encode(NoticeBody(event="failed", title="run 1 of w failed", at=now, run_id=1))
@@ -80,6 +85,24 @@ def test_a_killed_sender_loses_nothing_and_what_is_sent_again_has_the_same_key(h
 
     assert set(receiver.ids) == set(keys)
     assert receiver.ids.count("k02") == 2
+
+
+def test_what_takes_longer_than_a_call_is_settled_by_the_next_one(home: Home, receiver: Receiver) -> None:
+    may_end = threading.Event()
+    receiver.hook = lambda: assert_set(may_end)
+    with Service(home) as service:
+        put(service, 1)
+        now = datetime.now(UTC)
+        due = service.notices.send_due(now)
+        assert due is not None and due - now < timedelta(seconds=1)
+        assert [line.status for line in service.notices.page().notices] == ["waiting"]
+
+        may_end.set()
+        while due is not None:
+            due = service.notices.send_due(due)
+
+        assert [line.status for line in service.notices.page().notices] == ["sent"]
+    assert receiver.ids == ["k00"]
 
 
 def test_what_was_sent_long_ago_is_removed(home: Home, receiver: Receiver) -> None:

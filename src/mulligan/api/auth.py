@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
 from mulligan.api.rate_limits import TokenBuckets
@@ -191,23 +190,7 @@ class ProxyRule:
     def __init__(self, section: TrustedProxy) -> None:
         self._section = section
         self._header = section.user_header.lower()
-
-    @cached_property
-    def _networks(self) -> list[Any]:
-        found = []
-        for text in self._section.addresses:
-            try:
-                found.append(ipaddress.ip_network(text, strict=False))
-            except ValueError:
-                raise InputInvalid(
-                    f"server.trusted_proxy.addresses: '{text}' is neither an address nor a network",
-                    hint="write it like 10.0.0.7 or 10.0.0.0/8",
-                ) from None
-        return found
-
-    def check(self) -> None:
-        """`InputInvalid` for an address that is none."""
-        _ = self._networks
+        self._networks = [_network(text) for text in section.addresses]
 
     def is_from_proxy(self, request: Request) -> bool:
         return self._is_trusted(request.peer)
@@ -240,6 +223,16 @@ class ProxyRule:
         except ValueError:
             return False
         return any(found in network for network in self._networks)
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise InputInvalid(
+            f"server.trusted_proxy.addresses: '{text}' is neither an address nor a network",
+            hint="write it like 10.0.0.7 or 10.0.0.0/8",
+        ) from None
 
 
 def _host_names(host: str, hosts: tuple[str, ...], public_url: str) -> frozenset[str]:

@@ -20,7 +20,7 @@ class Child:
 
     def __init__(self, name: str, words: Sequence[str], log: Logger) -> None:
         self.name = name
-        self._command = [sys.executable, "-P", "-m", "mulligan.api.tied_child", str(os.getpid()), *words]
+        self.command = [sys.executable, "-P", "-m", "mulligan.api.tied_child", str(os.getpid()), *words]
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
         self._is_ending = False
@@ -48,7 +48,7 @@ class Child:
         # In a session of its own: Ctrl-C reaches the server alone, which then stops its children in order.
         # What it prints goes to the log: stdout belongs to whoever reads the address of the server.
         self._process = await asyncio.create_subprocess_exec(
-            *self._command, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True
+            *self.command, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True
         )
         return await self._process.wait()
 

@@ -39,9 +39,8 @@ async def show_page(call: Call) -> str:
 
 def log_in(call: Call) -> Answer:
     session = call.service.logins.log_in(call.query.code, datetime.now(UTC))
-    return Answer(
-        status=303, headers={"location": "/", "set-cookie": _cookie(call, session.secret, SESSION_HOURS * 3600)}
-    )
+    cookie = _cookie(call, session.secret, SESSION_HOURS * 3600)
+    return Answer(b"", status=303, headers={"location": "/", "set-cookie": cookie}, media=HTML)
 
 
 def log_out(call: Call) -> Answer:

@@ -22,9 +22,19 @@ import uvicorn
 
 from mulligan.api.app import Api, make_app
 from mulligan.api.children import Child
+from mulligan.api.metrics import worker_metrics_file
 from mulligan.api.server_log import start_log
 from mulligan.errors import ServerUnusable, StoreUnavailable
-from mulligan.service import LINK_MINUTES, Home, ServerConfig, ServerSection, Service, start_token
+from mulligan.service import (
+    CONFIG_VARIABLE,
+    ENDPOINT_VARIABLES,
+    LINK_MINUTES,
+    Home,
+    ServerConfig,
+    ServerSection,
+    Service,
+    start_token,
+)
 
 # How long requests that are being answered may take after SIGTERM.
 DRAIN_SECONDS = 10
@@ -50,6 +60,9 @@ def serve(
 ) -> int:
     """Serve a home until SIGTERM or SIGINT. `write` gets the first lines, once the server answers."""
     section = config.server
+    if config_file:
+        # For the processes that it starts, and for what this one reads later.
+        os.environ[CONFIG_VARIABLE] = os.path.abspath(config_file)
     log = start_log(log_format)
     _check_tls(section)
     _open_store(home, log)
@@ -57,7 +70,7 @@ def serve(
     secret, token = start_token(_user(), datetime.now(UTC))
     app = make_app(home, config, start_token=token)
     api: Api = app.state.api
-    children = _children(home, section, log, log_format, config_file)
+    children = _children(home, config, log, log_format)
 
     async def announce() -> None:
         if section.insecure and not _is_loopback(section.host) and not section.tls_cert:
@@ -147,18 +160,29 @@ def _uvicorn_config(app: object, section: ServerSection) -> uvicorn.Config:
     )
 
 
-def _children(home: Home, section: ServerSection, log: Logger, log_format: str, config_file: str | None) -> list[Child]:
+def _children(home: Home, config: ServerConfig, log: Logger, log_format: str) -> list[Child]:
     folder = str(home.folder.absolute())
-    background = [
-        "-m",
-        "mulligan.api.background",
-        folder,
-        log_format,
-        os.path.abspath(config_file) if config_file else "",
-    ]
-    worker = ["-m", "mulligan", "worker", "--home", folder, "--log-format", log_format]
-    found = [Child("background process", background, log)]
-    return [*found, Child("worker", worker, log)] if section.worker else found
+    found = [Child("background process", ["-m", "mulligan.api.background", folder, log_format], log)]
+    if config.server.worker:
+        metrics = str(worker_metrics_file(home.folder.absolute()))
+        worker = ["-m", "mulligan", "worker", "--home", folder, "--log-format", log_format, "--metrics-file", metrics]
+        found.append(Child("worker", worker, log))
+    if _exports_traces(config):
+        # Apart from the background process: a collector that does not answer must not hold up schedules.
+        traces = ["-m", "mulligan", "traces", "--follow", "--home", folder]
+        named = ["--endpoint", config.otel.endpoint] if config.otel.endpoint else []
+        found.append(Child("trace exporter", [*traces, *named], log))
+    return found
+
+
+def _exports_traces(config: ServerConfig) -> bool:
+    is_installed = find_spec("opentelemetry") is not None
+    if config.otel.endpoint and not is_installed:
+        raise ServerUnusable(
+            "[otel] names a collector, and the library for traces is not installed",
+            hint="install it: pip install 'mulligan[otel]'",
+        )
+    return is_installed and bool(config.otel.endpoint or any(os.environ.get(name) for name in ENDPOINT_VARIABLES))
 
 
 def _greeting(home: Home, url: str, link: str) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ from mulligan.cli.options import HomeFolder, LogFormat, check_log_format
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import UsageRefused, show
 from mulligan.errors import ServerUnusable
-from mulligan.service import CONFIG_VARIABLE, ServerConfig, find_config, open_service
+from mulligan.service import ServerConfig, find_config, open_service
 
 PORTS = range(65536)
 
@@ -54,9 +53,6 @@ def server(
             "a server serves a folder or a database, and MULLIGAN_SERVER names another server",
             hint="unset it, or name the folder: --home DIR",
         )
-    if config is not None:
-        # For the process that sends notices.
-        os.environ[CONFIG_VARIABLE] = os.path.abspath(config)
     found = _with_options(
         find_config(service.home.folder, config),
         host=host,

@@ -161,7 +161,7 @@ if TYPE_CHECKING:
     )
     from mulligan.service.story_text import describe_question, format_story, format_wait, when_default_applies
     from mulligan.service.telemetry.log_lines import log_line
-    from mulligan.service.telemetry.telemetry import METRICS_TYPE, merge_metrics, request_metrics
+    from mulligan.service.telemetry.telemetry import ENDPOINT_VARIABLES, METRICS_TYPE, merge_metrics, request_metrics
     from mulligan.service.telemetry.worker_metrics import MetricsServer, WorkerMetrics
     from mulligan.service.tokens.tokens import NewToken, TokenForm, TokenList, TokenView
     from mulligan.service.usage import StepUsage, UsedResources
@@ -252,7 +252,7 @@ _NAMES = {
     "WAIT_SECONDS ChangeCounter gives_bytes",
     "mulligan.service.story_text": "describe_question format_story format_wait when_default_applies",
     "mulligan.service.telemetry.log_lines": "log_line",
-    "mulligan.service.telemetry.telemetry": "METRICS_TYPE merge_metrics request_metrics",
+    "mulligan.service.telemetry.telemetry": "ENDPOINT_VARIABLES METRICS_TYPE merge_metrics request_metrics",
     "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
     "mulligan.service.tokens.tokens": "NewToken TokenForm TokenList TokenView",
     "mulligan.service.usage": "StepUsage UsedResources",

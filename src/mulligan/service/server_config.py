@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -14,6 +15,7 @@ from mulligan.core.model.formatting import error_reason
 from mulligan.errors import LanguageError, Problem
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports.server_records import Scope
+from mulligan.service.home_names import CONFIG_VARIABLE
 from mulligan.service.home_names import SERVER_CONFIG as FILE
 from mulligan.service.notices.targets import Target
 
@@ -61,17 +63,28 @@ class ServerSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trusted_proxy: TrustedProxy | None = None
 
 
+class OtelSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[otel]`: where traces are sent."""
+
+    # Without it, `$OTEL_EXPORTER_OTLP_ENDPOINT` counts.
+    endpoint: Annotated[str, msgspec.Meta(pattern="^(https?://.+)?$")] = ""
+
+
 class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All of the file."""
 
     server: ServerSection = ServerSection()
     # To whom notices go, by name.
     targets: dict[str, Target] = {}
-    otel: dict[str, Any] = {}
+    otel: OtelSection = OtelSection()
 
 
 def find_config(home: Path, file: str | None = None) -> ServerConfig:
-    """The configuration of a server. Without `file` and without `server.toml` in the home, what is usual."""
+    """The configuration of a server. Without `file` and without `server.toml` in the home, what is usual.
+
+    `$MULLIGAN_CONFIG` names the file for the processes that a server starts.
+    """
+    file = file or os.environ.get(CONFIG_VARIABLE) or None
     path = Path(file) if file else home / FILE
     try:
         text = path.read_text(encoding="utf-8")

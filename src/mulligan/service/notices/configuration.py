@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
 
-from mulligan.service.home_names import CONFIG_VARIABLE
 from mulligan.service.notices.targets import Target
 from mulligan.service.server_config import find_config
 
@@ -21,5 +19,5 @@ class TargetList(msgspec.Struct, frozen=True):
 
 def find_targets(home: Path, file: str | None = None) -> TargetList:
     """The targets of `file`, of `$MULLIGAN_CONFIG`, or of `server.toml` in the home. `LanguageError` if one is bad."""
-    config = find_config(home, file or os.environ.get(CONFIG_VARIABLE) or None)
+    config = find_config(home, file)
     return TargetList(config.targets, config.server.public_url)

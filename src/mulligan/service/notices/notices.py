@@ -17,7 +17,7 @@ from mulligan.core.model.workflow import NOTICE_KINDS, NoticeKind, NoticeRule
 from mulligan.errors import InputInvalid, MulliganError, NotFound
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports import Document, NoticeRecord, NoticeStatus
-from mulligan.service.home_names import HOOKS_MARK
+from mulligan.service.home_names import CONFIG_VARIABLE, HOOKS_MARK
 from mulligan.service.home_names import SERVER_CONFIG as FILE
 from mulligan.service.notices.configuration import TargetList, find_targets
 from mulligan.service.notices.targets import check_name
@@ -114,8 +114,6 @@ class Notices:
         self._by = by
         # None for all projects.
         self._project = project
-        # Where the targets are, if that is not `server.toml` in the home.
-        self.config_file: str | None = None
         self._removed_at = datetime.min.replace(tzinfo=UTC)
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -154,7 +152,7 @@ class Notices:
 
     def targets(self) -> TargetList:
         """The targets of the configuration. It is read again each time, so that a change counts at once."""
-        return find_targets(self._reader.home.folder, self.config_file)
+        return find_targets(self._reader.home.folder)
 
     def send_due(self, now: datetime) -> datetime | None:
         """Send what is due; when to call again if that is near. Otherwise None: more may be written at any time."""
@@ -162,7 +160,9 @@ class Notices:
             return None
         self._remove_old(now)
         due = self.next_due()
-        if due is not None and due <= now:
+        # What is being sent is claimed, so it is due later; its results are written all the same.
+        is_sending = "sender" in self.__dict__ and self.sender.is_sending
+        if is_sending or (due is not None and due <= now):
             due = self.sender.send_due(self.targets().by_name, now)
         return due if due is not None and due - now < NEAR else None
 
@@ -218,7 +218,10 @@ class Notices:
 
     def _unknown(self, target: str, found: TargetList) -> UnknownTarget:
         known = ", ".join(sorted(found.by_name))
-        hint = did_you_mean(target, found.by_name) or f"add [targets.{target}] to '{self._reader.home.folder / FILE}'"
+        hint = (
+            did_you_mean(target, found.by_name)
+            or f"add [targets.{target}] to '{os.environ.get(CONFIG_VARIABLE) or self._reader.home.folder / FILE}'"
+        )
         there = f"it has {known}" if known else "it has none"
         return UnknownTarget(f"target '{target[:60]}' is not in the configuration: {there}", hint=hint)
 

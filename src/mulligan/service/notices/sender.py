@@ -78,6 +78,11 @@ class Sender:
         self._targets: Mapping[str, Target] = {}
         self.sent = 0
 
+    @property
+    def is_sending(self) -> bool:
+        """Whether something is being sent, or has results that are not written."""
+        return bool(self._running or self._unsettled)
+
     def close(self, now: datetime | None = None) -> None:
         """Wait for what is being sent. Without `now` the results are not written, and it is sent again."""
         self._pool.shutdown(wait=True, cancel_futures=True)
