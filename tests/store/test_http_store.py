@@ -348,6 +348,23 @@ def test_artifacts_of_a_worker_are_uploaded_and_fetched(tmp_path: Path, direct: 
     assert not file.exists()
 
 
+def test_a_connection_that_is_gone_is_not_watched_any_more(transport: Direct) -> None:
+    descriptors = iter([7, 8])
+    transport.begin_wait = lambda since: next(descriptors)  # type: ignore[method-assign]
+
+    def gone() -> int | None:
+        raise StoreUnavailable("the connection broke")
+
+    transport.end_wait = gone  # type: ignore[method-assign]
+    store = HttpStore(transport=transport)
+    assert store.fileno() == 7
+
+    with pytest.raises(StoreUnavailable):
+        store.has_changes()
+
+    assert store.fileno() == 8
+
+
 # -- opening ---------------------------------------------------------------------------------------------------------
 
 

@@ -22,7 +22,6 @@ from mulligan.errors import (
     MulliganError,
     NotFound,
     Refused,
-    StaleLease,
     StoreRefused,
     StoreUnavailable,
     UnknownRun,
@@ -184,14 +183,15 @@ class StoreCalls:
             store.server_records.append_log(
                 [chunk for chunk in logs if chunk.key.run_id in runs or self._ran_on_host_of(worker, chunk.key)]
             )
-        for one in ended:
-            task = held.get(one.token)
-            if task is None or (task.place, task.attempt) != (one.report.place, one.report.attempt):
-                continue
-            try:
-                store.report(one.token, one.report, guard=task.guard)
-            except StaleLease:
-                continue
+        # An end that does not belong to the lease is not reported: a worker says nothing about the tasks of others.
+        tasks = ((one, held[one.token]) for one in ended if one.token in held)
+        known = [
+            (one.token, one.report, task.guard)
+            for one, task in tasks
+            if (task.place, task.attempt) == (one.report.place, one.report.attempt)
+        ]
+        if known:
+            store.report_all(known)
         is_alive = store.record_heartbeat(worker) if is_beat else True
         leases = store.lease(worker, offer) if offer is not None else []
         watched = watched_runs(store.server_records, datetime.now(UTC)) if is_beat else []
