@@ -5,7 +5,6 @@ N ?= 2000
 SEED ?= 0
 EVERY ?= 1
 MINUTES ?= 20
-EXAMPLES ?= 200
 RUNS ?= 5000
 MODULE ?=
 UPGRADE ?=
@@ -22,7 +21,7 @@ unexport CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo quick test check lint format bench growth simulate crashes chaos mutants fuzz schemathesis generated pins clean
+.PHONY: help demo quick test check lint format bench growth simulate crashes chaos mutants fuzz generated pins clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -74,9 +73,6 @@ chaos: $(STAMP) ## RUNS runs on PostgreSQL, MINUTES of killed workers, restarted
 
 fuzz: $(STAMP) ## MINUTES of inputs that nobody would write, to all that reads: make fuzz MINUTES=10 SEED=7
 	$(BIN)/python -m proof.fuzz --minutes $(MINUTES) --seed $(SEED)
-
-schemathesis: $(STAMP) ## EXAMPLES requests for each operation of the API, made from its schema
-	$(BIN)/python -W ignore -m tests.api.schema_examples $(EXAMPLES)
 
 mutants: $(STAMP) ## change the core in thousands of places and see which changes no test notices: make mutants MODULE=ladder
 	nice -n 19 $(BIN)/python -m proof.mutation $(MODULE)
