@@ -49,6 +49,19 @@ def test_a_job_is_asked_again_at_the_moment_that_it_named() -> None:
     assert waits == [0.25, 0.125, 0.25]
 
 
+def test_a_clock_that_is_set_back_keeps_no_job_waiting() -> None:
+    clock: Any = Clock()
+    asked: list[datetime] = []
+    jobs = BackgroundJobs([Job("a", lambda _, now: asked.append(now))], print)
+
+    jobs.run_due(clock)
+    clock.at -= timedelta(hours=1)
+    wait = jobs.run_due(clock)
+
+    assert asked == [T0, T0 - timedelta(hours=1)]
+    assert wait <= 1
+
+
 def test_a_job_that_fails_waits_longer_each_time_and_the_others_go_on() -> None:
     clock: Any = Clock()
     logged: list[str] = []

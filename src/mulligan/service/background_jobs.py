@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from mulligan.errors import MulliganError, StoreUnavailable
@@ -49,17 +49,26 @@ class BackgroundJobs:
         self._log = log
         self._due: dict[str, datetime] = {}
         self._failures: dict[str, int] = {}
+        self._last_now = datetime.min.replace(tzinfo=UTC)
 
     def run_due(self, service: Service) -> float:
         """Run what is due; in how many seconds to ask again. `StoreUnavailable` is left to the caller."""
         for name, work in self._jobs.items():
-            now = service.now()
+            now = self._now(service)
             if (due := self._due.get(name)) is not None and due > now:
                 continue
             self._due[name] = self._run(name, work, service, now)
-        now = service.now()
+        now = self._now(service)
         nearest = min(self._due.values(), default=now + timedelta(seconds=LOOK_SECONDS))
         return min(max((nearest - now).total_seconds(), 0.0), LOOK_SECONDS)
+
+    def _now(self, service: Service) -> datetime:
+        """The time. If the clock was set back, what jobs said about later moments is void, and all are due."""
+        now = service.now()
+        if now < self._last_now:
+            self._due.clear()
+        self._last_now = now
+        return now
 
     def _run(self, name: str, work: Work, service: Service, now: datetime) -> datetime:
         look = now + timedelta(seconds=LOOK_SECONDS)
