@@ -186,6 +186,10 @@ def test_a_schedule_that_cannot_be_read_keeps_no_other_from_starting(server: Ser
         server.fire()
 
     assert len(server.service.list_runs(RunQuery()).runs) == 1
+    server.clock[0] = datetime(2025, 1, 1, 2, tzinfo=UTC)
+    again = server.fire()
+    assert again == server.clock[0] + timedelta(seconds=1), "the others are looked at as often as without it"
+    assert server.schedules.show("hourly").last is not None
 
 
 def test_overlap_cancel_cancels_the_run_before(server: Server) -> None:

@@ -152,6 +152,8 @@ class Schedules:
         self._now = now
         # The service of a project in a name.
         self._in_project = in_project
+        # What was said of the schedules that cannot be followed.
+        self._reported: dict[str, str] = {}
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
@@ -273,22 +275,27 @@ class Schedules:
     def fire_due(self, now: datetime) -> datetime | None:
         """Start what is due in all projects, and say when to ask again. Any number of servers may do so at once.
 
-        A schedule that cannot be read keeps no other from starting; its error is raised in the end.
+        A schedule that cannot be followed keeps no other from starting. Its error is raised in the end, and once: who
+        is told of it asks less often from then on, and the others would be late.
         """
         if not self._reader.home.is_there:
             return None
         moments = [now + timedelta(seconds=LOOK_SECONDS)]
         states = {(one.project, one.name): one for one in self._records.documents(STATE)}
-        errors: list[MulliganError] = []
+        errors: dict[str, str] = {}
         for document in self._records.documents(SCHEDULE):
             try:
                 moments.append(self._advance(document, states.get((document.project, document.name)), now))
             except StoreUnavailable:
                 raise
             except (MulliganError, msgspec.MsgspecError) as error:
-                errors.append(Refused(f"schedule '{document.name}' cannot be followed: {error}"))
-        if errors:
-            raise errors[0]
+                errors[f"{document.project}/{document.name}"] = (
+                    f"schedule '{document.name}' cannot be followed: {error}"
+                )
+        news = [text for name, text in errors.items() if self._reported.get(name) != text]
+        self._reported = errors
+        if news:
+            raise Refused("; ".join(news))
         return min(moments)
 
     def _advance(self, document: Document, found: Document | None, now: datetime) -> datetime:
