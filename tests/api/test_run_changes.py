@@ -124,6 +124,22 @@ def test_a_published_workflow_is_started_once_for_a_key(client: Client, service:
     assert Path(".mulligan/work").is_dir()
 
 
+def test_asking_again_finds_the_run_also_if_another_version_was_published_meanwhile(
+    client: Client, service: Service
+) -> None:
+    service.catalogue.publish("weekly", TEXT)
+    first = start(client, "mon-1", workflow="weekly")
+    service.catalogue.publish("weekly", TEXT.replace("{day:", "{hour: {default: '7'}, day:"))
+
+    again = start(client, "mon-1", workflow="weekly")
+    other = start(client, "mon-1", workflow="weekly", inputs={"day": "sunday"})
+    named = start(client, "mon-1", workflow="weekly", version=2)
+
+    assert fits(again, "runs") == {**first.json, "is_new": False}
+    assert [(one.status, one.code) for one in (other, named)] == [(422, "run.key_mismatch")] * 2
+    assert client.get("runs", counts="true").json["total"] == 1
+
+
 def test_a_text_is_code_and_needs_the_scope_write(client: Client) -> None:
     assert start(client, text=TEXT).code == "token.scope"
 

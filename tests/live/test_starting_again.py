@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mulligan.core.model.events import Entry
 from mulligan.errors import KeyMismatch, KeyUsed, StoreUnavailable
 from mulligan.language import load_text
 from mulligan.ports import NewRun, Store, Turn
@@ -31,6 +32,21 @@ class LosesTheAnswer:
     def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
         self._store.create(runs, holder)
         raise StoreUnavailable("the answer was lost")
+
+
+class TakenBetweenReads:
+    """A store in which a worker takes the run after its log was read for the first time, and before its inbox is."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._is_read = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
+        is_read, self._is_read = self._is_read, True
+        return self._store.log(run_id, after, limit) if is_read else []
 
 
 def prepared(text: str, folder: Path) -> Prepared:
@@ -77,6 +93,18 @@ def test_a_key_that_was_used_with_other_inputs_is_refused_with_their_names_and_n
     assert refused.value.message == f"the key 'order-7' was used for run {run_id} with other inputs: 'day', 'token'"
     assert (refused.value.data["inputs"], refused.value.http_status) == (["day", "token"], 422)
     assert live.service.start_once(first, "order-7") == run_id
+
+
+def test_other_inputs_are_refused_also_in_the_moment_in_which_a_worker_takes_the_run(
+    live_file: Live, tmp_path: Path
+) -> None:
+    workflow = load_text(f"{FLOW}\ninputs: {{day: {{default: monday}}}}")
+    service = live_file.service
+    service.pause(service.start_once(prepare(workflow, {}, tmp_path), "order-7"))
+    service.reader.store = TakenBetweenReads(service.reader.store)  # type: ignore[misc,assignment]
+
+    with pytest.raises(KeyMismatch):
+        service.start_once(prepare(workflow, {"day": "friday"}, tmp_path), "order-7")
 
 
 def test_each_call_may_be_in_the_name_of_another_user(live: Live, tmp_path: Path) -> None:

@@ -49,7 +49,8 @@ class StartBody(Body, frozen=True):
 def start_run(call: Call) -> Answer:
     asked: StartBody = call.body
     key = _key(call)
-    started = call.service.changes.start(_prepared(call, asked), key)
+    newest = asked.inputs if asked.workflow and asked.version is None else None
+    started = call.service.changes.start(_prepared(call, asked), key, newest)
     location = f"{call.base_url}/api/v1/runs/{started.run_id}"
     return Answer(started, 201 if started.is_new else 200, {"Location": location})
 

@@ -21,8 +21,17 @@ from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.turn import turn
-from mulligan.errors import MulliganError, Refused, StepNotParked, StepNotWaitingForApproval, StoreUnavailable
+from mulligan.errors import (
+    InputInvalid,
+    KeyMismatch,
+    MulliganError,
+    Refused,
+    StepNotParked,
+    StepNotWaitingForApproval,
+    StoreUnavailable,
+)
 from mulligan.history.story import story
+from mulligan.language import check_inputs
 from mulligan.language.expressions import Cel
 from mulligan.service.catalogue.texts import WorkflowText, read_text
 from mulligan.service.decisions import Decision, follow_decision, record_decision
@@ -104,19 +113,35 @@ class ChangeVerbs:
         self._control = control
         self._reader = control.reader
 
-    def start(self, prepared: Prepared, key: str = "") -> StartedRun:
+    def start(self, prepared: Prepared, key: str = "", newest: Mapping[str, Any] | None = None) -> StartedRun:
         """Start a run that any worker may take; with a key the run that was started with it, if there is one.
 
-        `KeyMismatch` if that one is of another workflow, or has other inputs.
+        `KeyMismatch` if that one is of another workflow, or has other inputs. `newest`: the inputs as they were given,
+        if the newest version was asked for. Then it may be another one than when it was asked for the first time.
         """
         workflow, version = prepared.workflow.name, prepared.version
         if not key:
             (run_id,) = self._control.start(prepared)
             return StartedRun(run_id, workflow, version, "running", True)
         # Not a key of a schedule, whatever it is called.
-        run_id, is_new = self._control.start_or_find(prepared, f"request: {key}", key)
-        status = "running" if is_new else _shown_status(self._reader.record(run_id).status)
-        return StartedRun(run_id, workflow, version, status, is_new)
+        try:
+            run_id, is_new = self._control.start_or_find(prepared, f"request: {key}", key)
+        except KeyMismatch as other:
+            if newest is None or not self._is_of_older_version(other.run_id, workflow, newest):
+                raise
+            run_id, is_new = other.run_id, False
+        if is_new:
+            return StartedRun(run_id, workflow, version, "running", True)
+        record = self._reader.record(run_id)
+        return StartedRun(run_id, workflow, record.version, _shown_status(record.status), False)
+
+    def _is_of_older_version(self, run_id: int, name: str, given: Mapping[str, Any]) -> bool:
+        """Whether a run is what the same request gave when another version was the newest."""
+        workflow = self._reader.first_workflow(run_id)
+        try:
+            return workflow.name == name and self._reader.inputs(run_id) == check_inputs(workflow, dict(given))
+        except InputInvalid:
+            return False
 
     @staticmethod
     def prepare_text(

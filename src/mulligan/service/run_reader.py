@@ -159,11 +159,16 @@ class RunReader:
 
     def inputs(self, run_id: int) -> dict[str, Any] | None:
         """The inputs that a run was started with; None if they are not known any more."""
+        found = self._logged_inputs(run_id)
+        if found is None:
+            waiting = (message.report for message in self.store.inbox([run_id]))
+            found = next((dict(report.inputs) for report in waiting if isinstance(report, RunRequested)), None)
+        # A worker may have taken the run between the two reads: then its request is in the log by now.
+        return self._logged_inputs(run_id) if found is None else found
+
+    def _logged_inputs(self, run_id: int) -> dict[str, Any] | None:
         first = next((entry.fact for entry in self.store.log(run_id, limit=1)), None)
-        if first is not None:
-            return dict(getattr(first, "inputs", {}))
-        waiting = (message.report for message in self.store.inbox([run_id]))
-        return next((dict(report.inputs) for report in waiting if isinstance(report, RunRequested)), None)
+        return dict(getattr(first, "inputs", {})) if first is not None else None
 
     def capacity(self, run_id: int) -> e.HostCapacity | None:
         """What the run at the top of its tree was started with in place of what its machine has."""
