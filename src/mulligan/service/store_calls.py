@@ -16,13 +16,13 @@ import msgspec
 from msgspec.structs import replace
 
 from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
-from mulligan.core.model.reports import Report
+from mulligan.core.model.reports import Report, RetryRequested
 from mulligan.errors import (
     InputInvalid,
     MulliganError,
     NotFound,
     Refused,
-    StaleLease,
+    ScopeMissing,
     StoreRefused,
     StoreUnavailable,
     UnknownRun,
@@ -145,10 +145,21 @@ class StoreCalls:
 
     def _put(self, run_id: int, report: ControlReport | DecisionReport, is_asking: bool) -> Sent:
         self._refuse_workflow(self._reader.record(run_id).workflow)
+        self._refuse_code(report)
         named: Report = replace(report, at=self._now(), by=self._control.by)
         if not is_asking:
             return Sent(self._store.put(run_id, named))
         return Sent(*self._control.ask(run_id, named))
+
+    def _refuse_code(self, report: ControlReport | DecisionReport) -> None:
+        """Refuse a corrected workflow from a token that may not send code."""
+        is_code = isinstance(report, RetryRequested) and report.revised is not None
+        if is_code and self._token is not None and not {"write", "admin"} & set(self._token.scopes):
+            raise ScopeMissing(
+                "this token has no scope 'write', which a corrected workflow needs: it is code",
+                hint="retry without the file, or use a token that has it",
+                scope="write",
+            )
 
     def _refuse_workflow(self, name: str) -> None:
         """Refuse a workflow that the token is not for."""
@@ -184,14 +195,15 @@ class StoreCalls:
             store.server_records.append_log(
                 [chunk for chunk in logs if chunk.key.run_id in runs or self._ran_on_host_of(worker, chunk.key)]
             )
-        for one in ended:
-            task = held.get(one.token)
-            if task is None or (task.place, task.attempt) != (one.report.place, one.report.attempt):
-                continue
-            try:
-                store.report(one.token, one.report, guard=task.guard)
-            except StaleLease:
-                continue
+        # An end that does not belong to the lease is not reported: a worker says nothing about the tasks of others.
+        tasks = ((one, held[one.token]) for one in ended if one.token in held)
+        known = [
+            (one.token, one.report, task.guard)
+            for one, task in tasks
+            if (task.place, task.attempt) == (one.report.place, one.report.attempt)
+        ]
+        if known:
+            store.report_all(known)
         is_alive = store.record_heartbeat(worker) if is_beat else True
         leases = store.lease(worker, offer) if offer is not None else []
         watched = watched_runs(store.server_records, datetime.now(UTC)) if is_beat else []
