@@ -14,7 +14,7 @@ from mulligan.core.effects.run_lists import RunFilter
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.shipped_logs import WATCH_KIND, is_watched
-from mulligan.errors import KeyUsed, LoginRefused, NotFound, StoreRefused, StoreUnavailable, UnknownRun
+from mulligan.errors import KeyUsed, LoginRefused, NotFound, ScopeMissing, StoreRefused, StoreUnavailable, UnknownRun
 from mulligan.ports import Document, LogChunk, LogKey, Store, TokenLimits, TokenRecord
 from mulligan.service import Service
 from mulligan.service.home import Home
@@ -232,6 +232,19 @@ def test_a_token_for_one_workflow_starts_no_other(service: Service) -> None:
 
     with pytest.raises(Exception, match="not for the workflow 'nightly'"):
         store.create([new_run()])
+
+
+def test_a_corrected_workflow_is_code_and_needs_a_token_that_may_write(service: Service, direct: Store) -> None:
+    (turn,) = direct.create([new_run()])
+    retry = r.RetryRequested(T0, "ann", revised=r.Revised("v2", {"name": "nightly"}))
+    token = TokenRecord("t", "d", "ann", ("run",), T0)
+
+    with pytest.raises(ScopeMissing):
+        HttpStore(transport=Direct(StoreCalls(service.control, token))).put(turn.run_id, retry)
+
+    assert not [one for one in direct.inbox([turn.run_id]) if isinstance(one.report, r.RetryRequested)]
+    writer = msgspec.structs.replace(token, scopes=("write",))
+    assert HttpStore(transport=Direct(StoreCalls(service.control, writer))).put(turn.run_id, retry)
 
 
 def test_a_change_with_a_known_id_is_carried_out_once(service: Service, direct: Store) -> None:

@@ -16,12 +16,13 @@ import msgspec
 from msgspec.structs import replace
 
 from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
-from mulligan.core.model.reports import Report
+from mulligan.core.model.reports import Report, RetryRequested
 from mulligan.errors import (
     InputInvalid,
     MulliganError,
     NotFound,
     Refused,
+    ScopeMissing,
     StoreRefused,
     StoreUnavailable,
     UnknownRun,
@@ -144,10 +145,21 @@ class StoreCalls:
 
     def _put(self, run_id: int, report: ControlReport | DecisionReport, is_asking: bool) -> Sent:
         self._refuse_workflow(self._reader.record(run_id).workflow)
+        self._refuse_code(report)
         named: Report = replace(report, at=self._now(), by=self._control.by)
         if not is_asking:
             return Sent(self._store.put(run_id, named))
         return Sent(*self._control.ask(run_id, named))
+
+    def _refuse_code(self, report: ControlReport | DecisionReport) -> None:
+        """Refuse a corrected workflow from a token that may not send code."""
+        is_code = isinstance(report, RetryRequested) and report.revised is not None
+        if is_code and self._token is not None and not {"write", "admin"} & set(self._token.scopes):
+            raise ScopeMissing(
+                "this token has no scope 'write', which a corrected workflow needs: it is code",
+                hint="retry without the file, or use a token that has it",
+                scope="write",
+            )
 
     def _refuse_workflow(self, name: str) -> None:
         """Refuse a workflow that the token is not for."""
