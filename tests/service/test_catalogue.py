@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mulligan.errors import InputInvalid, LanguageError, RevisionMismatch
 from mulligan.service import Home, Service
-from mulligan.service.catalogue.catalogue import UnknownWorkflow
+from mulligan.service.catalogue.catalogue import Catalogue, UnknownWorkflow
 
 HELLO = "name: greeting\ninputs: {who: {default: world}}\nsteps:\n  - step: hello\n    shell: echo hi ${inputs.who}\n"
 TORC = """\
@@ -158,3 +159,30 @@ def test_an_unknown_workflow_or_version_is_said(service: Service) -> None:
 
     assert near.value.hint == "did you mean 'hello'?"
     assert number.value.message == "'hello' has no version 7"
+
+
+class Overtaken:
+    """Schedules of a publisher that another one overtakes between its version and its schedules."""
+
+    def __init__(self, schedules: Any, overtake: Callable[[], object]) -> None:
+        self._schedules = schedules
+        self._waiting = [overtake]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._schedules, name)
+
+    def take_over(self, *words: Any) -> Any:
+        if self._waiting:
+            self._waiting.pop()()
+        return self._schedules.take_over(*words)
+
+
+def test_of_two_publishers_at_once_the_schedules_of_the_newest_text_are_in_force(service: Service) -> None:
+    first, second = (f"schedules: {{{name}: {{every: 2h}}}}\n{HELLO}" for name in ("old", "new"))
+    overtaken = Overtaken(service.schedules, lambda: service.catalogue.publish("hello", second))
+    slow = Catalogue(service.reader, "bob", "", service.now, lambda: overtaken)
+
+    slow.publish("hello", first)
+
+    assert service.catalogue.workflow("hello").text == second
+    assert [one.name for one in service.schedules.all()] == ["hello.new"]

@@ -250,6 +250,7 @@ class Catalogue:
             return Publication(_without_text(shown), is_new, tuple(warnings), schedules=planned, dry_run=True)
         stored = self._records.publish(version)
         names, gone = self._schedules().take_over(name, schedules)
+        self._follow_newer(name, stored)
         return Publication(
             _without_text(_shown(stored)),
             is_new,
@@ -257,6 +258,19 @@ class Catalogue:
             schedules=tuple(names),
             removed_schedules=tuple(gone),
         )
+
+    def _follow_newer(self, name: str, published: WorkflowVersion) -> None:
+        """Put the schedules of the newest text in force, if somebody published another one meanwhile.
+
+        Of two that publish at once the earlier one may come later to the schedules, and its own would stay.
+        """
+        newest = self._version(name, None)
+        while newest.number != published.number:
+            published = newest
+            schedules = self._load(newest).schedules
+            renamed = {key: msgspec.structs.replace(one, workflow=name) for key, one in schedules.items()}
+            self._schedules().take_over(name, renamed)
+            newest = self._version(name, None)
 
     # -- drafts ------------------------------------------------------------------------------------------------------
 
