@@ -6,10 +6,12 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TypeVar
 
+from mulligan.api.struct_types import build_struct_types
 from mulligan.errors import MulliganError, StoreUnavailable
-from mulligan.service import Home, Service
+from mulligan.service import Home, Service, import_lazy_modules
 
 Result = TypeVar("Result")
 # One reader answers more requests a second than four: they would wait for each other's turn of the interpreter.
@@ -22,6 +24,7 @@ class ServiceThreads:
     """One thread that reads, and a few that change something."""
 
     def __init__(self, home: Home) -> None:
+        _prepare_types()
         self._readers = _Pool("read", home, READERS)
         self._changers = _Pool("change", home, CHANGERS)
 
@@ -37,6 +40,13 @@ class ServiceThreads:
         """Wait for what is running, and close the stores."""
         self._readers.close()
         self._changers.close()
+
+
+@cache
+def _prepare_types() -> None:
+    """What threads must not do at once. Modules that are imported later would bring new types."""
+    import_lazy_modules()
+    build_struct_types()
 
 
 class _Pool:

@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from mulligan.service.home_names import CONFIG_VARIABLE, server_url
     from mulligan.service.items import Item
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
+    from mulligan.service.lazy_modules import import_lazy_modules
     from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
     from mulligan.service.log_following import LogPiece, LogSelection
     from mulligan.service.logins import LINK_MINUTES, SESSION_HOURS, Logins, Session, digest_of, new_secret, start_token
@@ -215,6 +216,7 @@ _NAMES = {
     "mulligan.service.home_names": "CONFIG_VARIABLE server_url",
     "mulligan.service.items": "Item",
     "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
+    "mulligan.service.lazy_modules": "import_lazy_modules",
     "mulligan.service.live_feed": "LiveEvent LiveFeed Watch parse_watches",
     "mulligan.service.log_following": "LogPiece LogSelection",
     "mulligan.service.logins": "LINK_MINUTES SESSION_HOURS Logins Session digest_of new_secret start_token",

@@ -5,12 +5,21 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+_names: list[str] = []
+
 
 class LazyModule:
     """A module that is imported when something in it is first asked for."""
 
     def __init__(self, name: str) -> None:
         self._name = name
+        _names.append(name)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(import_module(self._name), name)
+
+
+def import_lazy_modules() -> None:
+    """Import them all now: for a process that will use most of them, in several threads."""
+    for name in _names:
+        import_module(name)
