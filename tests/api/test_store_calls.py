@@ -10,7 +10,7 @@ from mulligan.ports import NewRun
 from mulligan.service import Service
 from mulligan.service.store_calls import CALLS, PROCESS, ChangeCounter
 
-from .conftest import AT, Client
+from .conftest import AT, Client, Reply, start_run
 
 PROTOCOL = {"mulligan-protocol": "1"}
 
@@ -109,3 +109,25 @@ def _a_worker() -> bytes:
     return msgspec.json.encode(
         {"worker": {"name": "far.1", "host": "far", "pid": 1, "cpus": 2.0}, "lease_seconds": 30.0}
     )
+
+
+def test_a_corrected_definition_is_code_and_needs_the_scope_write(client: Client, service: Service) -> None:
+    run_id = start_run(service)
+    definition = msgspec.json.decode(service.reader.store.load(run_id).workflow)
+    report = {
+        "type": "RetryRequested",
+        "at": AT,
+        "by": "somebody else",
+        "revised": {"version": "0" * 16, "definition": definition},
+    }
+
+    def retry(scope: str) -> Reply:
+        body = msgspec.json.encode({"run_id": run_id, "report": report, "is_asking": False})
+        return client.post("store/run/put_control", body, scope=scope, headers=PROTOCOL)
+
+    refused, allowed = retry("run"), retry("write")
+
+    assert (refused.status, refused.code, refused.json["data"]) == (403, "token.scope", {"scope": "write"})
+    assert allowed.status == 200
+    message = service.reader.store.inbox([run_id])[-1]
+    assert message.report.by == "write"  # type: ignore[attr-defined]

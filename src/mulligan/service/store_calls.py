@@ -16,12 +16,14 @@ import msgspec
 from msgspec.structs import replace
 
 from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
-from mulligan.core.model.reports import Report
+from mulligan.core.model.reports import Report, RetryRequested
+from mulligan.core.model.scopes import allows
 from mulligan.errors import (
     InputInvalid,
     MulliganError,
     NotFound,
     Refused,
+    ScopeMissing,
     StaleLease,
     StoreRefused,
     StoreUnavailable,
@@ -145,10 +147,21 @@ class StoreCalls:
 
     def _put(self, run_id: int, report: ControlReport | DecisionReport, is_asking: bool) -> Sent:
         self._refuse_workflow(self._reader.record(run_id).workflow)
+        if isinstance(report, RetryRequested) and report.revised is not None:
+            self._refuse_code()
         named: Report = replace(report, at=self._now(), by=self._control.by)
         if not is_asking:
             return Sent(self._store.put(run_id, named))
         return Sent(*self._control.ask(run_id, named))
+
+    def _refuse_code(self) -> None:
+        """Refuse a definition from a token that may only run what is published: its commands would be run."""
+        if self._token is not None and not allows(self._token.scopes, "write"):
+            raise ScopeMissing(
+                "this token has no scope 'write': a corrected workflow is code",
+                hint="use a token that has it; or publish the correction, and continue with its version",
+                scope="write",
+            )
 
     def _refuse_workflow(self, name: str) -> None:
         """Refuse a workflow that the token is not for."""
