@@ -309,7 +309,7 @@ async def _other_inputs(running: ServerProcess) -> int:
 
 
 def measure_engine(bench: Bench) -> None:
-    runs, rounds = (20, 1) if bench.is_small else (300, 5)
+    runs, rounds = (20, 1) if bench.is_small else (300, bench.asked.rounds)
     alone, beside = [], []
     for _ in range(rounds):
         alone.append(_engine_alone(bench, runs))
@@ -339,8 +339,12 @@ async def _with_watchers(
     service.start(_prepared(service, home, CHAIN), times=runs)
     watchers = Watchers()
     await watchers.connect(running.host, running.port, running.token, clients, "runs,run:1,pending")
+    begun, used = time.perf_counter(), running.processor_seconds()
     with _workers(home, store, 1):
         rate = await asyncio.to_thread(_rate_of, service.home, runs)
+        share = (running.processor_seconds() - used) / (time.perf_counter() - begun)
+    sent = sum(client.bytes for client in watchers.clients) / clients / 1024
+    print(f"    the server used {share:.0%} of a processor, and sent {sent:.0f} kB to each watcher")
     watchers.close()
     return rate
 
@@ -461,6 +465,7 @@ def main() -> int:
     parser.add_argument("what", nargs="+", choices=(*MEASURES, "all"))
     parser.add_argument("--store", choices=("sqlite", "postgres"), default="sqlite")
     parser.add_argument("--small", action="store_true", help="a short run, to see that it works")
+    parser.add_argument("--rounds", type=int, default=5, help="engine: how often each contestant runs")
     parser.add_argument("--worker", action="store_true", help="starts: beside a worker that drives the runs")
     asked = parser.parse_args()
     bars = Bars()

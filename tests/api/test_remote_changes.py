@@ -79,8 +79,8 @@ def test_what_is_changed_over_http_is_what_a_local_store_would_have(remote: Serv
 
 
 def test_refusals_of_the_server_are_those_of_a_local_store(remote: Service) -> None:
-    with pytest.raises((LanguageError, MulliganError)) as broken:
-        remote.catalogue.publish("hello", "steps: [")
+    with pytest.raises(LanguageError) as broken:
+        remote.catalogue.publish("hello", "steps:\n- step: a\n  shel: b\n")
     with pytest.raises(InputInvalid, match="cannot be the name of a workflow"):
         remote.catalogue.publish("a b", HELLO)
     remote.catalogue.publish("hello", HELLO)
@@ -89,4 +89,8 @@ def test_refusals_of_the_server_are_those_of_a_local_store(remote: Service) -> N
     with pytest.raises(MulliganError, match="starts what is due by itself"):
         remote.schedules.fire_due(remote.now())
 
-    assert "hello.yaml" in str(broken.value)
+    assert broken.value.render().splitlines() == [
+        "error[language.unknown_key]: hello.yaml:3:3: 'shel' is not a key of step 'a'",
+        "  3 |   shel: b",
+        "    |   ^ did you mean 'shell'?",
+    ]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from mulligan.core.model.reports import RunRequested
-from mulligan.ports import NewRun
-from mulligan.service import Service
+from mulligan.ports import NewRun, WorkerRecord
+from mulligan.service import Home, Service
 from mulligan.service.store_calls import CALLS, PROCESS, ChangeCounter
 
-from .conftest import AT, Client, Reply, start_run
+from .conftest import AT, Client, Reply, open_client, start_run, token_record
 
 PROTOCOL = {"mulligan-protocol": "1"}
 
@@ -131,3 +133,42 @@ def test_a_corrected_definition_is_code_and_needs_the_scope_write(client: Client
     assert allowed.status == 200
     message = service.reader.store.inbox([run_id])[-1]
     assert message.report.by == "write"  # type: ignore[attr-defined]
+
+
+def test_a_worker_belongs_to_whoever_registered_it(home: Home) -> None:
+    others = [token_record("theirs", ["worker"], project="theirs"), token_record("mine", ["worker"])]
+    client = open_client(home, tokens=others)
+    with Service(home) as service:
+        service.reader.store.register(WorkerRecord("here.1", "here", 1))
+    register = _a_worker()
+    exchange = {"ended": [], "logs": [], "offer": None, "is_beat": True}
+
+    def ask(call: str, body: Any, scope: str) -> int:
+        return client.post(f"store/worker/work.{call}", body, scope=scope, headers=PROTOCOL).status
+
+    assert ask("register", register, "mine") == 200
+    for scope, worker in (("theirs", "far.1"), ("worker", "far.1"), ("mine", "here.1")):
+        assert ask("exchange", {**exchange, "worker": worker}, scope) == 409
+        assert ask("leases_of", {"worker": worker}, scope) == 409
+        assert ask("retire", {"worker": worker}, scope) == 409
+    assert ask("register", register, "theirs") == 409
+    assert ask("retire", {"worker": "nobody"}, "mine") == 409
+    assert ask("exchange", {**exchange, "worker": "far.1"}, "mine") == 200
+    assert ask("retire", {"worker": "far.1"}, "mine") == 200
+    with Service(home) as service:
+        assert [one.name for one in service.reader.store.workers()] == ["here.1"]
+        assert not service.reader.store.server_records.documents("worker")
+    client.close()
+
+
+def test_the_answer_to_a_change_is_only_for_whoever_made_it(client: Client, service: Service) -> None:
+    run_id = start_run(service)
+    body = {"run_id": run_id, "report": {"type": "CancelRequested", "at": AT}, "is_asking": False}
+    headers = {**PROTOCOL, "mulligan-call": "the same"}
+
+    first, again, other = (
+        client.post("store/run/put_control", body, scope=scope, headers=headers).json
+        for scope in ("run", "run", "write")
+    )
+
+    assert first == again != other

@@ -114,7 +114,7 @@ def test_a_schedule_shows_what_comes_next_and_what_it_did(server: Server) -> Non
     assert [f"{one:%d %H:%M}" for one in put.next[:2]] == ["01 01:30", "02 01:30"]
     assert shown.last is not None
     assert (shown.last.instant, shown.last.run_id) == (datetime(2025, 1, 1, 1, 30, tzinfo=UTC), 1)
-    assert again == server.clock[0] + timedelta(seconds=5)
+    assert again == server.clock[0] + timedelta(seconds=1)
     run = server.service.reader.state(1).run if server.service.records([1])[0].seq else None
     assert run is None or run.inputs == {"who": "you"}
     assert [one.name for one in server.schedules.all()] == ["nightly"]

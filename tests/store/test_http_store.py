@@ -14,7 +14,7 @@ from mulligan.core.effects.run_lists import RunFilter
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.shipped_logs import WATCH_KIND, is_watched
-from mulligan.errors import KeyUsed, LoginRefused, NotFound, StoreRefused, StoreUnavailable, UnknownRun
+from mulligan.errors import KeyUsed, LoginRefused, NotFound, ScopeMissing, StoreRefused, StoreUnavailable, UnknownRun
 from mulligan.ports import Document, LogChunk, LogKey, Store, TokenLimits, TokenRecord
 from mulligan.service import Service
 from mulligan.service.home import Home
@@ -234,6 +234,19 @@ def test_a_token_for_one_workflow_starts_no_other(service: Service) -> None:
         store.create([new_run()])
 
 
+def test_a_corrected_workflow_is_code_and_needs_a_token_that_may_write(service: Service, direct: Store) -> None:
+    (turn,) = direct.create([new_run()])
+    retry = r.RetryRequested(T0, "ann", revised=r.Revised("v2", {"name": "nightly"}))
+    token = TokenRecord("t", "d", "ann", ("run",), T0)
+
+    with pytest.raises(ScopeMissing):
+        HttpStore(transport=Direct(StoreCalls(service.control, token))).put(turn.run_id, retry)
+
+    assert not [one for one in direct.inbox([turn.run_id]) if isinstance(one.report, r.RetryRequested)]
+    writer = msgspec.structs.replace(token, scopes=("write",))
+    assert HttpStore(transport=Direct(StoreCalls(service.control, writer))).put(turn.run_id, retry)
+
+
 def test_a_change_with_a_known_id_is_carried_out_once(service: Service, direct: Store) -> None:
     calls = StoreCalls(service.control)
     body = msgspec.json.encode({"runs": [new_run()]})
@@ -346,6 +359,23 @@ def test_artifacts_of_a_worker_are_uploaded_and_fetched(tmp_path: Path, direct: 
     assert direct.artifacts.fetch(kept) == remote.artifacts.fetch(kept) == b"[1]"
     assert again.name == "1/build/1/1/file"
     assert not file.exists()
+
+
+def test_a_connection_that_is_gone_is_not_watched_any_more(transport: Direct) -> None:
+    descriptors = iter([7, 8])
+    transport.begin_wait = lambda since: next(descriptors)  # type: ignore[method-assign]
+
+    def gone() -> int | None:
+        raise StoreUnavailable("the connection broke")
+
+    transport.end_wait = gone  # type: ignore[method-assign]
+    store = HttpStore(transport=transport)
+    assert store.fileno() == 7
+
+    with pytest.raises(StoreUnavailable):
+        store.has_changes()
+
+    assert store.fileno() == 8
 
 
 # -- opening ---------------------------------------------------------------------------------------------------------

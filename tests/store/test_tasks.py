@@ -283,3 +283,14 @@ def test_a_number_that_is_no_lease_is_refused(store: Store) -> None:
             store.report(token, ended())
 
     assert store.queued_tasks(turn.run_id) == [("build", 1)]
+
+
+def test_several_reports_are_one_transaction_and_void_leases_are_left_out(store: Store) -> None:
+    turn = started(store)
+    leases = take(store, turn, task(turn.run_id), task(turn.run_id, "deploy"))
+    store.report(leases[0].token, ended())
+
+    store.report_all([(leases[0].token, ended(), None), (leases[1].token, ended("deploy"), None)])
+
+    assert [one.place for one in reports(store, turn.run_id) if isinstance(one, r.TaskEnded)] == ["build", "deploy"]
+    assert store.leases_of("w") == []

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 import msgspec
 
+from mulligan.api.entity_tags import entity_tag, expected_revision
+from mulligan.api.paging import Count, Limit, decode_cursor, encode_cursor
 from mulligan.api.routing import Answer, Body, Call, Query, Route
-from mulligan.errors import InputInvalid
-from mulligan.service import HookRule, Hooks, NoticePage, NoticeStatus, to_json
+from mulligan.service import HookRule, Hooks, NoticeLine, NoticeStatus, to_json
 
 
 class NoticesQuery(Query, frozen=True):
@@ -16,9 +17,16 @@ class NoticesQuery(Query, frozen=True):
 
     status: NoticeStatus | None = None
     run_id: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    limit: Limit = 100
     # The `next` of the page before.
-    before: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+    cursor: str = ""
+
+
+class NoticesPage(msgspec.Struct, frozen=True):
+    """Notices, the newest first."""
+
+    notices: list[NoticeLine]
+    next: str | None
 
 
 class HooksBody(Body, frozen=True):
@@ -29,8 +37,9 @@ class HooksBody(Body, frozen=True):
 
 def list_notices(call: Call) -> Any:
     asked: NoticesQuery = call.query
-    page = call.service.notices.page(status=asked.status, run_id=asked.run_id, before=asked.before, limit=asked.limit)
-    return to_json(page)
+    before = decode_cursor(asked.cursor, Count)
+    page = call.service.notices.page(status=asked.status, run_id=asked.run_id, before=before, limit=asked.limit)
+    return {"notices": to_json(page.notices), "next": encode_cursor(page.next)}
 
 
 def get_hooks(call: Call) -> Answer:
@@ -39,21 +48,11 @@ def get_hooks(call: Call) -> Answer:
 
 def put_hooks(call: Call) -> Answer:
     body: HooksBody = call.body
-    return _with_revision(call.service.notices.set_hooks(body.rules, _expected(call)))
+    return _with_revision(call.service.notices.set_hooks(body.rules, expected_revision(call.headers, without=None)))
 
 
 def _with_revision(hooks: Hooks) -> Answer:
-    return Answer(to_json(hooks), headers={"ETag": f'"{hooks.revision}"'})
-
-
-def _expected(call: Call) -> int | None:
-    """The revision of `If-Match`; None if any will do."""
-    given = call.headers.get("if-match", "").strip().removeprefix("W/").strip('"')
-    if given in ("", "*"):
-        return None
-    if not given.isascii() or not given.isdecimal():
-        raise InputInvalid("If-Match is not a revision", hint='send the ETag of GET hooks, such as "3"')
-    return int(given)
+    return Answer(to_json(hooks), headers=entity_tag(hooks.revision))
 
 
 ROUTES = (
@@ -64,7 +63,7 @@ ROUTES = (
         "read",
         "List notices, the newest first: what was sent, what waits and why, and what was given up.",
         query=NoticesQuery,
-        answer=NoticePage,
+        answer=NoticesPage,
     ),
     Route("GET", "hooks", get_hooks, "read", "Get the notice rules for all workflows of the project.", answer=Hooks),
     Route(

@@ -31,8 +31,8 @@ from mulligan.service import (
 _HEADERS = {PROCESS_HEADER: PROCESS}
 _BYTES = "application/octet-stream"
 _PATH = "store"
-# How often one thread looks for changes, for all who wait.
-LOOK_SECONDS = 0.02
+# How often one thread looks for changes, for all who wait; and how often while something changes.
+LOOK_SECONDS, BUSY_LOOK_SECONDS, BUSY_SECONDS = 0.02, 0.004, 0.25
 ArtifactFormat = Literal["json", "text", "file", "parquet", "arrow", "npy"]
 
 
@@ -82,6 +82,7 @@ class ChangeWaits:
     def __init__(self) -> None:
         self._counter: ChangeCounter | None = None
         self._number = -1
+        self._changed_at = float("-inf")
         self._waiting: set[asyncio.Future[int]] = set()
         self._look: asyncio.Task[None] | None = None
 
@@ -115,8 +116,10 @@ class ChangeWaits:
         return self._number
 
     async def _look_for_all(self, call: Call) -> None:
+        loop = asyncio.get_running_loop()
         while self._waiting:
-            await asyncio.sleep(LOOK_SECONDS)
+            is_busy = loop.time() - self._changed_at < BUSY_SECONDS
+            await asyncio.sleep(BUSY_LOOK_SECONDS if is_busy else LOOK_SECONDS)
             before = self._number
             try:
                 number = await call.read(self._read)
@@ -125,9 +128,11 @@ class ChangeWaits:
                     if not woken.done():
                         woken.set_exception(error)
                 return
-            for woken in self._waiting if number != before else ():
-                if not woken.done():
-                    woken.set_result(number)
+            if number != before:
+                self._changed_at = loop.time()
+                for woken in self._waiting:
+                    if not woken.done():
+                        woken.set_result(number)
 
 
 # By loop and store: a process of the server has one of each.

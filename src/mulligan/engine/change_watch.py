@@ -6,6 +6,8 @@ from mulligan.ports import ChangeFeed, Clock
 
 # How often the store is asked for changes. One that notifies us wakes the loop anyway.
 POLL_SECONDS = 0.02
+# How often while other processes write, and for how long after they did: each of our turns answers one of theirs.
+BUSY_POLL_SECONDS, BUSY_SECONDS = 0.003, 0.25
 # A shared store is looked into at least this often: nothing notifies us of a clock that was set, or of the runs of a
 # dead engine.
 IDLE_SECONDS = 1.0
@@ -21,6 +23,7 @@ class ChangeWatch:
         # The engine knows that there is something for it.
         self.is_requested = True
         self._looked_at = self._polled_at = 0.0
+        self._changed_at = float("-inf")
 
     def request(self) -> None:
         """Let the next round of the loop look into the store."""
@@ -29,6 +32,12 @@ class ChangeWatch:
     def is_due(self) -> bool:
         return self.is_requested or self._has_changes() or self._is_overdue()
 
+    @property
+    def poll_seconds(self) -> float:
+        """How long to wait before the store is asked again."""
+        is_busy = self._clock.monotonic() - self._changed_at < BUSY_SECONDS
+        return BUSY_POLL_SECONDS if is_busy else POLL_SECONDS
+
     def begin_look(self) -> None:
         self.is_requested = False
         self._looked_at = self._clock.monotonic()
@@ -36,10 +45,13 @@ class ChangeWatch:
     def _has_changes(self) -> bool:
         # A round of the loop may take less time than the question.
         now = self._clock.monotonic()
-        if now - self._polled_at < POLL_SECONDS:
+        if now - self._polled_at < self.poll_seconds:
             return False
         self._polled_at = now
-        return self._store.has_changes()
+        has_changes = self._store.has_changes()
+        if has_changes:
+            self._changed_at = now
+        return has_changes
 
     def _is_overdue(self) -> bool:
         return self._is_shared and self._clock.monotonic() - self._looked_at > IDLE_SECONDS

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 
 from mulligan.core.state.scope import Evaluator
-from mulligan.engine.change_watch import IDLE_SECONDS, POLL_SECONDS, ChangeWatch
+from mulligan.engine.change_watch import IDLE_SECONDS, ChangeWatch
 from mulligan.engine.driven_runs import DrivenRuns
 from mulligan.engine.heartbeat import HeartbeatSender
 from mulligan.engine.observers import NullObserver, Observer
@@ -95,7 +95,7 @@ class Engine:
             timers=self._timers,
             changes=self._changes,
         )
-        self._wait_seconds_max = POLL_SECONDS if self._watch_store() is None else IDLE_SECONDS
+        self._has_notices = self._watch_store() is not None
 
     def _watch_store(self) -> int | None:
         """Let the store wake the loop, if it can notify us."""
@@ -146,7 +146,7 @@ class Engine:
 
     def tick(self, wait_seconds: float = IDLE_SECONDS) -> bool:
         """Run the loop once, waiting up to `wait_seconds` for something to do. False if no turn was taken."""
-        limit = min(wait_seconds, self._wait_seconds_max)
+        limit = min(wait_seconds, IDLE_SECONDS if self._has_notices else self._changes.poll_seconds)
         self._collect(0.0 if self._has_more_to_do else self._timers.seconds_left(limit))
         if self._timers.is_due:
             self._fire_timers()

@@ -265,6 +265,9 @@ class TaskQueue(Protocol):
         With the task's guard the outcome counts for its breaker, in the same transaction.
         """
 
+    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> None:
+        """`report` for several leases in one transaction: token, report, guard. Those that are void are left out."""
+
     def stop_requests(self, worker: str) -> list[StopRequest]:
         """The requests to stop tasks of this worker. Each is repeated until its task has ended."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache, cached_property
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,9 +24,11 @@ from mulligan.ports import RunRecord, Store, WorkerRecord
 from mulligan.service.artifacts import with_artifact_paths
 from mulligan.service.home import Home, this_host
 from mulligan.service.locks import Locks
-from mulligan.service.log_ranges import LogRanges
 from mulligan.store import project_view
 from mulligan.worker.processes import is_running
+
+if TYPE_CHECKING:
+    from mulligan.service.log_ranges import LogRanges
 
 # How many events are read from the store at once.
 PAGE = 5_000
@@ -74,7 +77,9 @@ class RunReader:
 
     @cached_property
     def log_ranges(self) -> LogRanges:
-        return LogRanges(self.home, lambda: self.store)
+        # Loaded here, since most commands read no logs.
+        found: LogRanges = import_module("mulligan.service.log_ranges").LogRanges(self.home, lambda: self.store)
+        return found
 
     def store_version(self) -> int | None:
         """A number that grows when others have written; None where that takes a look at the runs."""

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from mulligan.core.model.schedule import Schedule
-from mulligan.errors import Problem, Refused
+from mulligan.errors import LanguageError, Problem, Refused
 from mulligan.service.catalogue.catalogue import Catalogue, Draft, Publication, PublishedWorkflow
 from mulligan.service.home import Home
 from mulligan.service.schedules.forms import ScheduleForm, instant_text
@@ -72,7 +72,10 @@ class RemoteCatalogue(Catalogue):
     ) -> Publication:
         body = {"text": text, "file": file, "format": format, "note": note, "labels": dict(labels)}
         path = f"workflows/{quote(name, safe='')}"
-        return _publication(ask(self._home, "PUT", path, _Published, body, dry_run=dry_run))
+        try:
+            return _publication(ask(self._home, "PUT", path, _Published, body, dry_run=dry_run))
+        except LanguageError as refused:
+            raise LanguageError([_with_line(one, text) for one in refused.problems]) from None
 
     def put_draft(self, name: str, text: str, *, file: str = "", note: str = "", expected: int | None = 0) -> Draft:
         body = {"text": text, "file": file, "note": note}
@@ -118,6 +121,14 @@ class RemoteSchedules(Schedules):
 
     def fire_due(self, now: datetime) -> NoReturn:
         raise Refused("the server starts what is due by itself", hint="list what comes: mulligan schedule list")
+
+
+def _with_line(problem: Problem, text: str) -> Problem:
+    """A problem with the line that it is about, which an answer does not repeat."""
+    lines = text.splitlines()
+    if problem.source_line or not 0 < problem.line <= len(lines):
+        return problem
+    return msgspec.structs.replace(problem, source_line=lines[problem.line - 1])
 
 
 def _path(name: str) -> str:

@@ -37,6 +37,7 @@ _JSON = "application/json"
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 # Not an answer of a server of Mulligan is longer.
 _PROBLEM_BYTES_MAX = 1 << 20
+_A_TOKEN = "an administrator of the server can make another token: mulligan token create; then: mulligan login URL"
 _AMBIGUOUS = "it is unknown whether the last change took effect: look at the run before you repeat it"
 
 
@@ -289,7 +290,7 @@ def error_of(status: int, data: bytes, where: str) -> MulliganError:
     if found.code in ("token.refused", "token.scope"):
         # What this means to somebody who has a store, and what to do about it.
         kind = LoginRefused if found.code == "token.refused" else StoreForbidden
-        return kind(f"the server at {where} refuses: {found.detail}", hint=found.hint, **_fields(found.data))
+        return kind(f"the server at {where} refuses: {found.detail}", hint=_A_TOKEN, **_fields(found.data))
     if status == 429:
         return StoreUnavailable(found.detail, hint=found.hint)
     kind_of_error = error_by_code(found.code)

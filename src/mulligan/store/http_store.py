@@ -19,7 +19,7 @@ from mulligan.core.deciding.breaker import Guard
 from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import ApprovalGiven, Classified, Report
-from mulligan.errors import KeyUsed, StoreRefused, StoreUnavailable
+from mulligan.errors import KeyUsed, MulliganError, StoreRefused, StoreUnavailable
 from mulligan.ports import (
     NONE_AHEAD,
     Answer,
@@ -166,7 +166,12 @@ class HttpStore:
             # Nothing was asked yet, so nothing is known.
             self.fileno()
             return True
-        number = self._transport.end_wait()
+        try:
+            number = self._transport.end_wait()
+        except MulliganError:
+            # The connection is gone, and its descriptor with it.
+            self._is_waiting = False
+            raise
         if number is None:
             return False
         self._is_waiting = False
@@ -256,6 +261,10 @@ class HttpStore:
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
         """Gather the last report of a lease. It is sent with the next exchange, as often as it takes."""
         self._work.ended[token] = EndedTask(token, report, guard)  # type: ignore[arg-type]
+
+    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> None:
+        for token, report, guard in ended:
+            self.report(token, report, guard=guard)
 
     def stop_requests(self, worker: str) -> list[StopRequest]:
         if self._monotonic() - self._work.exchanged_at >= STOPS_SECONDS:

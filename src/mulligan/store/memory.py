@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import islice
@@ -16,6 +17,7 @@ from mulligan.core.model import codec
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import LeaseExpired, Report, TaskStarted, TimerFired
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.errors import StaleLease
 from mulligan.ports import (
     ANSWERS_BEHIND_MAX,
     NONE_AHEAD,
@@ -406,6 +408,11 @@ class MemoryStore:
         if guard is not None:
             self._count([GuardedOutcome(token, guard, breaker_verdict(report, guard))])
         self._wrote()
+
+    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> None:
+        for token, report, guard in ended:
+            with suppress(StaleLease):
+                self.report(token, report, guard=guard)
 
     def stop_requests(self, worker: str) -> list[StopRequest]:
         return [StopRequest(kept.ticket, kept.grace_seconds) for kept in self._held(worker) if kept.is_stopping]

@@ -352,6 +352,18 @@ class PostgresStore:
             counted = GuardedOutcome(token, guard, breaker_verdict(report, guard))
             self._client.write(lambda: self._accept_and_count(report, counted))
 
+    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> None:
+        def work() -> None:
+            counted = []
+            for token, report, guard in ended:
+                is_ours = self._client.execute("report", token, encoded(report), self._client.channel)
+                if is_ours and guard is not None:
+                    counted.append(GuardedOutcome(token, guard, breaker_verdict(report, guard)))
+            if counted:
+                self._count(counted)
+
+        self._client.write(work)
+
     def _accept(self, token: int, report: Report, ask: Callable[..., list[Any]]) -> None:
         if not ask("report", token, encoded(report), self._client.channel):
             raise refusals.stale_lease(token)

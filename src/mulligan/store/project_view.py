@@ -244,6 +244,9 @@ class ProjectView:
             raise refusals.stale_lease(token)
         self._of.report(token, report, guard=guard)
 
+    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> None:
+        self._of.report_all(ended)
+
     def stop_requests(self, worker: str) -> list[StopRequest]:
         return self._of.stop_requests(worker)
 

@@ -351,16 +351,26 @@ class SqliteStore:
 
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
         def work(db: apsw.Cursor) -> None:
-            task_key = self._leases.find(db, token)
-            if task_key is None or not fetch_all(db, SQL["end_lease"], *task_key, token):
+            if not self._end_lease(db, token, report, guard):
                 raise refusals.stale_lease(token)
-            run_id, place, attempt = task_key
-            db.execute(SQL["insert_message"], (run_id, encoded(report), place, attempt))
-            if guard is not None:
-                self._count(db, [GuardedOutcome(token, guard, breaker_verdict(report, guard))])
 
         self._file.write(work)
         self._leases.drop([token])
+
+    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> None:
+        self._file.write(lambda db: [self._end_lease(db, *one) for one in ended])
+        self._leases.drop([token for token, _, _ in ended])
+
+    def _end_lease(self, db: apsw.Cursor, token: int, report: Report, guard: Guard | None) -> bool:
+        """End a lease with its last report. False if it is void."""
+        task_key = self._leases.find(db, token)
+        if task_key is None or not fetch_all(db, SQL["end_lease"], *task_key, token):
+            return False
+        run_id, place, attempt = task_key
+        db.execute(SQL["insert_message"], (run_id, encoded(report), place, attempt))
+        if guard is not None:
+            self._count(db, [GuardedOutcome(token, guard, breaker_verdict(report, guard))])
+        return True
 
     def stop_requests(self, worker: str) -> list[StopRequest]:
         return [stopped_from(row) for row in self._file.read(SQL["stop_requests"], worker)]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import time
+
+# Not from `threading`, which takes a command a millisecond to import.
+from _thread import RLock
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -23,6 +26,9 @@ Result = TypeVar("Result")
 _APPLICATION_ID = 0x4D554C4C
 
 _AGAIN_SECONDS = 0.005
+
+# Of each file that this process has opened: who writes has it.
+_WRITERS: dict[str, RLock] = {}
 
 _SETTINGS = (
     # The file may come from someone else: its schema must not call functions with side effects.
@@ -57,6 +63,7 @@ class SqliteFile:
 
     def __init__(self, path: Path, busy_seconds: float, vfs: str = "") -> None:
         self.path = path
+        self._turn = _WRITERS.setdefault(os.path.realpath(path), RLock())
         self._busy_seconds = busy_seconds
         try:
             if not vfs:
@@ -113,7 +120,13 @@ class SqliteFile:
 
     def write(self, work: Callable[[apsw.Cursor], Result]) -> Result:
         """Run `work` in a write transaction: all of it is durable afterwards, or nothing."""
-        return self._transact("BEGIN IMMEDIATE", work)
+        # Threads of one process wait for each other here: SQLite would let them sleep, and try again too late.
+        if not self._turn.acquire(timeout=self._busy_seconds):
+            self._translate(apsw.BusyError())
+        try:
+            return self._transact("BEGIN IMMEDIATE", work)
+        finally:
+            self._turn.release()
 
     def _transact(self, begin: str, work: Callable[[apsw.Cursor], Result]) -> Result:
         cursor = self._cursor

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from mulligan.errors import StoreUnavailable
-from mulligan.ports import Store
+from mulligan.ports import ServerRecords, Store
 from mulligan.testing.faults import Crash
 
 # What may happen to a call.
@@ -41,6 +41,11 @@ class _FaultyStore:
         self._fault_plan = fault_plan
         self.is_shared = store.is_shared
         self.artifacts = store.artifacts
+
+    @property
+    def server_records(self) -> ServerRecords:
+        """Passed on without faults: engines do not use it."""
+        return self._store.server_records
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         """Create the wrapper of a method once."""

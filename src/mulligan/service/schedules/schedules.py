@@ -58,7 +58,8 @@ SCHEDULE_LABEL = "schedule"
 SHOWN_NEXT = 5
 BACKFILL_MAX = WAITING_MAX
 # How soon to look again: for schedules that somebody put meanwhile, for a run that others wait for, for failures.
-LOOK_SECONDS, WAITING_SECONDS = 5.0, 1.0
+# A look at schedules that have nothing to do is two queries.
+LOOK_SECONDS = 1.0
 # How many decisions of one schedule are carried out before the next schedule has its turn.
 _ROUNDS_MAX = 20
 # How often a change is tried again that another process came before.
@@ -396,8 +397,6 @@ class Schedules:
         return {one.run_id: _RESULTS.get(rows.get(one.run_id, "cancelled"), "active") for one in state.active}
 
     def _look_again(self, schedule: Schedule, state: ScheduleState, now: datetime) -> datetime:
-        if state.waiting and state.pause is None:
-            return now + timedelta(seconds=WAITING_SECONDS)
         later = now + timedelta(seconds=LOOK_SECONDS)
         return later if state.pause is not None else min(later, next(instants(schedule, now), later))
 

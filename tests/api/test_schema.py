@@ -1,0 +1,20 @@
+"""Every operation of /openapi.json answers as the document says, on both stores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mulligan.service import Home
+
+from .schema_examples import problems
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_requests_made_from_the_schema_are_answered_as_it_says_on_both_stores(tmp_path: Path, schema_url: str) -> None:
+    homes = [Home(tmp_path / "home"), Home(tmp_path / "other", schema_url)]
+
+    wrong = problems(homes, examples=1, is_quick=True)
+
+    assert wrong == []

@@ -1,0 +1,163 @@
+"""Calls over a real connection on loopback: kept, closed, cut. Nothing is changed twice."""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mulligan.errors import StoreUnavailable
+from mulligan.store.http_connection import HttpTransport
+
+PROCESS = "one"
+
+
+class Server:
+    """Answers each request as the script says: with a body, or by closing the connection before or after it."""
+
+    def __init__(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.script: list[str] = []
+        self.body = b"[]"
+        self.requests: list[dict[str, str]] = []
+        self.connections = 0
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        # Closing a socket does not wake the thread that accepts on it.
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self._thread.join(5)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            self.connections += 1
+            threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
+
+    def _converse(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rwb") as stream:
+            while self._answer(stream):
+                pass
+
+    def _answer(self, stream: Any) -> bool:
+        """Answer one request. False if the connection is to be closed."""
+        first = stream.readline()
+        if not first:
+            return False
+        headers = {"path": first.decode().split()[1]}
+        while (line := stream.readline().strip()) != b"":
+            name, _, value = line.decode().partition(":")
+            headers[name.lower()] = value.strip()
+        stream.read(int(headers.get("content-length", "0")))
+        self.requests.append(headers)
+        step = self.script.pop(0) if self.script else "answer"
+        if step == "cut":
+            return False
+        body = self.body
+        stream.write(
+            b"HTTP/1.1 200 OK\r\nMulligan-Process: %s\r\nContent-Length: %d\r\n\r\n%s"
+            % (PROCESS.encode(), len(body), body)
+        )
+        stream.flush()
+        return step != "answer and close"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    one = Server()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def transport(server: Server) -> Iterator[HttpTransport]:
+    one = HttpTransport(server.url, token="mul_x")
+    yield one
+    one.close()
+
+
+def test_calls_share_one_connection_and_say_who_asks(server: Server, transport: HttpTransport) -> None:
+    for _ in range(3):
+        assert transport.call("runs", b"{}") == b"[]"
+
+    assert server.connections == 1
+    asked = server.requests[0]
+    assert (asked["path"], asked["authorization"], asked["mulligan-protocol"]) == (
+        "/api/v1/store/read/runs",
+        "Bearer mul_x",
+        "1",
+    )
+
+
+def test_what_reads_is_asked_again_when_the_connection_breaks(server: Server, transport: HttpTransport) -> None:
+    server.script = ["cut"]
+
+    assert transport.call("runs", b"{}") == b"[]"
+    assert len(server.requests) == 2
+
+
+def test_a_change_is_asked_again_only_of_the_process_that_would_know_it(
+    server: Server, transport: HttpTransport
+) -> None:
+    server.script = ["answer", "cut"]
+    transport.call("runs", b"{}")
+
+    transport.call("create", b"{}")
+
+    first, again = server.requests[1:]
+    assert first["mulligan-call"] == again["mulligan-call"]
+    assert ("mulligan-process" in first, again["mulligan-process"]) == (False, PROCESS)
+
+
+def test_a_change_whose_process_is_unknown_is_not_asked_again(server: Server, transport: HttpTransport) -> None:
+    server.script = ["cut"]
+
+    with pytest.raises(StoreUnavailable) as unavailable:
+        transport.call("create", b"{}")
+
+    assert len(server.requests) == 1
+    assert "unknown whether" in unavailable.value.hint
+
+
+def test_a_connection_that_the_server_has_closed_meanwhile_is_replaced_before_a_change(
+    server: Server, transport: HttpTransport
+) -> None:
+    server.script = ["answer and close"]
+    transport.call("runs", b"{}")
+
+    transport.call("create", b"{}")
+
+    assert server.connections == 2
+    assert len(server.requests) == 2
+
+
+def test_a_server_that_is_not_there_is_unavailable_in_words() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    transport = HttpTransport(f"http://127.0.0.1:{port}", token="mul_x")
+
+    with pytest.raises(StoreUnavailable, match="connection refused") as unavailable:
+        transport.call("runs", b"{}")
+    assert "mulligan server" in unavailable.value.hint
+
+
+def test_waiting_wakes_a_descriptor(server: Server, transport: HttpTransport) -> None:
+    server.body = b"17"
+    fd = transport.begin_wait(-1)
+    assert fd is not None
+    select.select([fd], [], [], 10)
+
+    assert transport.end_wait() == 17
+    # Nothing was asked since.
+    assert transport.end_wait() is None
+    assert server.requests[-1]["path"] == "/api/v1/store/changes/read?seconds=20&since=-1"
