@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
 import pytest
 
-from mulligan.core.model.reports import RunRequested
+from mulligan.core.model.reports import RetryRequested, RunRequested
 from mulligan.ports import NewRun, WorkerRecord
 from mulligan.service import Home, Service
 from mulligan.service.store_calls import CALLS, PROCESS, ChangeCounter
@@ -132,7 +133,7 @@ def test_a_corrected_definition_is_code_and_needs_the_scope_write(client: Client
     assert (refused.status, refused.code, refused.json["data"]) == (403, "token.scope", {"scope": "write"})
     assert allowed.status == 200
     message = service.reader.store.inbox([run_id])[-1]
-    assert message.report.by == "write"  # type: ignore[attr-defined]
+    assert isinstance(message.report, RetryRequested) and message.report.by == "write"
 
 
 def test_a_worker_belongs_to_whoever_registered_it(home: Home) -> None:
@@ -141,10 +142,11 @@ def test_a_worker_belongs_to_whoever_registered_it(home: Home) -> None:
     with Service(home) as service:
         service.reader.store.register(WorkerRecord("here.1", "here", 1))
     register = _a_worker()
-    exchange = {"ended": [], "logs": [], "offer": None, "is_beat": True}
+    exchange: dict[str, Any] = {"ended": [], "logs": [], "offer": None, "is_beat": True}
 
     def ask(call: str, body: Any, scope: str) -> int:
-        return client.post(f"store/worker/work.{call}", body, scope=scope, headers=PROTOCOL).status
+        reply: Reply = client.post(f"store/worker/work.{call}", body, scope=scope, headers=PROTOCOL)
+        return reply.status
 
     assert ask("register", register, "mine") == 200
     for scope, worker in (("theirs", "far.1"), ("worker", "far.1"), ("mine", "here.1")):
@@ -172,3 +174,17 @@ def test_the_answer_to_a_change_is_only_for_whoever_made_it(client: Client, serv
     )
 
     assert first == again != other
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
+def test_a_number_that_no_database_can_count_is_refused(client: Client, number: int) -> None:
+    for call, body in (
+        ("run", {"run_id": number}),
+        ("lists.records", {"run_ids": [number]}),
+        ("runs", {"limit": 1, "before": number, "statuses": []}),
+        ("lists.places", {"keys": [(number, "fetch")]}),
+        ("server_records.read_log", {"key": {"run_id": 1, "place": "a", "attempt": 1}, "start": number, "end": 1}),
+    ):
+        # Not with `msgspec`, which writes no number of more than 64 bits.
+        sent = json.dumps(body).encode()
+        assert client.post(f"store/read/{call}", sent, headers=PROTOCOL).status == 422, call
