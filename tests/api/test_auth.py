@@ -130,7 +130,9 @@ def test_the_server_answers_under_its_names_and_addresses(server: Client, host: 
     assert server.request("GET", "/healthz", headers={"host": host}).status == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example:8642", "", "127.0.0.1.evil.example"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example:8642", "", "127.0.0.1.evil.example", "localhost:80@evil"]
+)
 def test_a_name_that_is_not_ours_is_refused(server: Client, host: str) -> None:
     assert server.request("GET", "/healthz", headers={"host": host}).code == "request.host"
 

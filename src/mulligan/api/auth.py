@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import re
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +20,8 @@ from mulligan.errors import HostRefused, InputInvalid, ScopeMissing, TokenRefuse
 from mulligan.service import ServerConfig, Service, TokenRecord, TrustedProxy, digest_of, owner_of
 from mulligan.service import allows as scopes_allow
 
+# A name or an address, and a port: what else a `Host` may have would get into links.
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:@/?#\s]*)(:[0-9]{1,5})?")
 COOKIE = "mulligan_session"
 # A page of another site cannot send this header without being asked first, and it is never allowed to.
 CUSTOM_HEADER = "x-mulligan-request"
@@ -87,8 +90,9 @@ class Gate:
 
     def check_host(self, request: Request) -> None:
         """`HostRefused` for a name that is not ours: a page whose name was pointed at us would send its own."""
-        name = _host_name(request.headers.get("host", ""))
-        if name not in self._hosts and not _is_address(name):
+        header = request.headers.get("host", "")
+        name = _host_name(header)
+        if not _HOST.fullmatch(header) or (name not in self._hosts and not _is_address(name)):
             raise HostRefused(
                 f"this server is not known as '{name}'",
                 hint="use its address; or whoever runs it adds the name to 'hosts' in server.toml",

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from logging import Logger
+from typing import Literal
 
 import msgspec
 import uvicorn
@@ -143,7 +144,7 @@ def _uvicorn_config(app: object, section: ServerSection) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         # Half of the speed comes from these two; without them the others do.
-        http="httptools" if find_spec("httptools") else "h11",
+        http=_http_protocol(),
         loop="auto",
         ws="none",
         lifespan="on",
@@ -158,6 +159,14 @@ def _uvicorn_config(app: object, section: ServerSection) -> uvicorn.Config:
         ssl_certfile=section.tls_cert or None,
         ssl_keyfile=section.tls_key or None,
     )
+
+
+def _http_protocol() -> type[asyncio.Protocol] | Literal["h11"]:
+    if not find_spec("httptools"):
+        return "h11"  # it has bounds of its own
+    from mulligan.api.bounded_http import BoundedHttp
+
+    return BoundedHttp
 
 
 def _children(home: Home, config: ServerConfig, log: Logger, log_format: str) -> list[Child]:
