@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from logging import Logger
-from typing import Literal
 
 import msgspec
 import uvicorn
@@ -144,7 +143,8 @@ def _uvicorn_config(app: object, section: ServerSection) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         # Half of the speed comes from these two; without them the others do.
-        http=_http_protocol(),
+        # The other one has bounds of its own.
+        http="mulligan.api.bounded_http:BoundedHttp" if find_spec("httptools") else "h11",
         loop="auto",
         ws="none",
         lifespan="on",
@@ -159,14 +159,6 @@ def _uvicorn_config(app: object, section: ServerSection) -> uvicorn.Config:
         ssl_certfile=section.tls_cert or None,
         ssl_keyfile=section.tls_key or None,
     )
-
-
-def _http_protocol() -> type[asyncio.Protocol] | Literal["h11"]:
-    if not find_spec("httptools"):
-        return "h11"  # it has bounds of its own
-    from mulligan.api.bounded_http import BoundedHttp
-
-    return BoundedHttp
 
 
 def _children(home: Home, config: ServerConfig, log: Logger, log_format: str) -> list[Child]:
