@@ -188,3 +188,16 @@ def test_a_number_that_no_database_can_count_is_refused(client: Client, number: 
         # Not with `msgspec`, which writes no number of more than 64 bits.
         sent = json.dumps(body).encode()
         assert client.post(f"store/read/{call}", sent, headers=PROTOCOL).status == 422, call
+
+
+def test_the_audit_says_which_run_a_call_of_the_store_changed_and_why(client: Client, service: Service) -> None:
+    run_id = start_run(service)
+    report = {"type": "CancelRequested", "at": AT, "by": "somebody else", "reason": "it is late"}
+
+    client.post("store/run/put_control", {"run_id": run_id, "report": report, "is_asking": False}, headers=PROTOCOL)
+    client.post("store/run/put_control", b"not json", headers=PROTOCOL)
+
+    refused, begun, changed = client.get("audit").json["audit"]
+    assert (changed["who"], changed["why"]) == ("admin", "it is late")
+    assert changed["target"] == f"/api/v1/store/run/put_control?run_id={run_id}&report=CancelRequested"
+    assert (begun["target"], refused["status"]) == ("/api/v1/store/run/put_control", 422)
