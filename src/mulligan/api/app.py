@@ -220,6 +220,8 @@ class Api:
         if route.is_shared:
             return await self.threads.read(lambda service: self._shared_answer(route, make, token, service))
         run = self.threads.read if route.method == "GET" and not route.changes else self.threads.change
+        if route.is_slow:
+            run = self.threads.compute
         answer = await run(lambda service: _as_answer(route, route.handler(prepare(service))))
         if route.changes and route.path.startswith(("tokens", "logins")):
             self.gate.forget_tokens()
