@@ -12,7 +12,7 @@ import msgspec
 from mulligan.api.auth import NOBODY, Request
 from mulligan.api.routing import Call, Query, Route
 from mulligan.errors import MulliganError
-from mulligan.service import ACCEPTED, AuditPage, AuditRecord, TokenRecord
+from mulligan.service import ACCEPTED, AuditPage, AuditRecord, TokenRecord, owner_of
 
 _log = logging.getLogger("mulligan.server")
 
@@ -72,7 +72,8 @@ def _record(route: Route, request: Request, token: TokenRecord, source: str, sta
         target=request.path,
         status=status,
         project=token.project or "",
-        token_id=token.id,
+        # A session is written down as the token from which it comes.
+        token_id=owner_of(token.id),
         why=why,
         source=source,
     )
