@@ -47,7 +47,7 @@ def is_written(route: Route, body: Any, query: Any) -> bool:
 
 
 def accepted(call: Call, route: Route, request: Request) -> list[AuditRecord]:
-    """The rows of a change, written before it is made: one, or one for each decision."""
+    """The rows of a change that is accepted: one, or one for each decision."""
     if isinstance(call.body, bytes):
         about, why = _store_change(call.body)
         row = _record(route, request, call.token, call.source, ACCEPTED, why=why)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mulligan.service.artifacts import KeptFile
     from mulligan.service.attempt_progress import describe_progress
     from mulligan.service.attempts import AttemptRecord
-    from mulligan.service.audit import ACCEPTED, AuditLog, AuditPage
+    from mulligan.service.audit import ACCEPTED, AuditLog, AuditPage, AuditWithRun
     from mulligan.service.background_jobs import JOBS, BackgroundJobs, Job, run_jobs
     from mulligan.service.breakers import Breaker
     from mulligan.service.catalogue.catalogue import Draft, Publication, PublishedWorkflow, WorkflowList
@@ -196,7 +196,7 @@ _NAMES = {
     "mulligan.service.artifacts": "KeptFile",
     "mulligan.service.attempt_progress": "describe_progress",
     "mulligan.service.attempts": "AttemptRecord",
-    "mulligan.service.audit": "ACCEPTED AuditLog AuditPage",
+    "mulligan.service.audit": "ACCEPTED AuditLog AuditPage AuditWithRun",
     "mulligan.service.background_jobs": "JOBS BackgroundJobs Job run_jobs",
     "mulligan.service.breakers": "Breaker",
     "mulligan.service.change_verbs": "ChangeResult ChangeVerbs DecidedStep DecisionsResult ForkResult RetryResult "
