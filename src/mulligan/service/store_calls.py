@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -27,7 +28,7 @@ from mulligan.errors import (
     StoreUnavailable,
     UnknownRun,
 )
-from mulligan.ports import NewRun, Offer, Store, Turn, WorkerRecord
+from mulligan.ports import Lease, NewRun, Offer, Store, Turn, WorkerRecord
 from mulligan.ports.server_records import LogChunk, LogKey, TokenRecord
 from mulligan.service.home import Home
 from mulligan.service.log_ranges import watched_runs
@@ -55,6 +56,8 @@ ARTIFACT_NAME_CHARS_MAX = 1000
 PROCESS = os.urandom(8).hex()
 # How many answers to changes are remembered, and how long a repeated call waits for the first.
 ANSWERS_MAX, FIRST_SECONDS_MAX = 2_000, 30.0
+# How long workers do not hear of a change that is not about the queue.
+OTHER_CHANGES_SECONDS = 0.1
 # How much of a log one answer has.
 LOG_BYTES_MAX = 1 << 20
 _encode = msgspec.json.Encoder().encode
@@ -202,10 +205,13 @@ class StoreCalls:
             for one, task in tasks
             if (task.place, task.attempt) == (one.report.place, one.report.attempt)
         ]
-        if known:
-            store.report_all(known)
         is_alive = store.record_heartbeat(worker) if is_beat else True
-        leases = store.lease(worker, offer) if offer is not None else []
+        leases: list[Lease] = []
+        if offer is not None:
+            # A worker that has expired gets none.
+            leases = store.report_and_lease(worker, known, offer)
+        elif known:
+            store.report_all(known)
         watched = watched_runs(store.server_records, datetime.now(UTC)) if is_beat else []
         return WorkDone(is_alive, self._now(), leases, store.stop_requests(worker), watched)
 
@@ -306,18 +312,40 @@ def refuse_other_protocol(protocol: str) -> None:
         )
 
 
+class ChangeCounts(NamedTuple):
+    """Numbers that differ from the last ones if something was written in between: anything, and work for workers."""
+
+    changes: int
+    work: int
+
+
 class ChangeCounter:
-    """Counts the changes of a store, over a connection of its own, since each connection hears of a change once."""
+    """Counts the changes of a store, over a connection of its own, since each connection hears of a change once.
 
-    def __init__(self, home: Home) -> None:
+    A worker is not woken by the changes of the others, each of which it would answer with a question: it hears at once
+    of queued tasks and of requests to stop, and of everything else, which may concern it too, after a moment.
+    """
+
+    def __init__(self, home: Home, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._store = home.open()
+        self._monotonic = monotonic
         # Another process counts from another number, so that nobody takes one count for the other.
-        self._number = int.from_bytes(os.urandom(4), "big")
+        self._changes = self._work = int.from_bytes(os.urandom(4), "big")
+        self._mark = self._store.queue_mark()
+        # Whether workers have not heard of a change yet, and when they last heard of one.
+        self._is_owed = False
+        self._worked_at = float("-inf")
 
-    def read(self) -> int:
-        """A number that differs from the last one if something was written in between."""
-        self._number += self._store.has_changes()
-        return self._number
+    def read(self) -> ChangeCounts:
+        has_changes = self._store.has_changes()
+        mark = self._store.queue_mark() if has_changes else self._mark
+        self._changes += has_changes
+        self._is_owed = self._is_owed or has_changes
+        now = self._monotonic()
+        if mark != self._mark or (self._is_owed and now - self._worked_at >= OTHER_CHANGES_SECONDS):
+            self._work += 1
+            self._mark, self._is_owed, self._worked_at = mark, False, now
+        return ChangeCounts(self._changes, self._work)
 
     def close(self) -> None:
         self._store.close()
