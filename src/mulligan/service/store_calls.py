@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from mulligan.core.deciding.expiry_permission import HeartbeatSeries, first_heartbeat
 from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
 from mulligan.core.model.reports import Report, RetryRequested
+from mulligan.engine.worker_expiry import expire_dead_workers
 from mulligan.errors import (
     InputInvalid,
     MulliganError,
@@ -34,6 +36,7 @@ from mulligan.service.home import Home
 from mulligan.service.log_ranges import watched_runs
 from mulligan.service.run_control import RunControl
 from mulligan.service.run_reader import RunReader
+from mulligan.store.clock import PROCESS_CLOCK
 from mulligan.store.http_calls import CALL_HEADER as CALL_HEADER
 from mulligan.store.http_calls import CALLS as CALLS
 from mulligan.store.http_calls import PROCESS_HEADER as PROCESS_HEADER
@@ -48,6 +51,7 @@ from mulligan.store.http_calls import (
     WorkDone,
     arguments_type,
 )
+from mulligan.worker.processes import kill_worker_processes
 
 # The largest artifact: what a worker of a shared store may keep.
 UPLOAD_BYTES_MAX = 256 << 20
@@ -66,13 +70,16 @@ _encode = msgspec.json.Encoder().encode
 class StoreCalls:
     """Answers calls in the name of `control.by`, limited to what a token may do."""
 
-    def __init__(self, control: RunControl, token: TokenRecord | None = None) -> None:
+    def __init__(
+        self, control: RunControl, token: TokenRecord | None = None, judge: HeartbeatJudge | None = None
+    ) -> None:
         self._control = control
         self._reader: RunReader = control.reader
         self._token = token
+        self._judge = judge or JUDGE
 
     def for_token(self, token: TokenRecord) -> StoreCalls:
-        return StoreCalls(self._control, token)
+        return StoreCalls(self._control, token, self._judge)
 
     @property
     def _store(self) -> Store:
@@ -205,7 +212,7 @@ class StoreCalls:
             for one, task in tasks
             if (task.place, task.attempt) == (one.report.place, one.report.attempt)
         ]
-        is_alive = store.record_heartbeat(worker) if is_beat else True
+        is_alive = self._judge.take(store, worker, self._reader.home.lease_seconds) if is_beat else True
         leases: list[Lease] = []
         if offer is not None:
             # A worker that has expired gets none.
@@ -351,6 +358,39 @@ class ChangeCounter:
         self._store.close()
 
 
+class HeartbeatJudge:
+    """Takes the heartbeats of workers, and expires those that send none: perhaps nobody else does, beside the store.
+
+    After an outage of the store, or of the server, all heartbeats are old although the workers are alive. So it judges
+    nobody unless it has taken heartbeats for a whole lease. Locks are left to the workers on their hosts.
+    """
+
+    def __init__(
+        self,
+        elapsed: Callable[[], float] = PROCESS_CLOCK.elapsed,
+        kill_leftovers: Callable[[str], object] = kill_worker_processes,
+    ) -> None:
+        self._elapsed = elapsed
+        self._kill_leftovers = kill_leftovers
+        self._lock = threading.Lock()
+        self._series: HeartbeatSeries | None = None
+
+    def take(self, store: Store, worker: str, lease_seconds: float) -> bool:
+        """Record a heartbeat of this worker. False if it has expired."""
+        sent = self._elapsed()
+        is_alive = store.record_heartbeat(worker)
+        if self._may_expire_others(sent, lease_seconds):
+            expire_dead_workers(store, lambda _: "unknown", self._kill_leftovers)
+        return is_alive
+
+    def _may_expire_others(self, sent: float, lease_seconds: float) -> bool:
+        now = self._elapsed()
+        with self._lock:
+            before = self._series or first_heartbeat(now)
+            self._series = before.after_heartbeat(sent, now, lease_seconds)
+            return self._series.may_expire_others(now, lease_seconds)
+
+
 class AnsweredChanges:
     """The answers to the last changes, by the id of the call: for callers whose connection broke before they had it."""
 
@@ -405,3 +445,4 @@ def _not_remembered() -> StoreUnavailable:
 
 
 ANSWERED = AnsweredChanges()
+JUDGE = HeartbeatJudge()
