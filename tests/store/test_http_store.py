@@ -361,7 +361,6 @@ def test_a_token_does_not_speak_for_the_worker_of_another(service: Service, dire
     assert direct.leases_of("far") == [lease]
     mine.report(lease.token, ended())
     assert [one.task.place for one in mine.lease("far", offer())] == ["deploy"]
-    assert {one.name: one.token for one in direct.workers()} == {"w": "", "far": "mine"}
 
 
 def test_a_token_does_not_get_the_answer_to_the_call_of_another(service: Service, direct: Store) -> None:

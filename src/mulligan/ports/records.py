@@ -49,8 +49,6 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     started_at: datetime | None = None
     # Filled in when read: the time of its last heartbeat.
     beat_at: datetime | None = None
-    # The id of the token that registered it, if it takes part through a server: only that token speaks for it.
-    token: str = ""
 
 
 class Offer(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The catalogue and the schedules of a server: read over its store, changed through its routes, which check them."""
+"""Catalogue, schedules and tokens of a server: read over its store, changed through its routes, which check them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from mulligan.service.catalogue.catalogue import Catalogue, Draft, Publication, 
 from mulligan.service.home import Home
 from mulligan.service.schedules.forms import ScheduleForm, instant_text
 from mulligan.service.schedules.schedules import Backfill, Schedules, ScheduleView
+from mulligan.service.tokens.tokens import NewToken, TokenForm, TokenList, Tokens, TokenView
 from mulligan.store.http_connection import HttpTransport
 from mulligan.store.server_login import find_ca_file, find_token
 
@@ -121,6 +122,23 @@ class RemoteSchedules(Schedules):
 
     def fire_due(self, now: datetime) -> NoReturn:
         raise Refused("the server starts what is due by itself", hint="list what comes: mulligan schedule list")
+
+
+class RemoteTokens(Tokens):
+    """The tokens of a server. It writes the audit."""
+
+    @property
+    def _home(self) -> Home:
+        return self._reader.home
+
+    def create(self, form: TokenForm) -> NewToken:
+        return ask(self._home, "POST", "tokens", NewToken, form)
+
+    def list_tokens(self) -> TokenList:
+        return ask(self._home, "GET", "tokens", TokenList)
+
+    def revoke(self, token_id: str) -> TokenView:
+        return ask(self._home, "DELETE", f"tokens/{quote(token_id, safe='')}", TokenView)
 
 
 def _with_line(problem: Problem, text: str) -> Problem:

@@ -34,8 +34,10 @@ from mulligan.ports import Lease, NewRun, Offer, Store, Turn, WorkerRecord
 from mulligan.ports.server_records import LogChunk, LogKey, TokenRecord
 from mulligan.service.home import Home
 from mulligan.service.log_ranges import watched_runs
+from mulligan.service.logins import owner_of
 from mulligan.service.run_control import RunControl
 from mulligan.service.run_reader import RunReader
+from mulligan.service.worker_owners import WorkerOwners
 from mulligan.store.clock import PROCESS_CLOCK
 from mulligan.store.http_calls import CALL_HEADER as CALL_HEADER
 from mulligan.store.http_calls import CALLS as CALLS
@@ -60,8 +62,6 @@ ARTIFACT_NAME_CHARS_MAX = 1000
 PROCESS = os.urandom(8).hex()
 # How many answers to changes are remembered, and how long a repeated call waits for the first.
 ANSWERS_MAX, FIRST_SECONDS_MAX = 2_000, 30.0
-# How long a token is believed to own a worker without looking it up, and of how many workers that is remembered.
-OWNER_SECONDS, OWNERS_MAX = 1.0, 10_000
 # How long workers do not hear of a change that is not about the queue.
 OTHER_CHANGES_SECONDS = 0.1
 # How much of a log one answer has.
@@ -87,6 +87,10 @@ class StoreCalls:
     def _store(self) -> Store:
         return self._reader.store
 
+    @property
+    def _owners(self) -> WorkerOwners:
+        return WorkerOwners(self._reader, self._token)
+
     def answer(
         self, scope: str, name: str, body: bytes, *, protocol: str, call_id: str = "", process: str = ""
     ) -> bytes:
@@ -107,12 +111,9 @@ class StoreCalls:
             )
         if not call_id or not call.is_change:
             return self._perform(name, arguments)
-        # Nobody gets the answer to the call of somebody else.
-        return ANSWERED.once((self._token_id, call_id), lambda: self._perform(name, arguments))
-
-    @property
-    def _token_id(self) -> str:
-        return self._token.id if self._token is not None else ""
+        # Nobody gets the answer to a call of somebody else.
+        asked_by = owner_of(self._token.id) if self._token is not None else ""
+        return ANSWERED.once(f"{asked_by}/{name}/{call_id}", lambda: self._perform(name, arguments))
 
     def _perform(self, name: str, arguments: Mapping[str, Any]) -> bytes:
         own: Callable[..., Any] | None = _OWN.get(name)
@@ -138,8 +139,7 @@ class StoreCalls:
     def _workers(self) -> list[WorkerRecord]:
         """The workers, as they are seen from the server: only here can their locks be read."""
         return [
-            replace(worker, lock="", token="", is_expired=not self._reader.is_alive(worker))
-            for worker in self._store.workers()
+            replace(worker, lock="", is_expired=not self._reader.is_alive(worker)) for worker in self._store.workers()
         ]
 
     def _create(self, runs: list[NewRun]) -> list[Turn]:
@@ -197,33 +197,24 @@ class StoreCalls:
                 hint=f"start the worker with MULLIGAN_LEASE={seconds:g}s",
             )
         known = next((one for one in self._store.workers() if one.name == worker.name), None)
-        ours = worker.host, worker.pid, self._token_id
-        if known is not None and (known.host, known.pid, known.token) != ours:
+        if known is not None and (
+            (known.host, known.pid) != (worker.host, worker.pid) or not self._owners.is_owned(worker.name)
+        ):
             raise Refused(f"there is a worker '{worker.name}' already", hint="a worker has a name of its own")
+        if known is None:
+            self._owners.add(worker.name)
         lock = worker.lock if self._store.is_shared else ""
-        self._store.register(
-            replace(worker, lock=lock, is_expired=False, started_at=self._now(), beat_at=None, token=self._token_id)
-        )
-        if self._token is not None:
-            OWNERS.note(self._reader.home, worker.name, self._token_id)
-
-    def _refuse_other_token(self, worker: str) -> None:
-        """Refuse to act in the name of a worker that another token has registered, or none."""
-        if self._token is None:
-            return
-        owner = OWNERS.find(self._reader.home, worker, self._store)
-        if owner is not None and owner != self._token_id:
-            raise Refused(
-                f"the worker '{worker}' was not registered with this token",
-                hint="start the worker again: it gets a name of its own",
-            )
+        self._store.register(replace(worker, lock=lock, is_expired=False, started_at=self._now(), beat_at=None))
 
     def _exchange(
         self, worker: str, ended: list[EndedTask], logs: list[LogChunk], offer: Offer | None, is_beat: bool
     ) -> WorkDone:
         """Take results and logs, and give leases and requests to stop. An end that is already known changes nothing."""
-        self._refuse_other_token(worker)
         store = self._store
+        if not self._owners.is_owned(worker) and worker not in {one.name for one in store.workers()}:
+            # It has expired, and is not remembered any more.
+            return WorkDone(False, self._now())
+        self._owners.expect(worker)
         held = {lease.token: lease.task for lease in store.leases_of(worker)} if ended or logs else {}
         if logs:
             runs = {task.run_id for task in held.values()}
@@ -272,12 +263,13 @@ class StoreCalls:
         self._reader.log_ranges.watch(run_id)
 
     def _leases_of(self, worker: str) -> list[Lease]:
-        self._refuse_other_token(worker)
+        self._owners.expect(worker)
         return self._store.leases_of(worker)
 
     def _retire(self, worker: str) -> None:
-        self._refuse_other_token(worker)
+        self._owners.expect(worker)
         self._store.retire(worker)
+        self._owners.remove(worker)
 
     def keep_artifact(self, name: str, format: Format, data: bytes, *, protocol: str) -> str:
         """Keep what a worker uploads. The name that it got."""
@@ -388,32 +380,6 @@ class ChangeCounter:
         self._store.close()
 
 
-class WorkerOwners:
-    """Which token has registered a worker. What was looked up is believed for a moment."""
-
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._lock = threading.Lock()
-        self._known: dict[tuple[Home, str], tuple[float, str]] = {}
-
-    def note(self, home: Home, worker: str, token_id: str) -> None:
-        with self._lock:
-            if len(self._known) >= OWNERS_MAX:
-                self._known.clear()
-            self._known[home, worker] = self._monotonic(), token_id
-
-    def find(self, home: Home, worker: str, store: Store) -> str | None:
-        """The id of the token; "" for a worker with a database; None if there is no such worker (any more)."""
-        at, token_id = self._known.get((home, worker), (float("-inf"), ""))
-        if self._monotonic() - at < OWNER_SECONDS:
-            return token_id
-        record = next((one for one in store.workers() if one.name == worker), None)
-        if record is None:
-            return None
-        self.note(home, worker, record.token)
-        return record.token
-
-
 class HeartbeatJudge:
     """Takes the heartbeats of workers, and expires those that send none: perhaps nobody else does, beside the store.
 
@@ -452,9 +418,9 @@ class AnsweredChanges:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._answers: OrderedDict[tuple[str, str], _Answered] = OrderedDict()
+        self._answers: OrderedDict[str, _Answered] = OrderedDict()
 
-    def once(self, call_id: tuple[str, str], perform: Callable[[], bytes]) -> bytes:
+    def once(self, call_id: str, perform: Callable[[], bytes]) -> bytes:
         """What `perform` returns or raises, or has returned or raised for this id."""
         with self._lock:
             found = self._answers.get(call_id)
@@ -501,5 +467,4 @@ def _not_remembered() -> StoreUnavailable:
 
 
 ANSWERED = AnsweredChanges()
-OWNERS = WorkerOwners()
 JUDGE = HeartbeatJudge()
