@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mulligan.service.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from mulligan.service import audit, logins
+    from mulligan.service import audit, logins, server_changes
     from mulligan.service.audit import AuditLog
     from mulligan.service.logins import Logins
     from mulligan.service.run_reader import RunReader
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mulligan.service.tokens.tokens import Tokens
 else:
     audit, logins = LazyModule("mulligan.service.audit"), LazyModule("mulligan.service.logins")
+    server_changes = LazyModule("mulligan.service.server_changes")
     telemetry = LazyModule("mulligan.service.telemetry.telemetry")
     tokens = LazyModule("mulligan.service.tokens.tokens")
 
@@ -48,7 +49,8 @@ class ServerAreas:
     @cached_property
     def tokens(self) -> Tokens:
         """Who may do what with a server."""
-        return tokens.Tokens(self.reader, lambda: self.by, self.now)
+        kind = server_changes.RemoteTokens if self.reader.home.is_remote else tokens.Tokens
+        return kind(self.reader, lambda: self.by, self.now)
 
     @cached_property
     def telemetry(self) -> Telemetry:

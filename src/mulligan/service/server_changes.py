@@ -1,4 +1,4 @@
-"""The catalogue and the schedules of a server: read over its store, changed through its routes, which check them."""
+"""Catalogue, schedules and tokens of a server: read over its store, changed through its routes, which check them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from mulligan.core.model.schedule import Schedule
-from mulligan.errors import LanguageError, Problem, Refused
+from mulligan.errors import WARNING, LanguageError, Problem, Refused
 from mulligan.service.catalogue.catalogue import Catalogue, Draft, Publication, PublishedWorkflow
 from mulligan.service.home import Home
 from mulligan.service.schedules.forms import ScheduleForm, instant_text
 from mulligan.service.schedules.schedules import Backfill, Schedules, ScheduleView
+from mulligan.service.tokens.tokens import NewToken, TokenForm, Tokens, TokenView
 from mulligan.store.http_connection import HttpTransport
 from mulligan.store.server_login import find_ca_file, find_token
 
@@ -73,7 +74,7 @@ class RemoteCatalogue(Catalogue):
         body = {"text": text, "file": file, "format": format, "note": note, "labels": dict(labels)}
         path = f"workflows/{quote(name, safe='')}"
         try:
-            return _publication(ask(self._home, "PUT", path, _Published, body, dry_run=dry_run))
+            return _publication(ask(self._home, "PUT", path, _Published, body, dry_run=dry_run), text)
         except LanguageError as refused:
             raise LanguageError([_with_line(one, text) for one in refused.problems]) from None
 
@@ -123,6 +124,16 @@ class RemoteSchedules(Schedules):
         raise Refused("the server starts what is due by itself", hint="list what comes: mulligan schedule list")
 
 
+class RemoteTokens(Tokens):
+    """The tokens of a server. Its audit has a row for each change."""
+
+    def create(self, form: TokenForm) -> NewToken:
+        return ask(self._reader.home, "POST", "tokens", NewToken, form)
+
+    def revoke(self, token_id: str) -> TokenView:
+        return ask(self._reader.home, "DELETE", f"tokens/{quote(token_id, safe='')}", TokenView)
+
+
 def _with_line(problem: Problem, text: str) -> Problem:
     """A problem with the line that it is about, which an answer does not repeat."""
     lines = text.splitlines()
@@ -135,13 +146,19 @@ def _path(name: str) -> str:
     return f"schedules/{quote(name, safe='')}"
 
 
-def _publication(answer: _Published) -> Publication:
+def _publication(answer: _Published, text: str = "") -> Publication:
     fields = {name: getattr(answer, name) for name in PublishedWorkflow.__struct_fields__}
     return Publication(
         PublishedWorkflow(**fields),
         answer.is_new,
-        tuple(Problem(**one) for one in answer.warnings),
+        tuple(_warning(one, text) for one in answer.warnings),
         schedules=answer.schedules,
         removed_schedules=answer.removed_schedules,
         dry_run=answer.dry_run,
     )
+
+
+def _warning(answer: Mapping[str, Any], text: str) -> Problem:
+    """A warning as a local check gives it: an answer has its code without the prefix, and not its line."""
+    code = str(answer["code"])
+    return _with_line(Problem(**{**answer, "code": code if code.startswith(WARNING) else f"{WARNING}{code}"}), text)
