@@ -417,7 +417,7 @@ async def _worker_token(running: ServerProcess) -> str:
     reply = await client.ask("POST", "/api/v1/tokens", {"user": "worker", "scopes": ["worker"]})
     assert reply.status in (200, 201), reply
     client.close()
-    return str(reply.json["token"])
+    return str(reply.json["secret"])
 
 
 # -- starting it -------------------------------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ import pytest
 
 from mulligan.api.server import _check_tls, _listen
 from mulligan.cli.dispatch import exit_code
-from mulligan.errors import LanguageError, ServerUnusable
-from mulligan.service import ServerSection, parse_config
+from mulligan.errors import InputInvalid, LanguageError, NotFound, ServerUnusable
+from mulligan.service import Home, ServerSection, Service, TokenForm, parse_config
 
 TEXT = "name: nightly\nsteps:\n  - step: fetch\n    shell: 'true'\n"
 
@@ -101,12 +101,25 @@ def test_after_kill_9_the_same_keys_give_the_same_runs_and_no_child_is_left(tmp_
     with serving(tmp_path, "--no-worker") as second:
         after = [start(second, key) for key in keys]
         listed = second.ask("GET", "runs")[1]["runs"]
+        check_that_tokens_are_made_and_revoked_from_elsewhere(second)
         second.process.send_signal(signal.SIGTERM)
 
         assert second.process.wait(20) == 0
     assert after[:4] == before
     assert sorted(one["run_id"] for one in listed) == sorted(after)
     assert first.token != second.token
+
+
+def check_that_tokens_are_made_and_revoked_from_elsewhere(server: Server) -> None:
+    """On the same server, since starting one takes a second."""
+    with Service(Home(Path("/nowhere"), server.url, token=server.token)) as there:
+        made = there.tokens.create(TokenForm("ann", ("read",)))
+        assert [one.id for one in there.tokens.list_tokens().tokens] == [made.token.id]
+        with pytest.raises(InputInvalid, match="not a scope"):
+            there.tokens.create(TokenForm("ann", ("reed",)))
+        assert there.tokens.revoke(made.token.id).revoked_at is not None
+        with pytest.raises(NotFound, match="there is no token"):
+            there.tokens.revoke("nothing")
 
 
 def test_a_port_that_is_taken_and_an_address_of_another_machine_are_refused_in_words() -> None:

@@ -73,9 +73,11 @@ def test_what_another_process_writes_for_us_is_news_once(opened: Open, act: Act)
     queue(other, their_turn, task(their_turn.run_id, "shared"))
     mine.lease("w", offer(), root_run_id=their_turn.run_id)
     settle(mine)
+    version = mine.version()
 
     act(other, my_turn, their_turn)
 
+    assert version is None or mine.version() != version
     assert comes_to(mine)
     assert not mine.has_changes()
 

@@ -12,7 +12,7 @@ import msgspec
 from mulligan.api.auth import NOBODY, Request
 from mulligan.api.routing import Call, Query, Route
 from mulligan.errors import MulliganError
-from mulligan.service import ACCEPTED, AuditPage, AuditRecord, TokenRecord
+from mulligan.service import ACCEPTED, AuditPage, AuditRecord, TokenRecord, owner_of
 
 _log = logging.getLogger("mulligan.server")
 
@@ -46,7 +46,7 @@ def is_written(route: Route, body: Any, query: Any) -> bool:
 
 
 def accepted(call: Call, route: Route, request: Request) -> list[AuditRecord]:
-    """The rows of a change, written before it is made: one, or one for each decision."""
+    """The rows of a change that is accepted: one, or one for each decision."""
     found = getattr(call.body, "decisions", None) or (call.body,)
     return [_record(route, request, call.token, call.source, ACCEPTED, why=_reason(one)) for one in found]
 
@@ -72,7 +72,8 @@ def _record(route: Route, request: Request, token: TokenRecord, source: str, sta
         target=request.path,
         status=status,
         project=token.project or "",
-        token_id=token.id,
+        # A session is written down as the token from which it comes.
+        token_id=owner_of(token.id),
         why=why,
         source=source,
     )

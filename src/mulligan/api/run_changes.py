@@ -266,6 +266,7 @@ ROUTES = (
             ("Idempotency-Key", "Asking again with the same key gives the same run (200); other inputs are refused."),
         ),
         problems=(409,),
+        creates_run=True,
     ),
     Route(
         "POST",
@@ -318,6 +319,7 @@ ROUTES = (
         status=201,
         other_statuses=(200,),
         problems=(409,),
+        creates_run=True,
     ),
     Route(
         "POST",

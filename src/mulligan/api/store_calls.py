@@ -171,6 +171,7 @@ ROUTES = (
             media=JSON,
             problems=(409, 410, 413),
             is_change=is_change,
+            creates_run=scope == "write",
         )
         for scope, about, is_change in _SCOPES
     ),

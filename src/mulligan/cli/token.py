@@ -92,7 +92,7 @@ def token(
 
 
 def _note(service: Service, action: str, one: TokenView) -> None:
-    """Leave a row in the audit, as the server does for the same change that it is asked for."""
+    """Leave a row in the audit, as a server does for the changes that it is asked for."""
     if service.home.is_remote:
         return
     record = AuditRecord(

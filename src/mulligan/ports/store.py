@@ -33,7 +33,7 @@ from mulligan.ports.records import (
     WaitingPlace,
     WorkerRecord,
 )
-from mulligan.ports.server_records import ServerRecords
+from mulligan.ports.server_records import AuditRecord, ServerRecords
 
 
 class Artifacts(Protocol):
@@ -154,9 +154,10 @@ class Breakers(Protocol):
 class RunRequests(Protocol):
     """Creates runs and sends them reports."""
 
-    def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
+    def create(self, runs: Sequence[NewRun], holder: str = "", *, audit: Sequence[AuditRecord] = ()) -> list[Turn]:
         """Create runs with their requests in their inboxes, all or none. A holder gets their turns at once.
 
+        Rows for the audit are written in the same transaction: they are there if the runs are, and only then.
         `KeyUsed` if a stored run was created under the key of one of them: then none is created.
         """
 
@@ -299,6 +300,9 @@ class ChangeFeed(Protocol):
 
     def has_changes(self) -> bool:
         """Whether another process may have written something for us since the last call. Cheap; misses nothing."""
+
+    def version(self) -> str | None:
+        """A text that is another one after every commit of any process; None if only `has_changes` knows."""
 
     def fileno(self) -> int | None:
         """A descriptor that becomes readable when there may be changes; None if `has_news` has to be polled."""

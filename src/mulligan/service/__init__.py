@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mulligan.service.artifacts import KeptFile
     from mulligan.service.attempt_progress import describe_progress
     from mulligan.service.attempts import AttemptRecord
-    from mulligan.service.audit import ACCEPTED, AuditLog, AuditPage
+    from mulligan.service.audit import ACCEPTED, AuditLog, AuditPage, AuditWithRun
     from mulligan.service.background_jobs import JOBS, BackgroundJobs, Job, run_jobs
     from mulligan.service.breakers import Breaker
     from mulligan.service.catalogue.catalogue import Draft, Publication, PublishedWorkflow, WorkflowList
@@ -90,7 +90,16 @@ if TYPE_CHECKING:
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
     from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
     from mulligan.service.log_following import LogPiece, LogSelection
-    from mulligan.service.logins import LINK_MINUTES, SESSION_HOURS, Logins, Session, digest_of, new_secret, start_token
+    from mulligan.service.logins import (
+        LINK_MINUTES,
+        SESSION_HOURS,
+        Logins,
+        Session,
+        digest_of,
+        new_secret,
+        owner_of,
+        start_token,
+    )
     from mulligan.service.logs import UnknownAttempt
     from mulligan.service.named_files import FileUnreadable, FileUnwritable, read_file, write_file
     from mulligan.service.next_commands import (
@@ -188,7 +197,7 @@ _NAMES = {
     "mulligan.service.artifacts": "KeptFile",
     "mulligan.service.attempt_progress": "describe_progress",
     "mulligan.service.attempts": "AttemptRecord",
-    "mulligan.service.audit": "ACCEPTED AuditLog AuditPage",
+    "mulligan.service.audit": "ACCEPTED AuditLog AuditPage AuditWithRun",
     "mulligan.service.background_jobs": "JOBS BackgroundJobs Job run_jobs",
     "mulligan.service.breakers": "Breaker",
     "mulligan.service.change_verbs": "ChangeResult ChangeVerbs DecidedStep DecisionsResult ForkResult RetryResult "
@@ -218,7 +227,7 @@ _NAMES = {
     "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
     "mulligan.service.live_feed": "LiveEvent LiveFeed Watch parse_watches",
     "mulligan.service.log_following": "LogPiece LogSelection",
-    "mulligan.service.logins": "LINK_MINUTES SESSION_HOURS Logins Session digest_of new_secret start_token",
+    "mulligan.service.logins": "LINK_MINUTES SESSION_HOURS Logins Session digest_of new_secret owner_of start_token",
     "mulligan.service.logs": "UnknownAttempt",
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
     "mulligan.service.next_commands": "command_for_request commands_for_pending commands_for_wait suggest_commands",

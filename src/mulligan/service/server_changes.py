@@ -17,7 +17,7 @@ from mulligan.service.catalogue.catalogue import Catalogue, Draft, Publication, 
 from mulligan.service.home import Home
 from mulligan.service.schedules.forms import ScheduleForm, instant_text
 from mulligan.service.schedules.schedules import Backfill, Schedules, ScheduleView
-from mulligan.service.tokens.tokens import NewToken, TokenForm, Tokens, TokenView
+from mulligan.service.tokens.tokens import NewToken, TokenForm, TokenList, Tokens, TokenView
 from mulligan.store.http_connection import HttpTransport
 from mulligan.store.server_login import find_ca_file, find_token
 
@@ -125,13 +125,20 @@ class RemoteSchedules(Schedules):
 
 
 class RemoteTokens(Tokens):
-    """The tokens of a server. Its audit has a row for each change."""
+    """The tokens of a server. It writes the audit."""
+
+    @property
+    def _home(self) -> Home:
+        return self._reader.home
 
     def create(self, form: TokenForm) -> NewToken:
-        return ask(self._reader.home, "POST", "tokens", NewToken, form)
+        return ask(self._home, "POST", "tokens", NewToken, form)
+
+    def list_tokens(self) -> TokenList:
+        return ask(self._home, "GET", "tokens", TokenList)
 
     def revoke(self, token_id: str) -> TokenView:
-        return ask(self._reader.home, "DELETE", f"tokens/{quote(token_id, safe='')}", TokenView)
+        return ask(self._home, "DELETE", f"tokens/{quote(token_id, safe='')}", TokenView)
 
 
 def _with_line(problem: Problem, text: str) -> Problem:

@@ -27,12 +27,14 @@ from mulligan.errors import (
     StoreUnavailable,
     UnknownRun,
 )
-from mulligan.ports import NewRun, Offer, Store, Turn, WorkerRecord
+from mulligan.ports import Lease, NewRun, Offer, Store, Turn, WorkerRecord
 from mulligan.ports.server_records import LogChunk, LogKey, TokenRecord
 from mulligan.service.home import Home
 from mulligan.service.log_ranges import watched_runs
+from mulligan.service.logins import owner_of
 from mulligan.service.run_control import RunControl
 from mulligan.service.run_reader import RunReader
+from mulligan.service.worker_owners import WorkerOwners
 from mulligan.store.http_calls import CALL_HEADER as CALL_HEADER
 from mulligan.store.http_calls import CALLS as CALLS
 from mulligan.store.http_calls import PROCESS_HEADER as PROCESS_HEADER
@@ -75,6 +77,10 @@ class StoreCalls:
     def _store(self) -> Store:
         return self._reader.store
 
+    @property
+    def _owners(self) -> WorkerOwners:
+        return WorkerOwners(self._reader, self._token)
+
     def answer(
         self, scope: str, name: str, body: bytes, *, protocol: str, call_id: str = "", process: str = ""
     ) -> bytes:
@@ -95,7 +101,9 @@ class StoreCalls:
             )
         if not call_id or not call.is_change:
             return self._perform(name, arguments)
-        return ANSWERED.once(call_id, lambda: self._perform(name, arguments))
+        # Nobody gets the answer to a call of somebody else.
+        asked_by = owner_of(self._token.id) if self._token is not None else ""
+        return ANSWERED.once(f"{asked_by}/{name}/{call_id}", lambda: self._perform(name, arguments))
 
     def _perform(self, name: str, arguments: Mapping[str, Any]) -> bytes:
         own: Callable[..., Any] | None = _OWN.get(name)
@@ -183,8 +191,12 @@ class StoreCalls:
                 hint=f"start the worker with MULLIGAN_LEASE={seconds:g}s",
             )
         known = next((one for one in self._store.workers() if one.name == worker.name), None)
-        if known is not None and (known.host, known.pid) != (worker.host, worker.pid):
+        if known is not None and (
+            (known.host, known.pid) != (worker.host, worker.pid) or not self._owners.is_owned(worker.name)
+        ):
             raise Refused(f"there is a worker '{worker.name}' already", hint="a worker has a name of its own")
+        if known is None:
+            self._owners.add(worker.name)
         lock = worker.lock if self._store.is_shared else ""
         self._store.register(replace(worker, lock=lock, is_expired=False, started_at=self._now(), beat_at=None))
 
@@ -193,6 +205,10 @@ class StoreCalls:
     ) -> WorkDone:
         """Take results and logs, and give leases and requests to stop. An end that is already known changes nothing."""
         store = self._store
+        if not self._owners.is_owned(worker) and worker not in {one.name for one in store.workers()}:
+            # It has expired, and is not remembered any more.
+            return WorkDone(False, self._now())
+        self._owners.expect(worker)
         held = {lease.token: lease.task for lease in store.leases_of(worker)} if ended or logs else {}
         if logs:
             runs = {task.run_id for task in held.values()}
@@ -237,8 +253,14 @@ class StoreCalls:
         self._reader.record(run_id)
         self._reader.log_ranges.watch(run_id)
 
+    def _leases_of(self, worker: str) -> list[Lease]:
+        self._owners.expect(worker)
+        return self._store.leases_of(worker)
+
     def _retire(self, worker: str) -> None:
+        self._owners.expect(worker)
         self._store.retire(worker)
+        self._owners.remove(worker)
 
     def keep_artifact(self, name: str, format: Format, data: bytes, *, protocol: str) -> str:
         """Keep what a worker uploads. The name that it got."""
@@ -264,7 +286,7 @@ _OWN: Mapping[str, Callable[..., Any]] = {
     "put_decision": StoreCalls._put,
     "work.register": StoreCalls._register,
     "work.exchange": StoreCalls._exchange,
-    "work.leases_of": lambda self, worker: self._store.leases_of(worker),
+    "work.leases_of": StoreCalls._leases_of,
     "work.retire": StoreCalls._retire,
     "work.now": StoreCalls._now,
     "work.tagged_rows": lambda self, tag, limit: self._store.tagged_rows(tag, limit),

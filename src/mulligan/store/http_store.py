@@ -23,6 +23,7 @@ from mulligan.errors import KeyUsed, MulliganError, StoreRefused, StoreUnavailab
 from mulligan.ports import (
     NONE_AHEAD,
     Answer,
+    AuditRecord,
     BreakerRecord,
     Commit,
     CommitResult,
@@ -179,6 +180,10 @@ class HttpStore:
         self.fileno()
         return has_changed
 
+    def version(self) -> str | None:
+        """The server tells of changes only those who wait for them."""
+        return None
+
     def fileno(self) -> int | None:
         if not self._is_waiting:
             self._descriptor = self._transport.begin_wait(self._change)
@@ -190,8 +195,11 @@ class HttpStore:
 
     # -- verbs -------------------------------------------------------------------------------------------------------
 
-    def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
-        """Create runs. One without a key gets one: asking again after a lost answer creates nothing twice."""
+    def create(self, runs: Sequence[NewRun], holder: str = "", *, audit: Sequence[AuditRecord] = ()) -> list[Turn]:
+        """Create runs; the server writes the audit itself.
+
+        A run without a key gets one: asking again after a lost answer creates nothing twice.
+        """
         if holder:
             raise _no_turns()
         own = [not run.key for run in runs]

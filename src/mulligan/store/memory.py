@@ -23,6 +23,7 @@ from mulligan.ports import (
     NONE_AHEAD,
     Answer,
     Artifacts,
+    AuditRecord,
     BreakerRecord,
     Clock,
     Commit,
@@ -130,13 +131,14 @@ class MemoryStore:
 
     # -- runs
 
-    def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
+    def create(self, runs: Sequence[NewRun], holder: str = "", *, audit: Sequence[AuditRecord] = ()) -> list[Turn]:
         if holder and holder not in self.tables.workers:
             raise refusals.unknown_holder(holder)
         for run in runs:
             if run.key in self.tables.starts:
                 raise refusals.key_used(run.key, self.tables.starts[run.key])
         self._wrote()
+        self.server_records.add_audit(audit)
         return [self._create(run, holder) for run in runs]
 
     def _create(self, new: NewRun, holder: str, parent: StoredRun | None = None) -> Turn:
@@ -526,6 +528,9 @@ class MemoryStore:
         by_others = self.tables.writes - self._own_writes
         has_any, self._seen_writes = by_others != self._seen_writes, by_others
         return has_any
+
+    def version(self) -> str | None:
+        return None
 
     def fileno(self) -> int | None:
         return None

@@ -23,6 +23,7 @@ from mulligan.ports import (
     NONE_AHEAD,
     Answer,
     Artifacts,
+    AuditRecord,
     BreakerRecord,
     Commit,
     CommitResult,
@@ -158,10 +159,11 @@ class ProjectView:
 
     # -- changing runs
 
-    def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
+    def create(self, runs: Sequence[NewRun], holder: str = "", *, audit: Sequence[AuditRecord] = ()) -> list[Turn]:
         ours = [replace(run, project=self.project, key=self._scoped(run.key)) for run in runs]
+        rows = [replace(record, project=self.project) for record in audit]
         try:
-            return self._of.create(ours, holder)
+            return self._of.create(ours, holder, audit=rows)
         except KeyUsed as used:
             # Names the key as the caller knows it.
             raise KeyUsed(used.message.replace(f"'@{self.project}/", "'", 1), run_id=used.run_id) from None
@@ -267,6 +269,9 @@ class ProjectView:
 
     def has_changes(self) -> bool:
         return self._of.has_changes()
+
+    def version(self) -> str | None:
+        return self._of.version()
 
     def fileno(self) -> int | None:
         return self._of.fileno()

@@ -22,6 +22,7 @@ from mulligan.ports import (
     NONE_AHEAD,
     Answer,
     Artifacts,
+    AuditRecord,
     BreakerRecord,
     Clock,
     Commit,
@@ -41,6 +42,7 @@ from mulligan.ports import (
 )
 from mulligan.store import refusals
 from mulligan.store.artifact_files import ArtifactFiles
+from mulligan.store.audit_rows import audit_row
 from mulligan.store.breaker_transaction import BreakerTransaction, breaker_row
 from mulligan.store.clock import PROCESS_CLOCK
 from mulligan.store.columns import (
@@ -152,10 +154,12 @@ class SqliteStore:
 
     # -- runs
 
-    def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
+    def create(self, runs: Sequence[NewRun], holder: str = "", *, audit: Sequence[AuditRecord] = ()) -> list[Turn]:
         def work(db: apsw.Cursor) -> list[Turn]:
             if holder and not _is_registered(db, holder):
                 raise refusals.unknown_holder(holder)
+            if audit:
+                db.executemany(SQL["insert_audit"], [audit_row(record) for record in audit])
             return insert_runs(db, runs, holder)
 
         return self._file.write(work)
@@ -460,6 +464,9 @@ class SqliteStore:
             return False
         self._seen_version = version
         return True
+
+    def version(self) -> str | None:
+        return None
 
     def fileno(self) -> int | None:
         return None
