@@ -116,6 +116,7 @@ if TYPE_CHECKING:
         SentNotices,
         TestResult,
         parse_notify,
+        read_rules,
         unknown_target_note,
     )
     from mulligan.service.outcome import MatrixFailures, Outcome, exit_code
@@ -232,7 +233,7 @@ _NAMES = {
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
     "mulligan.service.next_commands": "command_for_request commands_for_pending commands_for_wait suggest_commands",
     "mulligan.service.notices.notices": "HookRule Hooks NoticeLine NoticePage SentNotices TestResult parse_notify "
-    "unknown_target_note",
+    "read_rules unknown_target_note",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
     "mulligan.service.page.markup": "Html element join_html",
     "mulligan.service.page.styles": "format_elapsed status_label status_tone",

@@ -138,9 +138,13 @@ class StoreCalls:
 
     def _workers(self) -> list[WorkerRecord]:
         """The workers, as they are seen from the server: only here can their locks be read."""
-        return [
-            replace(worker, lock="", is_expired=not self._reader.is_alive(worker)) for worker in self._store.workers()
-        ]
+        return [self._seen(worker) for worker in self._store.workers()]
+
+    def _seen(self, worker: WorkerRecord) -> WorkerRecord:
+        is_alive = self._reader.is_alive(worker)
+        # The workers of a file send no heartbeats: whoever holds its lock is seen now.
+        beat_at = self._now() if is_alive and not self._store.is_shared else worker.beat_at
+        return replace(worker, lock="", is_expired=not is_alive, beat_at=beat_at)
 
     def _create(self, runs: list[NewRun]) -> list[Turn]:
         for run in runs:

@@ -38,6 +38,8 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 # Not an answer of a server of Mulligan is longer.
 _PROBLEM_BYTES_MAX = 1 << 20
 _A_TOKEN = "an administrator of the server can make another token: mulligan token create; then: mulligan login URL"
+# What the answer of a server without TLS looks like.
+_NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
 _AMBIGUOUS = "it is unknown whether the last change took effect: look at the run before you repeat it"
 
 
@@ -261,6 +263,9 @@ class Address:
             ) from error
         except OSError as error:
             connection.close()
+            if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
+                plain = self.shown.replace("https:", "http:", 1)
+                raise StoreRefused(f"{self.shown} does not speak TLS", hint=f"if that is meant: {plain}") from error
             raise _ConnectionLost(_reason(error)) from error
         if connection.sock is not None:
             connection.sock.settimeout(ANSWER_SECONDS)
