@@ -11,8 +11,9 @@ import pytest
 from mulligan.core.model.reports import RetryRequested, RunRequested
 from mulligan.ports import NewRun, WorkerRecord
 from mulligan.service import Home, Service
-from mulligan.service.store_calls import CALLS, PROCESS, ChangeCounter
+from mulligan.service.store_calls import CALLS, OTHER_CHANGES_SECONDS, PROCESS, ChangeCounter
 
+from ..store.keeping import offer, queue, started, task
 from .conftest import AT, Client, Reply, open_client, start_run, token_record
 
 PROTOCOL = {"mulligan-protocol": "1"}
@@ -105,6 +106,29 @@ def test_a_counter_tells_of_changes_that_others_make(client: Client) -> None:
         client.post("store/worker/work.register", _a_worker(), scope="worker", headers=PROTOCOL)
         assert counter.read() != first
     finally:
+        counter.close()
+
+
+def test_workers_hear_of_queued_tasks_at_once_and_of_other_changes_after_a_moment(client: Client) -> None:
+    now = [100.0]
+    counter = ChangeCounter(client.home, lambda: now[0])
+    store = client.home.open()
+    try:
+        turn = started(store)
+        first = counter.read()
+        queue(store, turn, task(turn.run_id))
+        second = counter.read()
+        assert second.work != first.work
+
+        store.lease("w", offer())
+        third = counter.read()
+        assert (third.work, third.changes != second.changes) == (second.work, True)
+        now[0] += 2 * OTHER_CHANGES_SECONDS
+        assert counter.read().work != third.work
+        now[0] += 2 * OTHER_CHANGES_SECONDS
+        assert counter.read() == counter.read()
+    finally:
+        store.close()
         counter.close()
 
 
