@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.api.conftest import Client, open_client, token_record
+from tests.api.conftest import A_WORKFLOW, Client, open_client, token_record
 
 from mulligan.api.auth import REFUSALS_AT_ONCE
 from mulligan.api.rate_limits import TokenBuckets
@@ -14,6 +14,7 @@ from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Body, Call, Route
 from mulligan.errors import InputInvalid, Refused, TooManyRequests
 from mulligan.service import Home, ServerConfig, ServerSection, TokenLimits, TrustedProxy
+from mulligan.service.logins import LINKS_MAX
 
 
 class Wish(Body, frozen=True):
@@ -42,7 +43,9 @@ def server(home: Home) -> Iterator[Client]:
     limited = [
         token_record("few", ["decide"], limits=TokenLimits(decisions_per_hour=2)),
         token_record("one", ["run"], limits=TokenLimits(workflows=("nightly",))),
+        token_record("author", ["write"], limits=TokenLimits(workflows=("nightly",))),
         token_record("theirs", ["admin"], project="theirs"),
+        token_record("everything", ["admin"], project=None),
     ]
     opened = open_client(home, config, TABLE, limited)
     yield opened
@@ -127,7 +130,9 @@ def test_the_server_answers_under_its_names_and_addresses(server: Client, host: 
     assert server.request("GET", "/healthz", headers={"host": host}).status == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example:8642", "", "127.0.0.1.evil.example"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example:8642", "", "127.0.0.1.evil.example", "localhost:80@evil"]
+)
 def test_a_name_that_is_not_ours_is_refused(server: Client, host: str) -> None:
     assert server.request("GET", "/healthz", headers={"host": host}).code == "request.host"
 
@@ -195,3 +200,89 @@ def test_a_token_of_a_project_sees_its_own_audit_only(server: Client) -> None:
     server.post("wishes", {}, scope="theirs")
 
     assert [one["who"] for one in server.get("audit", scope="theirs").json["audit"]] == ["theirs"]
+
+
+def log_in(server: Client, scope: str) -> dict[str, str]:
+    """The headers of a session of that token."""
+    query = server.post("logins", scope=scope).json["url"].partition("?")[2]
+    cookie = server.request("GET", "/login", query=query, scope=None).headers["set-cookie"].partition(";")[0]
+    return {"cookie": cookie, "x-mulligan-request": "1"}
+
+
+def test_a_session_sees_the_project_of_its_token(server: Client) -> None:
+    session = log_in(server, "theirs")
+
+    server.post("wishes", {}, scope=None, headers=session)
+
+    assert {one["who"] for one in server.get("audit", scope="theirs").json["audit"]} == {"theirs"}
+    # `everything` is for all projects, and its session as well.
+    tokens = server.request("GET", "tokens", scope=None, headers=log_in(server, "everything")).json["tokens"]
+    assert {one["project"] for one in tokens} == {"theirs", None}
+
+
+def test_a_session_has_the_limits_of_its_token_and_not_as_many_again(server: Client) -> None:
+    statuses = [server.post("choices", {}, scope=None, headers=log_in(server, "few")).status for _ in range(3)]
+
+    assert statuses == [200, 200, 429]
+
+
+def test_with_a_token_its_sessions_and_links_are_revoked(server: Client) -> None:
+    made = server.post("tokens", {"user": "thief", "scopes": ["read"]}).json
+    server.secrets["thief"] = made["secret"]
+    session = log_in(server, "thief")
+    link = server.post("logins", scope="thief").json["url"]
+
+    server.delete(f"tokens/{made['token']['id']}")
+
+    assert server.request("GET", "runs", scope=None, headers=session).status == 401
+    assert server.request("GET", "/login", query=link.partition("?")[2], scope=None).status == 401
+
+
+def test_of_many_unused_links_the_newest_count(server: Client) -> None:
+    links = [server.post("logins", scope="run").json["url"].partition("?")[2] for _ in range(LINKS_MAX + 1)]
+
+    statuses = [server.request("GET", "/login", query=link, scope=None).status for link in links]
+
+    assert statuses == [401] + [303] * LINKS_MAX
+
+
+def test_a_token_for_one_workflow_leaves_schedules_and_breakers_of_others_alone(server: Client) -> None:
+    for name in ("nightly", "weekly"):
+        server.put(f"workflows/{name}", {"text": A_WORKFLOW})
+    for name, workflow in (("nightly", "weekly"), ("mine", "nightly")):
+        assert server.put(f"schedules/{name}", {"workflow": workflow, "cron": "0 3 * * *"}).status == 200
+    span = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-03T00:00:00Z"}
+
+    # The schedule of the other workflow has the name of this one.
+    assert server.post("schedules/nightly:backfill", span, scope="one").status == 403
+    assert server.post("schedules/nightly:pause", {}, scope="one").status == 403
+    assert server.put("schedules/nightly", {"workflow": "nightly", "every": "1h"}, scope="author").status == 403
+    assert server.post("schedules/mine:pause", {}, scope="one").status == 200
+    reset = server.post("store/run/reset_breaker", {"name": "crm"}, scope="one", headers={"mulligan-protocol": "1"})
+    assert reset.code == "token.scope"
+
+
+def test_strangers_do_not_lock_out_a_token_behind_the_same_address(home: Home) -> None:
+    server = open_client(home, clock=lambda: 0.0)
+    assert server.get("runs", scope="read").status == 200
+    for _ in range(REFUSALS_AT_ONCE):
+        server.api.gate._refusals.take("127.0.0.1", "")
+    server.api.gate.forget_tokens()
+
+    statuses = [server.get("runs", scope=scope).status for scope in ("read", "unknown", "expired", None)]
+    # A link is not guessed without end either, and fills no audit.
+    guess = server.request("GET", "/login", query="code=guess", scope=None)
+
+    assert (statuses, guess.status) == ([200, 429, 429, 429], 429)
+    server.close()
+
+
+def test_a_link_that_does_not_work_counts_as_a_request_without_a_token(home: Home) -> None:
+    server = open_client(home, clock=lambda: 0.0)
+    for _ in range(REFUSALS_AT_ONCE - 1):
+        server.api.gate._refusals.take("127.0.0.1", "")
+
+    statuses = [server.request("GET", "/login", query="code=guess", scope=None).status for _ in range(2)]
+
+    assert statuses == [401, 429]
+    server.close()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import msgspec
 import pytest
 
-from mulligan.core.model.reports import RunRequested
-from mulligan.ports import NewRun
-from mulligan.service import Service
-from mulligan.service.store_calls import CALLS, PROCESS, ChangeCounter
+from mulligan.core.model.reports import RetryRequested, RunRequested
+from mulligan.ports import NewRun, WorkerRecord
+from mulligan.service import Home, Service
+from mulligan.service.store_calls import CALLS, OTHER_CHANGES_SECONDS, PROCESS, ChangeCounter
 
-from .conftest import AT, Client
+from ..store.keeping import offer, queue, started, task
+from .conftest import AT, Client, Reply, open_client, start_run, token_record
 
 PROTOCOL = {"mulligan-protocol": "1"}
 
@@ -105,7 +109,119 @@ def test_a_counter_tells_of_changes_that_others_make(client: Client) -> None:
         counter.close()
 
 
+def test_workers_hear_of_queued_tasks_at_once_and_of_other_changes_after_a_moment(client: Client) -> None:
+    now = [100.0]
+    counter = ChangeCounter(client.home, lambda: now[0])
+    store = client.home.open()
+    try:
+        turn = started(store)
+        first = counter.read()
+        queue(store, turn, task(turn.run_id))
+        second = counter.read()
+        assert second.work != first.work
+
+        store.lease("w", offer())
+        third = counter.read()
+        assert (third.work, third.changes != second.changes) == (second.work, True)
+        now[0] += 2 * OTHER_CHANGES_SECONDS
+        assert counter.read().work != third.work
+        now[0] += 2 * OTHER_CHANGES_SECONDS
+        assert counter.read() == counter.read()
+    finally:
+        store.close()
+        counter.close()
+
+
 def _a_worker() -> bytes:
     return msgspec.json.encode(
         {"worker": {"name": "far.1", "host": "far", "pid": 1, "cpus": 2.0}, "lease_seconds": 30.0}
     )
+
+
+def test_a_corrected_definition_is_code_and_needs_the_scope_write(client: Client, service: Service) -> None:
+    run_id = start_run(service)
+    definition = msgspec.json.decode(service.reader.store.load(run_id).workflow)
+    report = {
+        "type": "RetryRequested",
+        "at": AT,
+        "by": "somebody else",
+        "revised": {"version": "0" * 16, "definition": definition},
+    }
+
+    def retry(scope: str) -> Reply:
+        body = msgspec.json.encode({"run_id": run_id, "report": report, "is_asking": False})
+        return client.post("store/run/put_control", body, scope=scope, headers=PROTOCOL)
+
+    refused, allowed = retry("run"), retry("write")
+
+    assert (refused.status, refused.code, refused.json["data"]) == (403, "token.scope", {"scope": "write"})
+    assert allowed.status == 200
+    message = service.reader.store.inbox([run_id])[-1]
+    assert isinstance(message.report, RetryRequested) and message.report.by == "write"
+
+
+def test_a_worker_belongs_to_whoever_registered_it(home: Home) -> None:
+    others = [token_record("theirs", ["worker"], project="theirs"), token_record("mine", ["worker"])]
+    client = open_client(home, tokens=others)
+    with Service(home) as service:
+        service.reader.store.register(WorkerRecord("here.1", "here", 1))
+    register = _a_worker()
+    exchange: dict[str, Any] = {"ended": [], "logs": [], "offer": None, "is_beat": True}
+
+    def ask(call: str, body: Any, scope: str) -> int:
+        reply: Reply = client.post(f"store/worker/work.{call}", body, scope=scope, headers=PROTOCOL)
+        return reply.status
+
+    assert ask("register", register, "mine") == 200
+    for scope, worker in (("theirs", "far.1"), ("worker", "far.1"), ("mine", "here.1")):
+        assert ask("exchange", {**exchange, "worker": worker}, scope) == 409
+        assert ask("leases_of", {"worker": worker}, scope) == 409
+        assert ask("retire", {"worker": worker}, scope) == 409
+    assert ask("register", register, "theirs") == 409
+    assert ask("retire", {"worker": "nobody"}, "mine") == 409
+    assert ask("exchange", {**exchange, "worker": "far.1"}, "mine") == 200
+    assert ask("retire", {"worker": "far.1"}, "mine") == 200
+    with Service(home) as service:
+        assert [one.name for one in service.reader.store.workers()] == ["here.1"]
+        assert not service.reader.store.server_records.documents("worker")
+    client.close()
+
+
+def test_the_answer_to_a_change_is_only_for_whoever_made_it(client: Client, service: Service) -> None:
+    run_id = start_run(service)
+    body = {"run_id": run_id, "report": {"type": "CancelRequested", "at": AT}, "is_asking": False}
+    headers = {**PROTOCOL, "mulligan-call": "the same"}
+
+    first, again, other = (
+        client.post("store/run/put_control", body, scope=scope, headers=headers).json
+        for scope in ("run", "run", "write")
+    )
+
+    assert first == again != other
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
+def test_a_number_that_no_database_can_count_is_refused(client: Client, number: int) -> None:
+    for call, body in (
+        ("run", {"run_id": number}),
+        ("lists.records", {"run_ids": [number]}),
+        ("runs", {"limit": 1, "before": number, "statuses": []}),
+        ("lists.places", {"keys": [(number, "fetch")]}),
+        ("server_records.read_log", {"key": {"run_id": 1, "place": "a", "attempt": 1}, "start": number, "end": 1}),
+    ):
+        # Not with `msgspec`, which writes no number of more than 64 bits.
+        sent = json.dumps(body).encode()
+        assert client.post(f"store/read/{call}", sent, headers=PROTOCOL).status == 422, call
+
+
+def test_the_audit_says_which_run_a_call_of_the_store_changed_and_why(client: Client, service: Service) -> None:
+    run_id = start_run(service)
+    report = {"type": "CancelRequested", "at": AT, "by": "somebody else", "reason": "it is late"}
+
+    client.post("store/run/put_control", {"run_id": run_id, "report": report, "is_asking": False}, headers=PROTOCOL)
+    client.post("store/run/put_control", b"not json", headers=PROTOCOL)
+
+    refused, begun, changed = client.get("audit").json["audit"]
+    assert (changed["who"], changed["why"]) == ("admin", "it is late")
+    assert changed["target"] == f"/api/v1/store/run/put_control?run_id={run_id}&report=CancelRequested"
+    assert (begun["target"], refused["status"]) == ("/api/v1/store/run/put_control", 422)

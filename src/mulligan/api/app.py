@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -36,7 +37,7 @@ from mulligan.errors import (
     RequestTooLarge,
     UnknownPath,
 )
-from mulligan.service import Home, ServerConfig, Service, TokenLimits, TokenRecord, to_json
+from mulligan.service import AuditWithRun, Home, ServerConfig, Service, TokenLimits, TokenRecord, to_json
 
 # What no answer does without.
 SECURITY_HEADERS = {
@@ -96,6 +97,7 @@ class Api:
         self.closing = asyncio.Event()
         self.hub = StreamHub(self.threads.read, find)
         self._shared = SharedAnswers()
+        self._counting = threading.Lock()
         self._streams: set[asyncio.Timeout] = set()
         self._closer: asyncio.Future[None] | None = None
         self._routes = tuple(routes)
@@ -167,6 +169,8 @@ class Api:
     async def _refuse(self, exchange: _Exchange, error: MulliganError) -> Answer:
         """The answer to a refused request. The audit has it first, if the store can write."""
         source = self.gate.source(exchange.request)
+        if exchange.route is not None and exchange.route.scope == "public" and exchange.route.changes:
+            self.gate.note_refusal(exchange.request)
         rows = [*audit.refused(exchange.route, exchange.request, source, error, exchange.token)]
         if rows:
             try:
@@ -202,9 +206,23 @@ class Api:
             """Check the limits of the token, and write the audit before the change: a crash does not lose it."""
             call = make(service=_service_of(service, token))
             if audit.is_written(route, call.body, call.query):
-                check_limits(call, route, self._routes)
-                service.audit.add(audit.accepted(call, route, exchange.request))
+                # Limits are counted in the audit: no other thread writes between the count and the row.
+                with self._counting if token.limits.decisions_per_hour is not None else nullcontext():
+                    check_limits(call, route, self._routes)
+                    service.audit.add(audit.accepted(call, route, exchange.request))
             return call
+
+        def create(service: Service) -> Answer | Streamed:
+            """As another change, but with one transaction for the run and its row of the audit."""
+            asked = make(service=None)
+            if not audit.is_written(route, asked.body, asked.query):
+                return _as_answer(route, route.handler(prepare(service)))
+            rows = AuditWithRun(audit.accepted(asked, route, exchange.request))
+            call = replace(asked, service=service.for_token(token, rows))
+            check_limits(call, route, self._routes)
+            answer = _as_answer(route, route.handler(call))
+            rows.write_rest(service.audit)
+            return answer
 
         if endpoint.is_coroutine:
             if route.changes:
@@ -213,7 +231,11 @@ class Api:
             return _as_answer(route, await route.handler(make(service=None)))
         if route.is_shared:
             return await self.threads.read(lambda service: self._shared_answer(route, make, token, service))
+        if route.creates_run:
+            return await self.threads.change(create)
         run = self.threads.read if route.method == "GET" and not route.changes else self.threads.change
+        if route.is_slow:
+            run = self.threads.compute
         answer = await run(lambda service: _as_answer(route, route.handler(prepare(service))))
         if route.changes and route.path.startswith(("tokens", "logins")):
             self.gate.forget_tokens()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import math
+import re
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -15,9 +17,11 @@ from mulligan.api.rate_limits import TokenBuckets
 from mulligan.api.routing import Route, RouteScope
 from mulligan.api.service_threads import ServiceThreads
 from mulligan.errors import HostRefused, InputInvalid, ScopeMissing, TokenRefused, TooManyRequests
-from mulligan.service import ServerConfig, Service, TokenRecord, TrustedProxy, digest_of
+from mulligan.service import ServerConfig, Service, TokenRecord, TrustedProxy, digest_of, owner_of
 from mulligan.service import allows as scopes_allow
 
+# A name or an address, and a port: what else a `Host` may have would get into links.
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:@/?#\s]*)(:[0-9]{1,5})?")
 COOKIE = "mulligan_session"
 # A page of another site cannot send this header without being asked first, and it is never allowed to.
 CUSTOM_HEADER = "x-mulligan-request"
@@ -27,7 +31,8 @@ KNOWN_MAX = 10_000
 # How many requests without a valid token an address may send in a second, for a while and at once.
 REFUSALS_PER_SECOND, REFUSALS_AT_ONCE = 50, 1_000
 
-NOBODY = TokenRecord(id="", digest="", user="", scopes=(), created_at=datetime(1970, 1, 1, tzinfo=UTC))
+# Who logs in may do so in any project.
+NOBODY = TokenRecord(id="", digest="", user="", scopes=(), created_at=datetime(1970, 1, 1, tzinfo=UTC), project=None)
 
 
 class TokenLookup(Protocol):
@@ -85,8 +90,9 @@ class Gate:
 
     def check_host(self, request: Request) -> None:
         """`HostRefused` for a name that is not ours: a page whose name was pointed at us would send its own."""
-        name = _host_name(request.headers.get("host", ""))
-        if name not in self._hosts and not _is_address(name):
+        header = request.headers.get("host", "")
+        name = _host_name(header)
+        if not _HOST.fullmatch(header) or (name not in self._hosts and not _is_address(name)):
             raise HostRefused(
                 f"this server is not known as '{name}'",
                 hint="use its address; or whoever runs it adds the name to 'hosts' in server.toml",
@@ -105,9 +111,12 @@ class Gate:
     async def admit(self, request: Request, route: Route) -> TokenRecord:
         """The token of a request. `TokenRefused`, `ScopeMissing`, `TooManyRequests`."""
         if route.scope == "public":
+            if route.changes:
+                self._refuse_flood(self.source(request))
             return NOBODY
         token, how = await self._identify(request)
-        self._buckets.take(token.id or token.user, f"the token of '{token.user}'")
+        # All sessions of a token share its bucket.
+        self._buckets.take(owner_of(token.id) or token.user, f"the token of '{token.user}'")
         if how != "token" and route.changes:
             self._check_same_site(request)
         if not allows(token, route.scope):
@@ -116,22 +125,31 @@ class Gate:
 
     def forget_tokens(self) -> None:
         """Look every token up again: one may have been revoked."""
-        self._known.clear()
+        self._known = {digest: (-math.inf, token) for digest, (_, token) in self._known.items()}
 
-    async def _identify(self, request: Request) -> tuple[TokenRecord, Literal["token", "session", "proxy"]]:
-        source = self.source(request)
+    def note_refusal(self, request: Request) -> None:
+        """Count a request of somebody who has no token, such as one with a link that does not work."""
+        self._refusals.spend(self.source(request))
+
+    def _refuse_flood(self, source: str) -> None:
         if self._refusals.is_empty(source):
             raise TooManyRequests("too many requests without a valid token", hint="wait a minute", retry_after=60)
+
+    async def _identify(self, request: Request) -> tuple[TokenRecord, Literal["token", "session", "proxy"]]:
         kind, _, secret = request.headers.get("authorization", "").partition(" ")
         secret = secret.strip()
+        cookie = _cookie(request.headers.get("cookie", ""))
+        # Strangers behind the same address do not lock out whoever has a token.
+        if digest_of(secret if kind else cookie) not in self._known:
+            self._refuse_flood(self.source(request))
         if kind:
             if kind.lower() == "bearer" and secret and (token := await self._token(secret)):
                 return token, "token"
-        elif (cookie := _cookie(request.headers.get("cookie", ""))) and (token := await self._token(cookie)):
+        elif cookie and (token := await self._token(cookie)):
             return token, "session"
         elif self._proxy and (token := self._proxy.token(request)):
             return token, "proxy"
-        self._refusals.take(source, source)
+        self.note_refusal(request)
         raise TokenRefused(
             "a valid token is needed", hint="send the header 'Authorization: Bearer TOKEN'; log in with: mulligan login"
         )
@@ -149,7 +167,10 @@ class Gate:
                 self._known.clear()
             self._known[digest] = now, token
         has_ended = token.expires_at is not None and token.expires_at <= datetime.now(UTC)
-        return None if has_ended or token.revoked_at is not None else token
+        if has_ended or token.revoked_at is not None:
+            self._known.pop(digest, None)
+            return None
+        return token
 
     def _check_same_site(self, request: Request) -> None:
         """Refuse a change that a page of another site may have made a browser send."""

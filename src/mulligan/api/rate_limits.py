@@ -37,6 +37,13 @@ class TokenBuckets:
             self._levels.clear()
         self._levels[name] = level - 1, self._clock()
 
+    def spend(self, name: str) -> None:
+        """Take one, if there is one."""
+        try:
+            self.take(name, "")
+        except TooManyRequests:
+            pass
+
     def _level(self, name: str) -> float:
         now = self._clock()
         level, at = self._levels.get(name, (self._burst, now))

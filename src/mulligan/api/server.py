@@ -143,7 +143,8 @@ def _uvicorn_config(app: object, section: ServerSection) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         # Half of the speed comes from these two; without them the others do.
-        http="httptools" if find_spec("httptools") else "h11",
+        # The other one has bounds of its own.
+        http="mulligan.api.bounded_http:BoundedHttp" if find_spec("httptools") else "h11",
         loop="auto",
         ws="none",
         lifespan="on",

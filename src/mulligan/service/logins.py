@@ -15,6 +15,9 @@ from mulligan.service.run_reader import RunReader
 LINK_MINUTES, SESSION_HOURS = 10, 12
 _KIND = "login"
 _SECRET_BYTES = 32
+# How many unused links of one token count: the newest ones.
+LINKS_MAX = 10
+_SESSION = "session"
 
 
 class _Offer(msgspec.Struct, frozen=True):
@@ -27,6 +30,8 @@ class _Offer(msgspec.Struct, frozen=True):
     expires_at: datetime
     # When the token that offered it expires: no session lasts longer.
     until: datetime | None
+    # The id of that token, or of the one that it was a session of.
+    owner: str = ""
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -44,6 +49,12 @@ def new_secret() -> str:
 def digest_of(secret: str) -> str:
     """What the store has of a secret."""
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
+
+
+def owner_of(token_id: str) -> str:
+    """The id of the token from which a session comes; that of any other token is its own."""
+    kind, *rest = token_id.split("-", 2)
+    return rest[1] if kind == _SESSION and len(rest) == 2 else token_id
 
 
 def start_token(user: str, now: datetime) -> tuple[str, TokenRecord]:
@@ -68,9 +79,12 @@ class Logins:
     def offer(self, token: TokenRecord, now: datetime) -> str:
         """The code of a link with which the user of a token can log in, once."""
         records = self._reader.store.server_records
-        for old in records.documents(_KIND):
-            if msgspec.json.decode(old.data, type=_Offer).expires_at <= now:
-                records.delete_document("", _KIND, old.name)
+        owner = owner_of(token.id)
+        unused = [(old, msgspec.json.decode(old.data, type=_Offer)) for old in records.documents(_KIND)]
+        ours = sorted((one for one in unused if one[1].owner == owner), key=lambda one: one[1].expires_at)
+        dropped = ours[: max(0, len(ours) - LINKS_MAX + 1)]
+        for old in [old for old, found in unused if found.expires_at <= now] + [old for old, _ in dropped]:
+            records.delete_document(old.project, _KIND, old.name)
         code = secrets.token_urlsafe(_SECRET_BYTES)
         offer = _Offer(
             user=token.user,
@@ -79,6 +93,7 @@ class Logins:
             limits=token.limits,
             expires_at=now + timedelta(minutes=LINK_MINUTES),
             until=token.expires_at,
+            owner=owner,
         )
         data = msgspec.json.encode(offer)
         records.put_document(Document(_KIND, digest_of(code), data, now, updated_by=token.user), expected=0)
@@ -88,16 +103,18 @@ class Logins:
         """Take the offer of a link: only the first one who asks gets it. `TokenRefused`."""
         records = self._reader.store.server_records
         name = digest_of(code)
-        found = records.document("", _KIND, name)
-        if found is None or not records.delete_document("", _KIND, name):
+        # It may be of any project.
+        found = next((one for one in records.documents(_KIND) if one.name == name), None)
+        if found is None or not records.delete_document(found.project, _KIND, name):
             raise _refusal()
         offer = msgspec.json.decode(found.data, type=_Offer)
-        if offer.expires_at <= now:
+        owner = next((one for one in records.tokens() if one.id == offer.owner), None)
+        if offer.expires_at <= now or (owner is not None and owner.revoked_at is not None):
             raise _refusal()
         secret = new_secret()
         expires_at = now + timedelta(hours=SESSION_HOURS)
         token = TokenRecord(
-            id=f"session-{secrets.token_hex(6)}",
+            id=f"{_SESSION}-{secrets.token_hex(6)}-{offer.owner}",
             digest=digest_of(secret),
             user=offer.user,
             scopes=offer.scopes,
@@ -113,7 +130,7 @@ class Logins:
 
     def log_out(self, token: TokenRecord, now: datetime) -> None:
         """End a session. Every other token stays."""
-        if token.id.startswith("session-"):
+        if token.id != owner_of(token.id):
             self._reader.store.server_records.revoke_token(token.id, now)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -100,43 +100,47 @@ class StoreCall(NamedTuple):
     is_change: bool = False
 
 
-_RUN_IDS = {"run_ids": list[int]}
-_PAGE = {"before": int | None, "limit": int}
+# What a database can count.
+Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_RUN_IDS = {"run_ids": list[Integer]}
+_PAGE = {"before": Integer | None, "limit": Integer}
 _NAMED = {"project": str, "name": str}
 _LOG = {"key": LogKey}
 
 CALLS: Mapping[str, StoreCall] = {
     # -- reading runs
-    "run": StoreCall("read", {"run_id": int}, RunRecord),
+    "run": StoreCall("read", {"run_id": Integer}, RunRecord),
     "runs": StoreCall("read", {**_PAGE, "statuses": list[str]}, list[RunRecord]),
-    "children": StoreCall("read", {"run_id": int}, list[RunRecord]),
-    "load": StoreCall("read", {"run_id": int}, LoadedRun),
-    "log": StoreCall("read", {"run_id": int, "after": int, "limit": int | None}, list[Entry]),
+    "children": StoreCall("read", {"run_id": Integer}, list[RunRecord]),
+    "load": StoreCall("read", {"run_id": Integer}, LoadedRun),
+    "log": StoreCall("read", {"run_id": Integer, "after": Integer, "limit": Integer | None}, list[Entry]),
     "inbox": StoreCall("read", _RUN_IDS, list[Message]),
     "waiting_places": StoreCall("read", {}, list[WaitingPlace]),
     "rows_of_kind": StoreCall("read", {"kind": str}, list[tuple[int, str, bytes]]),
-    "recent_rows": StoreCall("read", {"workflow": str, "kind": str, "key": str, "limit": int}, list[tuple[int, bytes]]),
-    "tagged_rows": StoreCall("read", {"tag": str, "limit": int}, list[tuple[int, str, str, bytes]]),
+    "recent_rows": StoreCall(
+        "read", {"workflow": str, "kind": str, "key": str, "limit": Integer}, list[tuple[int, bytes]]
+    ),
+    "tagged_rows": StoreCall("read", {"tag": str, "limit": Integer}, list[tuple[int, str, str, bytes]]),
     "breakers": StoreCall("read", {}, list[BreakerRecord]),
     "workers": StoreCall("read", {}, list[WorkerRecord]),
     "now": StoreCall("read", {}, datetime),
     # -- lists
     "lists.find": StoreCall("read", {"wanted": RunFilter, **_PAGE}, list[RunRecord]),
-    "lists.count": StoreCall("read", {"wanted": RunFilter, "limit": int}, int),
+    "lists.count": StoreCall("read", {"wanted": RunFilter, "limit": Integer}, int),
     "lists.status_counts": StoreCall("read", {}, dict[str, int]),
     "lists.records": StoreCall("read", _RUN_IDS, list[RunRecord]),
     "lists.attributes": StoreCall("read", _RUN_IDS, list[tuple[int, Attribute]]),
-    "lists.rows": StoreCall("read", {**_RUN_IDS, "kind": str, "limit": int}, list[tuple[int, str, bytes]]),
-    "lists.places": StoreCall("read", {"keys": list[tuple[int, str]]}, list[tuple[int, str, bytes]]),
-    "lists.open_tasks": StoreCall("read", {"root_run_ids": list[int]}, list[OpenTasks]),
-    "lists.open_timers": StoreCall("read", {"root_run_ids": list[int]}, list[OpenTimer]),
+    "lists.rows": StoreCall("read", {**_RUN_IDS, "kind": str, "limit": Integer}, list[tuple[int, str, bytes]]),
+    "lists.places": StoreCall("read", {"keys": list[tuple[Integer, str]]}, list[tuple[int, str, bytes]]),
+    "lists.open_tasks": StoreCall("read", {"root_run_ids": list[Integer]}, list[OpenTasks]),
+    "lists.open_timers": StoreCall("read", {"root_run_ids": list[Integer]}, list[OpenTimer]),
     "lists.leased_tasks": StoreCall("read", {}, list[LeasedTask]),
     "lists.holders": StoreCall("read", {}, list[tuple[str, int, int]]),
     # -- what a server keeps
-    "server_records.version": StoreCall("read", {**_NAMED, "number": int | None}, WorkflowVersion | None),
+    "server_records.version": StoreCall("read", {**_NAMED, "number": Integer | None}, WorkflowVersion | None),
     "server_records.versions": StoreCall("read", {**_NAMED, **_PAGE}, list[WorkflowVersion]),
     "server_records.newest_versions": StoreCall(
-        "read", {"project": str, "after": str, "limit": int}, list[WorkflowVersion]
+        "read", {"project": str, "after": str, "limit": Integer}, list[WorkflowVersion]
     ),
     "server_records.document": StoreCall("read", {"project": str, "kind": str, "name": str}, Document | None),
     "server_records.documents": StoreCall("read", {"kind": str, "project": str | None}, list[Document]),
@@ -146,23 +150,25 @@ CALLS: Mapping[str, StoreCall] = {
     ),
     "server_records.notices": StoreCall(
         "read",
-        {"status": NoticeStatus | None, "project": str | None, "run_id": int | None, **_PAGE},
+        {"status": NoticeStatus | None, "project": str | None, "run_id": Integer | None, **_PAGE},
         list[NoticeRecord],
     ),
-    "server_records.read_log": StoreCall("read", {**_LOG, "start": int, "end": int}, bytes),
+    "server_records.read_log": StoreCall("read", {**_LOG, "start": Integer, "end": Integer}, bytes),
     "server_records.log_size": StoreCall("read", _LOG, tuple[int, bool] | None),
     # Somebody reads the logs of a run while they are written.
-    "server_records.watch_logs": StoreCall("read", {"run_id": int}),
-    "server_records.logs_of": StoreCall("read", {"run_id": int}, list[LogKey]),
+    "server_records.watch_logs": StoreCall("read", {"run_id": Integer}),
+    "server_records.logs_of": StoreCall("read", {"run_id": Integer}, list[LogKey]),
     "artifacts.fetch": StoreCall("read", {"artifact": Artifact}, bytes),
     # -- changing runs
     "create": StoreCall("write", {"runs": list[NewRun]}, list[Turn], is_change=True),
-    "put_control": StoreCall("run", {"run_id": int, "report": ControlReport, "is_asking": bool}, Sent, is_change=True),
+    "put_control": StoreCall(
+        "run", {"run_id": Integer, "report": ControlReport, "is_asking": bool}, Sent, is_change=True
+    ),
     "put_decision": StoreCall(
-        "decide", {"run_id": int, "report": DecisionReport, "is_asking": bool}, Sent, is_change=True
+        "decide", {"run_id": Integer, "report": DecisionReport, "is_asking": bool}, Sent, is_change=True
     ),
     "reset_breaker": StoreCall("run", {"name": str}, bool, is_change=True),
-    "remove": StoreCall("admin", {"root_run_ids": list[int]}, list[int], is_change=True),
+    "remove": StoreCall("admin", {"root_run_ids": list[Integer]}, list[int], is_change=True),
     # -- working
     "work.register": StoreCall("worker", {"worker": WorkerRecord, "lease_seconds": float}, is_change=True),
     # Results, logs and a heartbeat go, leases and requests to stop come. An offer asks for tasks.
@@ -175,7 +181,7 @@ CALLS: Mapping[str, StoreCall] = {
     "work.leases_of": StoreCall("worker", {"worker": str}, list[Lease]),
     "work.retire": StoreCall("worker", {"worker": str}, is_change=True),
     "work.now": StoreCall("worker", {}, datetime),
-    "work.tagged_rows": StoreCall("worker", {"tag": str, "limit": int}, list[tuple[int, str, str, bytes]]),
+    "work.tagged_rows": StoreCall("worker", {"tag": str, "limit": Integer}, list[tuple[int, str, str, bytes]]),
     "work.fetch": StoreCall("worker", {"artifact": Artifact}, bytes),
 }
 

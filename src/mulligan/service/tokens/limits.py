@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 from mulligan.core.model.reports import Report
 from mulligan.errors import ScopeMissing
-from mulligan.ports import NewRun, RunRecord, Store, TokenRecord, Turn
+from mulligan.ports import AuditRecord, NewRun, RunRecord, Store, TokenRecord, Turn
 
 
 def limited(store: Store, token: TokenRecord) -> Store:
@@ -16,7 +16,7 @@ def limited(store: Store, token: TokenRecord) -> Store:
 
 
 class LimitedStore:
-    """All that `of` does. Creating a run and reporting to one are checked first."""
+    """All that `of` does. What changes runs is checked first."""
 
     def __init__(self, of: Store, workflows: Sequence[str]) -> None:
         self._of, self._workflows = of, workflows
@@ -24,14 +24,27 @@ class LimitedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._of, name)
 
-    def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
+    def create(self, runs: Sequence[NewRun], holder: str = "", *, audit: Sequence[AuditRecord] = ()) -> list[Turn]:
         for run in runs:
             self._check(run.name)
-        return self._of.create(runs, holder)
+        return self._of.create(runs, holder, audit=audit)
 
     def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
         self._check(self._root(run_id).workflow)
         return self._of.put(run_id, report, is_asking=is_asking)
+
+    def reset_breaker(self, name: str) -> bool:
+        """Refused: a breaker holds back tasks of all workflows."""
+        names = ", ".join(f"'{one}'" for one in self._workflows)
+        raise ScopeMissing(
+            f"this token is for runs of {names}, and a circuit breaker is for those of all workflows",
+            hint="use a token without this limit",
+        )
+
+    def remove(self, root_run_ids: Collection[int]) -> list[int]:
+        for record in self._of.lists.records(root_run_ids):
+            self._check(record.workflow)
+        return self._of.remove(root_run_ids)
 
     def _root(self, run_id: int) -> RunRecord:
         record = self._of.run(run_id)

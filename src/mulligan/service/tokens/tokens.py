@@ -17,7 +17,7 @@ from mulligan.core.model.scopes import MEANINGS, SCOPES
 from mulligan.errors import InputInvalid, NotFound, TokenRefused
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports import Scope, ServerRecords, TokenLimits, TokenRecord
-from mulligan.service.logins import digest_of, new_secret
+from mulligan.service.logins import digest_of, new_secret, owner_of
 from mulligan.service.run_reader import RunReader
 
 _ID_BYTES = 6
@@ -119,12 +119,18 @@ class Tokens:
         return TokenList(tuple(_view(token, now) for token in found))
 
     def revoke(self, token_id: str) -> TokenView:
-        """Nobody is let in with it any more. Revoking it again changes nothing. `UnknownToken`."""
+        """Nobody is let in with it any more, nor with a browser session that comes from it. `UnknownToken`.
+
+        Revoking it again changes nothing.
+        """
         known = {token.id: token for token in self._records.tokens()} if self._reader.home.is_there else {}
         now = self._now()
         if token_id not in known or not self._records.revoke_token(token_id, now):
             hint = did_you_mean(token_id, known) or _LIST_HINT
             raise UnknownToken(f"there is no token '{token_id[:60]}'", hint=hint)
+        for token in self._records.tokens():
+            if owner_of(token.id) == token_id and token.revoked_at is None:
+                self._records.revoke_token(token.id, now)
         return _view(next(token for token in self._records.tokens() if token.id == token_id), now)
 
     def find(self, digest: str) -> TokenRecord | None:
