@@ -138,7 +138,7 @@ def revised_history() -> Told:
 
 
 def held_history() -> Told:
-    """Steps that somebody holds: queued, waiting, in a map, under a pause of the run; late in the end, and cancelled."""
+    """Steps that somebody holds: queued, waiting, in a map, under a pause of the run; late, and cancelled."""
     flow = workflow(
         step("fetch", rules=retry(1, delay=5), when="n"),
         step("check", map=Map(over=expression("list")), do=(command("one"), command("two")), when="n"),
