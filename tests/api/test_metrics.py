@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from mulligan.api import server
 from mulligan.api.metrics import worker_metrics_file
 from mulligan.errors import LanguageError, ServerUnusable
-from mulligan.service import ENDPOINT_VARIABLES, Home, ServerConfig, find_config
+from mulligan.service import ENDPOINT_VARIABLES, Home, ServerConfig, Service, find_config
 from mulligan.service.server_config import OtelSection
 
 from .conftest import Client, open_client, token_record
@@ -90,3 +90,11 @@ def test_the_configuration_that_a_server_was_started_with_counts_for_its_childre
     file.unlink()
     with pytest.raises(LanguageError, match="does not exist"):
         find_config(home.folder)
+
+
+def test_the_metrics_call_a_worker_of_a_file_alive_that_holds_its_lock(client: Client, service: Service):
+    with service.driver():
+        reply = client.get("/metrics", scope="read")
+    found = samples(reply.body)
+
+    assert (found["mulligan_workers", "alive"], found["mulligan_workers", "expired"]) == (1.0, 0.0)

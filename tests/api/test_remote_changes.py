@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.errors import InputInvalid, LanguageError, MulliganError, RevisionMismatch
-from mulligan.service import Home, ScheduleForm, Service, to_json
+from mulligan.errors import InputInvalid, LanguageError, MulliganError, RevisionMismatch, TokenRefused
+from mulligan.service import Home, ScheduleForm, Service, TokenForm, parse_notify, start_published, to_json
 
 from .conftest import Client
 
@@ -94,3 +94,37 @@ def test_refusals_of_the_server_are_those_of_a_local_store(remote: Service) -> N
         "  3 |   shel: b",
         "    |   ^ did you mean 'shell'?",
     ]
+
+
+def test_tokens_are_made_and_revoked_over_http(remote: Service, service: Service) -> None:
+    made = remote.tokens.create(TokenForm(user="bob", scopes=("read", "decide"), note="on call"))
+    known = service.tokens.check(made.secret)
+    revoked = remote.tokens.revoke(made.token.id)
+
+    assert (known.user, known.scopes, known.created_by, known.note) == ("bob", ("read", "decide"), "admin", "on call")
+    assert revoked.revoked_at is not None
+    with pytest.raises(TokenRefused):
+        service.tokens.check(made.secret)
+    with pytest.raises(InputInvalid, match="'reed' is not a scope"):
+        remote.tokens.create(TokenForm(user="bob", scopes=("reed",)))
+    with pytest.raises(MulliganError, match="there is no token 'nope'"):
+        remote.tokens.revoke("nope")
+
+
+def test_warnings_about_a_published_text_are_those_of_a_local_check(remote: Service, service: Service) -> None:
+    text = f"inputs: {{day: {{default: today}}}}\n{HELLO}"
+
+    (there,) = remote.catalogue.publish("hello", text).warnings
+    (here,) = service.catalogue.publish("other", text, file="hello.yaml").warnings
+
+    assert (there.kind, there.code, there.source_line) == (here.kind, here.code, here.source_line)
+
+
+def test_a_run_that_is_started_over_http_notifies_whom_it_was_asked_to(remote: Service, service: Service) -> None:
+    remote.catalogue.publish("hello", HELLO)
+
+    run_id = start_published(remote.home, "hello", None, {}, {}, notify=parse_notify(["ops=failed"]))
+
+    with service.driver() as driver:
+        driver.drive(run_id)
+    assert [rule.to for rule in service.reader.state(run_id).run.notify] == [("ops",)]

@@ -122,6 +122,9 @@ def test_a_published_workflow_is_started_once_for_a_key(client: Client, service:
     assert (shown["started_by"], shown["inputs"]) == ("run", {"day": "monday"})
     assert shown["labels"] == {"team": "ops", "version": "1"}
     assert Path(".mulligan/work").is_dir()
+    rows = [row for row in client.get("audit", scope="admin").json["audit"] if row["action"] == "POST /api/v1/runs"]
+    # The second asked again, and the third was refused.
+    assert [(row["who"], row["status"]) for row in rows] == [("run", 202), ("run", 422), ("run", 202), ("run", 202)]
 
 
 def test_a_text_is_code_and_needs_the_scope_write(client: Client) -> None:

@@ -26,9 +26,11 @@ class Counting:
 class Moved(Service):
     """A service whose store has the version that a test says."""
 
-    version: int | None = None
+    version: int | str | None = None
+    asked = 0
 
-    def store_version(self) -> int | None:
+    def store_version(self) -> int | str | None:
+        self.asked += 1
         return self.version
 
 
@@ -66,6 +68,29 @@ def test_an_answer_serves_until_something_is_written_or_too_much_time_has_passed
     other.version = 2
     shared.get(other, "list", 0.0, make)
     assert make.made == 4
+
+
+def test_a_timeless_answer_serves_until_something_is_written_and_one_question_serves_all_who_wait(
+    tmp_path: Path,
+) -> None:
+    moment, service, made = [10.0], Moved(Home(tmp_path)), [0]
+    service.version = "12:12:"
+    shared = SharedAnswers(lambda: moment[0])
+
+    def make() -> Answer:
+        made[0] += 1
+        return Answer(b"x", is_timeless=True)
+
+    for key in ("a", "b", "a", "b"):
+        shared.get(service, key, 9.0, make)
+    assert (made, service.asked) == ([2], 1)
+    moment[0] += 100 * KEPT_SECONDS
+    for key in ("a", "b"):
+        shared.get(service, key, moment[0] - 0.1, make)
+    assert (made, service.asked) == ([2], 2)
+    service.version = "12:13:"
+    shared.get(service, "a", moment[0] + 0.1, make)
+    assert made == [3]
 
 
 def test_only_so_much_is_kept(tmp_path: Path) -> None:

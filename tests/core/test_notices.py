@@ -201,10 +201,11 @@ def test_a_question_says_what_is_asked_and_what_happens_without_an_answer() -> N
     assert (asked.request, asked.step) == ("approval", "ship")
     assert asked.title == "run 1 of test waits for an approval: 'ship'"
     assert asked.details[0] == "ship it?"
-    assert asked.details[1].endswith("UTC: refuse")
+    assert asked.details[1].endswith(":00 UTC: refuse")
     assert (parked.request, parked.step) == ("triage", "a")
     assert parked.title == "run 1 of test waits for a decision about 'a': EXIT_NONZERO 3"
-    assert parked.details[-1].endswith("UTC: retry")
+    assert parked.details[0] == "parked: no rule matched"
+    assert parked.details[-1].endswith(":00 UTC: retry")
 
 
 def test_a_notice_lists_a_few_failures_and_counts_the_others() -> None:

@@ -165,7 +165,30 @@ def test_a_token_is_checked_and_stored_for_its_owner_alone(folder: Path, url: st
         f"  export MULLIGAN_SERVER={url}  # from then on commands are about its runs\n",
     )
     assert (listed.code, mode, left.code) == (0, 0o600, 0)
-    assert again.err.startswith("error[store.login_refused]: there is no token for the server")
+    assert again.err.startswith(
+        f"error[store.login_refused]: there is no token for the server {url}\n  log in: mulligan "
+    )
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("127.0.0.1:8642", "write http://127.0.0.1:8642"),
+        ("mulligan.example.org", "write https://mulligan.example.org"),
+        ("https://host:8642/api/v1", "write it without a path: https://host:8642"),
+        ("ftp://host", "write it without a path"),
+    ],
+)
+def test_a_mistyped_address_of_a_server_is_answered_with_the_right_one(
+    monkeypatch: pytest.MonkeyPatch, typed: str, hint: str
+):
+    monkeypatch.setenv("MULLIGAN_SERVER", typed)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{TOKEN}\n"))
+
+    expected = f"error[input.invalid]: '{typed}' is not a URL like https://HOST:PORT\n  {hint}\n"
+
+    assert mulligan("list").err == expected
+    assert mulligan("login").err == expected
 
 
 def test_each_trouble_with_a_server_is_one_sentence_with_what_to_do(
@@ -180,6 +203,8 @@ def test_each_trouble_with_a_server_is_one_sentence_with_what_to_do(
     forbidden = mulligan("run", "hello.yaml")
     monkeypatch.setenv("MULLIGAN_SERVER", "http://127.0.0.1:1")
     down = mulligan("list")
+    monkeypatch.setenv("MULLIGAN_SERVER", url.replace("http:", "https:"))
+    no_tls = mulligan("list")
     monkeypatch.setenv("MULLIGAN_SERVER", "https://me:secret@host/path")
     malformed = mulligan("list")
     monkeypatch.delenv("MULLIGAN_SERVER")
@@ -191,6 +216,9 @@ def test_each_trouble_with_a_server_is_one_sentence_with_what_to_do(
     assert down.err == (
         "error[store.unavailable]: the server at http://127.0.0.1:1 does not answer: connection refused\n"
         "  is a server running at http://127.0.0.1:1? mulligan server starts one\n"
+    )
+    assert no_tls.err == (
+        f"error[store.refused]: {url.replace('http:', 'https:')} does not speak TLS\n  if that is meant: {url}\n"
     )
     assert malformed.err == (
         "error[input.invalid]: the address of the server is not a URL like https://HOST:PORT\n"

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 from msgspec.structs import replace
 
-from mulligan.errors import RevisionMismatch
+from mulligan.errors import KeyUsed, MulliganError, RevisionMismatch
 from mulligan.ports import (
     AuditRecord,
     Document,
@@ -24,8 +24,9 @@ from mulligan.ports import (
     TokenRecord,
     WorkflowVersion,
 )
+from mulligan.store import project_view
 
-from .keeping import T0, Memory, Open, Place, PostgresSchema, commit, started
+from .keeping import T0, Memory, Open, Place, PostgresSchema, commit, new_run, started
 
 Result = TypeVar("Result")
 
@@ -279,6 +280,21 @@ def test_accepted_changes_of_a_token_are_counted_since_a_moment(store: Store) ->
     assert store.server_records.count_audit("t1", [counted], T0) == 2
     assert store.server_records.count_audit("t1", [counted, other], T0) == 3
     assert store.server_records.count_audit("t1", [], T0) == 0
+
+
+def test_the_audit_of_a_start_is_written_with_the_run_or_not_at_all(store: Store) -> None:
+    blue = project_view(store, "blue")
+
+    (turn,) = store.create([new_run(key="k")], audit=[audited(why="first")])
+    with pytest.raises(KeyUsed):
+        store.create([new_run(key="k")], audit=[audited(why="again")])
+    with pytest.raises(MulliganError):
+        store.create([new_run()], "nobody", audit=[audited(why="unknown holder")])
+    blue.create([new_run(key="k")], audit=[audited(why="blue", project="red")])
+
+    rows = store.server_records.audit()
+    assert store.run(turn.run_id)
+    assert [(row.why, row.project) for row in rows] == [("blue", "blue"), ("first", "")]
 
 
 # -- notices ---------------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from mulligan.errors import (
     RequestTooLarge,
     UnknownPath,
 )
-from mulligan.service import Home, ServerConfig, Service, TokenLimits, TokenRecord, to_json
+from mulligan.service import AuditWithRun, Home, ServerConfig, Service, TokenLimits, TokenRecord, to_json
 
 # What no answer does without.
 SECURITY_HEADERS = {
@@ -212,6 +212,18 @@ class Api:
                     service.audit.add(audit.accepted(call, route, exchange.request))
             return call
 
+        def create(service: Service) -> Answer | Streamed:
+            """As another change, but with one transaction for the run and its row of the audit."""
+            asked = make(service=None)
+            if not audit.is_written(route, asked.body, asked.query):
+                return _as_answer(route, route.handler(prepare(service)))
+            rows = AuditWithRun(audit.accepted(asked, route, exchange.request))
+            call = replace(asked, service=service.for_token(token, rows))
+            check_limits(call, route, self._routes)
+            answer = _as_answer(route, route.handler(call))
+            rows.write_rest(service.audit)
+            return answer
+
         if endpoint.is_coroutine:
             if route.changes:
                 await self.threads.change(prepare)
@@ -219,7 +231,11 @@ class Api:
             return _as_answer(route, await route.handler(make(service=None)))
         if route.is_shared:
             return await self.threads.read(lambda service: self._shared_answer(route, make, token, service))
+        if route.creates_run:
+            return await self.threads.change(create)
         run = self.threads.read if route.method == "GET" and not route.changes else self.threads.change
+        if route.is_slow:
+            run = self.threads.compute
         answer = await run(lambda service: _as_answer(route, route.handler(prepare(service))))
         if route.changes and route.path.startswith(("tokens", "logins")):
             self.gate.forget_tokens()

@@ -33,7 +33,7 @@ A run is started once, however often it is asked for, if every request has the s
 
 ```sh
 curl -X POST $MULLIGAN_SERVER/api/v1/runs -H "Authorization: Bearer $TOKEN" -H "Idempotency-Key: monday" \\
-  -H "Content-Type: application/json" -d '{{"workflow": "nightly", "inputs": {{"target": "prod"}}}}'
+  -H "Content-Type: application/json" -d '{{"workflow": "nightly", "inputs": {{"who": "you"}}}}'
 ```
 """
 

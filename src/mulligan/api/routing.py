@@ -69,6 +69,8 @@ class Answer:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     media: str = JSON
+    # Whether it stays the same until something is written, however much time passes.
+    is_timeless: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,11 @@ class Route:
     problems: tuple[int, ...] = ()
     # Whether it changes something, so that it is audited. None: by the method.
     is_change: bool | None = None
+    # Whether the change is a new run: then the audit is written in the transaction that creates it.
+    creates_run: bool = False
     body_bytes_max: int = BODY_BYTES_MAX
+    # Whether it may compute for seconds without the store: then it has a thread of its own, and holds up no change.
+    is_slow: bool = False
     # Whether all tokens of a project get the same answer, so that one that was made serves several callers.
     is_shared: bool = False
 

@@ -18,11 +18,14 @@ from mulligan.service import (
     ChangeResult,
     CorrectedWorkflow,
     ForkResult,
+    HookRule,
+    Prepared,
     RetryResult,
     StartedRun,
     Workflow,
     check_key,
     read_budgets,
+    read_rules,
 )
 
 KEY_HEADER = "idempotency-key"
@@ -44,17 +47,22 @@ class StartBody(Body, frozen=True):
     format: str | None = None
     inputs: dict[str, Any] = msgspec.field(default_factory=dict)
     labels: dict[str, str] = msgspec.field(default_factory=dict)
+    # Who is notified of this run, besides those whom the workflow and the hooks name.
+    notify: tuple[HookRule, ...] = ()
 
 
 def start_run(call: Call) -> Answer:
     asked: StartBody = call.body
     key = _key(call)
-    started = call.service.changes.start(_prepared(call, asked), key)
+    prepared = _prepared(call, asked)
+    if asked.notify:
+        prepared = msgspec.structs.replace(prepared, notify=read_rules(asked.notify))
+    started = call.service.changes.start(prepared, key)
     location = f"{call.base_url}/api/v1/runs/{started.run_id}"
     return Answer(started, 201 if started.is_new else 200, {"Location": location})
 
 
-def _prepared(call: Call, asked: StartBody) -> Any:
+def _prepared(call: Call, asked: StartBody) -> Prepared:
     if bool(asked.workflow) == bool(asked.text):
         raise InputInvalid("name a workflow or send its text", hint='send {"workflow": NAME} or {"text": TEXT}')
     folder = call.service.home.make_work_folder()
@@ -258,6 +266,7 @@ ROUTES = (
             ("Idempotency-Key", "Asking again with the same key gives the same run (200); other inputs are refused."),
         ),
         problems=(409,),
+        creates_run=True,
     ),
     Route(
         "POST",
@@ -310,6 +319,7 @@ ROUTES = (
         status=201,
         other_statuses=(200,),
         problems=(409,),
+        creates_run=True,
     ),
     Route(
         "POST",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +18,7 @@ from mulligan.api.paging import Count, Limit, decode_cursor, encode_cursor
 from mulligan.api.routing import Answer, Call, Query, Route, Streamed
 from mulligan.errors import InputInvalid
 from mulligan.service import (
+    RUN_ENDED,
     FailureHandlers,
     Item,
     LogKey,
@@ -71,7 +72,7 @@ class RunsQuery(Query, frozen=True):
     cursor: str = ""
 
 
-def list_runs(call: Call) -> dict[str, Any]:
+def list_runs(call: Call) -> Answer:
     asked: RunsQuery = call.query
     now = datetime.now(UTC)
     query = RunQuery(
@@ -92,7 +93,15 @@ def list_runs(call: Call) -> dict[str, Any]:
     found: dict[str, Any] = {"runs": to_json(page.runs), "next": encode_cursor(page.next)}
     if asked.counts:
         found |= {"total": call.service.count_runs(query), "statuses": call.service.status_counts()}
-    return found
+    # The time of an unfinished run passes, and its driver may die without a word.
+    has_ended = all(run.status in RUN_ENDED for run in page.runs)
+    return Answer(found, is_timeless=has_ended and not _is_relative(asked.since) and not _is_relative(asked.until))
+
+
+def _is_relative(time: str) -> bool:
+    """Whether it is another moment tomorrow, such as `2h`."""
+    now = datetime.now(UTC)
+    return bool(time) and parse_time(time, now) != parse_time(time, now + timedelta(days=1))
 
 
 def _pairs(given: Iterable[str], what: str) -> dict[str, str]:

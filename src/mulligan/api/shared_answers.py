@@ -26,7 +26,7 @@ class _Shared:
     size: int
     begun: float
     # That of the store before it was read; None if it has none.
-    version: int | None
+    version: int | str | None
 
 
 class SharedAnswers:
@@ -37,6 +37,8 @@ class SharedAnswers:
         self._service: Service | None = None
         self._answers: dict[Hashable, _Shared] = {}
         self._size = 0
+        # The version of the store, and when it was asked for.
+        self._version: tuple[float, int | str | None] = (float("-inf"), None)
 
     def get(self, service: Service, key: Hashable, arrived: float, make: Callable[[], Answer]) -> Answer:
         """The answer to a request that arrived at this moment: one that is there, or a new one."""
@@ -44,18 +46,29 @@ class SharedAnswers:
             # It has a connection, and counts versions, of its own.
             self._forget()
             self._service = service
-        now, version = self._clock(), service.store_version()
         found = self._answers.get(key)
-        if found is not None and (found.begun >= arrived or self._is_current(key, found, now, version)):
+        if found is not None and found.begun >= arrived:
+            return found.answer
+        now, version = self._clock(), self._version_since(service, arrived)
+        if found is not None and self._is_current(key, found, now, version):
             return found.answer
         answer = make()
         self._keep(key, _Shared(answer, len(answer.value), now, version))
         return answer
 
+    def _version_since(self, service: Service, arrived: float) -> int | str | None:
+        """The version of the store at this moment or later: one question serves all who have waited for it."""
+        if self._version[0] < arrived:
+            asked = self._clock()
+            self._version = asked, service.store_version()
+        return self._version[1]
+
     @staticmethod
-    def _is_current(key: Hashable, found: _Shared, now: float, version: int | None) -> bool:
+    def _is_current(key: Hashable, found: _Shared, now: float, version: int | str | None) -> bool:
+        if version is None or found.version != version:
+            return False
         kept = KEPT_SECONDS * (1 + hash(key) % 100 / 100)
-        return version is not None and found.version == version and now - found.begun < kept
+        return found.answer.is_timeless or now - found.begun < kept
 
     def _keep(self, key: Hashable, made: _Shared) -> None:
         former = self._answers.pop(key, None)
@@ -67,3 +80,4 @@ class SharedAnswers:
     def _forget(self) -> None:
         self._answers.clear()
         self._size = 0
+        self._version = (float("-inf"), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -21,6 +21,7 @@ from mulligan.service import (
     capacity_for,
     check_key,
     exit_code,
+    parse_notify,
     to_json,
 )
 from mulligan.service import start_published as start_published_run
@@ -74,6 +75,7 @@ def start_published(
     inputs: Mapping[str, str],
     labels: Mapping[str, str],
     *,
+    notify: Sequence[str],
     key: str,
     is_detached: bool,
     wait_seconds: float,
@@ -82,8 +84,9 @@ def start_published(
 ) -> int:
     """Start a workflow that is published on the server, and show it or leave it to itself."""
     key = check_key(key) if key else ""
+    rules = parse_notify(notify) if notify else ()
     with service_at(home) as service:
-        begin = partial(start_published_run, service.home, name, version, inputs, labels, key)
+        begin = partial(start_published_run, service.home, name, version, inputs, labels, key=key, notify=rules)
         if is_detached:
             return _show_detached(service.detach(begin()), as_json=as_json, home=home)
         return drive_run(service, lambda _: begin(), wait_seconds=wait_seconds, as_json=as_json, home=home)

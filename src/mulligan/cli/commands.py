@@ -23,7 +23,7 @@ COMMANDS = {
     "resume": ("mulligan.cli.resume:resume", "Resume a run that was interrupted or paused, or one of its steps."),
     "wait": ("mulligan.cli.wait:wait", "Wait until runs that another process drives have ended."),
     "worker": ("mulligan.cli.worker:worker", "Run tasks for the runs of a store, until stopped."),
-    "server": ("mulligan.cli.server:server", "Serve the runs of a store over HTTP, with a worker, until stopped."),
+    "server": ("mulligan.cli.server:server", "Serve the runs of a store over HTTP, with a worker."),
     "list": (
         "mulligan.cli.list_command:list_runs",
         "List runs, newest first, with their status and why they failed.",
@@ -43,7 +43,7 @@ COMMANDS = {
     "pending": ("mulligan.cli.decision_commands:list_pending", "List what waits for a person, in all runs."),
     "classify": ("mulligan.cli.decision_commands:classify", "Decide what happens to a parked step: retry or fail."),
     "approve": ("mulligan.cli.decision_commands:approve", "Answer an approval that a run waits for."),
-    "notices": ("mulligan.cli.notices:notices", "List the notices about runs, send those that wait, or test a target."),
+    "notices": ("mulligan.cli.notices:notices", "List the notices about runs, send them, or test a target."),
     "stats": ("mulligan.cli.stats:show_stats", "Show how often retries, handlers, triage and routes helped."),
     "usage": ("mulligan.cli.usage:show_usage", "Compare the resources that steps requested with what they used."),
     "breakers": ("mulligan.cli.breakers:show_breakers", "Show the circuit breakers of a store, or close one."),

@@ -40,19 +40,13 @@ from mulligan.service import (
     summarize_failure,
     to_json,
 )
-from mulligan.service.formatting import pluralize, single_line
+from mulligan.service.formatting import PARKED_FOR, pluralize, single_line
 
 # The end of the message of a failed attempt usually has the reason.
 TAIL_LINES_MAX = 5
 # How many earlier runs are shown, and how many sentences of a preview.
 EARLIER_MAX = 3
 FOLLOWS_MAX = 20
-
-_PARKED_FOR = {
-    "unmatched": "no rule matched",
-    "exhausted": "its retries are used up",
-    "always": "every failure of this step is parked",
-}
 
 
 # -- pending ---------------------------------------------------------------------------------------------------------
@@ -131,7 +125,7 @@ def _tail(one: PendingEntry) -> list[str]:
 
 def _since(one: PendingEntry) -> str:
     since = f"for {age(one.since, datetime.now(UTC))}" if one.since else "for some time"
-    why = _PARKED_FOR.get(one.parked_for or "", "")
+    why = PARKED_FOR.get(one.parked_for or "", "")
     because = "it has no rules" if one.parked_for == "unmatched" and not one.rules else why
     return f"{since}, at attempt {one.attempt}{f': {because}' if because else ''}"
 

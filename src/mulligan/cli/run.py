@@ -99,13 +99,22 @@ def run(
         # On a server a bare name is that of what is published.
         reference = (file.name, None)
     labels = pairs(label, "label", "--label name=value")
+    has_file_options = system is not None or trust_templates or catalogue is not None or bool(options)
+    if reference is not None and has_file_options:
+        raise UsageRefused(f"'{file}' is published, and read as it was published", hint="give no option of files")
     if is_on_server(home):
         _refuse_for_server(asked, worktree=worktree)
         if reference is not None and not dry_run:
+            if changed_only or forced:
+                raise UsageRefused(
+                    "--changed and --force are for a file: a server runs every step of a published workflow",
+                    hint="leave them out",
+                )
             return start_published(
                 *reference,
                 given,
                 labels,
+                notify=notify or (),
                 key=key,
                 is_detached=detach,
                 wait_seconds=wait_seconds,
@@ -124,8 +133,6 @@ def run(
         workflow = examined.workflow
         show_warnings(examined.warnings)
     else:
-        if system is not None or trust_templates or catalogue is not None or options:
-            raise UsageRefused(f"'{file}' is published, and read as it was published", hint="give no option of files")
         with service_at(home) as service:
             published = service.catalogue.prepare(*reference, given, labels, cwd=Path.cwd())
         workflow, labels = published.workflow, published.labels

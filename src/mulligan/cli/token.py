@@ -54,7 +54,8 @@ def token(
     """Make, list or revoke the tokens of a server.
 
     The secret of a token is printed once, on stdout, when the token is made: the store keeps its SHA-256 alone. A
-    revoked token lets nobody in from then on. The server need not be up.
+    revoked token lets nobody in from then on. The server need not be up,
+    unless it is asked to do it: $MULLIGAN_SERVER or --home URL, with a token of an administrator.
     """
     if word not in _USAGE:
         raise UsageRefused(f"'{word[:40]}' is not what token can do", hint="write create, list or revoke")

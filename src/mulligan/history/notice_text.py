@@ -21,7 +21,7 @@ from mulligan.core.notices.due_notices import DueNotice
 from mulligan.core.state.scope import fill_params
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import open_failures, unhandled
-from mulligan.history.phrases import describe_failure
+from mulligan.history.phrases import PARKED_FOR, describe_failure
 from mulligan.history.route_outcomes import describe_route_outcome, format_times
 
 # How many failures a notice lists, and how much it quotes of a message that asks for an approval.
@@ -126,12 +126,12 @@ def _line(text: str) -> str:
 
 
 def _parked_details(state: State, fact: e.StepParked) -> Iterator[str]:
-    yield f"parked: {_line(fact.reason)}"
+    yield f"parked: {PARKED_FOR.get(fact.reason, _line(fact.reason))}"
     if rungs := ", ".join(_rungs(state, fact.step)):
         yield rungs
     policy = state.step(fact.step).triage
     if fact.due is not None and policy is not None:
-        yield f"without a decision by {format_time(fact.due)} UTC: {policy.default}"
+        yield f"without a decision by {format_time(fact.due)}: {policy.default}"
 
 
 def _asked(place: Place) -> Iterator[str]:
@@ -139,7 +139,7 @@ def _asked(place: Place) -> Iterator[str]:
     if message := _line(str(asked.get("message") or "")):
         yield message
     if place.due is not None:
-        yield f"without an answer by {format_time(place.due)} UTC: {asked.get('default') or 'refuse'}"
+        yield f"without an answer by {format_time(place.due)}: {asked.get('default') or 'refuse'}"
 
 
 def _active(state: State) -> Iterator[str]:

@@ -27,6 +27,14 @@ _LOGGED = frozenset(
 _UNLOGGED_CHARS_MAX = 400
 
 
+# Why a step was parked, by the reason that its event has.
+PARKED_FOR = {
+    "unmatched": "no rule matched",
+    "exhausted": "its retries are used up",
+    "always": "every failure of this step is parked",
+}
+
+
 def describe_failure(failure: Failure) -> str:
     """A failure in one line: its code, the figure that belongs to it, and one line of its message.
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mulligan.service.artifacts import KeptFile
     from mulligan.service.attempt_progress import describe_progress
     from mulligan.service.attempts import AttemptRecord
-    from mulligan.service.audit import ACCEPTED, AuditLog, AuditPage
+    from mulligan.service.audit import ACCEPTED, AuditLog, AuditPage, AuditWithRun
     from mulligan.service.background_jobs import JOBS, BackgroundJobs, Job, run_jobs
     from mulligan.service.breakers import Breaker
     from mulligan.service.catalogue.catalogue import Draft, Publication, PublishedWorkflow, WorkflowList
@@ -116,6 +116,7 @@ if TYPE_CHECKING:
         SentNotices,
         TestResult,
         parse_notify,
+        read_rules,
         unknown_target_note,
     )
     from mulligan.service.outcome import MatrixFailures, Outcome, exit_code
@@ -166,6 +167,7 @@ if TYPE_CHECKING:
         UPLOAD_BYTES_MAX,
         WAIT_SECONDS,
         ChangeCounter,
+        ChangeCounts,
         gives_bytes,
     )
     from mulligan.service.story_text import describe_question, format_story, format_wait, when_default_applies
@@ -196,7 +198,7 @@ _NAMES = {
     "mulligan.service.artifacts": "KeptFile",
     "mulligan.service.attempt_progress": "describe_progress",
     "mulligan.service.attempts": "AttemptRecord",
-    "mulligan.service.audit": "ACCEPTED AuditLog AuditPage",
+    "mulligan.service.audit": "ACCEPTED AuditLog AuditPage AuditWithRun",
     "mulligan.service.background_jobs": "JOBS BackgroundJobs Job run_jobs",
     "mulligan.service.breakers": "Breaker",
     "mulligan.service.change_verbs": "ChangeResult ChangeVerbs DecidedStep DecisionsResult ForkResult RetryResult "
@@ -231,7 +233,7 @@ _NAMES = {
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
     "mulligan.service.next_commands": "command_for_request commands_for_pending commands_for_wait suggest_commands",
     "mulligan.service.notices.notices": "HookRule Hooks NoticeLine NoticePage SentNotices TestResult parse_notify "
-    "unknown_target_note",
+    "read_rules unknown_target_note",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
     "mulligan.service.page.markup": "Html element join_html",
     "mulligan.service.page.styles": "format_elapsed status_label status_tone",
@@ -258,7 +260,7 @@ _NAMES = {
     "mulligan.service.stats": "RungStats describe_rung",
     "mulligan.service.step_trial": "Fakes",
     "mulligan.service.store_calls": "CALL_HEADER PROCESS PROCESS_HEADER PROTOCOL_HEADER UPLOAD_BYTES_MAX "
-    "WAIT_SECONDS ChangeCounter gives_bytes",
+    "WAIT_SECONDS ChangeCounter ChangeCounts gives_bytes",
     "mulligan.service.story_text": "describe_question format_story format_wait when_default_applies",
     "mulligan.service.telemetry.log_lines": "log_line",
     "mulligan.service.telemetry.telemetry": "ENDPOINT_VARIABLES METRICS_TYPE merge_metrics request_metrics",

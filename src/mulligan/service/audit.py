@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import Any, cast
 
 import msgspec
 
 from mulligan.core.model.formatting import single_line
-from mulligan.ports.server_records import AuditRecord
+from mulligan.ports import AuditRecord, NewRun, Store, Turn
 from mulligan.service.run_reader import RunReader
 
 # The status of a change that was accepted and begun. One that is refused after that gets a second row.
@@ -22,6 +23,37 @@ class AuditPage(msgspec.Struct, frozen=True):
     audit: list[AuditRecord]
     # For `before`; None if this is the last page.
     next: int | None = None
+
+
+class AuditWithRun:
+    """Rows for the audit that are written together with the run that a call creates: both are there, or neither."""
+
+    def __init__(self, records: Sequence[AuditRecord]) -> None:
+        # Those that are not written yet.
+        self.records = [_short(one) for one in records]
+
+    def store(self, of: Store) -> Store:
+        """The store, whose next `create` writes the rows too."""
+        return cast(Store, _AuditedStore(of, self))
+
+    def write_rest(self, log: AuditLog) -> None:
+        """Write the rows of a call that has created nothing, such as a start that was asked again."""
+        log.add(self.records)
+
+
+class _AuditedStore:
+    """All that `of` does."""
+
+    def __init__(self, of: Store, audit: AuditWithRun) -> None:
+        self._of, self._audit = of, audit
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._of, name)
+
+    def create(self, runs: Sequence[NewRun], holder: str = "", *, audit: Sequence[AuditRecord] = ()) -> list[Turn]:
+        turns = self._of.create(runs, holder, audit=[*audit, *self._audit.records])
+        self._audit.records = []
+        return turns
 
 
 class AuditLog:

@@ -231,9 +231,10 @@ class Driver:
     def expire_dead_workers(self) -> None:
         """Expire dead workers, kill the processes and remove the files that they left on this machine.
 
-        Over HTTP that is the business of the server, which has the clock by which heartbeats count.
+        Over HTTP the server expires them, which has the clock by which heartbeats count.
         """
         if self.home.is_remote:
+            self._remove_dead_files()
             return
         may_expire_others = self.engine.heartbeats.may_expire_others or not self.store.is_shared
         for worker in expire_dead_workers(
@@ -247,6 +248,13 @@ class Driver:
         others = (worker for worker in self.store.workers() if worker.name != self.name and worker.cpus)
         # In a store of one machine a worker without a lock is one of another host, which takes part through a server.
         self.engine.set_alone(not any(self.store.is_shared or not worker.lock for worker in others))
+
+    def _remove_dead_files(self) -> None:
+        """Remove what killed workers of this home have left on this host: the server cannot see it."""
+        for name in lock.free_locks(self.home.locks):
+            kill_worker_processes(name)
+            (self.home.locks / f"{name}.lock").unlink(missing_ok=True)
+            remove_folder(self.home.folders.worker(name))
 
     @property
     def states(self) -> dict[int, State]:

@@ -19,11 +19,12 @@ from mulligan.history.matrices import (
     value_text,
     values_text,
 )
-from mulligan.history.phrases import up_to_date_since
+from mulligan.history.phrases import PARKED_FOR, up_to_date_since
 from mulligan.language.inputs import format_input
 
 __all__ = [
     "ATTENTION",
+    "PARKED_FOR",
     "escape_unprintable",
     "find_differences",
     "format_duration",

@@ -142,14 +142,27 @@ def find_home(folder: str | None = None, environ: Mapping[str, str] = os.environ
 
 def _server_folder(path: str, url: str) -> Path:
     """Where files about a server go: apart from those of this home, since runs have the same numbers."""
-    parts = _SERVER.fullmatch(url)
-    if parts is None:
+    return Path(path) / "servers" / re.sub(r"[^A-Za-z0-9.-]", "_", check_server(url))
+
+
+def check_server(url: str) -> str:
+    """The host and the port in the URL of a server. `InputInvalid`, with what was probably meant."""
+    if parts := _SERVER.fullmatch(url):
+        return parts[1]
+    if "@" in url:
         # The text is not shown: it may have a password in it.
         raise InputInvalid(
             "the address of the server is not a URL like https://HOST:PORT",
             hint="write it without a user, a password and a path; the token comes from: mulligan login URL",
         )
-    return Path(path) / "servers" / re.sub(r"[^A-Za-z0-9.-]", "_", parts[1])
+    if parts := _SERVER.match(url):
+        hint = f"write it without a path: {parts[0]}"
+    elif parts := _SERVER.fullmatch(f"https://{url}"):
+        scheme = "http" if re.match(r"localhost\b|127\.|\[::1\]", url) else "https"
+        hint = f"write {scheme}://{parts[1]}"
+    else:
+        hint = "write it without a path"
+    raise InputInvalid(f"'{url[:200]}' is not a URL like https://HOST:PORT", hint=hint)
 
 
 def find_worker_home(

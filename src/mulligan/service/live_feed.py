@@ -126,11 +126,11 @@ class LiveFeed:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         # Of the service that was asked last.
-        self._version: tuple[Service, int | None] | None = None
+        self._version: tuple[Service, int | str | None] | None = None
         self._sources: dict[Watch, Source] = {}
 
     def has_changes(self, service: Service) -> bool:
-        """Whether a look may find something. Cheap on SQLite; a shared store has to be asked."""
+        """Whether a look may find something. Cheap: one number on SQLite, one small statement on PostgreSQL."""
         if not service.home.is_there:
             return False
         version = service.store_version()

@@ -81,10 +81,12 @@ class RunReader:
         found: LogRanges = import_module("mulligan.service.log_ranges").LogRanges(self.home, lambda: self.store)
         return found
 
-    def store_version(self) -> int | None:
-        """A number that grows when others have written; None where that takes a look at the runs."""
-        if not self.home.is_there or self.store.is_shared:
+    def store_version(self) -> int | str | None:
+        """Something that is another one when others have written; None where that takes a look at the runs."""
+        if not self.home.is_there:
             return None
+        if self.store.is_shared:
+            return self.store.version()
         self._version += self.store.has_changes()
         return self._version
 
@@ -340,7 +342,7 @@ class _ProjectReader(RunReader):
     def store(self) -> Store:
         return self._whole.store if self.project is None else project_view(self._whole.store, self.project)
 
-    def store_version(self) -> int | None:
+    def store_version(self) -> int | str | None:
         return self._whole.store_version()
 
     def close(self) -> None:

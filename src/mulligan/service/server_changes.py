@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from mulligan.core.model.schedule import Schedule
-from mulligan.errors import LanguageError, Problem, Refused
+from mulligan.errors import WARNING, LanguageError, Problem, Refused
 from mulligan.service.catalogue.catalogue import Catalogue, Draft, Publication, PublishedWorkflow
 from mulligan.service.home import Home
 from mulligan.service.schedules.forms import ScheduleForm, instant_text
@@ -74,7 +74,7 @@ class RemoteCatalogue(Catalogue):
         body = {"text": text, "file": file, "format": format, "note": note, "labels": dict(labels)}
         path = f"workflows/{quote(name, safe='')}"
         try:
-            return _publication(ask(self._home, "PUT", path, _Published, body, dry_run=dry_run))
+            return _publication(ask(self._home, "PUT", path, _Published, body, dry_run=dry_run), text)
         except LanguageError as refused:
             raise LanguageError([_with_line(one, text) for one in refused.problems]) from None
 
@@ -153,13 +153,19 @@ def _path(name: str) -> str:
     return f"schedules/{quote(name, safe='')}"
 
 
-def _publication(answer: _Published) -> Publication:
+def _publication(answer: _Published, text: str = "") -> Publication:
     fields = {name: getattr(answer, name) for name in PublishedWorkflow.__struct_fields__}
     return Publication(
         PublishedWorkflow(**fields),
         answer.is_new,
-        tuple(Problem(**one) for one in answer.warnings),
+        tuple(_warning(one, text) for one in answer.warnings),
         schedules=answer.schedules,
         removed_schedules=answer.removed_schedules,
         dry_run=answer.dry_run,
     )
+
+
+def _warning(answer: Mapping[str, Any], text: str) -> Problem:
+    """A warning as a local check gives it: an answer has its code without the prefix, and not its line."""
+    code = str(answer["code"])
+    return _with_line(Problem(**{**answer, "code": code if code.startswith(WARNING) else f"{WARNING}{code}"}), text)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import http.client
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from mulligan.core.model.workflow import NoticeRule
 from mulligan.errors import LoginRefused, StoreForbidden, StoreUnavailable
-from mulligan.service.home import Home, find_home
+from mulligan.service.home import Home, check_server, find_home
 from mulligan.store.http_connection import Address, HttpTransport
 from mulligan.store.server_login import checked_token, find_ca_file, find_token, forget_token, save_token, saved_tokens
 
@@ -39,6 +40,8 @@ def log_in(url: str, token: str = "", environ: Mapping[str, str] = os.environ) -
         parts = urlsplit(url)
         url = f"{parts.scheme}://{parts.netloc}"
         token = _exchange(url, parse_qs(parts.query)["code"][0])
+    url = url.strip().rstrip("/")
+    check_server(url)
     home = find_home(url, environ)
     token = checked_token(token.strip())
     if not token:
@@ -89,7 +92,9 @@ def _exchange(url: str, code: str) -> str:
     found = _SESSION.search(answer.headers.get("Set-Cookie", "")) if answer.status < 400 else None
     if found is None:
         raise LoginRefused(
-            "the link does not count: it works once, and for a few minutes", hint="start again, or ask for a token"
+            "the link does not count: it works once, and for ten minutes",
+            hint=f"make a token on the host of the server: mulligan token create USER --scope SCOPE; then: "
+            f"mulligan login {url}",
         )
     return found[1]
 
@@ -105,12 +110,23 @@ class StartedRun(msgspec.Struct, frozen=True):
 
 
 def start_published(
-    home: Home, name: str, version: int | None, inputs: Mapping[str, Any], labels: Mapping[str, str], key: str = ""
+    home: Home,
+    name: str,
+    version: int | None,
+    inputs: Mapping[str, Any],
+    labels: Mapping[str, str],
+    *,
+    key: str = "",
+    notify: Sequence[NoticeRule] = (),
 ) -> int:
     """Start a workflow that is published on the server; the number of the run. The same key gives the same run."""
     transport = _transport(home)
-    asked = {"workflow": name, "inputs": dict(inputs), "labels": dict(labels)}
-    body = msgspec.json.encode(asked if version is None else {**asked, "version": version})
+    asked: dict[str, Any] = {"workflow": name, "inputs": dict(inputs), "labels": dict(labels)}
+    if version is not None:
+        asked["version"] = version
+    if notify:
+        asked["notify"] = [{"on": rule.on, "to": rule.to} for rule in notify]
+    body = msgspec.json.encode(asked)
     # With a key of its own, so that asking again after a lost answer starts nothing twice.
     headers = {"Idempotency-Key": key or f"cli {os.urandom(16).hex()}"}
     try:

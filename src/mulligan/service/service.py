@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         workers,
     )
     from mulligan.service.attempts import AttemptRecord
+    from mulligan.service.audit import AuditWithRun
     from mulligan.service.breakers import Breaker
     from mulligan.service.catalogue import catalogue
     from mulligan.service.catalogue.catalogue import Catalogue
@@ -199,11 +200,16 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
         other.is_for_others = True
         return other
 
-    def for_token(self, token: TokenRecord) -> Service:
-        """The service of one call with a token: in the name of its user, for its project, within its limits."""
+    def for_token(self, token: TokenRecord, audit: AuditWithRun | None = None) -> Service:
+        """The service of one call with a token: in the name of its user, for its project, within its limits.
+
+        Rows for the audit are written with the run that it creates.
+        """
         other = self.in_the_name_of(token.user, project=token.project)
         if token.limits.workflows:
             other.reader = other.reader.limited(lambda store: limits.limited(store, token))
+        if audit is not None:
+            other.reader = other.reader.limited(audit.store)
         return other
 
     @cached_property
@@ -569,8 +575,8 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
         """The rows of these runs, the newest first, in one query: `seq` says which of them have changed."""
         return self.reader.store.lists.records([*run_ids]) if self.home.is_there else []
 
-    def store_version(self) -> int | None:
-        """A number that grows when others have written to the store; None where that takes a look at the runs."""
+    def store_version(self) -> int | str | None:
+        """Something that is another one when others have written; None where that takes a look at the runs."""
         return self.reader.store_version()
 
     def step_page(self, run_id: int, query: StepQuery) -> StepPage:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,6 +23,7 @@ from mulligan.errors import KeyUsed, MulliganError, StoreRefused, StoreUnavailab
 from mulligan.ports import (
     NONE_AHEAD,
     Answer,
+    AuditRecord,
     BreakerRecord,
     Commit,
     CommitResult,
@@ -159,6 +160,9 @@ class HttpStore:
 
     # -- changes by other processes ----------------------------------------------------------------------------------
 
+    def queue_mark(self) -> Hashable:
+        return object()
+
     def has_changes(self) -> bool:
         if self._is_worker:
             self._send_what_waits()
@@ -179,6 +183,10 @@ class HttpStore:
         self.fileno()
         return has_changed
 
+    def version(self) -> str | None:
+        """The server tells of changes only those who wait for them."""
+        return None
+
     def fileno(self) -> int | None:
         if not self._is_waiting:
             self._descriptor = self._transport.begin_wait(self._change)
@@ -190,8 +198,11 @@ class HttpStore:
 
     # -- verbs -------------------------------------------------------------------------------------------------------
 
-    def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
-        """Create runs. One without a key gets one: asking again after a lost answer creates nothing twice."""
+    def create(self, runs: Sequence[NewRun], holder: str = "", *, audit: Sequence[AuditRecord] = ()) -> list[Turn]:
+        """Create runs; the server writes the audit itself.
+
+        A run without a key gets one: asking again after a lost answer creates nothing twice.
+        """
         if holder:
             raise _no_turns()
         own = [not run.key for run in runs]
@@ -265,6 +276,12 @@ class HttpStore:
     def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> None:
         for token, report, guard in ended:
             self.report(token, report, guard=guard)
+
+    def report_and_lease(
+        self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
+    ) -> list[Lease]:
+        self.report_all(ended)
+        return self.lease(worker, offer)
 
     def stop_requests(self, worker: str) -> list[StopRequest]:
         if self._monotonic() - self._work.exchanged_at >= STOPS_SECONDS:

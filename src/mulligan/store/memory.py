@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -23,6 +23,7 @@ from mulligan.ports import (
     NONE_AHEAD,
     Answer,
     Artifacts,
+    AuditRecord,
     BreakerRecord,
     Clock,
     Commit,
@@ -130,13 +131,14 @@ class MemoryStore:
 
     # -- runs
 
-    def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
+    def create(self, runs: Sequence[NewRun], holder: str = "", *, audit: Sequence[AuditRecord] = ()) -> list[Turn]:
         if holder and holder not in self.tables.workers:
             raise refusals.unknown_holder(holder)
         for run in runs:
             if run.key in self.tables.starts:
                 raise refusals.key_used(run.key, self.tables.starts[run.key])
         self._wrote()
+        self.server_records.add_audit(audit)
         return [self._create(run, holder) for run in runs]
 
     def _create(self, new: NewRun, holder: str, parent: StoredRun | None = None) -> Turn:
@@ -414,6 +416,13 @@ class MemoryStore:
             with suppress(StaleLease):
                 self.report(token, report, guard=guard)
 
+    def report_and_lease(
+        self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
+    ) -> list[Lease]:
+        if ended:
+            self.report_all(ended)
+        return self.lease(worker, offer)
+
     def stop_requests(self, worker: str) -> list[StopRequest]:
         return [StopRequest(kept.ticket, kept.grace_seconds) for kept in self._held(worker) if kept.is_stopping]
 
@@ -522,10 +531,17 @@ class MemoryStore:
         found = [timer for timer in self.tables.timers if _is_below(self.tables.run(timer[0]), root_run_id)]
         return sorted(found, key=self.tables.timers.__getitem__)
 
+    def queue_mark(self) -> Hashable:
+        # Each change may be about the queue.
+        return object()
+
     def has_changes(self) -> bool:
         by_others = self.tables.writes - self._own_writes
         has_any, self._seen_writes = by_others != self._seen_writes, by_others
         return has_any
+
+    def version(self) -> str | None:
+        return None
 
     def fileno(self) -> int | None:
         return None

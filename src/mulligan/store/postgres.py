@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import cached_property, partial
@@ -20,6 +20,7 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import (
     NONE_AHEAD,
     Answer,
+    AuditRecord,
     BreakerRecord,
     Commit,
     CommitResult,
@@ -37,6 +38,7 @@ from mulligan.ports import (
     WorkerRecord,
 )
 from mulligan.store import refusals
+from mulligan.store.audit_rows import audit_row
 from mulligan.store.breaker_transaction import BreakerTransaction, breaker_row
 from mulligan.store.columns import breaker_from, circuit_from, run_from, waiting_from
 from mulligan.store.encoding import answer_from, encoded, moment_from, report_from, task_from, worker_from
@@ -44,6 +46,7 @@ from mulligan.store.postgres_arrays import Bigints, Texts
 from mulligan.store.postgres_artifacts import ArtifactRows
 from mulligan.store.postgres_client import PostgresClient, Unexpected
 from mulligan.store.postgres_commit import (
+    AUDIT,
     MESSAGE,
     TASK_KEY,
     arrays,
@@ -125,12 +128,14 @@ class PostgresStore:
 
     # -- runs
 
-    def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
+    def create(self, runs: Sequence[NewRun], holder: str = "", *, audit: Sequence[AuditRecord] = ()) -> list[Turn]:
         if not runs:
             return []
         turns = self._new_turns(len(runs), holder)
         asked: list[Statement] = [("expect_worker", [holder])] if holder else []
         asked += insert_run_statements(runs, turns, [None] * len(runs))
+        if audit:
+            asked.append(("insert_audit", arrays(AUDIT, map(audit_row, audit))))
         if not holder:
             asked.append(("notify", [self._client.channel, Texts(str(turn.run_id) for turn in turns)]))
         try:
@@ -372,6 +377,13 @@ class PostgresStore:
         self._accept(counted.token, report, self._client.execute)
         self._count([counted])
 
+    def report_and_lease(
+        self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
+    ) -> list[Lease]:
+        if ended:
+            self.report_all(ended)
+        return self.lease(worker, offer)
+
     def stop_requests(self, worker: str) -> list[StopRequest]:
         return [StopRequest(token, grace) for token, grace in self._client.query("stop_requests", worker)]
 
@@ -438,8 +450,17 @@ class PostgresStore:
     def now(self) -> datetime | None:
         return moment_from(self._client.query("now")[0][0])
 
+    def queue_mark(self) -> Hashable:
+        # Each change may be about the queue.
+        return object()
+
     def has_changes(self) -> bool:
         return self._client.has_changes()
+
+    def version(self) -> str | None:
+        """The transactions that a statement sees now: each commit changes that."""
+        found: str = self._client.query("store_version")[0][0]
+        return found
 
     def fileno(self) -> int | None:
         return self._client.fileno()

@@ -34,6 +34,7 @@ _NEW_RUN = (Bigints, Texts, Texts, Bigints, Bigints, Texts, Bigints, Texts, Text
 _ATTRIBUTE = (Bigints, Texts, Texts, Texts)
 _TASK = (Bigints, Texts, Bigints, Texts, Floats, Bigints, Bigints, Texts, Texts, Blobs, Texts, Texts)
 TASK_KEY = (Bigints, Texts, Bigints)
+AUDIT = (Bigints, Texts, Texts, Texts, Bigints, Texts, Texts, Texts, Texts)
 MESSAGE = (Bigints, Blobs, Texts, Bigints)
 NOTICE = (Texts, Texts, Bigints, Bigints, Texts, Texts, Bigints, Bigints, Texts, Blobs)
 

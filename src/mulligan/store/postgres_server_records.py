@@ -20,15 +20,15 @@ from mulligan.ports import (
     WorkflowVersion,
 )
 from mulligan.store import refusals
+from mulligan.store.audit_rows import audit_row
 from mulligan.store.encoding import micros
 from mulligan.store.notice_rows import due_column, notice_row
 from mulligan.store.postgres_arrays import Bigints, Blobs, Texts, without_nul
 from mulligan.store.postgres_client import PostgresClient
-from mulligan.store.postgres_commit import NOTICE, arrays
+from mulligan.store.postgres_commit import AUDIT, NOTICE, arrays
 from mulligan.store.run_search import NO_LIMIT
 from mulligan.store.server_columns import (
     audit_from,
-    audit_row,
     document_from,
     document_row,
     due_from,
@@ -44,7 +44,6 @@ from mulligan.store.server_columns import (
     version_row,
 )
 
-_AUDIT = (Bigints, Texts, Texts, Texts, Bigints, Texts, Texts, Texts, Texts)
 _LOG = (Bigints, Texts, Bigints, Texts, Bigints, Bigints, Bigints, Blobs)
 
 
@@ -141,7 +140,7 @@ class PostgresServerRecords:
 
     def add_audit(self, records: Sequence[AuditRecord]) -> None:
         if records:
-            self._client.query("insert_audit", *arrays(_AUDIT, map(audit_row, records)))
+            self._client.query("insert_audit", *arrays(AUDIT, map(audit_row, records)))
 
     def audit(
         self,

@@ -8,7 +8,7 @@ read it, and digests are in the logs of runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from mulligan.ports import (
     NONE_AHEAD,
     Answer,
     Artifacts,
+    AuditRecord,
     BreakerRecord,
     Commit,
     CommitResult,
@@ -158,10 +159,11 @@ class ProjectView:
 
     # -- changing runs
 
-    def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
+    def create(self, runs: Sequence[NewRun], holder: str = "", *, audit: Sequence[AuditRecord] = ()) -> list[Turn]:
         ours = [replace(run, project=self.project, key=self._scoped(run.key)) for run in runs]
+        rows = [replace(record, project=self.project) for record in audit]
         try:
-            return self._of.create(ours, holder)
+            return self._of.create(ours, holder, audit=rows)
         except KeyUsed as used:
             # Names the key as the caller knows it.
             raise KeyUsed(used.message.replace(f"'@{self.project}/", "'", 1), run_id=used.run_id) from None
@@ -247,6 +249,11 @@ class ProjectView:
     def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> None:
         self._of.report_all(ended)
 
+    def report_and_lease(
+        self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
+    ) -> list[Lease]:
+        return self._of.report_and_lease(worker, ended, replace(offer, project=self.project))
+
     def stop_requests(self, worker: str) -> list[StopRequest]:
         return self._of.stop_requests(worker)
 
@@ -265,8 +272,14 @@ class ProjectView:
     def now(self) -> datetime | None:
         return self._of.now()
 
+    def queue_mark(self) -> Hashable:
+        return self._of.queue_mark()
+
     def has_changes(self) -> bool:
         return self._of.has_changes()
+
+    def version(self) -> str | None:
+        return self._of.version()
 
     def fileno(self) -> int | None:
         return self._of.fileno()

@@ -110,13 +110,6 @@ def token_from(row: Sequence[Any]) -> TokenRecord:
     return msgspec.structs.replace(token, revoked_at=None if revoked_at is None else moment_from(revoked_at))
 
 
-def audit_row(record: AuditRecord) -> tuple[Any, ...]:
-    return (
-        *(micros(record.at), record.who, record.action, record.target, record.status),
-        *(record.project, record.token_id, record.why, record.source),
-    )
-
-
 def audit_from(row: Sequence[Any]) -> AuditRecord:
     id_, at, who, action, target, status, project, token_id, why, source = _AUDIT.read(row)
     return AuditRecord(moment_from(at), who, action, target, status, project, token_id, why, source, id_)

@@ -23,7 +23,12 @@ def find_token(url: str, environ: Mapping[str, str] = os.environ) -> str:
     if not token:
         token = saved_tokens(environ).get(url.rstrip("/"), "")
     if not token:
-        raise LoginRefused("there is no token for the server", hint=_HINT)
+        known = ", ".join(sorted(saved_tokens(environ)))
+        raise LoginRefused(
+            f"there is no token for the server {url}",
+            hint=f"log in: mulligan login {url}; or set {TOKEN}, or {TOKEN_FILE} to a file with the token in it"
+            + (f"; you are logged in to {known}" if known else ""),
+        )
     return checked_token(token)
 
 

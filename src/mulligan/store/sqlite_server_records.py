@@ -20,12 +20,12 @@ from mulligan.ports import (
     WorkflowVersion,
 )
 from mulligan.store import refusals
+from mulligan.store.audit_rows import audit_row
 from mulligan.store.encoding import encoded, micros
 from mulligan.store.notice_rows import due_column, notice_row
 from mulligan.store.run_search import NO_LIMIT
 from mulligan.store.server_columns import (
     audit_from,
-    audit_row,
     document_from,
     document_row,
     due_from,

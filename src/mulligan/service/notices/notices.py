@@ -14,7 +14,7 @@ import msgspec
 
 from mulligan.core.model.durations import parse_duration
 from mulligan.core.model.workflow import NOTICE_KINDS, NoticeKind, NoticeRule
-from mulligan.errors import InputInvalid, MulliganError, NotFound
+from mulligan.errors import InputInvalid, MulliganError, NotFound, Refused
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports import Document, NoticeRecord, NoticeStatus
 from mulligan.service.home_names import CONFIG_VARIABLE, HOOKS_MARK
@@ -192,6 +192,11 @@ class Notices:
 
     def test(self, target: str) -> TestResult:
         """Send a test message to a target, now and once."""
+        if self._reader.home.is_remote:
+            raise Refused(
+                "the targets are in the configuration of the server, which is not read from here",
+                hint=f"on its machine: mulligan notices test {target[:60]}, with its --home",
+            )
         found = self.targets()
         if target not in found.by_name:
             raise self._unknown(target, found)
@@ -244,10 +249,7 @@ class Notices:
 
     def set_hooks(self, rules: Sequence[HookRule], expected: int | None = None) -> Hooks:
         """Replace the rules of the project. `RevisionMismatch` if they are not at `expected`."""
-        for rule in rules:
-            rule_of(rule)
-        if len(rules) > RULES_MAX:
-            raise InputInvalid(f"{len(rules)} rules are too many: a project has at most {RULES_MAX}")
+        read_rules(rules)
         if not self._reader.home.store_url:
             (self._reader.home.folder / HOOKS_MARK).touch()
         document = Document(
@@ -292,6 +294,13 @@ def rule_of(rule: HookRule) -> NoticeRule:
         if not seconds:
             raise InputInvalid(f"'{rule.late_after[:40]}' is not a duration", hint="write it like 30m or 2h")
     return NoticeRule(on=rule.on, to=rule.to, late_after=seconds)
+
+
+def read_rules(rules: Sequence[HookRule]) -> tuple[NoticeRule, ...]:
+    """The rules as a run has them. `InputInvalid` if they cannot be meant, or are too many."""
+    if len(rules) > RULES_MAX:
+        raise InputInvalid(f"{len(rules)} rules are too many: there may be at most {RULES_MAX}")
+    return tuple(rule_of(rule) for rule in rules)
 
 
 def parse_notify(words: Sequence[str]) -> tuple[NoticeRule, ...]:

@@ -80,7 +80,9 @@ class Telemetry:
             ("kind",),
             [((kind,), count) for kind, count in waiting.items()],
         )
-        workers = Counter("expired" if worker.is_expired else "alive" for worker in store.workers())
+        # The workers of a file send no heartbeats: their locks say whether they live.
+        is_alive = self._reader.is_alive
+        workers = Counter("alive" if is_alive(worker) else "expired" for worker in store.workers())
         yield gauge(
             "mulligan_workers", "Workers of the store", ("state",), [((s,), workers[s]) for s in ("alive", "expired")]
         )

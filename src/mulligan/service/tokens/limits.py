@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from mulligan.core.model.reports import Report
 from mulligan.errors import ScopeMissing
-from mulligan.ports import NewRun, RunRecord, Store, TokenRecord, Turn
+from mulligan.ports import AuditRecord, NewRun, RunRecord, Store, TokenRecord, Turn
 
 
 def limited(store: Store, token: TokenRecord) -> Store:
@@ -24,10 +24,10 @@ class LimitedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._of, name)
 
-    def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
+    def create(self, runs: Sequence[NewRun], holder: str = "", *, audit: Sequence[AuditRecord] = ()) -> list[Turn]:
         for run in runs:
             self._check(run.name)
-        return self._of.create(runs, holder)
+        return self._of.create(runs, holder, audit=audit)
 
     def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
         self._check(self._root(run_id).workflow)

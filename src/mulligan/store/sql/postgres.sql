@@ -648,6 +648,9 @@ SELECT name FROM probing WHERE name = ANY (%s::text[])
 -- name: now
 SELECT now_micros()
 
+-- name: store_version
+SELECT pg_current_snapshot()::text
+
 -- name: put_breakers
 UPDATE breakers SET status = t.status, failures = t.failures, retry_at = t.retry_at, probe = t.probe
 FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[])
