@@ -161,9 +161,11 @@ class Driver:
         self.home.make()
         self.lock = lock.acquire(self.home.locks, self.name)
         self._home_stat = os.stat(self.home.folder)
+        may_be_known = False
         try:
             self.executor = self._make_executor(WorkerIdentity(self.name, self.host, self.lock.fd))
             self.clock.set_by(self.store.now)
+            may_be_known = True
             # Right before the engine, whose heartbeats count from here.
             self.store.register(self._record(self.lock.path))
             self.engine = Engine(
@@ -180,8 +182,8 @@ class Driver:
             self._heartbeat_at = time.monotonic()
             self.expire_dead_workers()
         except BaseException:
-            # The store may know us by now. Other workers see by our lock that we are gone.
-            self._shut_down(is_recorded=False)
+            # If the store may know us, other workers see by our lock that we are gone.
+            self._shut_down(is_recorded=not may_be_known)
             raise
 
     def _record(self, lock_path: str) -> WorkerRecord:
