@@ -21,6 +21,7 @@ def build_struct_types() -> None:
 
 
 def _below(kind: type) -> Iterator[type]:
-    for one in kind.__subclasses__():
+    found: list[type] = kind.__subclasses__()
+    for one in found:
         yield one
         yield from _below(one)
