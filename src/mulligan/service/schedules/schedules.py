@@ -276,7 +276,7 @@ class Schedules:
         """Start what is due in all projects, and say when to ask again. Any number of servers may do so at once.
 
         A schedule that cannot be followed keeps no other from starting. Its error is raised in the end, and once: who
-        is told of it asks less often from then on, and the others would be late.
+        hears of it asks less often from then on, and the others would be late.
         """
         if not self._reader.home.is_there:
             return None
