@@ -393,6 +393,30 @@ def _workers(
             process.wait(60)
 
 
+_DRIVER = """
+import sys
+from pathlib import Path
+from mulligan.engine.observers import NullObserver
+from mulligan.service import Home
+from mulligan.service.run_control import RunControl
+from mulligan.service.run_reader import RunReader
+reader = RunReader(Home(Path(sys.argv[1]), sys.argv[2]))
+with RunControl(reader).driver(None, NullObserver()) as driver:
+    driver.serve()
+"""
+
+
+@contextmanager
+def _driver(home: Path, store: str) -> Iterator[None]:
+    """A worker beside the store that takes turns and runs no tasks."""
+    process = subprocess.Popen([sys.executable, "-c", _DRIVER, str(home), store])
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
 # -- remote workers ----------------------------------------------------------------------------------------------------
 
 
@@ -405,7 +429,11 @@ def measure_remote(bench: Bench) -> None:
             with _service(home, store) as service, server(home, store=store, worker=False) as running:
                 service.start(_prepared(service, home, CHAIN), times=runs)
                 token = asyncio.run(_worker_token(running)) if is_remote else ""
-                with _workers(home, store, 2, over=running if is_remote else None, token=token):
+                with ExitStack() as stack:
+                    if is_remote:
+                        # Workers over HTTP decide nothing. A driver that runs no tasks leaves them to these.
+                        stack.enter_context(_driver(home, store))
+                    stack.enter_context(_workers(home, store, 2, over=running if is_remote else None, token=token))
                     found.append(_rate(service, runs))
     print(f"  steps/s direct {[round(one) for one in direct]}, over HTTP {[round(one) for one in remote]}")
     ratio = statistics.median(b / a for a, b in zip(direct, remote, strict=True))

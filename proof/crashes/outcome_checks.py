@@ -24,7 +24,7 @@ from proof.stage import Line, Stage, outcome
 # What is of no run: nothing of it may outlive the last one.
 PASSING = ("tasks", "messages", "timers", "workers", "answers")
 # What a home contains when no process works there.
-HOME = frozenset({".gitignore", DATABASE, "runs", "artifacts", "workers"})
+HOME = frozenset({".gitignore", DATABASE, "runs", "artifacts", "workers", "unshipped"})
 # Files of the database while we read it.
 READ = frozenset({f"{DATABASE}-wal", f"{DATABASE}-shm"})
 # What is the same although something has failed that otherwise does not.
@@ -161,11 +161,13 @@ def nothing_lies_about(after: TrialOutcome) -> Iterator[str]:
 def stray_files(after: TrialOutcome) -> list[str]:
     home = after.stage.home.folder
     unknown = [path.name for path in home.iterdir() if path.name not in HOME | READ]
-    return unknown + [str(path.relative_to(home)) for path in after.files() if _is_stray(path, after.stage.home.locks)]
+    return unknown + [str(path.relative_to(home)) for path in after.files() if _is_stray(path, home)]
 
 
-def _is_stray(path: Path, workers: Path) -> bool:
-    return path.name.startswith(".half-") or path.is_relative_to(workers)
+def _is_stray(path: Path, home: Path) -> bool:
+    """Temporary files, those of workers, and notes that a log has to be shipped."""
+    folders = (home / "workers", home / "unshipped")
+    return path.name.startswith(".half-") or any(path.is_relative_to(folder) for folder in folders)
 
 
 def no_secret_was_written(after: TrialOutcome) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.api.conftest import Client, open_client, start_run
 from mulligan.api.openapi import document
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Answer, Body, Call, Query, Route, Streamed
-from mulligan.api.service_threads import ServiceThreads
+from mulligan.api.service_threads import SLOW_WAITING_MAX, ServiceThreads
 from mulligan.errors import StoreUnavailable, UnknownRun
 from mulligan.service import Home, Service
 
@@ -338,3 +339,28 @@ def test_no_route_takes_fields_that_it_does_not_know() -> None:
     ]
 
     assert lenient == []
+
+
+def test_checking_texts_holds_up_no_change(client: Client) -> None:
+    """Whoever may only read cannot keep the threads for changes busy with texts."""
+    busy, release = threading.Event(), threading.Event()
+
+    def check(_: Service) -> None:
+        busy.set()
+        release.wait(10)
+
+    async def ask() -> tuple[int, int]:
+        slow = asyncio.ensure_future(client.api.threads.compute(check))
+        await asyncio.to_thread(busy.wait, 10)
+        waiting = [asyncio.ensure_future(client.api.threads.compute(check)) for _ in range(SLOW_WAITING_MAX)]
+        changed = await client.api.threads.change(lambda _: 1)
+        release.set()
+        done = await asyncio.gather(slow, *waiting, return_exceptions=True)
+        return changed, sum(isinstance(one, StoreUnavailable) for one in done)
+
+    assert client._runner.run(ask()) == (1, 1)
+    assert {route.path for route in ROUTES if route.is_slow} == {
+        "workflows:validate",
+        "workflows:convert",
+        "workflows:edit",
+    }

@@ -11,8 +11,9 @@ import pytest
 from mulligan.core.model.reports import RetryRequested, RunRequested
 from mulligan.ports import NewRun, WorkerRecord
 from mulligan.service import Home, Service
-from mulligan.service.store_calls import CALLS, PROCESS, ChangeCounter
+from mulligan.service.store_calls import CALLS, OTHER_CHANGES_SECONDS, PROCESS, ChangeCounter
 
+from ..store.keeping import offer, queue, started, task
 from .conftest import AT, Client, Reply, open_client, start_run, token_record
 
 PROTOCOL = {"mulligan-protocol": "1"}
@@ -108,6 +109,29 @@ def test_a_counter_tells_of_changes_that_others_make(client: Client) -> None:
         counter.close()
 
 
+def test_workers_hear_of_queued_tasks_at_once_and_of_other_changes_after_a_moment(client: Client) -> None:
+    now = [100.0]
+    counter = ChangeCounter(client.home, lambda: now[0])
+    store = client.home.open()
+    try:
+        turn = started(store)
+        first = counter.read()
+        queue(store, turn, task(turn.run_id))
+        second = counter.read()
+        assert second.work != first.work
+
+        store.lease("w", offer())
+        third = counter.read()
+        assert (third.work, third.changes != second.changes) == (second.work, True)
+        now[0] += 2 * OTHER_CHANGES_SECONDS
+        assert counter.read().work != third.work
+        now[0] += 2 * OTHER_CHANGES_SECONDS
+        assert counter.read() == counter.read()
+    finally:
+        store.close()
+        counter.close()
+
+
 def _a_worker() -> bytes:
     return msgspec.json.encode(
         {"worker": {"name": "far.1", "host": "far", "pid": 1, "cpus": 2.0}, "lease_seconds": 30.0}
@@ -188,3 +212,16 @@ def test_a_number_that_no_database_can_count_is_refused(client: Client, number: 
         # Not with `msgspec`, which writes no number of more than 64 bits.
         sent = json.dumps(body).encode()
         assert client.post(f"store/read/{call}", sent, headers=PROTOCOL).status == 422, call
+
+
+def test_the_audit_says_which_run_a_call_of_the_store_changed_and_why(client: Client, service: Service) -> None:
+    run_id = start_run(service)
+    report = {"type": "CancelRequested", "at": AT, "by": "somebody else", "reason": "it is late"}
+
+    client.post("store/run/put_control", {"run_id": run_id, "report": report, "is_asking": False}, headers=PROTOCOL)
+    client.post("store/run/put_control", b"not json", headers=PROTOCOL)
+
+    refused, begun, changed = client.get("audit").json["audit"]
+    assert (changed["who"], changed["why"]) == ("admin", "it is late")
+    assert changed["target"] == f"/api/v1/store/run/put_control?run_id={run_id}&report=CancelRequested"
+    assert (begun["target"], refused["status"]) == ("/api/v1/store/run/put_control", 422)

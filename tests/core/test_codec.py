@@ -63,7 +63,7 @@ def test_every_fact_survives_being_written_and_read(kind: type[e.Fact]):
 
 
 def _sample(field: msgspec.structs.FieldInfo) -> Any:
-    plain: dict[Any, Any] = {int: 3, str: "build", bool: True}
+    plain: dict[Any, Any] = {int: 3, float: 1.5, str: "build", bool: True}
     if field.name in SAMPLES:
         return SAMPLES[field.name]
     if field.type in plain:

@@ -11,7 +11,7 @@ import pytest
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.workflow import Action, Backoff, Map, Need, Template, Triage, Workflow
+from mulligan.core.model.workflow import Action, Backoff, Map, Need, NoticeRule, Template, Triage, Workflow
 from mulligan.core.state.state import State
 from mulligan.core.turn import fold, follow, turn
 from mulligan.errors import MulliganError
@@ -138,12 +138,13 @@ def revised_history() -> Told:
 
 
 def held_history() -> Told:
-    """Steps that somebody holds: queued, waiting, in the middle of a map, under a pause of the run, until a cancel."""
+    """Steps that somebody holds: queued, waiting, in a map, under a pause of the run; late, and cancelled."""
     flow = workflow(
         step("fetch", rules=retry(1, delay=5), when="n"),
         step("check", map=Map(over=expression("list")), do=(command("one"), command("two")), when="n"),
         step("ask", needs=["fetch"], action=Action("approve", {"message": "go?"}), when="n"),
         step("last", needs=["ask"], when="n"),
+        notify=(NoticeRule(on=("late",), to=("ops",), late_after=1),),
     )
     run = Told(flow).start()
     run.pause_step("fetch", reason="the mirror is down").pause_step("check").pause_step("ask").started("check[0].0")

@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mulligan.errors import StoreUnavailable
+from mulligan.errors import StoreRefused, StoreUnavailable
 from mulligan.store.http_connection import HttpTransport
+from mulligan.store.http_store import HttpStore
 
 PROCESS = "one"
+# For 127.0.0.1, signed by itself, with its key.
+CERTIFICATE = Path(__file__).parents[1] / "worker" / "loopback.pem"
 
 
 class Server:
     """Answers each request as the script says: with a body, or by closing the connection before or after it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_tls: bool = False) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.port = self._listening.getsockname()[1]
+        self._context: ssl.SSLContext | None = None
+        if is_tls:
+            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._context.load_cert_chain(CERTIFICATE)
+        self.url = f"{'https' if is_tls else 'http'}://127.0.0.1:{self.port}"
         self.script: list[str] = []
         self.body = b"[]"
         self.requests: list[dict[str, str]] = []
@@ -45,12 +55,23 @@ class Server:
             threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
 
     def _converse(self, connection: socket.socket) -> None:
+        if self._context is not None:
+            try:
+                connection = self._context.wrap_socket(connection, server_side=True)
+            except OSError:
+                # The client does not trust us.
+                connection.close()
+                return
         with connection, connection.makefile("rwb") as stream:
             while self._answer(stream):
                 pass
 
     def _answer(self, stream: Any) -> bool:
         """Answer one request. False if the connection is to be closed."""
+        if stream.peek(1)[:1] == b"\x16":
+            # A client that wants TLS, where there is none.
+            stream.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+            return False
         first = stream.readline()
         if not first:
             return False
@@ -161,3 +182,63 @@ def test_waiting_wakes_a_descriptor(server: Server, transport: HttpTransport) ->
     # Nothing was asked since.
     assert transport.end_wait() is None
     assert server.requests[-1]["path"] == "/api/v1/store/changes/read?seconds=20&since=-1"
+
+
+# -- TLS -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tls_server() -> Iterator[Server]:
+    server = Server(is_tls=True)
+    yield server
+    server.close()
+
+
+def test_a_server_with_a_certificate_of_an_authority_that_was_named_is_asked_over_tls(
+    tls_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MULLIGAN_CA_FILE", str(CERTIFICATE))
+    store = HttpStore(tls_server.url, token="mul_x")
+    try:
+        assert store.runs() == store.runs() == []
+        assert tls_server.connections == 1
+        # The ticket of TLS that the server sends first is not taken for an answer.
+        tls_server.body = b"7"
+        descriptor = store.fileno()
+        assert descriptor is not None
+        select.select([descriptor], [], [], 5)
+        assert store.has_changes()
+    finally:
+        store.close()
+    assert tls_server.requests[0]["authorization"] == "Bearer mul_x"
+
+
+@pytest.mark.parametrize(
+    ("ca_file", "host", "message", "hint"),
+    [
+        ("", "https://127.0.0.1", "self-signed certificate", "MULLIGAN_CA_FILE=FILE"),
+        (str(CERTIFICATE), "https://localhost", "not valid for 'localhost'", "a name that is in the certificate"),
+        (__file__, "https://127.0.0.1", "cannot be used as the file of a certificate authority", "in PEM"),
+        ("/nowhere.pem", "https://127.0.0.1", "no such file", "in PEM"),
+    ],
+)
+def test_a_server_that_cannot_be_verified_is_refused_in_words_and_gets_no_token(
+    tls_server: Server, ca_file: str, host: str, message: str, hint: str
+) -> None:
+    transport = HttpTransport(f"{host}:{tls_server.port}", token="mul_x", ca_file=ca_file)
+
+    with pytest.raises(StoreRefused) as refused:
+        transport.call("runs", b"{}")
+
+    assert message in refused.value.message
+    assert hint in refused.value.hint
+    assert tls_server.requests == []
+
+
+def test_a_server_without_tls_is_not_asked_over_tls(server: Server) -> None:
+    transport = HttpTransport(f"https://127.0.0.1:{server.port}", token="mul_x")
+
+    with pytest.raises(StoreRefused, match="there is no TLS") as refused:
+        transport.call("runs", b"{}")
+
+    assert "http://" in refused.value.hint

@@ -14,15 +14,26 @@ from mulligan.core.effects.run_lists import RunFilter
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.shipped_logs import WATCH_KIND, is_watched
-from mulligan.errors import KeyUsed, LoginRefused, NotFound, ScopeMissing, StoreRefused, StoreUnavailable, UnknownRun
+from mulligan.errors import (
+    KeyUsed,
+    LoginRefused,
+    NotFound,
+    Refused,
+    ScopeMissing,
+    StoreRefused,
+    StoreUnavailable,
+    UnknownRun,
+)
 from mulligan.ports import Document, LogChunk, LogKey, Store, TokenLimits, TokenRecord
 from mulligan.service import Service
 from mulligan.service.home import Home
-from mulligan.service.store_calls import StoreCalls
+from mulligan.service.store_calls import HeartbeatJudge, StoreCalls
 from mulligan.store import open_store
 from mulligan.store.http_calls import CALLS, PROTOCOL
 from mulligan.store.http_connection import error_of
 from mulligan.store.http_store import HttpStore
+from mulligan.store.memory import MemoryStore
+from mulligan.testing.clock import JumpingClock
 
 from .keeping import T0, commit, ended, new_run, offer, queue, started, task, worker
 
@@ -321,6 +332,65 @@ def test_a_worker_cannot_report_about_what_it_was_not_given(direct: Store, remot
 
     assert [one.report for one in direct.inbox([turn.run_id]) if isinstance(one.report, r.TaskEnded)] == []
     assert remote.leases_of("far") == [lease]
+
+
+def test_a_token_does_not_speak_for_the_worker_of_another(service: Service, direct: Store) -> None:
+    turn = started(direct)
+    queue(direct, turn, task(turn.run_id), task(turn.run_id, "deploy"))
+    mine, other = (
+        HttpStore(transport=Direct(StoreCalls(service.control, TokenRecord(name, name, name, ("worker",), T0))))
+        for name in ("mine", "other")
+    )
+    mine.register(worker("far"))
+    (lease,) = mine.lease("far", offer(tasks_max=1))
+
+    other.report(lease.token, ended())
+    actions: list[Callable[[], object]] = [
+        lambda: other.lease("far", offer()),
+        lambda: other.record_heartbeat("far"),
+        lambda: other.leases_of("far"),
+        lambda: other.retire("far"),
+        lambda: other.register(worker("far")),
+        # "w" is a worker with a database.
+        lambda: other.lease("w", offer()),
+    ]
+    for act in actions:
+        with pytest.raises(Refused):
+            act()
+
+    assert direct.leases_of("far") == [lease]
+    mine.report(lease.token, ended())
+    assert [one.task.place for one in mine.lease("far", offer())] == ["deploy"]
+
+
+def test_a_token_does_not_get_the_answer_to_the_call_of_another(service: Service, direct: Store) -> None:
+    body = msgspec.json.encode({"runs": [new_run()]})
+
+    for name in ("mine", "other"):
+        calls = StoreCalls(service.control, TokenRecord(name, name, name, ("write",), T0))
+        calls.answer("write", "create", body, protocol="1", call_id="the same")
+
+    assert len(direct.runs()) == 2
+
+
+def test_the_server_expires_a_worker_that_sends_no_heartbeats() -> None:
+    """Nobody else may be there to do it. After an outage it gives all workers a lease to come back."""
+    killed: list[str] = []
+    clock = JumpingClock()
+    judge = HeartbeatJudge(clock.elapsed, killed.append)
+    store = MemoryStore(clock=clock, lease_seconds=30.0)
+    # A worker with a lock is judged by its lock.
+    for name, path in (("alive", ""), ("silent", ""), ("local", "/lock")):
+        store.register(worker(name, lock=path))
+
+    def names_after(seconds: float) -> list[str]:
+        clock.advance(seconds)
+        assert judge.take(store, "alive", 30.0)
+        return sorted(one.name for one in store.workers())
+
+    assert [names_after(seconds) for seconds in (50, 10, 10, 10)] == [["alive", "local", "silent"]] * 4
+    assert names_after(1) == ["alive", "local"]
+    assert killed == ["silent"]
 
 
 def test_a_token_for_workers_reads_nothing(remote: HttpStore) -> None:

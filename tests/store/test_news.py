@@ -155,3 +155,17 @@ def comes_to(store: Store, seconds: float = 10.0) -> bool:
         if store.has_changes():
             return True
     return False
+
+
+def test_the_mark_of_the_queue_differs_once_a_task_is_queued_or_asked_to_stop(opened: Open) -> None:
+    store = opened()
+    turn = started(store)
+    marks = [store.queue_mark()]
+
+    queue(store, turn, task(turn.run_id))
+    marks.append(store.queue_mark())
+    store.lease("w", offer())
+    store.commit([commit(turn, stopped=[StopTask("build", 1, 0.0)])])
+    marks.append(store.queue_mark())
+
+    assert len(set(marks)) == 3

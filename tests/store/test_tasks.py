@@ -294,3 +294,20 @@ def test_several_reports_are_one_transaction_and_void_leases_are_left_out(store:
 
     assert [one.place for one in reports(store, turn.run_id) if isinstance(one, r.TaskEnded)] == ["build", "deploy"]
     assert store.leases_of("w") == []
+
+
+def test_the_last_reports_and_new_leases_come_together(store: Store) -> None:
+    turn = started(store)
+    leases = take(store, turn, task(turn.run_id), task(turn.run_id, "deploy"))
+    store.report(leases[0].token, ended())
+    queue(store, turn, task(turn.run_id, "check"), task(turn.run_id, "late"))
+
+    done = [(lease.token, ended(lease.task.place), None) for lease in leases]
+    found = store.report_and_lease("w", done, offer(tasks_max=1))
+
+    assert [lease.task.place for lease in found] == ["check"]
+    assert store.leases_of("w") == found
+    assert [one.place for one in reports(store, turn.run_id) if isinstance(one, r.TaskEnded)] == ["build", "deploy"]
+    assert store.report_and_lease("w", [(found[0].token, ended("check"), None)], offer(tasks_max=0)) == []
+    assert store.report_and_lease("nobody", [], offer()) == []
+    assert store.leases_of("w") == []

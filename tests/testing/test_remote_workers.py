@@ -18,7 +18,7 @@ from mulligan.core.model.workflow import Workflow
 from mulligan.engine.engine import Engine
 from mulligan.ports import Store
 from mulligan.service.run_control import RunControl
-from mulligan.service.store_calls import StoreCalls
+from mulligan.service.store_calls import HeartbeatJudge, StoreCalls
 from mulligan.store.http_calls import CALLS, PROTOCOL
 from mulligan.store.http_store import HttpStore
 from mulligan.testing.databases import LEASE_SECONDS
@@ -32,9 +32,9 @@ from mulligan.testing.simulator import Simulation
 class Direct:
     """Calls the server's side as a function. JSON in between, as over HTTP."""
 
-    def __init__(self, store: Store, counts: Counter[str]) -> None:
+    def __init__(self, store: Store, counts: Counter[str], judge: HeartbeatJudge) -> None:
         reader = SimpleNamespace(store=store, home=SimpleNamespace(lease_seconds=LEASE_SECONDS))
-        self._calls = StoreCalls(cast(RunControl, SimpleNamespace(reader=reader, by="someone")))
+        self._calls = StoreCalls(cast(RunControl, SimpleNamespace(reader=reader, by="someone")), judge=judge)
         self._counts = counts
 
     def call(self, name: str, body: bytes) -> bytes:
@@ -65,6 +65,7 @@ class ClusterWithRemoteWorkers(SimulatedCluster):
     """Every worker on the second host takes part over HTTP, except commands that drive one run."""
 
     calls: Counter[str]
+    judge: HeartbeatJudge
 
     def start(
         self, slots: int, root_run_id: int | None = None, message_id: int | None = None, host: str = ""
@@ -87,8 +88,10 @@ class ClusterWithRemoteWorkers(SimulatedCluster):
             return inside
         if not hasattr(self, "calls"):
             self.calls = Counter()
+            # The host of the server is none of those that the workers are on.
+            self.judge = HeartbeatJudge(self.clock.elapsed, kill_leftovers=lambda _: None)
         over_http: Any = HttpStore(
-            transport=Direct(inside, self.calls),
+            transport=Direct(inside, self.calls, self.judge),
             is_worker=True,
             lease_seconds=LEASE_SECONDS,
             monotonic=worker.clock.monotonic,

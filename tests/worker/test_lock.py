@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from mulligan.worker.lock import acquire, boot_id, is_of_this_machine, state_of
+from mulligan.worker.lock import acquire, boot_id, free_locks, is_of_this_machine, state_of
 
 
 def test_a_lock_that_is_held_says_that_its_worker_is_alive(tmp_path: Path) -> None:
@@ -89,3 +89,14 @@ def test_a_lock_in_whose_place_another_file_stands_is_not_in_place(tmp_path: Pat
     assert not lock.is_in_place
     assert lock.moved_to is None
     lock.release()
+
+
+def test_the_locks_of_dead_workers_are_found_and_no_others(tmp_path: Path) -> None:
+    held, dead = acquire(tmp_path, "held.1"), acquire(tmp_path, "dead.2")
+    dead.release(is_recorded=False)
+    # A worker is about to take it.
+    (tmp_path / "new.3.lock").touch()
+
+    assert free_locks(tmp_path) == ["dead.2"]
+    assert free_locks(tmp_path / "nowhere") == []
+    held.release()

@@ -234,6 +234,8 @@ class Api:
         if route.creates_run:
             return await self.threads.change(create)
         run = self.threads.read if route.method == "GET" and not route.changes else self.threads.change
+        if route.is_slow:
+            run = self.threads.compute
         answer = await run(lambda service: _as_answer(route, route.handler(prepare(service))))
         if route.changes and route.path.startswith(("tokens", "logins")):
             self.gate.forget_tokens()

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -47,6 +48,10 @@ def is_written(route: Route, body: Any, query: Any) -> bool:
 
 def accepted(call: Call, route: Route, request: Request) -> list[AuditRecord]:
     """The rows of a change that is accepted: one, or one for each decision."""
+    if isinstance(call.body, bytes):
+        about, why = _store_change(call.body)
+        row = _record(route, request, call.token, call.source, ACCEPTED, why=why)
+        return [msgspec.structs.replace(row, target=row.target + about)]
     found = getattr(call.body, "decisions", None) or (call.body,)
     return [_record(route, request, call.token, call.source, ACCEPTED, why=_reason(one)) for one in found]
 
@@ -77,6 +82,45 @@ def _record(route: Route, request: Request, token: TokenRecord, source: str, sta
         why=why,
         source=source,
     )
+
+
+class _Report(msgspec.Struct):
+    type: str = ""
+    reason: str = ""
+
+
+class _NewRun(msgspec.Struct):
+    name: str = ""
+
+
+class _StoreChange(msgspec.Struct):
+    """What a change over `store/…` says that the audit should have."""
+
+    run_id: int | None = None
+    report: _Report = msgspec.field(default_factory=_Report)
+    name: str = ""
+    runs: list[_NewRun] = []
+    root_run_ids: list[int] = []
+
+
+_read_store_change = msgspec.json.Decoder(_StoreChange).decode
+
+
+def _store_change(body: bytes) -> tuple[str, str]:
+    """What a call of the store is about, to be written behind its path, and why."""
+    try:
+        found = _read_store_change(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "", ""  # it will be refused
+    named = {
+        "run_id": "" if found.run_id is None else str(found.run_id),
+        "report": found.report.type,
+        "name": found.name,
+        "workflow": ",".join(one.name for one in found.runs),
+        "run_ids": ",".join(map(str, found.root_run_ids)),
+    }
+    about = urlencode({name: text for name, text in named.items() if text}, safe=",")
+    return f"?{about}" if about else "", found.report.reason
 
 
 def _reason(body: Any) -> str:

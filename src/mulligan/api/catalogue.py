@@ -289,6 +289,7 @@ ROUTES = (
         body=WorkflowText,
         answer=Checked,
         is_change=False,
+        is_slow=True,
     ),
     Route(
         "POST",
@@ -299,6 +300,7 @@ ROUTES = (
         body=WorkflowText,
         answer=ConvertedText,
         is_change=False,
+        is_slow=True,
     ),
     Route(
         "POST",
@@ -309,5 +311,6 @@ ROUTES = (
         body=EditBody,
         answer=EditedText,
         is_change=False,
+        is_slow=True,
     ),
 )

@@ -16,14 +16,17 @@ Result = TypeVar("Result")
 READERS, CHANGERS = 1, 4
 # More than this many waiting requests are refused at once, instead of being answered when nobody waits any more.
 WAITING_MAX = 2_000
+# Texts that are checked may take seconds each, and megabytes while they wait.
+SLOW_WAITING_MAX = 20
 
 
 class ServiceThreads:
-    """One thread that reads, and a few that change something."""
+    """One thread that reads, a few that change something, and one for what computes for long."""
 
     def __init__(self, home: Home) -> None:
         self._readers = _Pool("read", home, READERS)
         self._changers = _Pool("change", home, CHANGERS)
+        self._slow = _Pool("slow", home, 1, SLOW_WAITING_MAX)
 
     async def read(self, work: Callable[[Service], Result]) -> Result:
         """Call `work` in the thread for readers. It must not wait for anything but the store."""
@@ -33,22 +36,28 @@ class ServiceThreads:
         """Call `work` in one of the threads for changes."""
         return await self._changers.call(work)
 
+    async def compute(self, work: Callable[[Service], Result]) -> Result:
+        """Call `work`, which may take seconds, in the thread for that."""
+        return await self._slow.call(work)
+
     def close(self) -> None:
         """Wait for what is running, and close the stores."""
+        self._slow.close()
         self._readers.close()
         self._changers.close()
 
 
 class _Pool:
-    def __init__(self, name: str, home: Home, threads: int) -> None:
+    def __init__(self, name: str, home: Home, threads: int, waiting_max: int = WAITING_MAX) -> None:
         self._home = home
+        self._waiting_max = waiting_max
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._own = threading.local()
         self._opened: list[Service] = []
         self._waiting = 0
 
     async def call(self, work: Callable[[Service], Result]) -> Result:
-        if self._waiting >= WAITING_MAX:
+        if self._waiting >= self._waiting_max:
             raise StoreUnavailable("the server has too many requests to answer", hint="ask again in a few seconds")
         self._waiting += 1
         try:

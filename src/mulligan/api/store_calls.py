@@ -23,6 +23,7 @@ from mulligan.service import (
     UPLOAD_BYTES_MAX,
     WAIT_SECONDS,
     ChangeCounter,
+    ChangeCounts,
     Home,
     Service,
     gives_bytes,
@@ -81,68 +82,75 @@ class ChangeWaits:
 
     def __init__(self) -> None:
         self._counter: ChangeCounter | None = None
-        self._number = -1
+        self._counts = ChangeCounts(-1, -1)
         self._changed_at = float("-inf")
-        self._waiting: set[asyncio.Future[int]] = set()
+        # Each with the number that it knows, and whether it waits for work only.
+        self._waiting: dict[asyncio.Future[int], tuple[int, bool]] = {}
         self._look: asyncio.Task[None] | None = None
 
-    async def next(self, call: Call, since: int, seconds: float) -> int:
+    async def next(self, call: Call, since: int, seconds: float, *, is_worker: bool) -> int:
         """The number of the last change, as soon as it is not `since`, or after so many seconds."""
-        number = await call.read(self._read)
+        number = _number(await call.read(self._read), is_worker)
         if number != since or seconds <= 0:
-            return int(number)
+            return number
         woken: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting.add(woken)
+        self._waiting[woken] = since, is_worker
         if self._look is None or self._look.done():
             self._look = asyncio.create_task(self._look_for_all(call))
         try:
             return await asyncio.wait_for(woken, min(seconds, WAIT_SECONDS))
         except TimeoutError:
-            return self._number
+            return _number(self._counts, is_worker)
         finally:
-            self._waiting.discard(woken)
+            del self._waiting[woken]
 
-    def _read(self, service: Service) -> int:
+    def _read(self, service: Service) -> ChangeCounts:
         """In the thread for readers: the connection of the counter belongs to it."""
         if self._counter is None:
             self._counter = ChangeCounter(service.home)
         try:
-            self._number = self._counter.read()
+            self._counts = self._counter.read()
         except MulliganError:
             # The next one connects again.
             self._counter.close()
             self._counter = None
             raise
-        return self._number
+        return self._counts
 
     async def _look_for_all(self, call: Call) -> None:
         loop = asyncio.get_running_loop()
+        seen = self._counts
         while self._waiting:
             is_busy = loop.time() - self._changed_at < BUSY_SECONDS
             await asyncio.sleep(BUSY_LOOK_SECONDS if is_busy else LOOK_SECONDS)
-            before = self._number
             try:
-                number = await call.read(self._read)
+                counts = await call.read(self._read)
             except MulliganError as error:
                 for woken in self._waiting:
                     if not woken.done():
                         woken.set_exception(error)
                 return
-            if number != before:
-                self._changed_at = loop.time()
-                for woken in self._waiting:
-                    if not woken.done():
-                        woken.set_result(number)
+            if counts != seen:
+                seen, self._changed_at = counts, loop.time()
+            # Not only after a change since the last look: who has begun to wait meanwhile may have read it first.
+            for woken, (since, is_worker) in self._waiting.items():
+                number = _number(counts, is_worker)
+                if number != since and not woken.done():
+                    woken.set_result(number)
+
+
+def _number(counts: ChangeCounts, is_worker: bool) -> int:
+    return counts.work if is_worker else counts.changes
 
 
 # By loop and store: a process of the server has one of each.
 _WAITS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Home, ChangeWaits]] = WeakKeyDictionary()
 
 
-async def _wait(call: Call) -> Answer:
+async def _wait(scope: str, call: Call) -> Answer:
     home = await call.read(lambda service: service.home)
     waits = _WAITS.setdefault(asyncio.get_running_loop(), {}).setdefault(home, ChangeWaits())
-    number = await waits.next(call, call.query.since, call.query.seconds)
+    number = await waits.next(call, call.query.since, call.query.seconds, is_worker=scope == "worker")
     return Answer(msgspec.json.encode(number), headers=_HEADERS)
 
 
@@ -189,7 +197,15 @@ ROUTES = (
         problems=(413,),
     ),
     *(
-        Route("GET", f"{_PATH}/changes/{scope}", _wait, scope, "Wait for the next change.", query=Wait, answer=int)
+        Route(
+            "GET",
+            f"{_PATH}/changes/{scope}",
+            partial(_wait, scope),
+            scope,
+            "Wait for the next change.",
+            query=Wait,
+            answer=int,
+        )
         for scope in _WAITING_SCOPES
     ),
 )

@@ -6,7 +6,7 @@ then it is unknown whether the call took effect.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -269,6 +269,11 @@ class TaskQueue(Protocol):
     def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> None:
         """`report` for several leases in one transaction: token, report, guard. Those that are void are left out."""
 
+    def report_and_lease(
+        self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
+    ) -> list[Lease]:
+        """`report_all`, and then `lease`: in a store in a file in one transaction, which costs half as much as two."""
+
     def stop_requests(self, worker: str) -> list[StopRequest]:
         """The requests to stop tasks of this worker. Each is repeated until its task has ended."""
 
@@ -297,6 +302,9 @@ class Timers(Protocol):
 
 class ChangeFeed(Protocol):
     """Tells whether other processes have written something."""
+
+    def queue_mark(self) -> Hashable:
+        """Differs from before if tasks were queued, or asked to stop. A hint: it may differ for other reasons."""
 
     def has_changes(self) -> bool:
         """Whether another process may have written something for us since the last call. Cheap; misses nothing."""

@@ -167,6 +167,7 @@ if TYPE_CHECKING:
         UPLOAD_BYTES_MAX,
         WAIT_SECONDS,
         ChangeCounter,
+        ChangeCounts,
         gives_bytes,
     )
     from mulligan.service.story_text import describe_question, format_story, format_wait, when_default_applies
@@ -259,7 +260,7 @@ _NAMES = {
     "mulligan.service.stats": "RungStats describe_rung",
     "mulligan.service.step_trial": "Fakes",
     "mulligan.service.store_calls": "CALL_HEADER PROCESS PROCESS_HEADER PROTOCOL_HEADER UPLOAD_BYTES_MAX "
-    "WAIT_SECONDS ChangeCounter gives_bytes",
+    "WAIT_SECONDS ChangeCounter ChangeCounts gives_bytes",
     "mulligan.service.story_text": "describe_question format_story format_wait when_default_applies",
     "mulligan.service.telemetry.log_lines": "log_line",
     "mulligan.service.telemetry.telemetry": "ENDPOINT_VARIABLES METRICS_TYPE merge_metrics request_metrics",

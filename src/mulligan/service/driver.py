@@ -161,9 +161,11 @@ class Driver:
         self.home.make()
         self.lock = lock.acquire(self.home.locks, self.name)
         self._home_stat = os.stat(self.home.folder)
+        may_be_known = False
         try:
             self.executor = self._make_executor(WorkerIdentity(self.name, self.host, self.lock.fd))
             self.clock.set_by(self.store.now)
+            may_be_known = True
             # Right before the engine, whose heartbeats count from here.
             self.store.register(self._record(self.lock.path))
             self.engine = Engine(
@@ -180,8 +182,8 @@ class Driver:
             self._heartbeat_at = time.monotonic()
             self.expire_dead_workers()
         except BaseException:
-            # The store may know us by now. Other workers see by our lock that we are gone.
-            self._shut_down(is_recorded=False)
+            # If the store may know us, other workers see by our lock that we are gone.
+            self._shut_down(is_recorded=not may_be_known)
             raise
 
     def _record(self, lock_path: str) -> WorkerRecord:
@@ -229,9 +231,10 @@ class Driver:
     def expire_dead_workers(self) -> None:
         """Expire dead workers, kill the processes and remove the files that they left on this machine.
 
-        Over HTTP that is the business of the server, which has the clock by which heartbeats count.
+        Over HTTP the server expires them, which has the clock by which heartbeats count.
         """
         if self.home.is_remote:
+            self._remove_dead_files()
             return
         may_expire_others = self.engine.heartbeats.may_expire_others or not self.store.is_shared
         for worker in expire_dead_workers(
@@ -245,6 +248,13 @@ class Driver:
         others = (worker for worker in self.store.workers() if worker.name != self.name and worker.cpus)
         # In a store of one machine a worker without a lock is one of another host, which takes part through a server.
         self.engine.set_alone(not any(self.store.is_shared or not worker.lock for worker in others))
+
+    def _remove_dead_files(self) -> None:
+        """Remove what killed workers of this home have left on this host: the server cannot see it."""
+        for name in lock.free_locks(self.home.locks):
+            kill_worker_processes(name)
+            (self.home.locks / f"{name}.lock").unlink(missing_ok=True)
+            remove_folder(self.home.folders.worker(name))
 
     @property
     def states(self) -> dict[int, State]:

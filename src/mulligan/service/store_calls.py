@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from mulligan.core.deciding.expiry_permission import HeartbeatSeries, first_heartbeat
 from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
 from mulligan.core.model.reports import Report, RetryRequested
+from mulligan.engine.worker_expiry import expire_dead_workers
 from mulligan.errors import (
     InputInvalid,
     MulliganError,
@@ -35,6 +38,7 @@ from mulligan.service.logins import owner_of
 from mulligan.service.run_control import RunControl
 from mulligan.service.run_reader import RunReader
 from mulligan.service.worker_owners import WorkerOwners
+from mulligan.store.clock import PROCESS_CLOCK
 from mulligan.store.http_calls import CALL_HEADER as CALL_HEADER
 from mulligan.store.http_calls import CALLS as CALLS
 from mulligan.store.http_calls import PROCESS_HEADER as PROCESS_HEADER
@@ -49,6 +53,7 @@ from mulligan.store.http_calls import (
     WorkDone,
     arguments_type,
 )
+from mulligan.worker.processes import kill_worker_processes
 
 # The largest artifact: what a worker of a shared store may keep.
 UPLOAD_BYTES_MAX = 256 << 20
@@ -57,6 +62,8 @@ ARTIFACT_NAME_CHARS_MAX = 1000
 PROCESS = os.urandom(8).hex()
 # How many answers to changes are remembered, and how long a repeated call waits for the first.
 ANSWERS_MAX, FIRST_SECONDS_MAX = 2_000, 30.0
+# How long workers do not hear of a change that is not about the queue.
+OTHER_CHANGES_SECONDS = 0.1
 # How much of a log one answer has.
 LOG_BYTES_MAX = 1 << 20
 _encode = msgspec.json.Encoder().encode
@@ -65,13 +72,16 @@ _encode = msgspec.json.Encoder().encode
 class StoreCalls:
     """Answers calls in the name of `control.by`, limited to what a token may do."""
 
-    def __init__(self, control: RunControl, token: TokenRecord | None = None) -> None:
+    def __init__(
+        self, control: RunControl, token: TokenRecord | None = None, judge: HeartbeatJudge | None = None
+    ) -> None:
         self._control = control
         self._reader: RunReader = control.reader
         self._token = token
+        self._judge = judge or JUDGE
 
     def for_token(self, token: TokenRecord) -> StoreCalls:
-        return StoreCalls(self._control, token)
+        return StoreCalls(self._control, token, self._judge)
 
     @property
     def _store(self) -> Store:
@@ -222,10 +232,13 @@ class StoreCalls:
             for one, task in tasks
             if (task.place, task.attempt) == (one.report.place, one.report.attempt)
         ]
-        if known:
+        is_alive = self._judge.take(store, worker, self._reader.home.lease_seconds) if is_beat else True
+        leases: list[Lease] = []
+        if offer is not None:
+            # A worker that has expired gets none.
+            leases = store.report_and_lease(worker, known, offer)
+        elif known:
             store.report_all(known)
-        is_alive = store.record_heartbeat(worker) if is_beat else True
-        leases = store.lease(worker, offer) if offer is not None else []
         watched = watched_runs(store.server_records, datetime.now(UTC)) if is_beat else []
         return WorkDone(is_alive, self._now(), leases, store.stop_requests(worker), watched)
 
@@ -332,25 +345,80 @@ def refuse_other_protocol(protocol: str) -> None:
         )
 
 
+class ChangeCounts(NamedTuple):
+    """Numbers that differ from the last ones if something was written in between: anything, and work for workers."""
+
+    changes: int
+    work: int
+
+
 class ChangeCounter:
-    """Counts the changes of a store, over a connection of its own, since each connection hears of a change once."""
+    """Counts the changes of a store, over a connection of its own, since each connection hears of a change once.
 
-    def __init__(self, home: Home) -> None:
+    A worker is not woken by the changes of the others, each of which it would answer with a question: it hears at once
+    of queued tasks and of requests to stop, and of everything else, which may concern it too, after a moment.
+    """
+
+    def __init__(self, home: Home, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._store = home.open()
+        self._monotonic = monotonic
         # Another process counts from another number, so that nobody takes one count for the other.
-        self._number = int.from_bytes(os.urandom(4), "big")
+        self._changes = self._work = int.from_bytes(os.urandom(4), "big")
+        self._mark = self._store.queue_mark()
+        # Whether workers have not heard of a change yet, and when they last heard of one.
+        self._is_owed = False
+        self._worked_at = float("-inf")
 
-    def read(self) -> int:
-        """A number that differs from the last one if something was written in between."""
-        self._number += self._store.has_changes()
-        return self._number
+    def read(self) -> ChangeCounts:
+        has_changes = self._store.has_changes()
+        mark = self._store.queue_mark() if has_changes else self._mark
+        self._changes += has_changes
+        self._is_owed = self._is_owed or has_changes
+        now = self._monotonic()
+        if mark != self._mark or (self._is_owed and now - self._worked_at >= OTHER_CHANGES_SECONDS):
+            self._work += 1
+            self._mark, self._is_owed, self._worked_at = mark, False, now
+        return ChangeCounts(self._changes, self._work)
 
     def close(self) -> None:
         self._store.close()
 
 
+class HeartbeatJudge:
+    """Takes the heartbeats of workers, and expires those that send none: perhaps nobody else does, beside the store.
+
+    After an outage of the store, or of the server, all heartbeats are old although the workers are alive. So it judges
+    nobody unless it has taken heartbeats for a whole lease. Locks are left to the workers on their hosts.
+    """
+
+    def __init__(
+        self,
+        elapsed: Callable[[], float] = PROCESS_CLOCK.elapsed,
+        kill_leftovers: Callable[[str], object] = kill_worker_processes,
+    ) -> None:
+        self._elapsed = elapsed
+        self._kill_leftovers = kill_leftovers
+        self._lock = threading.Lock()
+        self._series: HeartbeatSeries | None = None
+
+    def take(self, store: Store, worker: str, lease_seconds: float) -> bool:
+        """Record a heartbeat of this worker. False if it has expired."""
+        sent = self._elapsed()
+        is_alive = store.record_heartbeat(worker)
+        if self._may_expire_others(sent, lease_seconds):
+            expire_dead_workers(store, lambda _: "unknown", self._kill_leftovers)
+        return is_alive
+
+    def _may_expire_others(self, sent: float, lease_seconds: float) -> bool:
+        now = self._elapsed()
+        with self._lock:
+            before = self._series or first_heartbeat(now)
+            self._series = before.after_heartbeat(sent, now, lease_seconds)
+            return self._series.may_expire_others(now, lease_seconds)
+
+
 class AnsweredChanges:
-    """The answers to the last changes, by the id of the call: for callers whose connection broke before they had it."""
+    """The answers to the last changes, by token and id of the call, for callers whose connection broke before."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -403,3 +471,4 @@ def _not_remembered() -> StoreUnavailable:
 
 
 ANSWERED = AnsweredChanges()
+JUDGE = HeartbeatJudge()

@@ -212,6 +212,10 @@ class HttpTransport:
         self._waiting, self._is_waiting = None, False
 
 
+# X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH.
+_OTHER_NAME = (62, 64)
+
+
 class _ConnectionLost(Exception):
     """No connection, or none that lasted until the answer."""
 
@@ -242,9 +246,20 @@ class Address:
         try:
             connection.connect()
         except ssl.SSLCertVerificationError as error:
+            connection.close()
+            is_other_name = error.verify_code in _OTHER_NAME
             raise StoreRefused(
-                f"the certificate of {self.shown} cannot be verified: {error.verify_message}",
-                hint="if an authority of your own has signed it: MULLIGAN_CA_FILE=FILE",
+                f"the certificate of {self.shown} cannot be verified: {error.verify_message.rstrip('.')}",
+                hint="write the address with a name that is in the certificate"
+                if is_other_name
+                else "if an authority of your own has signed it: MULLIGAN_CA_FILE=FILE",
+            ) from error
+        except ssl.SSLError as error:
+            connection.close()
+            if error.reason != "WRONG_VERSION_NUMBER":
+                raise _ConnectionLost(_reason(error)) from error
+            raise StoreRefused(
+                f"there is no TLS at {self.shown}", hint="if the server has none, the address begins with http://"
             ) from error
         except OSError as error:
             connection.close()
@@ -328,6 +343,8 @@ def _is_readable(connection: http.client.HTTPConnection) -> bool:
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason.replace("_", " ").lower()
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     return str(error).lower() or type(error).__name__

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -160,6 +160,9 @@ class HttpStore:
 
     # -- changes by other processes ----------------------------------------------------------------------------------
 
+    def queue_mark(self) -> Hashable:
+        return object()
+
     def has_changes(self) -> bool:
         if self._is_worker:
             self._send_what_waits()
@@ -273,6 +276,12 @@ class HttpStore:
     def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> None:
         for token, report, guard in ended:
             self.report(token, report, guard=guard)
+
+    def report_and_lease(
+        self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
+    ) -> list[Lease]:
+        self.report_all(ended)
+        return self.lease(worker, offer)
 
     def stop_requests(self, worker: str) -> list[StopRequest]:
         if self._monotonic() - self._work.exchanged_at >= STOPS_SECONDS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -416,6 +416,13 @@ class MemoryStore:
             with suppress(StaleLease):
                 self.report(token, report, guard=guard)
 
+    def report_and_lease(
+        self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
+    ) -> list[Lease]:
+        if ended:
+            self.report_all(ended)
+        return self.lease(worker, offer)
+
     def stop_requests(self, worker: str) -> list[StopRequest]:
         return [StopRequest(kept.ticket, kept.grace_seconds) for kept in self._held(worker) if kept.is_stopping]
 
@@ -523,6 +530,10 @@ class MemoryStore:
     def _timers(self, root_run_id: int | None) -> list[Timer]:
         found = [timer for timer in self.tables.timers if _is_below(self.tables.run(timer[0]), root_run_id)]
         return sorted(found, key=self.tables.timers.__getitem__)
+
+    def queue_mark(self) -> Hashable:
+        # Each change may be about the queue.
+        return object()
 
     def has_changes(self) -> bool:
         by_others = self.tables.writes - self._own_writes

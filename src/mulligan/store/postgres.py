@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import cached_property, partial
@@ -377,6 +377,13 @@ class PostgresStore:
         self._accept(counted.token, report, self._client.execute)
         self._count([counted])
 
+    def report_and_lease(
+        self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
+    ) -> list[Lease]:
+        if ended:
+            self.report_all(ended)
+        return self.lease(worker, offer)
+
     def stop_requests(self, worker: str) -> list[StopRequest]:
         return [StopRequest(token, grace) for token, grace in self._client.query("stop_requests", worker)]
 
@@ -442,6 +449,10 @@ class PostgresStore:
 
     def now(self) -> datetime | None:
         return moment_from(self._client.query("now")[0][0])
+
+    def queue_mark(self) -> Hashable:
+        # Each change may be about the queue.
+        return object()
 
     def has_changes(self) -> bool:
         return self._client.has_changes()

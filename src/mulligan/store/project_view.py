@@ -8,7 +8,7 @@ read it, and digests are in the logs of runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -249,6 +249,11 @@ class ProjectView:
     def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> None:
         self._of.report_all(ended)
 
+    def report_and_lease(
+        self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
+    ) -> list[Lease]:
+        return self._of.report_and_lease(worker, ended, replace(offer, project=self.project))
+
     def stop_requests(self, worker: str) -> list[StopRequest]:
         return self._of.stop_requests(worker)
 
@@ -266,6 +271,9 @@ class ProjectView:
 
     def now(self) -> datetime | None:
         return self._of.now()
+
+    def queue_mark(self) -> Hashable:
+        return self._of.queue_mark()
 
     def has_changes(self) -> bool:
         return self._of.has_changes()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from importlib import import_module
@@ -97,6 +97,7 @@ class SqliteStore:
         self.lists: RunLists = SqliteRunLists(self._file)
         self._tickets, self._leases = TicketSequence(), Leases()
         self._seen_version = self._file.version()
+        self._queued_max = 0
 
     def _open(self, path: Path, busy_seconds: float, vfs: str) -> SqliteFile:
         return SqliteFile(path, busy_seconds, vfs)
@@ -308,20 +309,34 @@ class SqliteStore:
     ) -> list[Lease]:
         if offer.tasks_max < 1:
             return []
+        leases = self._write(lambda db: self._lease_fitting(db, worker, offer, root_run_id, is_guarded=is_guarded))
+        self._leases.keep(leases)
+        return leases
 
+    def _lease_fitting(
+        self, db: apsw.Cursor, worker: str, offer: Offer, root_run_id: int | None = None, *, is_guarded: bool = False
+    ) -> list[Lease]:
+        if not _is_registered(db, worker):
+            return []
+        breakers = self._load_breakers(db)
+        tasks = self._fitting(db, offer, root_run_id, breakers, worker if is_guarded else "")
+        tokens = self._tickets.take(db, len(tasks))
+        leases = [Lease(task, worker, token) for task, token in zip(tasks, tokens, strict=True)]
+        self._hand_out(db, leases, offer.host)
+        breakers.note_leases(leases)
+        self._write_breakers(db, breakers)
+        return leases
+
+    def report_and_lease(
+        self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
+    ) -> list[Lease]:
         def work(db: apsw.Cursor) -> list[Lease]:
-            if not _is_registered(db, worker):
-                return []
-            breakers = self._load_breakers(db)
-            tasks = self._fitting(db, offer, root_run_id, breakers, worker if is_guarded else "")
-            tokens = self._tickets.take(db, len(tasks))
-            leases = [Lease(task, worker, token) for task, token in zip(tasks, tokens, strict=True)]
-            self._hand_out(db, leases, offer.host)
-            breakers.note_leases(leases)
-            self._write_breakers(db, breakers)
-            return leases
+            for one in ended:
+                self._end_lease(db, *one)
+            return self._lease_fitting(db, worker, offer) if offer.tasks_max >= 1 else []
 
         leases = self._write(work)
+        self._leases.drop([token for token, _, _ in ended])
         self._leases.keep(leases)
         return leases
 
@@ -457,6 +472,12 @@ class SqliteStore:
     def _first(self, sql: str, *params: Any) -> datetime | None:
         rows = self._file.read(sql, *params)
         return moment_from(rows[0][0]) if rows else None
+
+    def queue_mark(self) -> Hashable:
+        ((queued, stopping),) = self._file.read(SQL["queue_mark"])
+        # The newest task may have been leased meanwhile: that is nothing new for the others.
+        self._queued_max = max(self._queued_max, queued or 0)
+        return self._queued_max, stopping
 
     def has_changes(self) -> bool:
         version = self._file.version()

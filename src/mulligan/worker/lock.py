@@ -80,6 +80,19 @@ def state_of(path: str) -> LockState:
         os.close(fd)
 
 
+def free_locks(folder: Path) -> list[str]:
+    """Return the names of the dead workers whose lock files are in the folder."""
+    return [path.stem for path in sorted(folder.glob("*.lock")) if _is_written(path) and state_of(str(path)) == "free"]
+
+
+def _is_written(path: Path) -> bool:
+    """Whether a worker has had the lock: one that is about to take it must not find it taken by us."""
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
+
+
 def is_of_this_machine(path: str) -> bool:
     """Whether the lock file was created under the kernel that runs now, whatever the host name was."""
     try:

@@ -303,6 +303,11 @@ SELECT 1 FROM tasks WHERE run_id = ? AND worker <> '' LIMIT 1
 -- name: stop_requests
 SELECT ticket, grace_seconds FROM tasks WHERE worker = ? AND is_stopping ORDER BY ticket
 
+-- The newest free task, and the newest that is asked to stop.
+-- name: queue_mark
+SELECT (SELECT max(ticket) FROM tasks INDEXED BY tasks_free WHERE worker = ''),
+       (SELECT max(ticket) FROM tasks INDEXED BY tasks_stopping WHERE is_stopping)
+
 -- name: free_tasks
 SELECT t.task, t.cpus, t.memory, t.gpus
 FROM tasks t INDEXED BY tasks_free JOIN runs r USING (run_id)
