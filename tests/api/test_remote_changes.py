@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import mulligan
 from mulligan.errors import InputInvalid, LanguageError, MulliganError, RevisionMismatch, TokenRefused
 from mulligan.service import Home, ScheduleForm, Service, TokenForm, parse_notify, start_published, to_json
 
@@ -128,3 +129,19 @@ def test_a_run_that_is_started_over_http_notifies_whom_it_was_asked_to(remote: S
     with service.driver() as driver:
         driver.drive(run_id)
     assert [rule.to for rule in service.reader.state(run_id).run.notify] == [("ops",)]
+
+
+def test_the_python_face_starts_what_is_published_on_a_server(remote: Service, service: Service) -> None:
+    remote.catalogue.publish("hello", HELLO)
+    home = mulligan.connect(remote.home.store_url, token=remote.home.token)
+
+    first = home.start("hello", labels={"why": "test"}, key="once")
+    again = home.start("hello", labels={"why": "test"}, key="once")
+    other = home.start("hello@1")
+
+    assert (first.id, again.id, other.id) == (1, 1, 2)
+    assert [run.id for run in home.runs(labels={"version": "1", "why": "test"})] == [1]
+    with pytest.raises(InputInvalid, match="for a file"):
+        home.start("hello", changed_only=True)
+    with pytest.raises(MulliganError, match="no workflow 'nope' is published"):
+        home.start("nope")

@@ -33,7 +33,15 @@ def test_without_a_home_there_is_nothing_and_none_is_made(folder: Path) -> None:
     assert mulligan("schedule", "list", "--json").json == {"schedules": [], "next": None}
     assert mulligan("schedule", "show", "a").code == 2
     assert mulligan("run", "nightly@1").err.startswith("error[workflow.unknown]: no workflow 'nightly' is published")
+    assert mulligan("run", "nightly").err == "error[language.unreadable]: nightly: there is no such file\n"
     assert not list(folder.iterdir())
+
+
+def test_the_name_of_a_published_workflow_is_answered_with_how_to_run_it_here(published: Path) -> None:
+    assert mulligan("run", "nightly").err == (
+        "error[usage]: there is no file 'nightly'\n"
+        "  a workflow of this name is published: mulligan run nightly@latest\n"
+    )
 
 
 def test_a_file_is_published_listed_and_run(published: Path) -> None:

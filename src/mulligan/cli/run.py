@@ -22,6 +22,7 @@ from mulligan.cli.options import (
 )
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain, show_warnings
+from mulligan.errors import MulliganError
 from mulligan.service import (
     HostCapacity,
     Service,
@@ -95,9 +96,12 @@ def run(
     options = read_format_options(patterns, iterations)
     given = given_inputs(inputs or [])
     reference = None if file.exists() else published_reference(str(file))
-    if reference is None and is_on_server(home) and not file.exists() and not file.suffix and file.name == str(file):
+    if reference is None and not file.exists() and not file.suffix and file.name == str(file):
         # On a server a bare name is that of what is published.
-        reference = (file.name, None)
+        if is_on_server(home):
+            reference = (file.name, None)
+        else:
+            _refuse_published_name(file.name, home)
     labels = pairs(label, "label", "--label name=value")
     has_file_options = system is not None or trust_templates or catalogue is not None or bool(options)
     if reference is not None and has_file_options:
@@ -183,6 +187,20 @@ def _refuse_for_server(asked: HostCapacity | None, *, worktree: bool) -> None:
         raise UsageRefused(
             f"{option} is about this machine, and the workers of a server run the steps", hint="leave it out"
         )
+
+
+def _refuse_published_name(name: str, home: str | None) -> None:
+    """Say how to run what is published: here its steps work in this folder, which has to be meant."""
+    with service_at(home) as service:
+        try:
+            if not service.home.is_there:
+                return
+            service.catalogue.workflow(name)
+        except MulliganError:
+            return
+    raise UsageRefused(
+        f"there is no file '{name}'", hint=f"a workflow of this name is published: mulligan run {name}@latest"
+    )
 
 
 def given_inputs(words: list[str]) -> dict[str, str]:

@@ -87,19 +87,44 @@ class Home:
                     "parallel, memory and gpus are about this machine, and the workers of a server run the steps",
                     hint="leave them out",
                 )
-            prepared = _prepare(
-                flow,
-                inputs,
-                given,
-                labels,
-                changed_only=changed_only,
-                force=force,
-                capacity=options.capacity,
-                has_files=not self._session.is_remote,
-            )
             checked_key = _read_key(key)
-        found = Run(self._session, self._run(prepared, checked_key, options), options, is_driven_here=True)
+            published = self._published(flow, changed_only=changed_only, force=force)
+            if published is not None:
+                asked = (*published, _all_inputs(inputs, given), labels or {})
+            else:
+                prepared = _prepare(
+                    flow,
+                    inputs,
+                    given,
+                    labels,
+                    changed_only=changed_only,
+                    force=force,
+                    capacity=options.capacity,
+                    has_files=not self._session.is_remote,
+                )
+        if published is not None:
+            run_id = drive(
+                self._session,
+                lambda service, _: services.start_published(service.home, *asked, key=checked_key),
+                options,
+            )
+        else:
+            run_id = self._run(prepared, checked_key, options)
+        found = Run(self._session, run_id, options, is_driven_here=True)
         return found.raise_for_status() if check else found
+
+    def _published(self, flow: Runnable, *, changed_only: bool, force: Iterable[str]) -> tuple[str, int | None] | None:
+        """The name and the version of what is published on the server: `nightly`, `nightly@3`. None for a workflow."""
+        if not self._session.is_remote or not isinstance(flow, str) or Path(flow).exists():
+            return None
+        is_bare = not Path(flow).suffix and Path(flow).name == flow
+        found = services.published_reference(flow) or ((flow, None) if is_bare else None)
+        if found is not None and (changed_only or _words(force)):
+            raise InputInvalid(
+                "changed_only and force are for a file: a server runs every step of a published workflow",
+                hint="leave them out",
+            )
+        return found
 
     def _run(self, prepared: Prepared, key: str, options: DrivingOptions) -> int:
         try:
@@ -132,6 +157,13 @@ class Home:
             handle.wait(timeout="1h")
         """
         with ExplainedErrors():
+            checked_key = _read_key(key)
+            published = self._published(flow, changed_only=changed_only, force=force)
+            if published is not None:
+                asked = (*published, _all_inputs(inputs, given), labels or {})
+                with self._session.service() as service:
+                    run_id = services.start_published(service.home, *asked, key=checked_key)
+                return Run(self._session, run_id)
             prepared = _prepare(
                 flow,
                 inputs,
@@ -141,7 +173,6 @@ class Home:
                 force=force,
                 has_files=not self._session.is_remote,
             )
-            checked_key = _read_key(key)
         with self._session.service() as service:
             try:
                 (run_id,) = service.start(prepared, key=checked_key)
@@ -330,6 +361,13 @@ def run(
 _OPTIONS = frozenset(run.__kwdefaults__ or ())
 
 
+def _all_inputs(inputs: Mapping[str, Any] | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs of both kinds, none of them twice."""
+    if twice := (inputs or {}).keys() & given.keys():
+        raise InputInvalid(f"input '{min(twice)}' is given twice", hint="give it as a keyword or in inputs, not both")
+    return plain_inputs({**(inputs or {}), **given})
+
+
 def _prepare(
     flow: Runnable,
     inputs: Mapping[str, Any] | None,
@@ -348,9 +386,7 @@ def _prepare(
         if not isinstance(label, str) or not isinstance(text, str):
             raise InputInvalid(f"label {label!r}: {text!r} is not a text", hint="labels are texts: {'year': '2026'}")
     workflow, file = find_workflow(flow, {**(inputs or {}), **given})
-    if twice := (inputs or {}).keys() & given.keys():
-        raise InputInvalid(f"input '{min(twice)}' is given twice", hint="give it as a keyword or in inputs, not both")
-    every = plain_inputs({**(inputs or {}), **given})
+    every = _all_inputs(inputs, given)
     try:
         return services.Service.prepare(
             workflow,

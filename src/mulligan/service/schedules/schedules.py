@@ -257,7 +257,10 @@ class Schedules:
         schedule = _stored(self._document(name)).schedule
         now = self._now()
         if end <= begin:
-            raise InputInvalid("the range of the backfill is empty", hint="its end is after its beginning")
+            raise InputInvalid(
+                "the range of the backfill is empty",
+                hint="its end (now, if none is given) must be later than its beginning",
+            )
         if end > now:
             raise InputInvalid("a backfill is about the past", hint=f"end at {instant_text(now)} or before")
         after = begin - timedelta(microseconds=1)
