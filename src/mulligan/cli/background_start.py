@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated
 
+from mulligan import service as services
 from mulligan.cli.drive_run import drive_run
 from mulligan.cli.options import service_at, where
 from mulligan.cli.parameters import Option
@@ -21,10 +22,8 @@ from mulligan.service import (
     capacity_for,
     check_key,
     exit_code,
-    parse_notify,
     to_json,
 )
-from mulligan.service import start_published as start_published_run
 
 Key = Annotated[str, Option("--key", metavar="KEY", help="Start the run only once: the same key gives the same run.")]
 Detach = Annotated[
@@ -84,9 +83,9 @@ def start_published(
 ) -> int:
     """Start a workflow that is published on the server, and show it or leave it to itself."""
     key = check_key(key) if key else ""
-    rules = parse_notify(notify) if notify else ()
+    rules = services.parse_notify(notify) if notify else ()
     with service_at(home) as service:
-        begin = partial(start_published_run, service.home, name, version, inputs, labels, key=key, notify=rules)
+        begin = partial(services.start_published, service.home, name, version, inputs, labels, key=key, notify=rules)
         if is_detached:
             return _show_detached(service.detach(begin()), as_json=as_json, home=home)
         return drive_run(service, lambda _: begin(), wait_seconds=wait_seconds, as_json=as_json, home=home)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+# What few runs need is loaded when it is used.
+from mulligan import service as services
 from mulligan.cli.background_start import Detach, Key, start, start_published
 from mulligan.cli.capacity import Gpus, Memory, Parallel, asked_capacity
 from mulligan.cli.dry_run import DryRun, show_preview
@@ -28,10 +30,7 @@ from mulligan.service import (
     Service,
     capacity_for,
     parse_duration,
-    parse_notify,
-    published_reference,
     read_format_options,
-    unknown_target_note,
     with_default_workspace,
 )
 
@@ -95,7 +94,7 @@ def run(
     asked = asked_capacity(parallel, memory, gpus)
     options = read_format_options(patterns, iterations)
     given = given_inputs(inputs or [])
-    reference = None if file.exists() else published_reference(str(file))
+    reference = None if file.exists() else services.published_reference(str(file))
     if reference is None and not file.exists() and not file.suffix and file.name == str(file):
         # On a server a bare name is that of what is published.
         if is_on_server(home):
@@ -155,7 +154,7 @@ def run(
         forced=forced or (),
         capacity=asked,
         has_files=not is_on_server(home),
-        notify=parse_notify(notify) if notify else (),
+        notify=services.parse_notify(notify) if notify else (),
     )
     with service_at(home) as service:
         if service.home.is_remote:
@@ -164,7 +163,7 @@ def run(
             complain(f"note: {text}")
         if prepared.notify or workflow.notify:
             for name in service.notices.unknown_targets((*workflow.notify, *prepared.notify)):
-                complain(f"note: {unknown_target_note(name)}")
+                complain(f"note: {services.unknown_target_note(name)}")
         if permissions := service.permission_note(workflow):
             complain(f"note: {permissions}")
         return start(
