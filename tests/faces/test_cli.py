@@ -107,6 +107,9 @@ def test_a_command_loads_only_what_it_needs(tmp_path: Path):
     (tmp_path / "hello.yaml").write_text("name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n")
 
     assert loaded_by(("rich", "pydantic", "urllib.request"), "validate", "--json", "hello.yaml", cwd=tmp_path) == []
+    # Of a server, and of what sends notices.
+    others = ("http.client", "ssl", "tomllib", "starlette", "prometheus_client", "mulligan.store.http_connection")
+    assert set(loaded_by(others, "run", "--json", "hello.yaml", cwd=tmp_path)) & {*others} == set()
 
 
 def test_the_shell_completes_commands_without_loading_them():
