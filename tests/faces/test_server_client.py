@@ -218,7 +218,8 @@ def test_each_trouble_with_a_server_is_one_sentence_with_what_to_do(
         "  is a server running at http://127.0.0.1:1? mulligan server starts one\n"
     )
     assert no_tls.err == (
-        f"error[store.refused]: {url.replace('http:', 'https:')} does not speak TLS\n  if that is meant: {url}\n"
+        f"error[store.refused]: there is no TLS at {url.replace('http:', 'https:')}\n"
+        "  if the server has none, the address begins with http://\n"
     )
     assert malformed.err == (
         "error[input.invalid]: the address of the server is not a URL like https://HOST:PORT\n"

@@ -10,7 +10,7 @@ from mulligan.core.effects.run_lists import RunFilter
 from mulligan.core.model import reports as r
 from mulligan.errors import Conflict, KeyUsed, StaleLease, UnknownRun
 from mulligan.ports import AuditRecord, Document, LogChunk, LogKey, NoticeRecord, Store, TokenRecord, WorkflowVersion
-from mulligan.store import project_view
+from mulligan.store import view_project
 from mulligan.store.project_view import ProjectView
 
 from .keeping import T0, commit, ended, new_run, offer, started, task
@@ -60,7 +60,7 @@ def test_the_runs_of_another_project_are_unknown_to_every_method(store: Store) -
     row = ("places", "build", "parked", b"{}")
     store.commit([commit(turn, rows=[row], queued=[task(run_id)], children=[new_run("child", parent_place="c")])])
     store.put(run_id, r.PauseRequested(T0))
-    red = project_view(store, "red")
+    red = view_project(store, "red")
 
     for refused in (
         lambda: red.run(run_id),
@@ -94,7 +94,7 @@ def test_a_view_shows_its_own_project_as_the_store_does(store: Store) -> None:
     turn = started(store, project="blue")
     run_id = turn.run_id
     started(store)
-    blue = project_view(store, "blue")
+    blue = view_project(store, "blue")
     row = ("places", "build", "parked", b"{}")
     (done,) = blue.commit(
         [commit(turn, rows=[row], queued=[task(run_id)], children=[new_run("child", parent_place="c")])]
@@ -117,7 +117,7 @@ def test_a_view_shows_its_own_project_as_the_store_does(store: Store) -> None:
     assert [one.run_id for one in blue.lists.leased_tasks()] == [run_id]
     assert blue.leases_of("w") == [lease]
     with pytest.raises(StaleLease):
-        project_view(store, "red").report(lease.token, ended())
+        view_project(store, "red").report(lease.token, ended())
     blue.report(lease.token, ended())
     assert not blue.has_leases(run_id)
 
@@ -129,13 +129,13 @@ def test_rows_of_other_projects_do_not_take_the_place_of_ours(store: Store) -> N
     for _ in range(5):
         store.commit([commit(started(store, project="red"), rows=[row])])
 
-    found = project_view(store, "blue").tagged_rows("t", 1)
+    found = view_project(store, "blue").tagged_rows("t", 1)
 
     assert [one[0] for one in found] == [ours.run_id]
 
 
 def test_a_run_that_is_created_in_a_view_is_in_its_project_under_a_key_of_its_own(store: Store) -> None:
-    blue, red, first = (project_view(store, name) for name in ("blue", "red", ""))
+    blue, red, first = (view_project(store, name) for name in ("blue", "red", ""))
     (one,), (other,), (third,), (fourth,) = (
         view.create([new_run(key=key)]) for view, key in ((blue, "k"), (red, "k"), (first, "k"), (first, "@blue/k"))
     )
@@ -153,7 +153,7 @@ def test_a_run_that_is_created_in_a_view_is_in_its_project_under_a_key_of_its_ow
 def test_a_view_limits_what_a_server_keeps(store: Store) -> None:
     turn = started(store, project="blue")
     log = LogKey(turn.run_id, "build", 1, "stdout")
-    blue, red = project_view(store, "blue").server_records, project_view(store, "red").server_records
+    blue, red = view_project(store, "blue").server_records, view_project(store, "red").server_records
     blue.publish(WorkflowVersion("nightly", "digest", T0, "ada", text="x", project="red"))
     blue.put_document(Document("draft", "nightly", b"{}", T0, project="red"))
     blue.add_token(TokenRecord("t1", "digest", "ada", ("read",), T0, project=None))

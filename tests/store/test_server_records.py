@@ -24,7 +24,7 @@ from mulligan.ports import (
     TokenRecord,
     WorkflowVersion,
 )
-from mulligan.store import project_view
+from mulligan.store import view_project
 
 from .keeping import T0, Memory, Open, Place, PostgresSchema, commit, new_run, started
 
@@ -283,7 +283,7 @@ def test_accepted_changes_of_a_token_are_counted_since_a_moment(store: Store) ->
 
 
 def test_the_audit_of_a_start_is_written_with_the_run_or_not_at_all(store: Store) -> None:
-    blue = project_view(store, "blue")
+    blue = view_project(store, "blue")
 
     (turn,) = store.create([new_run(key="k")], audit=[audited(why="first")])
     with pytest.raises(KeyUsed):

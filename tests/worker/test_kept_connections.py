@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -209,17 +210,28 @@ def test_a_connection_that_is_too_old_is_closed() -> None:
     assert closed == ["closed"]
 
 
+def same_twice(ask: Callable[[], Any]) -> Any:
+    """What is answered twice in a row. A busy machine may take longer than a connection is kept: then once more."""
+    for _ in range(20):
+        if (first := ask()) == ask():
+            return first
+    raise AssertionError("no connection was used twice")
+
+
 def test_a_child_keeps_its_connection_for_a_moment_and_closes_it_when_it_is_idle(work: Work, schema_url: str) -> None:
     params = {"connection": schema_url, "query": ME}
 
-    reports = [work.run(work.lease("sql", params)) for _ in range(2)]
-    pids = [report.output[0]["me"] for report in reports if isinstance(report, TaskEnded)]
+    def ask() -> Any:
+        report = work.run(work.lease("sql", params))
+        assert isinstance(report, TaskEnded)
+        return report.output[0]["me"]
 
-    assert pids[0] == pids[1]
-    assert str(os.getpid()) not in map(str, pids)
+    pid = same_twice(ask)
+
+    assert pid != os.getpid()
     with psycopg.connect(schema_url, autocommit=True) as watching:
         query = "select count(*) from pg_stat_activity where pid = %s"
-        wait_for(lambda: (work.executor.collect(0.05), watching.execute(query, [pids[0]]).fetchone() == (0,))[1])
+        wait_for(lambda: (work.executor.collect(0.05), watching.execute(query, [pid]).fetchone() == (0,))[1])
 
 
 # -- steps of a playbook
@@ -244,18 +256,16 @@ def known_url(schema_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_steps_of_a_playbook_without_code_share_a_child_and_its_connection(known_url: str, tmp_path: Path) -> None:
-    work = Work(tmp_path)
     query = {"kind": "postgres", "auth": "pg", "query": ME}
 
-    first, second = (noetl(work, query, known_url)["rows"][0]["me"] for _ in range(2))
-    code = "import os, sys\nresult = [os.getpid(), 'psycopg' in sys.modules]"
-    found = [noetl(work, {"kind": "python", "code": code}, known_url, "run") for _ in range(2)]
+    with closing(Work(tmp_path)) as work:
+        same_twice(lambda: noetl(work, query, known_url)["rows"][0]["me"])
+        code = "import os, sys\nresult = [os.getpid(), 'psycopg' in sys.modules]"
+        found = [noetl(work, {"kind": "python", "code": code}, known_url, "run") for _ in range(2)]
 
-    assert first == second
     # Code that may know the secret has a process that runs nothing else, before or after.
     assert found[0][0] != found[1][0]
     assert [loaded for _, loaded in found] == [False, False]
-    work.close()
 
 
 def test_code_is_refused_in_a_process_that_keeps_connections(known_url: str, tmp_path: Path) -> None:

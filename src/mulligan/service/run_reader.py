@@ -24,7 +24,7 @@ from mulligan.ports import RunRecord, Store, WorkerRecord
 from mulligan.service.artifacts import with_artifact_paths
 from mulligan.service.home import Home, this_host
 from mulligan.service.locks import Locks
-from mulligan.store import project_view
+from mulligan.store import view_project
 from mulligan.worker.processes import is_running
 
 if TYPE_CHECKING:
@@ -345,7 +345,7 @@ class _ProjectReader(RunReader):
 
     @cached_property
     def store(self) -> Store:
-        return self._whole.store if self.project is None else project_view(self._whole.store, self.project)
+        return self._whole.store if self.project is None else view_project(self._whole.store, self.project)
 
     def store_version(self) -> int | str | None:
         return self._whole.store_version()

@@ -1,5 +1,5 @@
 """Stores: SQLite, PostgreSQL, memory. All make the promises of `mulligan.ports.Store`."""
 
-from mulligan.store.open_store import MEMORY, is_file_name, open_store, project_view
+from mulligan.store.open_store import MEMORY, is_file_name, open_store, view_project
 
-__all__ = ["MEMORY", "is_file_name", "open_store", "project_view"]
+__all__ = ["MEMORY", "is_file_name", "open_store", "view_project"]

@@ -45,7 +45,7 @@ def open_store(
     return cast(Store, _class(kind.module, kind.class_name)(where, clock=clock, lease_seconds=lease_seconds))
 
 
-def project_view(store: Store, project: str) -> Store:
+def view_project(store: Store, project: str) -> Store:
     """The store as far as it belongs to the project."""
     return cast(Store, _class("mulligan.store.project_view", "ProjectView")(store, project))
 

@@ -23,7 +23,7 @@ AGE_SECONDS_MAX = 60.0
 # A loop may read from one database and write to another.
 CONNECTIONS_MAX = 2
 # Variables with this prefix differ from task to task, and mean nothing to a library.
-_OWN_PREFIX = "MULLIGAN_"
+_OWN_PREFIXES = ("MULLIGAN_", "TRACEPARENT")
 
 
 class Connection(Protocol):
@@ -60,7 +60,7 @@ class KeptConnections:
 
     def key_of(self, location: str) -> bytes:
         """Return what a connection depends on: its URL, the environment, and the folder of relative paths."""
-        environment = sorted(item for item in os.environ.items() if not item[0].startswith(_OWN_PREFIX))
+        environment = sorted(item for item in os.environ.items() if not item[0].startswith(_OWN_PREFIXES))
         text = repr((location, environment, os.getcwd()))
         return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), key=self._salt, digest_size=16).digest()
 
