@@ -107,10 +107,19 @@ class ChildPool:
             watch_writes(self._selector, child, is_sending=child.is_sending)
         self._on_message(child)
 
+    def ignore(self, child: WarmChild) -> None:
+        """Read no more from a child that is about to be killed.
+
+        Its socket stays open: the child could fail of a closed one before it is killed, and would be reported for that.
+        """
+        child.is_leaving = True
+        self._selector.unregister(child)
+
     def retire(self, child: WarmChild) -> None:
         """Close the socket, so that the child exits. The supervisor reports when it has."""
         if child.fileno() >= 0:
-            self._selector.unregister(child)
+            if child in self._selector.get_map():
+                self._selector.unregister(child)
             child.close()
 
     def forget(self, child: WarmChild) -> None:

@@ -636,7 +636,7 @@ class LocalExecutor:
         try:
             answer = child.receive()
         except ChildProtocolError:
-            self._children.retire(child)
+            self._children.ignore(child)
             self._supervisor.send(("stop", child.key, 0.0, "protocol error"))
             return
         except ChildDisconnected:
