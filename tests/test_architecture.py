@@ -26,7 +26,7 @@ PARTS = (
     *("errors", "step_context", "values", "core", "history", "plugins", "language", "flows", "formats"),
     *("ports", "store", "engine", "worker", "runtime", "service", "client"),
     # `python -m mulligan` stands at the very bottom: it calls the command line, and nobody calls it.
-    *("api", "cli", "dashboard", "mcp", "testing", "pytest_plugin", "app", "__main__"),
+    *("api", "dashboard", "cli", "mcp", "testing", "pytest_plugin", "app", "__main__"),
 )
 # `formats/SYSTEM/runtime` runs the steps of a system in a child process of a worker. It is a part of its own, below the
 # worker, because it builds on the worker's actions and databases. It stands with its format so that a system is one
@@ -39,6 +39,8 @@ NAME_ANY = frozenset({"mulligan/__init__.py", "mulligan/plugins.py"})
 FACES = frozenset({"client", "api", "cli", "dashboard", "mcp"})
 STRANGERS = frozenset({"store", "engine", "worker"})
 FACES_KNOW = frozenset({"errors", "service"})
+# The dashboard is made of routes of the API; `mulligan server` starts both.
+FACES_KNOW_FACES = {"dashboard": {"api"}, "cli": {"api", "dashboard"}}
 # What runs in the process of a step, and what gives its values back to a program.
 IN_A_STEP = frozenset({"step_context", "values"})
 KNOW_WHAT_RUNS_IN_A_STEP = frozenset({"worker", "runtime", "service", "client", "testing", "app"})
@@ -163,8 +165,7 @@ def known_parts(part: str) -> frozenset[str]:
     """The parts that `part` may import, itself among them."""
     above = frozenset(PARTS[: PARTS.index(part)]) - {"runtime"}
     if part in FACES:
-        # `mulligan server` starts the API.
-        above = FACES_KNOW | ({"api"} if part == "cli" else set())
+        above = FACES_KNOW | FACES_KNOW_FACES.get(part, set())
     elif part in STRANGERS:
         above -= STRANGERS
     elif part == "testing":
@@ -357,6 +358,7 @@ def test_the_arrows_of_the_design_are_lawful() -> None:
     assert known_parts("service") == {*PARTS[:13], "service"}
     assert known_parts("client") == {"client", "errors", "service", "values"}
     assert known_parts("api") == {"api", "errors", "service"}
+    assert known_parts("dashboard") == {"dashboard", "api", "errors", "service"}
     assert known_parts("app") == set(PARTS) - {"__main__", "runtime"}
 
 

@@ -23,7 +23,7 @@ from mulligan.api.path_table import Found, PathTable
 from mulligan.api.problems import PROBLEM, as_known_error, details, headers_of
 from mulligan.api.request_counts import RequestCounts
 from mulligan.api.routes import ROUTES
-from mulligan.api.routing import JSON, Answer, Call, Route, Streamed
+from mulligan.api.routing import JSON, PREFIX, Answer, Call, Pages, Route, Streamed
 from mulligan.api.service_threads import ServiceThreads
 from mulligan.api.shared_answers import SharedAnswers
 from mulligan.api.stream_hub import StreamClient, StreamHub
@@ -86,9 +86,11 @@ class Api:
         find_token: TokenLookup = find_stored_token,
         start_token: TokenRecord | None = None,
         routes: Iterable[Route] = ROUTES,
+        pages: Pages | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config
+        self._pages = pages
         self.threads = ServiceThreads(home)
         find = _with_start_token(find_token, start_token)
         self.gate = Gate(self.threads, config, find, clock)
@@ -101,7 +103,8 @@ class Api:
         self._streams: set[asyncio.Timeout] = set()
         self._closer: asyncio.Future[None] | None = None
         self._routes = tuple(routes)
-        table = (*self._routes, Route(**openapi.ROUTE, handler=partial(openapi.answer, self._routes)))
+        described = Route(**openapi.ROUTE, handler=partial(openapi.answer, self._routes))
+        table = (*self._routes, described, *(pages.routes if pages else ()))
         self._paths = PathTable(table)
         self._endpoints = {id(route): _prepare(route) for route in table}
 
@@ -177,7 +180,15 @@ class Api:
                 await self.threads.change(lambda service: service.audit.add(rows))
             except Exception as trouble:
                 as_known_error(trouble, "writing the audit")
-        return _problem(error)
+        return self._problem(error, exchange)
+
+    def _problem(self, error: MulliganError, exchange: _Exchange) -> Answer:
+        """An error as JSON; as a page for somebody who has opened a page."""
+        problem = details(error)
+        if self._pages is not None and _wants_page(exchange):
+            page = self._pages.render_error(problem, exchange.request.path)
+            return replace(page, status=problem.status, headers={**page.headers, **headers_of(error)})
+        return Answer(msgspec.json.encode(problem), problem.status, headers_of(error), PROBLEM)
 
     def _find(self, request: Request) -> Found:
         try:
@@ -301,10 +312,15 @@ class Api:
 
 
 def make_app(
-    home: Home, config: ServerConfig, *, start_token: TokenRecord | None = None, routes: Iterable[Route] = ROUTES
+    home: Home,
+    config: ServerConfig,
+    *,
+    start_token: TokenRecord | None = None,
+    routes: Iterable[Route] = ROUTES,
+    pages: Pages | None = None,
 ) -> Starlette:
     """The application of a server. Its lifespan closes the stores."""
-    api = Api(home, config, start_token=start_token, routes=routes)
+    api = Api(home, config, start_token=start_token, routes=routes, pages=pages)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -371,9 +387,12 @@ def _as_answer(route: Route, result: Any) -> Answer | Streamed:
     return replace(answer, value=msgspec.json.encode(value))
 
 
-def _problem(error: MulliganError) -> Answer:
-    problem = details(error)
-    return Answer(msgspec.json.encode(problem), problem.status, headers_of(error), PROBLEM)
+def _wants_page(exchange: _Exchange) -> bool:
+    """Whether an error is shown as a page: of a page, or at a path that nothing has and that a browser asks for."""
+    if exchange.route is not None:
+        return exchange.route.is_page or exchange.route.path == "/login"
+    request = exchange.request
+    return not request.path.startswith(PREFIX) and "text/html" in request.headers.get("accept", "")
 
 
 # -- reading a request -----------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
-"""Logging in with a browser, and the page that one sees then."""
+"""Logging in with a browser."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -11,19 +12,15 @@ from mulligan.api.routing import Answer, Call, Query, Route
 from mulligan.service import LINK_MINUTES, SESSION_HOURS
 
 HTML = "text/html; charset=utf-8"
-_PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>Mulligan</title>
-<h1>Mulligan</h1>
-<p>This server answers programs. What it offers is described in <a href="/openapi.json">/openapi.json</a>;
-the runs are at <a href="/api/v1/runs">/api/v1/runs</a>.</p>
-</html>
-"""
+# Printable ASCII without a backslash; a second slash would begin the name of another server.
+_OWN_PATH = re.compile(r"/(?![/\\])[!-\[\]-~]*")
 
 
 class LoginQuery(Query, frozen=True):
-    """The code of a link."""
+    """The code of a link, and the page to go to."""
 
     code: str
+    next: str = "/"
 
 
 class LoginLink(msgspec.Struct, frozen=True):
@@ -33,14 +30,10 @@ class LoginLink(msgspec.Struct, frozen=True):
     expires_at: datetime
 
 
-async def show_page(call: Call) -> str:
-    return _PAGE
-
-
 def log_in(call: Call) -> Answer:
     session = call.service.logins.log_in(call.query.code, datetime.now(UTC))
     cookie = _cookie(call, session.secret, SESSION_HOURS * 3600)
-    return Answer(b"", status=303, headers={"location": "/", "set-cookie": cookie}, media=HTML)
+    return Answer(b"", status=303, headers={"location": _own_path(call.query.next), "set-cookie": cookie}, media=HTML)
 
 
 def log_out(call: Call) -> Answer:
@@ -54,13 +47,19 @@ def offer_login(call: Call) -> LoginLink:
     return LoginLink(f"{call.base_url}/login?code={code}", now + timedelta(minutes=LINK_MINUTES))
 
 
+def _own_path(path: str) -> str:
+    """A path of this server; "/" for an address of another one, or for what is no path."""
+    is_own = _OWN_PATH.fullmatch(path) is not None
+    return path if is_own else "/"
+
+
 def _cookie(call: Call, value: str, seconds: int) -> str:
-    parts = [f"{COOKIE}={value}", "Path=/", f"Max-Age={seconds}", "HttpOnly", "SameSite=Strict"]
+    # Lax: a link in a message opens the page for somebody who is logged in. Changes are checked by their origin.
+    parts = [f"{COOKIE}={value}", "Path=/", f"Max-Age={seconds}", "HttpOnly", "SameSite=Lax"]
     return "; ".join([*parts, "Secure"] if call.base_url.startswith("https:") else parts)
 
 
 ROUTES = (
-    Route("GET", "/", show_page, "public", "A page that says what this is.", media=HTML),
     Route(
         "GET",
         "/login",

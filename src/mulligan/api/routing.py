@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from mulligan.api.problems import ProblemDetails
 from mulligan.api.request_counts import RequestCounts
 from mulligan.api.stream_hub import StreamHub
 from mulligan.service import Service, TokenRecord
@@ -124,6 +125,8 @@ class Route:
     is_slow: bool = False
     # Whether all tokens of a project get the same answer, so that one that was made serves several callers.
     is_shared: bool = False
+    # Whether it is a page for people: it is not part of the interface that is documented, and its errors are pages.
+    is_page: bool = False
 
     @property
     def changes(self) -> bool:
@@ -137,3 +140,12 @@ class Route:
     def name(self) -> str:
         """As the audit and the documentation have it: `POST /api/v1/runs/{run_id}:cancel`."""
         return f"{self.method} {self.full_path.replace(':int}', '}')}"
+
+
+@dataclass(frozen=True)
+class Pages:
+    """What people see in a browser."""
+
+    routes: tuple[Route, ...]
+    # The page for an error at a path, which is still percent-encoded.
+    render_error: Callable[[ProblemDetails, str], Answer]

@@ -23,6 +23,7 @@ import uvicorn
 from mulligan.api.app import Api, make_app
 from mulligan.api.children import Child
 from mulligan.api.metrics import worker_metrics_file
+from mulligan.api.routing import Pages
 from mulligan.api.server_log import start_log
 from mulligan.errors import ServerUnusable, StoreUnavailable
 from mulligan.service import (
@@ -57,8 +58,13 @@ def serve(
     as_json: bool,
     log_format: str,
     write: Callable[[str], None],
+    pages: Pages | None = None,
+    open_page: Callable[[str], object] | None = None,
 ) -> int:
-    """Serve a home until SIGTERM or SIGINT. `write` gets the first lines, once the server answers."""
+    """Serve a home until SIGTERM or SIGINT. `write` gets the first lines, once the server answers.
+
+    `open_page` gets the link that logs a browser in.
+    """
     section = config.server
     if config_file:
         # For the processes that it starts, and for what this one reads later.
@@ -68,7 +74,7 @@ def serve(
     _open_store(home, log)
     address = _listen(section)
     secret, token = start_token(_user(), datetime.now(UTC))
-    app = make_app(home, config, start_token=token)
+    app = make_app(home, config, start_token=token, pages=pages)
     api: Api = app.state.api
     children = _children(home, config, log, log_format)
 
@@ -84,6 +90,9 @@ def serve(
             link = f"{address.url}/login?code={code}"
         for line in _greeting(home, address.url, link):
             write(line)
+        if open_page is not None and link:
+            # A browser may take seconds to start, and some run until they are closed.
+            await asyncio.to_thread(open_page, link)
 
     server = _Server(_uvicorn_config(app, section), api, children, announce)
     try:

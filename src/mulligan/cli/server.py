@@ -1,4 +1,4 @@
-"""`mulligan server`: REST, live streams, schedules and notices for the runs of a home."""
+"""`mulligan server`: a dashboard, REST, live streams, schedules and notices for the runs of a home."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mulligan.cli.options import HomeFolder, LogFormat, check_log_format
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import UsageRefused, show
 from mulligan.errors import ServerUnusable
-from mulligan.service import ServerConfig, find_config, open_service
+from mulligan.service import Home, ServerConfig, Service, find_config, open_service
 
 PORTS = range(65536)
 
@@ -39,7 +39,7 @@ def server(
     no_worker: Annotated[bool, Option("--no-worker", help="Run no worker beside the server.")] = False,
     log_format: LogFormat = "text",
 ) -> int:
-    """Serve the runs of a folder or a PostgreSQL store over HTTP, until stopped.
+    """Serve the runs of a folder or a PostgreSQL store over HTTP, with a dashboard, until stopped.
 
     It starts a worker and a process that fires schedules and sends notices. SIGTERM or Ctrl-C lets requests and running
     tasks finish; a second signal does not wait for them.
@@ -48,12 +48,8 @@ def server(
         raise UsageRefused(f"--port must be between 0 and {PORTS[-1]}", hint="0 takes any free port")
     check_log_format(log_format)
     service = open_service(home)
-    if service.home.is_remote:
-        raise UsageRefused(
-            "a server serves a folder or a database, and MULLIGAN_SERVER names another server",
-            hint="unset it, or name the folder: --home DIR",
-        )
-    found = _with_options(
+    refuse_remote(service)
+    found = with_options(
         find_config(service.home.folder, config),
         host=host,
         port=port,
@@ -62,20 +58,34 @@ def server(
         insecure=insecure or None,
         worker=False if no_worker else None,
     )
-    code: int = _module().serve(
-        service.home, found, config_file=config, as_json=as_json, log_format=log_format, write=show
-    )
+    return serve(service.home, found, config_file=config, as_json=as_json, log_format=log_format)
+
+
+def refuse_remote(service: Service) -> None:
+    """`UsageRefused` if there is nothing here that could be served."""
+    if service.home.is_remote:
+        raise UsageRefused(
+            "a server serves a folder or a database, and MULLIGAN_SERVER names another server",
+            hint="unset it, or name the folder: --home DIR",
+        )
+
+
+def serve(home: Home, config: ServerConfig, **options: Any) -> int:
+    """Serve a home with its dashboard, until stopped."""
+    server, pages = _module("mulligan.api.server"), _module("mulligan.dashboard.pages")
+    code: int = server.serve(home, config, write=show, pages=pages.PAGES, **options)
     return code
 
 
-def _with_options(config: ServerConfig, **options: Any) -> ServerConfig:
+def with_options(config: ServerConfig, **options: Any) -> ServerConfig:
+    """The configuration with the options that were given: those that are not None."""
     given = {name: value for name, value in options.items() if value is not None}
     return msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, **given))
 
 
-def _module() -> Any:
+def _module(name: str) -> Any:
     try:
-        return import_module("mulligan.api.server")
+        return import_module(name)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("mulligan"):
             raise

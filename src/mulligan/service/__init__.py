@@ -122,7 +122,7 @@ if TYPE_CHECKING:
     )
     from mulligan.service.outcome import MatrixFailures, Outcome, exit_code
     from mulligan.service.page.markup import Html, element, join_html
-    from mulligan.service.page.styles import format_elapsed, status_label, status_tone
+    from mulligan.service.page.styles import chart_styles, format_elapsed, status_label, status_tone, time_element
     from mulligan.service.pending import PendingEntry, PendingPage, describe_earlier_run
     from mulligan.service.preview import Preview, StepPreview
     from mulligan.service.report import Report
@@ -238,7 +238,7 @@ _NAMES = {
     "read_rules unknown_target_note",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
     "mulligan.service.page.markup": "Html element join_html",
-    "mulligan.service.page.styles": "format_elapsed status_label status_tone",
+    "mulligan.service.page.styles": "chart_styles format_elapsed status_label status_tone time_element",
     "mulligan.service.pending": "PendingEntry PendingPage describe_earlier_run",
     "mulligan.service.preview": "Preview StepPreview",
     "mulligan.service.report": "Report",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import PurePath
 
 from mulligan.service.page.failures import render_failures
@@ -12,7 +11,7 @@ from mulligan.service.page.groups import draw_mosaic
 from mulligan.service.page.headline import render_headline, render_summary
 from mulligan.service.page.markup import Html, element, join_html
 from mulligan.service.page.plots import cpu_plot, memory_plot
-from mulligan.service.page.styles import css_variables, time_element
+from mulligan.service.page.styles import css_variables, read_styles, time_element
 from mulligan.service.page.tables import (
     artifacts_table,
     attempts_table,
@@ -52,7 +51,7 @@ def render_page(report: Report, graph: str = "", *, folder: str | None = None, h
 
 
 def _style() -> Html:
-    return Html(css_variables() + (files(__package__) / "page.css").read_text(encoding="utf-8"))
+    return Html(css_variables() + read_styles("charts.css") + read_styles("page.css"))
 
 
 def _sections(report: Report, graph: Html, folder: str | None, home_option: str) -> Iterator[Html]:

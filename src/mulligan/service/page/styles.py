@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from importlib.resources import files
 
 from mulligan.core.model.formatting import format_duration, format_time
 from mulligan.service.drawing.palette import DARK, FONT, LIGHT, Palette
@@ -39,6 +40,20 @@ def css_variables() -> str:
         f"@media (prefers-color-scheme:dark){{:root{{{_of(DARK)}}}}}"
         f"@media print{{:root{{color-scheme:light;{_of(LIGHT)}}}}}"
     )
+
+
+def chart_styles() -> str:
+    """The colours and the style sheet of the charts, for a page whose reader may choose light or dark."""
+    return (
+        f":root{{color-scheme:light;--font:{FONT};{_of(LIGHT)}}}\n"
+        f":root[data-theme=dark]{{color-scheme:dark;{_of(DARK)}}}\n"
+        f"@media print{{:root,:root[data-theme=dark]{{color-scheme:light;{_of(LIGHT)}}}}}\n"
+    ) + read_styles("charts.css")
+
+
+def read_styles(name: str) -> str:
+    """One of our style sheets."""
+    return (files(__package__) / name).read_text(encoding="utf-8")
 
 
 def _of(palette: Palette) -> str:

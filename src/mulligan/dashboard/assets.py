@@ -1,0 +1,89 @@
+"""The files that pages load: style sheets and ES modules, with the colours of the drawings.
+
+All of them stand below one address that has the digest of their contents, so that a browser keeps them for ever, and a
+new version has new addresses. Modules import each other by relative names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from mulligan.api.routing import Answer, Call, Route
+from mulligan.errors import UnknownPath
+from mulligan.service import chart_styles
+
+_MEDIA = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+    "txt": "text/plain; charset=utf-8",
+}
+_FOREVER = {"cache-control": "public, max-age=31536000, immutable"}
+# Nothing is loaded from elsewhere, nothing runs that is not a file of ours. Our SVG and HTML have no style attributes.
+# A worker has the policy of its own file, not that of the page.
+POLICY = (
+    "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; frame-ancestors 'none'; "
+    "img-src 'self' data:"
+)
+
+
+@cache
+def contents() -> dict[str, bytes]:
+    """All files by name: `dashboard.css`, `vendor/codemirror.js`."""
+    found = {"charts.css": chart_styles().encode()}
+    for name, file in _walk(files(__package__) / "assets", ""):
+        found[name] = file.read_bytes()
+    return found
+
+
+def _walk(folder: Traversable, prefix: str) -> list[tuple[str, Traversable]]:
+    found = []
+    for one in sorted(folder.iterdir(), key=lambda one: one.name):
+        if one.is_dir():
+            found += _walk(one, f"{prefix}{one.name}/")
+        elif one.name.rpartition(".")[2] in _MEDIA:
+            found.append((prefix + one.name, one))
+    return found
+
+
+@cache
+def digest() -> str:
+    """A name for the contents of all files together."""
+    found = hashlib.sha256()
+    for name, content in contents().items():
+        found.update(b"%d %b %d " % (len(name), name.encode(), len(content)))
+        found.update(content)
+    return found.hexdigest()[:16]
+
+
+def url_of(name: str) -> str:
+    """The address of a file. KeyError if there is no such file."""
+    if name not in contents():
+        raise KeyError(name)
+    return f"/static/{digest()}/{name}"
+
+
+async def answer_file(call: Call) -> Answer:
+    """A file. Under the digest of another version the newest one, which is not kept by the browser."""
+    return _file(call.path["digest"], call.path["name"])
+
+
+async def answer_vendored(call: Call) -> Answer:
+    return _file(call.path["digest"], f"vendor/{call.path['name']}")
+
+
+def _file(version: str, name: str) -> Answer:
+    content = contents().get(name)
+    if content is None:
+        raise UnknownPath(f"there is no file '{name}'", hint="load the page again")
+    headers = {"content-security-policy": POLICY, **(_FOREVER if version == digest() else {})}
+    return Answer(content, headers=headers, media=_MEDIA[name.rpartition(".")[2]])
+
+
+ROUTES = (
+    Route("GET", "/static/{digest}/{name}", answer_file, "public", "A file that pages load.", media="*/*"),
+    Route("GET", "/static/{digest}/vendor/{name}", answer_vendored, "public", "A file of others.", media="*/*"),
+)

@@ -1,0 +1,132 @@
+// One dialog for every change: what will happen, a reason, then the call. A button has its action as JSON:
+//   {"method": "POST", "path": "runs/7:cancel", "title": "Cancel run 7", "body": {…},
+//    "reason": "optional" | "required" | undefined,      a field for the reason
+//    "preview": true,                                     asks with dry_run first, and shows what would happen
+//    "danger": true, "label": "Cancel the run", "done": "the run is being cancelled",
+//    "fields": [{"name": "now", "type": "checkbox", "label": "…", "value": …}],
+//    "next": "/runs/{run_id}"}                            where to go then; names are taken from the answer
+// A page that needs more (a list of decisions, an editor) makes its own dialog with `confirmAction`.
+import { send } from "./api.js";
+import { say, sayError } from "./notes.js";
+
+const make = (name, properties = {}, ...inside) => {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...inside.filter(Boolean));
+  return made;
+};
+
+/** Open the dialog of an action. Resolves to the answer, or null if the reader changed their mind. */
+export async function openAction(action, { refresh = () => {}, opener = null, describe = describePlan } = {}) {
+  const answer = await confirmAction(action, describe);
+  opener?.focus();
+  if (answer === undefined) return null;
+  say(action.done ?? "done", { tone: "good" });
+  if (action.next) location.assign(action.next.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(answer?.[name] ?? "")));
+  else refresh();
+  return answer;
+}
+
+/** The dialog itself: the answer of the interface, or undefined. `describe(plan)` gives lines of text or elements. */
+export function confirmAction(action, describe = describePlan) {
+  return new Promise((resolve) => {
+    const problem = make("p", { className: "problem" });
+    problem.setAttribute("role", "alert");
+    const preview = make("div", { className: "preview" });
+    preview.setAttribute("aria-live", "polite");
+    const inputs = (action.fields ?? []).map(makeField);
+    const reason = action.reason
+      ? makeField({ name: "reason", label: action.reason === "required" ? "Reason" : "Reason (optional)", required: action.reason === "required" })
+      : null;
+    const confirm = make("button", { type: "submit", className: action.danger ? "danger" : "primary", textContent: action.label ?? "OK" });
+    const cancel = make("button", { type: "button", textContent: "Back", className: "quiet" });
+    const form = make("form", { method: "dialog" }, make("h2", { textContent: action.title, id: "action-title" }), action.text && make("p", { textContent: action.text, className: "sentence" }), ...inputs.map((one) => one.row), preview, reason?.row, problem, make("div", { className: "buttons" }, confirm, cancel));
+    const dialog = make("dialog", { className: "action" }, form);
+    dialog.setAttribute("aria-labelledby", "action-title");
+    const body = (isDry) => {
+      const given = { ...action.body };
+      for (const one of inputs) if (one.value() !== undefined) given[one.name] = one.value();
+      if (reason && !isDry && reason.value()) given.reason = reason.value();
+      else if (reason && isDry) given.reason = reason.value() || "preview";
+      if (isDry) given.dry_run = true;
+      return given;
+    };
+    let asked = 0;
+    const showPreview = async () => {
+      if (!action.preview) return;
+      const mine = ++asked;
+      try {
+        const plan = await send(action.method ?? "POST", action.path, body(true));
+        if (mine !== asked) return;
+        preview.replaceChildren(...[describe(plan)].flat().map((one) => (typeof one === "string" ? make("p", { textContent: one }) : one)));
+        problem.textContent = "";
+        confirm.disabled = false;
+      } catch (error) {
+        if (mine !== asked) return;
+        preview.replaceChildren();
+        problem.textContent = [error.message, error.hint].filter(Boolean).join("; ");
+        confirm.disabled = true;
+      }
+    };
+    for (const one of inputs) one.row.addEventListener("change", showPreview);
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      confirm.disabled = true;
+      problem.textContent = "";
+      try {
+        const answer = await send(action.method ?? "POST", action.path, action.bodyless ? undefined : body(false), { headers: action.headers });
+        resolve(answer);
+        dialog.close();
+      } catch (error) {
+        problem.textContent = [error.message, error.hint].filter(Boolean).join("; ");
+        confirm.disabled = false;
+      }
+    });
+    cancel.addEventListener("click", () => dialog.close());
+    dialog.addEventListener("close", () => (dialog.remove(), resolve(undefined)));
+    document.body.append(dialog);
+    dialog.showModal();
+    showPreview();
+  });
+}
+
+let fieldNumber = 0;
+
+function makeField({ name, label, type = "text", value = "", required = false, options = null, hint = "" }) {
+  const id = `field-${++fieldNumber}`;
+  let input;
+  if (options) {
+    input = make("select", { id, name });
+    for (const one of options) input.append(make("option", { value: one.value ?? one, textContent: one.label ?? one, selected: (one.value ?? one) === value }));
+  } else if (type === "textarea") {
+    input = make("textarea", { id, name, value, required, rows: 4 });
+  } else {
+    input = make("input", { id, name, type, required });
+    if (type === "checkbox") input.checked = Boolean(value);
+    else input.value = value;
+  }
+  const title = make("label", { textContent: label ?? name, htmlFor: id });
+  const row = type === "checkbox" ? make("p", { className: "field check" }, input, title) : make("p", { className: "field" }, title, input, hint && make("small", { textContent: hint }));
+  const read = () => {
+    if (type === "checkbox") return input.checked;
+    if (type === "number") return input.value === "" ? undefined : Number(input.value);
+    return input.value === "" ? undefined : input.value;
+  };
+  return { name, row, value: read };
+}
+
+/** What a dry run says would happen, for every kind of change. */
+function describePlan(plan) {
+  const lines = [];
+  const add = (title, names) => {
+    if (!names?.length) return;
+    const shown = names.slice(0, 12).join(", ");
+    lines.push(`${title} (${names.length.toLocaleString()}): ${shown}${names.length > 12 ? ", …" : ""}`);
+  };
+  const source = plan?.plan ?? plan ?? {};
+  for (const [key, value] of Object.entries(source)) {
+    if (Array.isArray(value) && value.every((one) => typeof one === "string")) add(key.replaceAll("_", " "), value);
+  }
+  return lines.length ? lines : ["nothing else would change"];
+}
+
+export { sayError };

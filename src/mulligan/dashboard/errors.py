@@ -1,0 +1,64 @@
+"""The pages for errors, and the one that asks who somebody is."""
+
+from __future__ import annotations
+
+from mulligan.api.problems import ProblemDetails
+from mulligan.api.routing import Answer
+from mulligan.dashboard.shell import bare_page
+from mulligan.service import Html, element, join_html
+
+_UNAUTHORISED = 401
+
+
+def render_error(problem: ProblemDetails, path: str) -> Answer:
+    """What is wrong, and what to do."""
+    if problem.status == _UNAUTHORISED:
+        return _login_page()
+    parts = [element("h1", _title(problem)), element("p", problem.detail, class_="sentence")]
+    if problem.hint:
+        parts.append(element("p", problem.hint, class_="note"))
+    back = element("a", "Home", href="/", class_="button")
+    again = element("a", "Try again", href=path, class_="button") if problem.status >= 500 else ""
+    return bare_page(_title(problem), *parts, element("p", join_html([back, again], " "), class_="actions"))
+
+
+def _title(problem: ProblemDetails) -> str:
+    return {403: "Not allowed", 404: "Not found", 429: "Too many requests", 503: "The store does not answer"}.get(
+        problem.status, problem.title
+    )
+
+
+def _login_page() -> Answer:
+    command = element("code", "mulligan token create")
+    return bare_page(
+        "Log in",
+        element("h1", "Log in"),
+        element("p", "This page is for people with a token of this server.", class_="sentence"),
+        _form(),
+        element(
+            "p",
+            "No token? The terminal that started the server printed a link; or make one there: ",
+            command,
+            class_="note",
+        ),
+    )
+
+
+def _form() -> Html:
+    box = element(
+        "input",
+        type="password",
+        id="token",
+        name="token",
+        autocomplete="current-password",
+        required=True,
+        autofocus=True,
+    )
+    return element(
+        "form",
+        element("label", "Token", for_="token"),
+        box,
+        element("button", "Log in", type="submit", class_="primary"),
+        element("p", id="problem", class_="problem", role="alert"),
+        id="login",
+    )

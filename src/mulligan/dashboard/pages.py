@@ -1,0 +1,9 @@
+"""The one table of pages. Each module of an area has its part."""
+
+from __future__ import annotations
+
+from mulligan.api.routing import Pages
+from mulligan.dashboard import assets, home
+from mulligan.dashboard.errors import render_error
+
+PAGES = Pages((*assets.ROUTES, *home.ROUTES), render_error)
