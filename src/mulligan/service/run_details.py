@@ -31,7 +31,9 @@ from mulligan.service.run_cache import RunCache
 from mulligan.service.run_list import RunPage, summarize_runs
 from mulligan.service.run_pages import count_statuses
 from mulligan.service.run_reader import RunReader
+from mulligan.service.run_reasons import RunFailures, run_failures
 from mulligan.service.run_story import run_story, run_waits
+from mulligan.service.run_timeline import Mosaic, Timeline, make_mosaic
 from mulligan.service.workers import find_worker_pool
 
 # How many failures and waits the head of a run has.
@@ -179,6 +181,20 @@ class RunDetails:
                 run_id=run_id,
             )
         return overview_with_attempts(self._reader, run_id)
+
+    def mosaic(self, run_id: int) -> Mosaic:
+        """How all steps stand, in one short answer."""
+        cached = self._cache.get(run_id)
+        return make_mosaic(cached.state, cached.seq, count_statuses(cached.state))
+
+    def failures(self, run_id: int) -> RunFailures:
+        """What failed and how it was handled, unhandled failures first."""
+        return run_failures(self._reader, self._cache.get(run_id).state)
+
+    def timeline(self, run_id: int, *, first: int = 0, limit: int = 50, hide_completed: bool = False) -> Timeline:
+        """When the steps ran that started as number `first` and later."""
+        state = self._cache.get(run_id).state
+        return self._cache.timelines.read(state, first=first, limit=limit, hide_completed=hide_completed)
 
     def step(self, run_id: int, name: str) -> dict[str, Any]:
         """One step with every attempt at it, or a matrix with all its steps, as `show RUN STEP --json` prints it."""
