@@ -90,8 +90,8 @@ def _lines(drawn: Picture, layout: Layout, around: _Surroundings) -> Iterator[st
     wide, high = layout.right - layout.left, layout.bottom - layout.top
     box = f"{layout.left:.1f} {layout.top:.1f} {wide:.1f} {high:.1f}"
     yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="{around.scope}" role="img" width="{wide:.0f}" height="{high:.0f}" '
-        f'viewBox="{box}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{around.scope}" role="img" width="{wide:.0f}" '
+        f'height="{high:.0f}" viewBox="{box}">'
     )
     yield f"<title>{_text(drawn.name)}</title>"
     if around.style:
