@@ -85,10 +85,9 @@ def _examine(path: str | Path, text: str | None, reader: _Reader) -> LoadResult:
 def _step_lines(root: Node | None) -> dict[str, int]:
     """The line of each step in the tree of a file, by the name that is written there."""
     steps = root.get("steps") if isinstance(root, Mapping) else None
-    lines = {}
+    lines: dict[str, int] = {}
     for step in steps.items if isinstance(steps, Sequence) else ():
-        name = step.get("step") if isinstance(step, Mapping) else None
-        if isinstance(name, Scalar):
+        if isinstance(step, Mapping) and isinstance(name := step.get("step"), Scalar):
             written = str(name.value)
             lines.setdefault(base_name(written) if "matrix" in step.entries else written, step.line + 1)
     if isinstance(root, Mapping) and END in root.entries:

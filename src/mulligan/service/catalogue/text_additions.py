@@ -175,17 +175,17 @@ def _texts(value: Any) -> Any:
 def _with_step(text: str, keys: Mapping[str, Any], at: int) -> str:
     pair, nodes = _steps_pair(text), _step_nodes(text)
     if pair is None:
-        begin = text if not text or text.endswith("\n") else text + "\n"
-        return f"{begin}steps:\n{_step_block(keys, _INDENT)}\n"
+        before = text if not text or text.endswith("\n") else text + "\n"
+        return f"{before}steps:\n{_step_block(keys, _INDENT)}\n"
     if not nodes:
         # `steps:` without a value, or `steps: []`.
         begin, end = text.index(":", pair[0].end_mark.index) + 1, end_of(text, pair[1])
         return f"{text[:begin]}\n{_step_block(keys, _INDENT)}{text[max(begin, end) :]}"
-    before = nodes[max(at - 1, 0)]
+    previous = nodes[max(at - 1, 0)]
     if pair[1].flow_style:
-        end = end_of(text, before)
+        end = end_of(text, previous)
         return f"{text[:end]}, {_flow_text(keys)}{text[end:]}"
-    end = _line_end(text, end_of(text, before))
+    end = _line_end(text, end_of(text, previous))
     gap = "\n" if _are_apart(text, nodes) else ""
     return f"{text[:end]}\n{gap}{_step_block(keys, pair[1].start_mark.column)}{text[end:]}"
 
