@@ -26,6 +26,7 @@ SORTED_MAX, GIVEN_MAX = 5_000, 30
 
 NextAction = Literal["decide", "approve", "resume", "retry", "workers", "none"]
 _PERSON = ("triage", "approval")
+_OUTSIDE = ("retry", "timer", "loop", "breaker", "child")
 
 
 class CodeCount(msgspec.Struct, frozen=True):
@@ -193,7 +194,7 @@ def _tried(visit: FailedVisit | None) -> str:
     """What the rungs of the ladder did, or why they did nothing."""
     if visit is None:
         return ""
-    words = [f"{rung.name}: {rung.said}" for rung in visit.rungs if rung.said and rung.outcome != "unasked"]
+    words = [rung.said for rung in visit.rungs if rung.said and rung.outcome != "unasked"]
     return single_line("; ".join(words)) or visit.answer
 
 
@@ -229,13 +230,10 @@ def _running(head: Mapping[str, Any], open_: list[FailedVisit], failures: RunFai
         return RunReason("bad", title, first.what, _tried(first), more=progress, step=first.step)
     now = next((visit for visit in failures.visits if visit.fate == "under_way"), None)
     if now is not None:
-        return RunReason(
-            "now",
-            f"Running: '{now.step}' failed, and is dealt with",
-            now.what,
-            now.answer,
-            more=progress,
-            step=now.step,
-        )
-    waits = next((wait["text"] for wait in head["waiting_for"]), "")
-    return RunReason("now", "Running", why=f"waits for {waits}" if waits else "", more=progress)
+        title = f"Running; '{now.step}' failed, {now.answer}"
+        tried = _tried(now) if now.rungs else ""
+        return RunReason("now", title, now.what, tried, more=progress, step=now.step)
+    # What runs or is ready is in the numbers below; what it waits for besides is worth saying.
+    waits = next((wait for wait in head["waiting_for"] if wait["kind"] in _OUTSIDE), None)
+    why = f"'{waits['place']}' waits for {waits['text']}" if waits and waits.get("place") else ""
+    return RunReason("now", "Running", why, more=progress)

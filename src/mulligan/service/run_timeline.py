@@ -7,8 +7,8 @@ the first look at a large run; the answer says how far it has come.
 from __future__ import annotations
 
 from array import array
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -98,7 +98,7 @@ class Mosaic(msgspec.Struct, frozen=True):
     seq: int
     status: str
     step_count: int
-    # How many steps one cell stands for. Of several steps the one that needs most attention is shown.
+    # How many steps one cell stands for: it shows the one that needs most attention, or what most of them are.
     steps_per_cell: int
     cells: str
     # What each letter means: a status, or `handled` for a failure that was handled.
@@ -123,32 +123,40 @@ LETTERS = {
 _RANK = {letter: number for number, letter in enumerate(LETTERS.values())}
 
 
-def make_mosaic(state: State, seq: int, counts: dict[str, int]) -> Mosaic:
+def mosaic_of(run_id: int, state: State) -> Mosaic:
     """All steps of a run in one short answer."""
     handled = {record.step for record in state.failures if is_handled(state, record) is True}
-    places, waiting = state.places, LETTERS["waiting"]
-    letters = []
-    for name in state.graph.nodes:
-        place = places.get(name)
-        if place is None:
-            letters.append(waiting)
-        elif place.status == "failed" and name in handled:
-            letters.append(LETTERS["handled"])
-        else:
-            letters.append(LETTERS.get(place.status, waiting))
+    statuses = {name: _status(state, name) for name in state.graph.nodes}
+    return make_mosaic(run_id, state.run.seq, state.run.status, statuses, handled)
+
+
+def make_mosaic(run_id: int, seq: int, status: str, statuses: Mapping[str, str], handled: Collection[str]) -> Mosaic:
+    """The mosaic of these steps. `handled`: those whose failure was handled."""
+    waiting = LETTERS["waiting"]
+    letters = [LETTERS.get(one, waiting) for one in statuses.values()]
+    if handled:
+        for number, name in enumerate(statuses):
+            if name in handled and statuses[name] == "failed":
+                letters[number] = LETTERS["handled"]
     size = max(1, -(-len(letters) // CELLS_MAX))
     if size > 1:
-        letters = [min(letters[at : at + size], key=_RANK.__getitem__) for at in range(0, len(letters), size)]
+        letters = [_stands_for(letters[at : at + size]) for at in range(0, len(letters), size)]
     return Mosaic(
-        run_id=state.run.run_id,
+        run_id=run_id,
         seq=seq,
-        status="running" if state.run.status == "new" else state.run.status,
-        step_count=len(state.graph.nodes),
+        status="running" if status == "new" else status,
+        step_count=len(statuses),
         steps_per_cell=size,
         cells="".join(letters),
         letters={letter: status for status, letter in LETTERS.items()},
-        counts=counts,
+        counts=dict(Counter(statuses.values())),
     )
+
+
+def _stands_for(letters: list[str]) -> str:
+    """The step that needs most attention; if none does, what most of them are."""
+    worst = min(letters, key=_RANK.__getitem__)
+    return worst if _RANK[worst] <= _RANK["r"] else Counter(letters).most_common(1)[0][0]
 
 
 class Timelines:
@@ -166,6 +174,7 @@ class Timelines:
 
     def read(
         self,
+        run_id: int,
         state: State,
         *,
         first: int = 0,
@@ -174,7 +183,6 @@ class Timelines:
         now: datetime | None = None,
     ) -> Timeline:
         """The rows from `first` on. `hide_completed`: only those of steps that did not complete."""
-        run_id = state.run.run_id
         last_seq = self._reader.record(run_id).seq
         run = self._moved_on(run_id)
         names: Sequence[str] = run.order
