@@ -13,7 +13,7 @@ from mulligan.dashboard.step_attempts import attempts_table
 from mulligan.dashboard.step_headline import headline, step_actions
 from mulligan.dashboard.step_ladder import ladder, ladder_title, plan
 from mulligan.dashboard.value_view import value_view
-from mulligan.service import Html, StepHistory, element, join_html, status_label, status_tone
+from mulligan.service import Html, StepHistory, element, format_elapsed, join_html, status_label, status_tone
 from mulligan.service.formatting import format_size, pluralize
 
 
@@ -87,16 +87,14 @@ def _neighbours(found: StepHistory) -> list[Html]:
     """Links to the failed steps before and behind this one, which n and p follow; of an item, to the failed items."""
     links = []
     what = "step" if found.item is None else "item"
-    for rel, name, key, sign in (("prev", found.failed_before, "p", "‹"), ("next", found.failed_behind, "n", "›")):
+    for rel, name, key, sign in (("prev", found.failed_before, "p", "←"), ("next", found.failed_behind, "n", "→")):
         if name:
             parts = ("steps", name) if found.item is None else ("steps", found.step, "items", name)
             which = "previous" if rel == "prev" else "next"
             label = f"The {which} failed {what}: {name} (key {key})"
             sides = [sign, " ", "failed"] if rel == "prev" else ["failed", " ", sign]
             href = path_to("runs", found.run_id, *parts)
-            links.append(
-                element("a", *sides, href=href, rel=rel, class_="button quiet", aria_label=label, title=label)
-            )
+            links.append(element("a", *sides, href=href, rel=rel, class_="button quiet", aria_label=label, title=label))
     return links
 
 
@@ -110,7 +108,10 @@ def _tried(found: StepHistory) -> Html:
         inside = element("details", element("summary", "What would deal with a failure"), plan(found.handlers))
         return element("section", inside, class_="folded", id="tried")
     last, *earlier = found.ladders
-    parts = [element("p", ladder_title(last), class_="ladder-title"), ladder(last, found.handlers)]
+    # The headline has said what failed, unless it is mended.
+    has_failure = found.status not in ("failed", "pending_failed", "backing_off")
+    beside = element("span", ladder_title(last, has_failure=has_failure), class_="ladder-title")
+    parts = [ladder(last, found.handlers)]
     if earlier:
         folds = join_html(
             element(
@@ -124,7 +125,7 @@ def _tried(found: StepHistory) -> Html:
         left = found.ladders_count - len(found.ladders)
         note = element("p", f"and {left:,} more", class_="note") if left > 0 else ""
         parts.append(element("div", element("h3", "Earlier"), folds, note, class_="earlier"))
-    return panel("What was tried", *parts, name="tried")
+    return panel("What was tried", *parts, name="tried", beside=beside)
 
 
 def _attempts(found: StepHistory) -> Html:
@@ -141,7 +142,8 @@ def _attempts(found: StepHistory) -> Html:
 def _usage(usage: dict[str, Any] | None) -> Html | str:
     if not usage or not usage["peak_memory"]:
         return ""
-    text = f"{usage['wall_seconds']:,.1f}s, CPU {usage['cpu_seconds']:,.1f}s, {format_size(usage['peak_memory'])} peak"
+    figures = (format_elapsed(usage["wall_seconds"]), format_elapsed(usage["cpu_seconds"]))
+    text = f"{figures[0]} in all, CPU {figures[1]}, at most {format_size(usage['peak_memory'])}"
     return element("span", text, class_="muted")
 
 
@@ -153,7 +155,8 @@ def _logs(found: StepHistory) -> Html:
     logs = [
         {"place": one.place, "attempt": one.attempt, "outcome": one.outcome, "host": one.host, "part": one.part}
         for one in found.attempts
-        if one.started_at is not None
+        # A map runs nothing itself: its items have logs.
+        if one.started_at is not None and not (found.kind == "map" and one.place == found.step)
     ]
     if not logs:
         return Html("")

@@ -27,17 +27,23 @@ TAIL_LINES_MAX = 8
 
 def headline(found: StepHistory) -> Html:
     """What is wrong and why; for a step that is well, how it stands."""
-    tone = status_tone(found.status)
+    tone = _tone(found)
     failure = found.view.get("failure") if found.status in ("failed", "pending_failed", "backing_off") else None
     parts = [element("p", _sentence(found, failure), class_="headline")]
     if failure:
         parts += _tail(failure)
     parts += [element("p", said, class_="sentence") for said in _because(found)]
-    waits = [one["text"] for one in found.view.get("waiting_for") or []]
+    waits = [one["text"] for one in found.view.get("waiting_for") or [] if one["kind"] != "task"]
     if waits:
         shown = ", ".join(waits[:3]) + (f" and {len(waits) - 3} more" if len(waits) > 3 else "")
         parts.append(element("p", "Waits for ", shown, class_="sentence"))
     return element("section", *parts, class_=f"step-headline {tone}", id="headline", aria_label="How it stands")
+
+
+def _tone(found: StepHistory) -> str:
+    if found.status == "failed" and found.ladders and found.ladders[0].visit.fate in ("mended", "left"):
+        return "good" if found.ladders[0].visit.fate == "mended" else "idle"
+    return status_tone(found.status)
 
 
 def _sentence(found: StepHistory, failure: dict[str, Any] | None) -> str:
@@ -75,7 +81,9 @@ def _because(found: StepHistory) -> list[str]:
     """What became of the failure, and who paused the step."""
     said = []
     if found.status == "failed" and found.ladders:
-        said.append(found.ladders[0].visit.answer[:1].upper() + found.ladders[0].visit.answer[1:])
+        answer, fate = found.ladders[0].visit.answer, found.ladders[0].visit.fate
+        later = "; it can be retried when the run has ended" if fate == "open" and not found.has_run_ended else ""
+        said.append(answer[:1].upper() + answer[1:] + later)
     paused = found.view.get("paused")
     if paused:
         by, why = paused.get("by"), paused.get("reason")
@@ -125,7 +133,7 @@ def _approve(found: StepHistory, *, is_approved: bool) -> Html:
         "path": f"runs/{found.run_id}/steps/{quote(found.step, safe='')}:approve",
         "title": f"{'Approve' if is_approved else 'Reject'} '{found.step}'",
         "body": {"approve": is_approved},
-        "reason": "optional" if is_approved else "required",
+        "reason": "required",
         "preview": True,
         "danger": not is_approved,
         "label": "Approve" if is_approved else "Reject",
@@ -145,9 +153,8 @@ def _round_actions(call: Call, found: StepHistory) -> list[Html]:
         label = f"Retry {pluralize(failed, 'failed item')}"
         buttons.append(_retry_run(found, label, f"Run the failed items of '{found.step}' again", body, kind="primary"))
     if found.has_run_out:
-        body = {"adjust": True}
         title = "Run what failed again, with more memory or time where it ran out"
-        buttons.append(_retry_run(found, "Retry with more", title, body))
+        buttons.append(_retry_run(found, "Retry with more", title, {"adjust": True}))
     if found.kind in ("step", "map") and found.status not in ("waiting", "skipped"):
         title = f"Run '{found.step}' and what follows again"
         buttons.append(_retry_run(found, "Retry from here", title, {"from_step": found.step}))
@@ -192,5 +199,3 @@ def _pause(found: StepHistory) -> list[Html]:
         "done": done,
     }
     return [_button(label, action)]
-
-

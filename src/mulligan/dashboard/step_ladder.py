@@ -78,7 +78,6 @@ def _rules(rules: list[RuleLine]) -> Html:
             element("td", f"{one.place} " if has_places else "", f"rule {one.number}", class_="dim nowrap"),
             element("td", one.looks_for),
             element("td", one.reason, class_=f"reason {_RULE_TONES[one.use]}"),
-            element("td", f"{one.granted} of {one.max_retries} used", class_="n dim"),
         )
         for one in rules
     )
@@ -108,7 +107,7 @@ def _edges(handlers: FailureHandlers) -> list[str]:
     return found
 
 
-def ladder_title(found: VisitLadder) -> Html:
+def ladder_title(found: VisitLadder, *, has_failure: bool = True) -> Html:
     """What failed in a visit, and how it ended, in one line."""
     visit = found.visit
     words = [f"round {visit.round}"] if visit.round > 1 else []
@@ -118,7 +117,7 @@ def ladder_title(found: VisitLadder) -> Html:
     return join_html(
         [
             element("span", _GLYPHS[visit.fate], class_=f"glyph {tone}", aria_hidden="true"),
-            element("strong", visit.what),
+            element("strong", visit.what) if has_failure else "",
             element("small", ", ".join(words)) if words else "",
             element("span", visit.answer, class_=f"answer {tone}"),
             time_element(visit.at),

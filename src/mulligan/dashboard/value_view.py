@@ -24,7 +24,7 @@ def value_view(value: Any, *, name: str, raw: str) -> Html:
         return join_html([_long_text(value), whole])
     if isinstance(value, dict | list) and value and not describe_artifact(value):
         tree = element("div", _Tree().render(value), class_="tree")
-        if not _is_table(value):
+        if not isinstance(value, list) or not _is_table(value):
             return join_html([tree, whole])
         return join_html([_choice(name, {"Table": _rows(value, name), "Tree": tree}), whole])
     return join_html([element("p", _scalar(value)), whole])
@@ -40,17 +40,15 @@ def _choice(name: str, views: dict[str, Html]) -> Html:
     """Several views, of which one is shown. Which one is the state of a radio button, so that no script is needed."""
     parts: list[Html] = []
     for index, title in enumerate(views):
-        parts.append(
-            element("input", type="radio", name=f"{name}-view", id=f"{name}-view-{index}", checked=index == 0)
-        )
+        parts.append(element("input", type="radio", name=f"{name}-view", id=f"{name}-view-{index}", checked=index == 0))
         parts.append(element("label", title, for_=f"{name}-view-{index}"))
     parts += [element("div", view, class_="view") for view in views.values()]
     return element("div", *parts, class_="views")
 
 
-def _is_table(value: Any) -> bool:
+def _is_table(value: list[Any]) -> bool:
     """Whether it is a list of objects with something in common."""
-    if not isinstance(value, list) or not all(isinstance(one, dict) and one for one in value[:ROWS_MAX]):
+    if not all(isinstance(one, dict) and one for one in value[:ROWS_MAX]):
         return False
     columns = _columns(value[:ROWS_MAX])
     return len(columns) <= COLUMNS_MAX or any(all(name in one for one in value[:ROWS_MAX]) for name in columns)
@@ -109,9 +107,7 @@ class _Tree:
         head = element("summary", name, " ", element("span", kind, class_="dim"))
         if self._left <= 0:
             return element("li", name, " ", element("span", kind, class_="dim"))
-        return element(
-            "li", element("details", head, self._children(value, level + 1), open=level + 1 < _OPEN_LEVELS)
-        )
+        return element("li", element("details", head, self._children(value, level + 1), open=level + 1 < _OPEN_LEVELS))
 
 
 def _scalar(value: Any) -> Html:

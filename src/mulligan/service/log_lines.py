@@ -11,7 +11,7 @@ from collections import OrderedDict
 import msgspec
 
 from mulligan.ports import LogKey
-from mulligan.service.log_ranges import READ_BYTES, LogRanges
+from mulligan.service.log_ranges import LogRanges
 
 # A block has at least so many bytes. A log with more blocks than that has blocks of twice the size.
 BLOCK_BYTES, BLOCKS_MAX = 64 * 1024, 4096
@@ -19,6 +19,7 @@ BLOCK_BYTES, BLOCKS_MAX = 64 * 1024, 4096
 LOGS_MAX = 64
 # How much of a log one call counts or searches, and how many lines it finds at most.
 CALL_BYTES, MATCHES_MAX = 32 * 1024 * 1024, 10_000
+LINE_BYTES_MAX = 4 * 1024 * 1024
 
 
 class LogIndex(msgspec.Struct, frozen=True):
@@ -116,9 +117,11 @@ class LogLines:
         found: list[int] = []
         for data in self._logs.pieces(key, start, min(counted.size, start + CALL_BYTES)):
             position += len(data)
-            # Whole lines. A line of more than a megabyte is searched in parts.
+            # Whole lines. A line that is too long is searched in parts, which overlap by a text.
             whole = rest + data
-            cut = len(whole) if position >= counted.size else whole.rfind(b"\n") + 1 or len(whole)
+            cut = len(whole) if position >= counted.size else whole.rfind(b"\n") + 1
+            if not cut and len(whole) > LINE_BYTES_MAX:
+                cut = len(whole) - len(wanted) + 1
             part, rest = whole[:cut], whole[cut:]
             begin = position - len(whole)
             at = counted_to = 0
