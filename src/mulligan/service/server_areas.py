@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mulligan.service.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from mulligan.service import audit, log_lines, logins, server_changes, step_history
+    from mulligan.service import audit, log_lines, logins, server_changes, step_history, trends
     from mulligan.service.audit import AuditLog
     from mulligan.service.log_lines import LogLines
     from mulligan.service.logins import Logins
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mulligan.service.telemetry.telemetry import Telemetry
     from mulligan.service.tokens import tokens
     from mulligan.service.tokens.tokens import Tokens
+    from mulligan.service.trends import Trends
 else:
     audit, logins = LazyModule("mulligan.service.audit"), LazyModule("mulligan.service.logins")
     log_lines = LazyModule("mulligan.service.log_lines")
@@ -27,6 +28,7 @@ else:
     step_history = LazyModule("mulligan.service.step_history")
     telemetry = LazyModule("mulligan.service.telemetry.telemetry")
     tokens = LazyModule("mulligan.service.tokens.tokens")
+    trends = LazyModule("mulligan.service.trends")
 
 
 class ServerAreas:
@@ -74,3 +76,8 @@ class ServerAreas:
     def step_histories(self) -> StepHistories:
         """Single steps and items in detail: attempts, and the recovery ladder of each failed visit."""
         return step_history.StepHistories(self.reader, self.cache)
+
+    @cached_property
+    def trends(self) -> Trends:
+        """What many runs together say."""
+        return trends.Trends(self.reader)
