@@ -5,6 +5,7 @@ For faces that stay up. A state here belongs to the cache: it may be read until 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 
 from mulligan.core.effects.snapshot import restore
@@ -16,6 +17,7 @@ from mulligan.core.state.state import State
 from mulligan.errors import MulliganError
 from mulligan.language.loading import pause_garbage_collection
 from mulligan.service.event_index import EventIndex
+from mulligan.service.log_lines import CountedLogs
 from mulligan.service.run_reader import RunReader
 from mulligan.service.run_timeline import Timelines
 
@@ -87,6 +89,8 @@ class RunCache:
         self.index = EventIndex(reader)
         # When the steps ran.
         self.timelines = Timelines(reader)
+        # How many lines the logs have that are looked at.
+        self.counted_logs: CountedLogs = OrderedDict()
 
     def seen_by(self, reader: RunReader) -> RunCache:
         """The same states for another reader, which may know fewer runs."""
@@ -94,6 +98,7 @@ class RunCache:
         other._runs = self._runs
         other.index = self.index.seen_by(reader)
         other.timelines = self.timelines.seen_by(reader)
+        other.counted_logs = self.counted_logs
         return other
 
     def has(self, run_id: int) -> bool:
