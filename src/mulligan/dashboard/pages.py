@@ -6,6 +6,7 @@ from mulligan.api.routing import Pages
 from mulligan.dashboard import (
     assets,
     audit,
+    editor,
     home,
     notices,
     recovery,
@@ -15,6 +16,7 @@ from mulligan.dashboard import (
     tokens,
     usage,
     workers,
+    workflows,
 )
 from mulligan.dashboard.errors import render_error
 
@@ -23,6 +25,8 @@ _AREAS = (
     home,
     run,
     step,
+    editor,
+    workflows,
     schedules,
     recovery,
     notices,

@@ -65,12 +65,15 @@ def show_workflows(call: Call) -> Answer:
         how = element("p", "Write one here, or publish a file from a terminal: ", command)
         body = empty("No workflow is published.", how)
     else:
-        head = ("Workflow", "Last run", "Next start", "Version", "")
-        body = table(head, [_line(call, one) for one in found.lines], label="Workflows", keyed=True)
+        head = ("Workflow", "Last run", "", "Next start", "Version", "Published", "")
+        rows = [_line(call, one) for one in found.lines]
+        body = element("div", table(head, rows, label="Workflows", keyed=True), id="workflows")
     more = ""
     if found.next:
         more = element("p", element("a", "More", href=f"/workflows?after={found.next}", class_="button"))
-    return page(call, "Workflows", heading("Workflows", new), body, more, section="workflows", live="runs", styles=_STYLES)
+    return page(
+        call, "Workflows", heading("Workflows", new), body, more, section="workflows", live="runs", styles=_STYLES
+    )
 
 
 def _line(call: Call, one: WorkflowLine) -> Html:
@@ -84,9 +87,9 @@ def _line(call: Call, one: WorkflowLine) -> Html:
     return element(
         "tr",
         element("td", name, _draft_badge(one.draft)),
-        element("td", _last_run(one.last_run)),
+        *_last_run(one.last_run),
         element("td", _next_start(one)),
-        element("td", _published(one.published)),
+        *_published(one.published),
         element("td", join_html(buttons, " "), class_="n"),
         id=f"workflow-{one.name}",
     )
@@ -98,26 +101,27 @@ def _draft_badge(draft: Draft | None) -> Html | str:
     return element("span", "draft", class_="badge idle", title=f"a draft of {draft.updated_by}, not published")
 
 
-def _last_run(run: RunLine | None) -> Html | str:
+def _last_run(run: RunLine | None) -> tuple[Html, Html]:
+    """How the last run ended, and which one it was."""
     if run is None:
-        return element("span", "never", class_="muted")
-    number = element("a", f"#{run.run_id}", href=path_to("runs", run.run_id))
+        return element("td", element("span", "never", class_="muted")), element("td")
     why = element("span", f" {run.failure.step}: {run.failure.code}", class_="muted") if run.failure else ""
-    return join_html([_status(run.status), " ", number, " ", time_element(run.created_at), why])
+    number = element("a", f"#{run.run_id}", href=path_to("runs", run.run_id))
+    return element("td", _status(run.status), why), element("td", number, " ", time_element(run.created_at))
 
 
 def _next_start(one: WorkflowLine) -> Html | str:
     if one.next_at is None:
-        return element("span", "–", class_="muted")
+        return element("span", "not scheduled", class_="muted")
     schedule = element("a", one.next_schedule, href=path_to("schedules", one.next_schedule))
     return join_html([time_element(one.next_at), " ", schedule])
 
 
-def _published(one: PublishedWorkflow | None) -> Html | str:
+def _published(one: PublishedWorkflow | None) -> tuple[Html, Html]:
     if one is None:
-        return element("span", "not published", class_="muted")
+        return element("td"), element("td", element("span", "not published", class_="muted"))
     by = element("span", f" by {one.published_by}", class_="muted")
-    return join_html([f"{one.version}", " ", time_element(one.published_at), by])
+    return element("td", one.version), element("td", time_element(one.published_at), by)
 
 
 def _status(status: str) -> Html:
@@ -205,7 +209,7 @@ def _tabs(call: Call, found: PublishedWorkflow, newest: PublishedWorkflow) -> Ht
         del titles["run"]
     links = []
     for tab, title in titles.items():
-        given = {"tab": tab} if tab != "overview" else {}
+        given: dict[str, str] = {"tab": tab} if tab != "overview" else {}
         if found.version != newest.version and tab != "versions":
             given["version"] = str(found.version)
         written = "&".join(f"{key}={value}" for key, value in given.items())
@@ -216,13 +220,8 @@ def _tabs(call: Call, found: PublishedWorkflow, newest: PublishedWorkflow) -> Ht
 
 def _overview(call: Call, found: PublishedWorkflow, newest: PublishedWorkflow) -> Html:
     workflow, refusal = _load(call, found)
-    return join_html(
-        [
-            _graph(call, workflow) if workflow else refusal,
-            _facts(call, found, workflow),
-            _runs(call, found.name),
-        ]
-    )
+    drawn = _graph(call, workflow) if workflow else refusal
+    return join_html([element("div", drawn, _facts(call, found, workflow), class_="about"), _runs(call, found.name)])
 
 
 def _load(call: Call, found: PublishedWorkflow) -> tuple[Workflow | None, Html | str]:
@@ -238,8 +237,8 @@ def _graph(call: Call, workflow: Workflow) -> Html:
     svg = call.service.draw_for_page(workflow, nodes_max=_NODES_MAX)
     if not svg:
         count = len(workflow.steps)
-        return panel("Graph", element("p", f"{count:,} steps are too many to draw here.", class_="muted"))
-    return panel("Graph", element("div", element("figure", Html(svg)), class_="graph"), name="graph")
+        return element("p", f"{count:,} steps are too many to draw here.", class_="empty")
+    return element("figure", Html(svg), class_="drawing", tabindex="0", aria_label="Graph of the workflow")
 
 
 def _facts(call: Call, found: PublishedWorkflow, workflow: Workflow | None) -> Html:
@@ -345,8 +344,10 @@ def _field(name: str, one: Any) -> Html:
         control = element("textarea", rows=4, placeholder=holder, class_="mono", spellcheck="false", **common)
     else:
         kind = {"integer": "numeric", "number": "decimal"}.get(one.type)
-        holder = _shown(one.default) if one.has_default else None
-        control = element("input", type="text", inputmode=kind, placeholder=holder, autocomplete="off", **common)
+        holder = _shown(one.default) if one.has_default else ""
+        control = element(
+            "input", type="text", inputmode=kind, placeholder=holder or None, autocomplete="off", **common
+        )
     return element(
         "div",
         element("label", name, for_=identifier),
@@ -434,7 +435,7 @@ def _comparison(call: Call, name: str, old: int, new: int) -> Html:
     return panel(title, element("div", body, class_="scroll", tabindex="0"), name="diff", beside=counts)
 
 
-_SIGNS = {"added": "+", "removed": "−", "same": " ", "gap": "⋯"}
+_SIGNS = {"added": "+", "removed": "-", "same": " ", "gap": "⋯"}
 
 
 def _diff_row(line: DiffLine) -> Html:

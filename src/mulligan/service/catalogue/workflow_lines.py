@@ -1,4 +1,4 @@
-"""The published workflows as a list: the newest version, how the last run ended, when a schedule starts the next one."""
+"""The published workflows as a list: the newest version, how the last run ended, when the next one starts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def list_workflow_lines(service: ListingService, *, after: str = "", limit: int 
     found = service.catalogue.workflows(after=after, limit=limit)
     published = {one.name: one for one in found.workflows}
     last = found.next
-    drafts = {one.name: one for one in service.catalogue.drafts() if one.name > after and (not last or one.name <= last)}
+    drafts = {
+        one.name: one for one in service.catalogue.drafts() if one.name > after and (not last or one.name <= last)
+    }
     names = sorted(published.keys() | drafts.keys())
     runs = last_runs(service, tuple(published))
     starts = next_starts(service)
