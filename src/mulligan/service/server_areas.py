@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from mulligan.service.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from mulligan.service import audit, logins, server_changes
+    from mulligan.service import audit, logins, recent_runs, server_changes
     from mulligan.service.audit import AuditLog
     from mulligan.service.logins import Logins
+    from mulligan.service.recent_runs import DayCache, RecentRuns
     from mulligan.service.run_reader import RunReader
     from mulligan.service.telemetry import telemetry
     from mulligan.service.telemetry.telemetry import Telemetry
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from mulligan.service.tokens.tokens import Tokens
 else:
     audit, logins = LazyModule("mulligan.service.audit"), LazyModule("mulligan.service.logins")
+    recent_runs = LazyModule("mulligan.service.recent_runs")
     server_changes = LazyModule("mulligan.service.server_changes")
     telemetry = LazyModule("mulligan.service.telemetry.telemetry")
     tokens = LazyModule("mulligan.service.tokens.tokens")
@@ -45,6 +47,16 @@ class ServerAreas:
     def logins(self) -> Logins:
         """Links and sessions for browsers."""
         return logins.Logins(self.reader)
+
+    @cached_property
+    def day_cache(self) -> DayCache:
+        """What was counted of days that have passed, for all who ask this server."""
+        return {}
+
+    @cached_property
+    def recent_runs(self) -> RecentRuns:
+        """What fails now, and how the runs of the last days ended."""
+        return recent_runs.RecentRuns(self.reader, self.day_cache, self.now)
 
     @cached_property
     def tokens(self) -> Tokens:
