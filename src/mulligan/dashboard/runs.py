@@ -32,7 +32,13 @@ COUNTED_MAX = 1_000
 # How many labels of a run are shown in its row.
 LABELS_SHOWN_MAX = 4
 STATUSES = ("running", "paused", "failed", "completed", "cancelled")
-TIMES = (("", "Any time"), ("1h", "Last hour"), ("24h", "Last 24 hours"), ("7d", "Last 7 days"), ("14d", "Last 14 days"))
+TIMES = (
+    ("", "Any time"),
+    ("1h", "Last hour"),
+    ("24h", "Last 24 hours"),
+    ("7d", "Last 7 days"),
+    ("14d", "Last 14 days"),
+)
 
 
 class RunsQuery(Query, frozen=True):
@@ -274,9 +280,7 @@ def _is_plain(asked: RunsQuery) -> bool:
 
 
 def _tab(title: object, count: str, path: str, *, is_chosen: bool) -> Html:
-    return element(
-        "a", title, " ", element("small", count), href=path, aria_current="page" if is_chosen else None
-    )
+    return element("a", title, " ", element("small", count), href=path, aria_current="page" if is_chosen else None)
 
 
 # -- the list --------------------------------------------------------------------------------------------------------
