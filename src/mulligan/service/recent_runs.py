@@ -14,7 +14,8 @@ import msgspec
 
 from mulligan.core.effects.run_lists import OutcomeCount, RunFilter
 from mulligan.ports import RunRecord
-from mulligan.service.run_list import RunLine, RunQuery, run_page
+from mulligan.service.pending import find_waiting
+from mulligan.service.run_list import RunLine, RunQuery, run_lines, run_page
 from mulligan.service.run_reader import RunReader
 
 # How far back is looked, in days.
@@ -50,6 +51,14 @@ class Failing(msgspec.Struct, frozen=True):
     since: datetime
     # Whether there are failed runs that were not looked at.
     is_cut: bool
+
+
+class WaitingRuns(msgspec.Struct, frozen=True):
+    """The runs that wait for a person, those that wait longest first, and how many places of runs wait."""
+
+    runs: list[RunLine]
+    run_count: int
+    place_count: int
 
 
 class Day(msgspec.Struct, frozen=True):
@@ -115,6 +124,17 @@ class RecentRuns:
         wanted = RunFilter(workflows=(run.workflow,), statuses=("completed",))
         found = self._reader.store.lists.find(wanted, limit=1)
         return found[0] if found and found[0].updated_at > run.updated_at else None
+
+    def waiting(self, limit: int) -> WaitingRuns:
+        """Which runs wait for a person. The state of none of them is loaded."""
+        if not self._reader.home.is_there:
+            return WaitingRuns([], 0, 0)
+        store = self._reader.store
+        found = find_waiting(store)
+        # What a run waits for is told of the run that called it, too.
+        roots = sorted({one.root_run_id or one.run_id for one in found.values()})
+        records = sorted(store.lists.records(roots[:limit]), key=lambda one: one.run_id)
+        return WaitingRuns(run_lines(store, records, self._reader.live_workers(), self._now()), len(roots), len(found))
 
     def history(self, zone: tzinfo) -> list[WorkflowDays]:
         """The last days of each workflow, by the calendar of a time zone; the one with most failures first.
