@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from mulligan.service.lazy_modules import import_lazy_modules
     from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
     from mulligan.service.log_following import LogPiece, LogSelection
+    from mulligan.service.log_lines import LogIndex, LogLines, LogMatches
     from mulligan.service.logins import (
         LINK_MINUTES,
         SESSION_HOURS,
@@ -150,7 +151,7 @@ if TYPE_CHECKING:
         WaitReason,
         parse_statuses,
     )
-    from mulligan.service.run_pages import ItemPage, RunChanges, StepLine, StepPage, StepQuery
+    from mulligan.service.run_pages import ItemPage, ItemQuery, RunChanges, StepLine, StepPage, StepQuery
     from mulligan.service.run_progress import Activity, Announcement, AnnouncementWriter, RunProgress
     from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
     from mulligan.service.run_snapshot import FailedVisit, RunSnapshot, RunStatus, StepSnapshot
@@ -165,6 +166,7 @@ if TYPE_CHECKING:
     from mulligan.service.shown_runs import RunDisplay
     from mulligan.service.starting import DetachedRun, ExistingRun, check_key
     from mulligan.service.stats import RungStats, describe_rung
+    from mulligan.service.step_history import AttemptLine, RuleLine, StepHistories, StepHistory, VisitLadder
     from mulligan.service.step_trial import Fakes
     from mulligan.service.store_calls import (
         CALL_HEADER,
@@ -240,6 +242,7 @@ _NAMES = {
     "mulligan.service.lazy_modules": "import_lazy_modules",
     "mulligan.service.live_feed": "LiveEvent LiveFeed Watch parse_watches",
     "mulligan.service.log_following": "LogPiece LogSelection",
+    "mulligan.service.log_lines": "LogIndex LogLines LogMatches",
     "mulligan.service.logins": "LINK_MINUTES SESSION_HOURS Logins Session digest_of new_secret owner_of start_token",
     "mulligan.service.logs": "UnknownAttempt",
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
@@ -258,7 +261,7 @@ _NAMES = {
     "mulligan.service.run_data": "DataEntry",
     "mulligan.service.run_details": "ArtifactContent EventPage FailureHandlers RunDetails StoryPage UnknownArtifact",
     "mulligan.service.run_list": "FailedStep RunLine RunPage RunQuery STATUSES WaitReason parse_statuses",
-    "mulligan.service.run_pages": "ItemPage RunChanges StepLine StepPage StepQuery",
+    "mulligan.service.run_pages": "ItemPage ItemQuery RunChanges StepLine StepPage StepQuery",
     "mulligan.service.run_progress": "RunProgress Activity AnnouncementWriter Announcement",
     "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",
     "mulligan.service.run_snapshot": "FailedVisit RunSnapshot RunStatus StepSnapshot",
@@ -273,6 +276,7 @@ _NAMES = {
     "mulligan.service.shown_runs": "RunDisplay",
     "mulligan.service.starting": "DetachedRun ExistingRun check_key",
     "mulligan.service.stats": "RungStats describe_rung",
+    "mulligan.service.step_history": "AttemptLine RuleLine StepHistories StepHistory VisitLadder",
     "mulligan.service.step_trial": "Fakes",
     "mulligan.service.store_calls": "CALL_HEADER PROCESS PROCESS_HEADER PROTOCOL_HEADER UPLOAD_BYTES_MAX "
     "WAIT_SECONDS ChangeCounter ChangeCounts gives_bytes",
