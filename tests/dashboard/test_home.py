@@ -17,7 +17,7 @@ def test_a_server_without_runs_says_what_to_do(pages: Client) -> None:
     assert 'href="/workflows"' in found
 
 
-def test_what_fails_is_told_by_workflow_and_code_with_its_step_and_the_list_of_its_runs(
+def test_what_fails_is_listed_by_workflow_and_code_with_its_step_and_the_list_of_its_runs(
     pages: Client, flows: Flows
 ) -> None:
     flows.run(FAILING)

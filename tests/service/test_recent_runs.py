@@ -63,7 +63,7 @@ def ended(service: Service, workflow: str, at: datetime, code: str = "", *, proj
     return turn.run_id
 
 
-def test_failed_runs_are_told_by_workflow_and_code_and_what_fails_still_comes_first(service: Service) -> None:
+def test_failed_runs_are_listed_by_workflow_and_code_and_what_fails_still_comes_first(service: Service) -> None:
     ended(service, "hourly", NOON - 9 * HOUR, "TIMEOUT")
     first = ended(service, "nightly", NOON - 8 * HOUR, "EXIT_NONZERO")
     newest = ended(service, "nightly", NOON - 7 * HOUR, "EXIT_NONZERO")

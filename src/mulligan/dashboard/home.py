@@ -38,6 +38,8 @@ OUTCOMES = {
     "failed": ("failed", "bad"),
 }
 BAR_WIDTH, BAR_GAP, BAR_HEIGHT = 16, 4, 30
+# A bar is full from so many runs on: a single run on a quiet day is no tower.
+LOW_BAR = 4
 
 
 def show_home(call: Call) -> Answer:
@@ -99,7 +101,7 @@ def _failing(failing: Failing) -> Html:
     if failing.is_cut:
         more = element("a", "all failed runs", href=runs_path(status="failed"))
         parts.append(element("p", "The newest are shown; see ", more, ".", class_="note"))
-    all_failed = element("a", "Failed runs", href=runs_path(status="failed", since="14d"))
+    all_failed = element("a", "All failed runs", href=runs_path(status="failed", since="14d"))
     return panel("Failing now" if now else "Failures", *parts, name="failing", beside=all_failed)
 
 
@@ -127,8 +129,10 @@ def _failing_row(group: FailingGroup) -> Html:
         element("td", element("a", group.workflow, href=run_path), class_="workflow"),
         element("td", element("span", group.code or "failed", class_="status bad"), class_="nowrap"),
         element("td", what, class_="what"),
-        element("td", element("a", f"{group.count:,}", href=runs, aria_label=f"{group.count} failed runs"), class_="n"),
-        element("td", element("a", f"run {run.run_id}", href=run_path), " ", time_element(run.updated_at), since),
+        element(
+            "td", element("a", f"{group.count:,}", href=runs, aria_label=f"{group.count} failed runs"), class_="runs"
+        ),
+        element("td", time_element(run.updated_at), element("small", f" run {run.run_id}"), since, class_="newest"),
         id=f"failing-{group.workflow}-{group.code}",
     )
 
@@ -155,7 +159,7 @@ def _waiting_line(run: RunLine) -> Iterator[object]:
     asked = [one for one in run.waiting_for if one.kind in ("triage", "approval", "step_pause", "pause")]
     first = asked[0] if asked else None
     path = path_to("inbox") if first and first.kind in ("triage", "approval") else path_to("runs", run.run_id)
-    yield element("a", f"{run.workflow} {run.run_id}", href=path, class_="strong")
+    yield element("span", element("a", run.workflow, href=path, class_="strong"), element("small", f" {run.run_id}"))
     yield element("span", first.text if first else run.status, class_="words")
     yield element("small", "started ", time_element(run.created_at))
 
@@ -184,7 +188,7 @@ def _breakers(breakers: list[Breaker]) -> Html | str:
 
 
 def _workers(workers: list[WorkerLine]) -> Html:
-    link = element("a", "Workers", href="/workers")
+    link = element("a", "All workers", href="/workers")
     if not workers:
         note = join_html(["No worker is here, so nothing runs. Start one: ", element("code", "mulligan worker")])
         return panel("Workers", element("p", note, class_="problem"), name="workers", beside=link)
@@ -220,7 +224,7 @@ def _worker_line(worker: WorkerLine) -> Html:
 
 
 def _schedules(schedules: list[ScheduleView]) -> Html:
-    link = element("a", "Schedules", href="/schedules")
+    link = element("a", "All schedules", href="/schedules")
     paused = [one for one in schedules if one.is_paused]
     due = sorted((one for one in schedules if one.next), key=lambda one: one.next[0])[:SCHEDULES_MAX]
     if not schedules:
@@ -278,7 +282,7 @@ def _day_name(day: Day) -> Html:
 def _strip(one: WorkflowDays) -> Html:
     """A workflow: a bar for each day, by outcome."""
     counts = one.outcomes
-    highest = max(day.total for day in one.days)
+    highest = max(LOW_BAR, *(day.total for day in one.days))
     width = len(one.days) * (BAR_WIDTH + BAR_GAP) - BAR_GAP
     bars = [_bar(one.workflow, day, number, highest) for number, day in enumerate(one.days)]
     failed, total = counts.get("failed", 0), sum(counts.values())

@@ -27,8 +27,8 @@ from mulligan.service import (
 )
 
 PER_PAGE = 50
-# What is counted of runs that match a filter: more than that is "1,000+".
-COUNTED_MAX = 1_000
+# How many runs of each status are counted that match a filter: counting takes time for each of them.
+COUNTED_MAX = 200
 # How many labels of a run are shown in its row.
 LABELS_SHOWN_MAX = 4
 STATUSES = ("running", "paused", "failed", "completed", "cancelled")
@@ -58,8 +58,6 @@ class RunsQuery(Query, frozen=True):
     text: str = ""
     # The code of a failure that nothing handled.
     failure: tuple[str, ...] = ()
-    # Also runs that other runs called.
-    children: bool = False
     # Only runs with a lower number.
     before: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
@@ -117,7 +115,6 @@ def _given(asked: RunsQuery) -> RunsQuery:
         input=texts(asked.input),
         text=asked.text.strip(),
         failure=texts(asked.failure),
-        children=asked.children,
         before=asked.before,
     )
 
@@ -134,7 +131,6 @@ def _query(asked: RunsQuery, **changes: object) -> RunQuery:
         starters=asked.who,
         failure_codes=asked.failure,
         text=asked.text,
-        with_children=asked.children,
         limit=PER_PAGE,
         before=asked.before,
     )
@@ -184,18 +180,18 @@ def _filters(call: Call, asked: RunsQuery, runs: list[RunLine]) -> Html:
         *(("status", one) for one in asked.status),
         *(("input", one) for one in asked.input),
         *([("until", asked.until)] if asked.until else []),
-        *([("children", "true")] if asked.children else []),
     ]
     return element(
         "form",
-        _box("text", asked.text, "Text", "words of names, labels, inputs, failures", type="search"),
+        _box("text", asked.text, "Text", "words of the run", type="search"),
         _box("workflow", first["workflow"], "Workflow", "any", choices=names),
         _box("failure", first["failure"], "Failure code", "any", choices=codes),
         _box("label", first["label"], "Label", "team=data"),
         _box("who", first["who"], "Started by", "anyone"),
         element("label", element("span", "Created"), element("select", *choices, name="since"), class_="filter"),
         *(element("input", type="hidden", name=name, value=value) for name, value in rest),
-        element("button", "Filter", type="submit"),
+        element("button", "Filter", type="submit", class_="apply"),
+        element("button", "More filters", type="button", id="more-filters", aria_expanded="false", class_="quiet"),
         class_="filters run-filters",
         id="filters",
         method="get",
@@ -233,8 +229,6 @@ def _active_filters(asked: RunsQuery) -> Html:
         if given:
             shown = time_element(parse_time(given, datetime.now(UTC))) if given[:4].isdecimal() else f"{given} ago"
             chips.append(_chip(join_html([f"{name} ", shown]), _path(asked, **{name: ""})))
-    if asked.children:
-        chips.append(_chip("with called runs", _path(asked, children=False)))
     if not chips:
         return Html("")
     clear = element("a", "Clear all", href=_path(RunsQuery(), status=asked.status))
@@ -314,14 +308,13 @@ def _row(run: RunLine, asked: RunsQuery, *, can_change: bool) -> Html:
     )  # fmt: skip
     asks = any(one.kind in ("triage", "approval") for one in run.waiting_for)
     tone = "try" if run.degraded and run.status == "completed" else "ask" if asks else status_tone(run.status)
-    word = "waits for you" if asks else "degraded" if tone == "try" else status_label(run.status)
+    word = "needs a person" if asks else "degraded" if tone == "try" else status_label(run.status)
     number = element("a", run.workflow, href=path, class_="run-link")
-    called = element("small", f" called by {run.parent_run_id}") if run.parent_run_id else ""
     rounds = element("small", f" round {run.round}") if run.round > 1 else ""
     return element(
         "tr",
         element("td", box, class_="check") if can_change else "",
-        element("td", number, element("small", f" {run.run_id}"), called, rounds, class_="run"),
+        element("td", number, element("small", f" {run.run_id}"), rounds, class_="run"),
         element("td", element("span", word, class_=f"status {tone}"), class_="nowrap"),
         element("td", _what(run), class_="what"),
         element("td", _labels(run, asked), class_="labels"),

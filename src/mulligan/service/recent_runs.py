@@ -22,7 +22,7 @@ from mulligan.service.run_reader import RunReader
 DAYS = 14
 # How many of the newest failed runs are looked at.
 FAILED_RUNS_MAX = 200
-# How many groups of them are told, the newest ones.
+# How many groups of them are listed, the newest ones.
 GROUPS_MAX = 20
 # For how long the counts of a day that has passed are kept. Its runs rarely change, but one may be run again.
 KEPT = timedelta(seconds=60)
@@ -78,10 +78,8 @@ class WorkflowDays(msgspec.Struct, frozen=True):
 
     workflow: str
     days: list[Day]
-
-    @property
-    def outcomes(self) -> dict[str, int]:
-        return dict(sum((Counter(day.outcomes) for day in self.days), Counter()))
+    # Of all days.
+    outcomes: dict[str, int]
 
 
 # Project and day, with the time when its runs were counted.
@@ -108,15 +106,15 @@ class RecentRuns:
         for run in page.runs:
             found[run.workflow, run.failure.code if run.failure else ""].append(run)
         # The newest run of each group comes first, and so do the groups.
-        told = list(found.items())[:GROUPS_MAX]
-        newest = {workflow: runs[0] for (workflow, _), runs in reversed(told)}
+        listed = list(found.items())[:GROUPS_MAX]
+        newest = {workflow: runs[0] for (workflow, _), runs in reversed(listed)}
         completed = {workflow: self._completed_since(run) for workflow, run in newest.items()}
         groups = [
             FailingGroup(workflow, code, runs[0], len(runs), runs[-1].created_at, completed[workflow])
-            for (workflow, code), runs in told
+            for (workflow, code), runs in listed
         ]
         groups.sort(key=lambda one: one.completed is not None)
-        is_cut = page.next is not None or len(found) > len(told)
+        is_cut = page.next is not None or len(found) > len(listed)
         return Failing(groups, page.runs[-1].created_at if page.next else since, is_cut)
 
     def _completed_since(self, run: RunLine) -> RunRecord | None:
@@ -131,7 +129,7 @@ class RecentRuns:
             return WaitingRuns([], 0, 0)
         store = self._reader.store
         found = find_waiting(store)
-        # What a run waits for is told of the run that called it, too.
+        # What a run waits for is shown of the run that called it, too.
         roots = sorted({one.root_run_id or one.run_id for one in found.values()})
         records = sorted(store.lists.records(roots[:limit]), key=lambda one: one.run_id)
         return WaitingRuns(run_lines(store, records, self._reader.live_workers(), self._now()), len(roots), len(found))
@@ -148,10 +146,14 @@ class RecentRuns:
         counted = [self._counts(begin, end, now) for begin, end in days]
         names = dict.fromkeys(one.workflow for counts in counted for one in counts)
         by_day = [_outcomes(counts) for counts in counted]
-        found = [
-            WorkflowDays(name, [Day(*span, dict(of.get(name, {}))) for span, of in zip(days, by_day, strict=True)])
-            for name in names
-        ]
+        found = []
+        for name in names:
+            of_days = [dict(of.get(name, {})) for of in by_day]
+            total: Counter[str] = Counter()
+            for one in of_days:
+                total.update(one)
+            spans = zip(days, of_days, strict=True)
+            found.append(WorkflowDays(name, [Day(begin, end, one) for (begin, end), one in spans], dict(total)))
         return sorted(found, key=_by_trouble)
 
     def _counts(self, begin: datetime, end: datetime, now: datetime) -> Sequence[OutcomeCount]:

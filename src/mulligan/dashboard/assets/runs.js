@@ -22,6 +22,12 @@ function apply() {
 
 form.addEventListener("submit", (event) => (event.preventDefault(), apply()));
 form.addEventListener("change", apply);
+// On a narrow screen the runs come first.
+document.getElementById("more-filters").addEventListener("click", ({ currentTarget }) => {
+  const isOpen = form.classList.toggle("all");
+  currentTarget.setAttribute("aria-expanded", String(isOpen));
+  currentTarget.textContent = isOpen ? "Fewer filters" : "More filters";
+});
 
 // -- saved views -----------------------------------------------------------------------------------------------------
 
