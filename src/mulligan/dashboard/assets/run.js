@@ -27,9 +27,10 @@ async function read() {
   reading = true;
   try {
     const found = await get(`${path}/mosaic`);
-    seq = found.seq;
     mosaic.show(found);
     showCounts(found.counts);
+    if (!seq) performance.mark("run-data");
+    seq = found.seq;
     tell(found.status, found.counts);
     gantt.setEnded(["completed", "failed", "cancelled"].includes(found.status));
     if (charts.dataset.loading !== undefined) {
