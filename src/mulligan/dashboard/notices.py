@@ -62,7 +62,7 @@ def _row(one: NoticeLine) -> Html:
         element("td", moment(one.created_at, "time"), class_="time"),
         element("td", element("span", one.status.replace("_", " "), class_=f"status {_TONES[one.status]} nowrap")),
         element("td", one.title, " ", run_link(one.run_id) if one.run_id else ""),
-        element("td", one.target),
+        element("td", one.target, class_="nowrap"),
         element("td", *_happened(one)),
         id=f"notice-{one.id}",
     )
