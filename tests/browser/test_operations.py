@@ -126,6 +126,21 @@ def test_a_token_is_made_its_secret_shown_once_and_it_is_revoked(site: Site, win
     page.get_by_role("table", name="Audit").get_by_role("link", name="DELETE tokens/{token_id}").wait_for()
 
 
+def test_the_rules_for_all_workflows_are_edited(site: Site, window: Window) -> None:
+    page = window.open("/notices")
+
+    page.get_by_role("button", name="Edit").click()
+    asked = dialog(page, "Rules for all workflows")
+    asked.get_by_label("As JSON").fill('[{"on": ["nonsense"], "to": ["ops"]}]')
+    asked.get_by_role("button", name="Save").click()
+    asked.locator(".problem:not(:empty)").wait_for()
+    asked.get_by_label("As JSON").fill('[{"on": ["failed"], "to": ["ops"]}]')
+    asked.get_by_role("button", name="Save").click()
+
+    page.get_by_role("table", name="Rules").get_by_text("ops").wait_for()
+    assert site.ask("GET", "hooks")["rules"] == [{"on": ["failed"], "to": ["ops"]}]
+
+
 def test_the_report_of_a_run_works_behind_its_policy(site: Site, window: Window) -> None:
     run_id = site.run("hello", FAILED)
     page = window.open(f"/runs/{run_id}")
