@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from mulligan.service.catalogue.text_diff import DiffLine, diff_texts
     from mulligan.service.catalogue.text_edits import StepEdit
     from mulligan.service.catalogue.texts import published_reference
+    from mulligan.service.catalogue.workflow_lines import WorkflowLine, list_workflow_lines
     from mulligan.service.change_verbs import (
         ChangeResult,
         ChangeVerbs,
@@ -129,6 +130,7 @@ if TYPE_CHECKING:
     from mulligan.service.page.styles import chart_styles, format_elapsed, status_label, status_tone, time_element
     from mulligan.service.pending import PendingEntry, PendingPage, describe_earlier_run
     from mulligan.service.preview import Preview, StepPreview
+    from mulligan.service.recent_runs import Day, Failing, FailingGroup, RecentRuns, WaitingRuns, WorkflowDays
     from mulligan.service.report import Report
     from mulligan.service.round_plans import ForkPlan, RoundPlan
     from mulligan.service.run_control import Prepared
@@ -218,6 +220,7 @@ _NAMES = {
     "mulligan.service.catalogue.text_diff": "DiffLine diff_texts",
     "mulligan.service.catalogue.text_edits": "StepEdit",
     "mulligan.service.catalogue.texts": "published_reference",
+    "mulligan.service.catalogue.workflow_lines": "WorkflowLine list_workflow_lines",
     "mulligan.service.console.display": "Display",
     "mulligan.service.console.paper": "Paper paper",
     "mulligan.service.console.summary": "show_outcome",
@@ -253,6 +256,7 @@ _NAMES = {
     "mulligan.service.page.styles": "chart_styles format_elapsed status_label status_tone time_element",
     "mulligan.service.pending": "PendingEntry PendingPage describe_earlier_run",
     "mulligan.service.preview": "Preview StepPreview",
+    "mulligan.service.recent_runs": "Day Failing FailingGroup RecentRuns WaitingRuns WorkflowDays",
     "mulligan.service.report": "Report",
     "mulligan.service.round_plans": "ForkPlan RoundPlan",
     "mulligan.service.run_control": "Prepared",
