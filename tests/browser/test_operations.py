@@ -86,9 +86,10 @@ def test_a_form_that_somebody_overtook_is_refused(site: Site, window: Window) ->
 
 
 def test_an_open_breaker_is_reset(site: Site, window: Window) -> None:
-    run_id = site.run("held", HELD)
     page = window.open("/recovery")
+    page.locator("#connection[data-state=live]").wait_for()
     # It opens while we look.
+    run_id = site.run("held", HELD)
     page.get_by_role("button", name="Reset").click()
 
     dialog(page, "Close the breaker mainframe").get_by_role("button", name="Close the breaker").click()
