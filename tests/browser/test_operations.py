@@ -147,7 +147,7 @@ def test_the_report_of_a_run_works_behind_its_policy(site: Site, window: Window)
     page = window.open(f"/runs/{run_id}")
     page.get_by_text("failed").first.wait_for()
 
-    page = window.open(f"/api/v1/runs/{run_id}/report")
+    page.get_by_role("link", name="Report").click()
 
     page.locator(".timeline .track").first.wait_for()
     assert page.evaluate("getComputedStyle(document.querySelector('.track')).display") == "block"
