@@ -80,7 +80,8 @@ def _headline(failing: Failing, waiting: WaitingRuns, breakers: list[Breaker], *
         parts.append(f"{pluralize(len(breakers), 'circuit breaker')} open")
     if is_idle:
         parts.append("no worker is here")
-    return ", ".join(parts) if parts else "Nothing needs you"
+    sentence = ", ".join(parts) if parts else "nothing needs you"
+    return sentence[0].upper() + sentence[1:]
 
 
 def _welcome() -> Html:
@@ -277,9 +278,7 @@ def _history(history: list[WorkflowDays]) -> Html:
         element("ul", *legend, class_="legend"),
         axis,
         *(_strip(one) for one in shown),
-        element("p", "and ", element("a", f"{pluralize(more, 'workflow')} more", href="/workflows"), class_="note")
-        if more > 0
-        else "",
+        element("p", "and ", element("a", f"{more:,} more", href="/workflows"), class_="note") if more > 0 else "",
         name="days",
     )
 
