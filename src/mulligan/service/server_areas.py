@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from mulligan.service.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from mulligan.service import audit, logins, server_changes
+    from mulligan.service import audit, inbox, logins, server_changes
     from mulligan.service.audit import AuditLog
+    from mulligan.service.inbox import Inbox
     from mulligan.service.logins import Logins
     from mulligan.service.run_reader import RunReader
     from mulligan.service.telemetry import telemetry
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from mulligan.service.tokens.tokens import Tokens
 else:
     audit, logins = LazyModule("mulligan.service.audit"), LazyModule("mulligan.service.logins")
+    inbox = LazyModule("mulligan.service.inbox")
     server_changes = LazyModule("mulligan.service.server_changes")
     telemetry = LazyModule("mulligan.service.telemetry.telemetry")
     tokens = LazyModule("mulligan.service.tokens.tokens")
@@ -40,6 +42,11 @@ class ServerAreas:
     def audit(self) -> AuditLog:
         """Who changed what through a server."""
         return audit.AuditLog(self.reader)
+
+    @cached_property
+    def inbox(self) -> Inbox:
+        """Single things that wait for a person, with what helps to decide."""
+        return inbox.Inbox(self.reader)
 
     @cached_property
     def logins(self) -> Logins:

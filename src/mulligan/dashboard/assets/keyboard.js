@@ -17,7 +17,7 @@ export function startKeyboard(search) {
   let afterG = 0;
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-    const typing = event.target.closest?.("input, textarea, select, [contenteditable], .cm-editor");
+    const typing = event.target.closest?.("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable], .cm-editor");
     if (typing) {
       if (event.key === "Escape" && typing === search) search.blur();
       return;
