@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Annotated, Any, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -32,9 +32,9 @@ from mulligan.service.formatting import PARKED_FOR, pluralize
 
 # How many entries a page has.
 ENTRIES_MAX = 200
-# The order of the kinds, their titles and what an entry of each is called.
+# The kinds in their order, with their titles; and since when an entry of each waits.
 _KINDS = {"parked": "Parked steps", "approval": "Approvals", "paused": "Pauses"}
-_ONE = {"parked": "parked", "approval": "approval", "paused": "paused"}
+_SINCE = {"parked": "parked", "approval": "asked", "paused": "paused"}
 # How many characters of what a handler returned are shown.
 _OUTPUT_MAX = 2_000
 
@@ -98,7 +98,7 @@ class _Group(NamedTuple):
 
     kind: str
     workflow: str
-    code: str
+    error: str
     entries: Sequence[PendingEntry]
 
 
@@ -106,14 +106,21 @@ def _grouped(entries: Sequence[PendingEntry]) -> list[_Group]:
     """Parked steps first; in each kind the largest group first, in each group the oldest entry first."""
 
     def about(one: PendingEntry) -> tuple[int, str, str]:
-        code = str(one.failure["code"]) if one.failure else ""
-        return [*_KINDS].index(one.kind), one.workflow or "", code
+        return [*_KINDS].index(one.kind), one.workflow or "", _error(one)
 
     found = [
-        _Group([*_KINDS][kind], workflow, code, [*some])
-        for (kind, workflow, code), some in groupby(sorted(entries, key=about), key=about)
+        _Group([*_KINDS][kind], workflow, error, [*some])
+        for (kind, workflow, error), some in groupby(sorted(entries, key=about), key=about)
     ]
     return sorted(found, key=lambda one: ([*_KINDS].index(one.kind), -len(one.entries)))
+
+
+def _error(entry: PendingEntry) -> str:
+    """`EXIT_NONZERO 74`: the exit code says more than the code."""
+    failure = entry.failure
+    if failure is None:
+        return ""
+    return str(failure["code"]) if failure["exit_code"] is None else f"{failure['code']} {failure['exit_code']}"
 
 
 def _first(groups: Sequence[_Group]) -> _Shown | None:
@@ -140,18 +147,18 @@ def _list(call: Call, groups: Sequence[_Group], shown: _Shown | None, cursor: st
 
 
 def _group(group: _Group, shown: _Shown | None, cursor: str, *, decides: bool) -> Html:
-    name = f"group-{group.kind}-{group.workflow}-{group.code}".replace(" ", "_")
+    name = quote(f"group-{group.kind}-{group.workflow}-{group.error}", safe="")
     title = join_html(
         [
             element("b", group.workflow or "unreadable"),
-            element("code", group.code) if group.code else "",
+            element("code", group.error) if group.error else "",
             element("span", len(group.entries), class_="n") if len(group.entries) > 1 else "",
         ],
         " ",
     )
     box = ""
     if decides and group.kind != "paused" and len(group.entries) > 1:
-        label = f"Select all of {group.workflow} {group.code}".strip()
+        label = f"Select all of {group.workflow} {group.error}".strip()
         box = element("input", type="checkbox", class_="all", aria_label=label)
     rows = join_html(_row(one, shown, cursor, decides=decides) for one in group.entries)
     head = element("h3", box, title)
@@ -176,13 +183,11 @@ def _row(entry: PendingEntry, shown: _Shown | None, cursor: str, *, decides: boo
         box,
         element("span", f"run {entry.run_id}" if entry.step else "whole run", class_="muted"),
         element("span", time_element(entry.since) if entry.since else "", class_="time"),
-        id=f"entry-{entry.run_id}-{entry.step or ''}",
+        id=quote(f"entry-{entry.run_id}-{entry.step or ''}", safe=""),
         data_run=entry.run_id,
         data_step=entry.step or None,
         data_kind=entry.kind,
         data_attempt=entry.attempt,
-        data_workflow=entry.workflow,
-        data_code=entry.failure["code"] if entry.failure else None,
         data_current=key == shown,
     )
 
@@ -247,13 +252,13 @@ def _head(call: Call, entry: PendingEntry) -> Html:
         where += [", a child of ", parent]
     since: list[object] = []
     if entry.since:
-        since = [f"{_ONE[entry.kind]} ", time_element(entry.since)]
+        since = [f", {_SINCE[entry.kind]} ", time_element(entry.since)]
     if entry.attempt and entry.kind == "parked":
         since.append(f", after attempt {entry.attempt}")
     if entry.due:
         since += ["; without a decision: ", element("b", entry.default or "fail"), " ", time_element(entry.due)]
     step = element("a", entry.step, href=path_to("runs", entry.run_id, "steps", (entry.step or "").partition("[")[0]))
-    title = element("div", element("h2", step), element("p", *where, ". ", *since, class_="muted"))
+    title = element("div", element("h2", step), element("p", *where, *since, class_="muted"))
     buttons = "" if entry.error else _buttons(call, entry)
     return element("header", title, element("div", buttons, class_="actions"), class_="detail-head")
 
@@ -299,7 +304,9 @@ def _failure(entry: PendingEntry, log: LogTail | None) -> Iterator[object]:
         before = "the end of " if log.is_cut else ""
         href = f"{path_to('runs', entry.run_id, 'steps', entry.step)}?{urlencode({'attempt': entry.attempt or 1})}#logs"
         caption = element("figcaption", before, log.stream, ", ", element("a", "whole log", href=href))
-        text = element("pre", log.text, class_="log", tabindex="0", aria_label=f"the end of {log.stream}")
+        text = element(
+            "div", element("pre", log.text), class_="log", tabindex="0", role="region", aria_label=log.stream
+        )
         yield element("figure", caption, text)
 
 
@@ -309,7 +316,7 @@ def _tried(entry: PendingEntry) -> Iterator[object]:
     why = PARKED_FOR.get(entry.parked_for or "", "no rule helped")
     rules = ("passed", why) if entry.rules else ("absent", "the step has no rules")
     handler = ("tried", entry.handler) if entry.handler else ("absent", "the step has no handler")
-    rungs = (("Retry", *rules), ("Handle", *handler), ("Triage", "dealt", "waits for a decision"))
+    rungs = (("Retry", *rules), ("Handle", *handler), ("Triage", "waits", "waits for a decision"))
     yield element(
         "ol",
         join_html(element("li", element("b", name), element("span", said), class_=kind) for name, kind, said in rungs),

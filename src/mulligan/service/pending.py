@@ -13,9 +13,10 @@ import msgspec
 
 from mulligan.core.effects.run_lists import RunFilter
 from mulligan.core.effects.snapshot import read_place, restore
+from mulligan.core.evolve.evolve_places import is_agent
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import is_at_or_below
-from mulligan.core.model.workflow import decode
+from mulligan.core.model.workflow import Handler, decode
 from mulligan.core.state.scope import error_view, fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.workspace import workspace_view
@@ -70,7 +71,7 @@ class PendingEntry(msgspec.Struct, kw_only=True):
     rules: list[RetryReason] = []
     # Of its handler, why it did not help; None if it has no handler.
     handler: str | None = None
-    # What the handler returned: for an agent, what it suggests.
+    # What a handler that judges (an agent, or strategy custom) returned: what it suggests.
     handler_output: Any = None
     earlier: list[EarlierRun] = []
     # What happens by default, and when.
@@ -246,10 +247,14 @@ def _parked(state: State, place: Place) -> dict[str, Any]:
         "parked_for": climb.parked_for or None,
         "rules": why_not(place.spec, climb, failure) if failure else [],
         "handler": _handler(place),
-        "handler_output": climb.handler_output,
+        "handler_output": climb.handler_output if _is_judging(place.spec.on_failure) else None,
         "due": climb.parked_due,
         "default": policy.default if policy and climb.parked_due else None,
     }
+
+
+def _is_judging(handler: Handler | None) -> bool:
+    return handler is not None and (handler.strategy == "custom" or any(map(is_agent, handler.commands)))
 
 
 def _handler(place: Place) -> str | None:

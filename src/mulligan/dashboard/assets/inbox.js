@@ -51,7 +51,7 @@ main.addEventListener("click", (event) => {
     showEntry(link.closest("li"));
     // Where the details are below the list they have to be brought into view; for a keyboard they are the next stop.
     const pane = document.getElementById("detail");
-    pane.scrollIntoView({ block: "nearest" });
+    if (pane.getBoundingClientRect().top > innerHeight / 2) pane.scrollIntoView({ behavior: "smooth" });
     if (event.detail === 0) pane.focus({ preventScroll: true });
     return;
   }
@@ -72,8 +72,8 @@ function shown() {
 }
 
 function target(row) {
-  const { run, step, kind, attempt, workflow, code } = row.dataset;
-  return { id: row.id, run_id: Number(run), step: step ?? "", kind, attempt: Number(attempt ?? 0), workflow, code };
+  const { run, step, kind, attempt } = row.dataset;
+  return { id: row.id, run_id: Number(run), step: step ?? "", kind, attempt: Number(attempt ?? 0) };
 }
 
 // -- selecting -------------------------------------------------------------------------------------------------------
