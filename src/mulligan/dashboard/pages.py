@@ -3,7 +3,33 @@
 from __future__ import annotations
 
 from mulligan.api.routing import Pages
-from mulligan.dashboard import assets, home, inbox
+from mulligan.dashboard import (
+    assets,
+    audit,
+    home,
+    inbox,
+    notices,
+    recovery,
+    run,
+    schedules,
+    tokens,
+    usage,
+    workers,
+)
 from mulligan.dashboard.errors import render_error
 
-PAGES = Pages((*assets.ROUTES, *home.ROUTES, *inbox.ROUTES), render_error)
+_AREAS = (
+    assets,
+    home,
+    run,
+    inbox,
+    schedules,
+    recovery,
+    notices,
+    usage,
+    workers,
+    audit,
+    tokens,
+)
+
+PAGES = Pages(tuple(route for area in _AREAS for route in area.ROUTES), render_error)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from mulligan.core.model.events import HostCapacity
     from mulligan.core.model.failure import Failure
-    from mulligan.core.model.scopes import SCOPES, allows
+    from mulligan.core.model.scopes import MEANINGS, SCOPES, allows
     from mulligan.core.model.workflow import Workflow
     from mulligan.core.state.transitions import RUN_ENDED
     from mulligan.engine.timings import Histogram
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from mulligan.service.background_jobs import JOBS, BackgroundJobs, Job, run_jobs
     from mulligan.service.breakers import Breaker
     from mulligan.service.catalogue.catalogue import Draft, Publication, PublishedWorkflow, WorkflowList
+    from mulligan.service.catalogue.drawn_texts import DrawnText, ExaminedText, StepPosition
+    from mulligan.service.catalogue.text_additions import NewEdge, NewStep
+    from mulligan.service.catalogue.text_diff import DiffLine, diff_texts
     from mulligan.service.catalogue.text_edits import StepEdit
     from mulligan.service.catalogue.texts import published_reference
     from mulligan.service.change_verbs import (
@@ -77,7 +80,7 @@ if TYPE_CHECKING:
         message_lines,
         summarize_failure,
     )
-    from mulligan.service.doctor import Check
+    from mulligan.service.doctor import Check, Diagnosis
     from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, Ending, capacity_for, machine
     from mulligan.service.earlier_decisions import EarlierDecision
     from mulligan.service.failure_summary import FailureGroup, FailureOutcome, group_failures, spent_budget
@@ -154,7 +157,9 @@ if TYPE_CHECKING:
     from mulligan.service.run_snapshot import FailedVisit, RunSnapshot, RunStatus, StepSnapshot
     from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
     from mulligan.service.schedules.forms import ScheduleForm, instant_text
+    from mulligan.service.schedules.past_instants import PastInstant, PastInstants
     from mulligan.service.schedules.schedules import Backfill, ScheduleView
+    from mulligan.service.schedules.timing_words import describe_timing
     from mulligan.service.server_client import is_login_link, log_in, log_out, start_published
     from mulligan.service.server_config import ServerConfig, ServerSection, TrustedProxy, find_config, parse_config
     from mulligan.service.service import Service, open_service, open_temporary_service, open_worker_service
@@ -178,7 +183,8 @@ if TYPE_CHECKING:
     from mulligan.service.telemetry.telemetry import ENDPOINT_VARIABLES, METRICS_TYPE, merge_metrics, request_metrics
     from mulligan.service.telemetry.worker_metrics import MetricsServer, WorkerMetrics
     from mulligan.service.tokens.tokens import NewToken, TokenForm, TokenList, TokenView
-    from mulligan.service.usage import StepUsage, UsedResources
+    from mulligan.service.trends import RecoveryTrend, Spending, WeekStats, WorkflowSpending, WorkflowUsage, monday
+    from mulligan.service.usage import ResourceProposal, StepUsage, UsedResources
     from mulligan.service.values import parse_duration, parse_size, parse_time, read_budgets
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine, WorkerTask
@@ -188,7 +194,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "mulligan.core.model.events": "HostCapacity",
     "mulligan.core.model.failure": "Failure",
-    "mulligan.core.model.scopes": "SCOPES allows",
+    "mulligan.core.model.scopes": "MEANINGS SCOPES allows",
     "mulligan.core.model.workflow": "Workflow",
     "mulligan.core.state.transitions": "RUN_ENDED",
     "mulligan.engine.timings": "Histogram",
@@ -207,6 +213,9 @@ _NAMES = {
     "mulligan.service.change_verbs": "ChangeResult ChangeVerbs DecidedStep DecisionsResult ForkResult RetryResult "
     "StartedRun",
     "mulligan.service.catalogue.catalogue": "Draft Publication PublishedWorkflow WorkflowList",
+    "mulligan.service.catalogue.drawn_texts": "DrawnText ExaminedText StepPosition",
+    "mulligan.service.catalogue.text_additions": "NewEdge NewStep",
+    "mulligan.service.catalogue.text_diff": "DiffLine diff_texts",
     "mulligan.service.catalogue.text_edits": "StepEdit",
     "mulligan.service.catalogue.texts": "published_reference",
     "mulligan.service.console.display": "Display",
@@ -218,7 +227,7 @@ _NAMES = {
     "mulligan.service.decisions": "Decision DecisionPreview DecisionResult make_decision read_decisions",
     "mulligan.service.descriptions": "describe_artifact describe_value describe_budget describe_spending "
     "failure_tail message_lines summarize_failure",
-    "mulligan.service.doctor": "Check",
+    "mulligan.service.doctor": "Check Diagnosis",
     "mulligan.service.earlier_decisions": "EarlierDecision",
     "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending capacity_for machine",
     "mulligan.service.failure_summary": "FailureOutcome FailureGroup group_failures spent_budget",
@@ -257,7 +266,9 @@ _NAMES = {
     "mulligan.service.run_snapshot": "FailedVisit RunSnapshot RunStatus StepSnapshot",
     "mulligan.service.run_story": "LocatedWait StoryLine LocatedLine",
     "mulligan.service.schedules.forms": "ScheduleForm instant_text",
+    "mulligan.service.schedules.past_instants": "PastInstant PastInstants",
     "mulligan.service.schedules.schedules": "Backfill ScheduleView",
+    "mulligan.service.schedules.timing_words": "describe_timing",
     "mulligan.service.server_config": "ServerConfig ServerSection TrustedProxy find_config parse_config",
     "mulligan.service.server_client": "is_login_link log_in log_out start_published",
     "mulligan.service.service": "Service open_service open_temporary_service open_worker_service",
@@ -272,7 +283,8 @@ _NAMES = {
     "mulligan.service.telemetry.telemetry": "ENDPOINT_VARIABLES METRICS_TYPE merge_metrics request_metrics",
     "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
     "mulligan.service.tokens.tokens": "NewToken TokenForm TokenList TokenView",
-    "mulligan.service.usage": "StepUsage UsedResources",
+    "mulligan.service.trends": "RecoveryTrend Spending WeekStats WorkflowSpending WorkflowUsage monday",
+    "mulligan.service.usage": "ResourceProposal StepUsage UsedResources",
     "mulligan.service.values": "parse_duration parse_size parse_time read_budgets",
     "mulligan.service.waiting": "Until WaitEvent",
     "mulligan.service.workers": "WorkerLine WorkerTask",

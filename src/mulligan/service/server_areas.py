@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mulligan.service.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from mulligan.service import audit, inbox, logins, server_changes
+    from mulligan.service import audit, inbox, logins, server_changes, trends
     from mulligan.service.audit import AuditLog
     from mulligan.service.inbox import Inbox
     from mulligan.service.logins import Logins
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from mulligan.service.telemetry.telemetry import Telemetry
     from mulligan.service.tokens import tokens
     from mulligan.service.tokens.tokens import Tokens
+    from mulligan.service.trends import Trends
 else:
     audit, logins = LazyModule("mulligan.service.audit"), LazyModule("mulligan.service.logins")
     inbox = LazyModule("mulligan.service.inbox")
     server_changes = LazyModule("mulligan.service.server_changes")
     telemetry = LazyModule("mulligan.service.telemetry.telemetry")
     tokens = LazyModule("mulligan.service.tokens.tokens")
+    trends = LazyModule("mulligan.service.trends")
 
 
 class ServerAreas:
@@ -63,3 +65,8 @@ class ServerAreas:
     def telemetry(self) -> Telemetry:
         """Metrics and traces."""
         return telemetry.Telemetry(self.reader)
+
+    @cached_property
+    def trends(self) -> Trends:
+        """What many runs together say."""
+        return trends.Trends(self.reader)

@@ -102,16 +102,23 @@ function makeField({ name, label, type = "text", value = "", required = false, o
   } else {
     input = make("input", { id, name, type, required });
     if (type === "checkbox") input.checked = Boolean(value);
-    else input.value = value;
+    else input.value = type === "datetime-local" ? localTime(value) : value;
   }
   const title = make("label", { textContent: label ?? name, htmlFor: id });
   const row = type === "checkbox" ? make("p", { className: "field check" }, input, title) : make("p", { className: "field" }, title, input, hint && make("small", { textContent: hint }));
   const read = () => {
     if (type === "checkbox") return input.checked;
     if (type === "number") return input.value === "" ? undefined : Number(input.value);
+    if (type === "datetime-local") return input.value === "" ? undefined : new Date(input.value).toISOString();
     return input.value === "" ? undefined : input.value;
   };
   return { name, row, value: read };
+}
+
+/** A time as a field has it that knows no zones: in that of the reader. */
+function localTime(text) {
+  const at = new Date(text);
+  return text ? new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16) : "";
 }
 
 /** What a dry run says would happen, for every kind of change. */

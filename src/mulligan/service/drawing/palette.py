@@ -118,6 +118,8 @@ def _embedded() -> Palette:
 
 # The class of a drawing of its own, and of one inside a notebook: neither takes the colours of the other.
 ALONE, EMBEDDED = "mulligan", "mulligan-graph"
+# The class of one on a page of the dashboard, whose style sheet has these rules.
+ON_PAGE = "page-graph"
 
 
 def style() -> str:
@@ -129,6 +131,16 @@ def style() -> str:
 def embedded_style() -> str:
     """The style sheet of a drawing inside a notebook, which decides between light and dark."""
     return f".{EMBEDDED}{{{_VARIABLES}}}{_scoped([*_SHAPES, *_colours(_embedded())], EMBEDDED)}"
+
+
+def page_style() -> str:
+    """The rules for drawings on a page that has our colours as variables: one set for light and dark."""
+    tones = {"red": "bad", "green": "good", "blue": "now", "amber": "try", "orange": "ask"}
+    palette = Palette(
+        **{name: f"var(--{name})" for name in ("page", "card", "border", "text", "muted", "line", "faint")},
+        tones={name: (f"var(--{tone}-wash)", f"var(--{tone})") for name, tone in tones.items()},
+    )
+    return _scoped([*_SHAPES, *_colours(palette)], ON_PAGE)
 
 
 _SHAPES = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from html import escape
 from zlib import crc32
 
@@ -19,7 +20,7 @@ from mulligan.service.drawing.layers import (
     small_text,
 )
 from mulligan.service.drawing.layout import Curve, Label, Layout, compute_layout
-from mulligan.service.drawing.palette import ACTIONS, ALONE, EMBEDDED, STATUS_GLYPHS, embedded_style, style
+from mulligan.service.drawing.palette import ACTIONS, ALONE, EMBEDDED, ON_PAGE, STATUS_GLYPHS, embedded_style, style
 from mulligan.service.drawing.picture import Link, Node, Picture
 from mulligan.service.drawing.stacks import choose_picture
 from mulligan.service.drawing.text_width import truncate_to_width
@@ -35,7 +36,7 @@ def draw_svg(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, i
     """The workflow as SVG text, with steps coloured by `statuses`; similar steps are one card, unless `is_expanded`."""
     drawn = choose_picture(workflow, statuses, is_expanded=is_expanded)
     layout = compute_layout(drawn)
-    return "\n".join(_lines(drawn, layout)) + "\n"
+    return "\n".join(_lines(drawn, layout, _Surroundings(ALONE, ALONE, style(), has_background=True))) + "\n"
 
 
 def draw_embedded_svg(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, nodes_max: int) -> str:
@@ -45,27 +46,64 @@ def draw_embedded_svg(workflow: Workflow, statuses: Mapping[str, str] | None = N
         return ""
     # The drawings of all cells share one page: an arrow must not take its tip from a drawing that is folded away.
     tips = f"{EMBEDDED}-{crc32(repr(drawn).encode('utf-8', 'replace')):08x}"
-    return "\n".join(_lines(drawn, compute_layout(drawn), tips=tips, is_embedded=True)) + "\n"
+    return "\n".join(_lines(drawn, compute_layout(drawn), _Surroundings(EMBEDDED, tips, embedded_style()))) + "\n"
 
 
-def _lines(drawn: Picture, layout: Layout, *, tips: str = ALONE, is_embedded: bool = False) -> Iterator[str]:
+def draw_page_svg(
+    workflow: Workflow,
+    statuses: Mapping[str, str] | None = None,
+    *,
+    lines: Mapping[str, int] | None = None,
+    nodes_max: int,
+    is_expanded: bool = False,
+) -> str:
+    """The same for the dashboard: its style sheet has the colours. "" if it has too many nodes.
+
+    Nodes have `data-step` and, with `lines` (step name -> line), `data-line`; lines have `data-from` and `data-to`.
+    """
+    drawn = choose_picture(workflow, statuses, is_expanded=is_expanded)
+    if len(drawn.nodes) > nodes_max:
+        return ""
+    around = _Surroundings(ON_PAGE, ON_PAGE, lines=lines or {}, names=_names(drawn))
+    return "\n".join(_lines(drawn, compute_layout(drawn), around)) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """Where a drawing stands: the class and the ids of its own, and what it has besides shapes."""
+
+    scope: str
+    # How the ids of the tips of its arrows begin.
+    tips: str
+    style: str = ""
+    has_background: bool = False
+    # Only on a page that has scripts: the line of each step in the file, and the names of the nodes by their keys.
+    lines: Mapping[str, int] | None = None
+    names: Mapping[str, str] | None = None
+
+
+def _names(drawn: Picture) -> dict[str, str]:
+    return {node.key: node.name or node.title for node in drawn.nodes}
+
+
+def _lines(drawn: Picture, layout: Layout, around: _Surroundings) -> Iterator[str]:
     wide, high = layout.right - layout.left, layout.bottom - layout.top
     box = f"{layout.left:.1f} {layout.top:.1f} {wide:.1f} {high:.1f}"
-    scope = EMBEDDED if is_embedded else ALONE
     yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="{scope}" role="img" width="{wide:.0f}" height="{high:.0f}" '
-        f'viewBox="{box}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{around.scope}" role="img" width="{wide:.0f}" '
+        f'height="{high:.0f}" viewBox="{box}">'
     )
     yield f"<title>{_text(drawn.name)}</title>"
-    yield f"<style>{embedded_style() if is_embedded else style()}</style>"
-    yield f"<defs>{''.join(_marker(kind, tips) for kind in ('success', 'failure', 'loop', 'leaf'))}</defs>"
-    if not is_embedded:
+    if around.style:
+        yield f"<style>{around.style}</style>"
+    yield f"<defs>{''.join(_marker(kind, around.tips) for kind in ('success', 'failure', 'loop', 'leaf'))}</defs>"
+    if around.has_background:
         size = f'width="{wide:.1f}" height="{high:.1f}"'
         yield f'<rect class="page" x="{layout.left:.1f}" y="{layout.top:.1f}" {size} rx="8"/>'
     # The light lines come first, so that the important ones are drawn above them.
-    yield from (_curve(curve, tips) for curve in sorted(layout.curves, key=lambda curve: curve.link.kind != "leaf"))
+    yield from (_curve(curve, around) for curve in sorted(layout.curves, key=lambda curve: curve.link.kind != "leaf"))
     yield from (_label(label) for label in layout.labels)
-    yield from (_box(spot, spot.node) for spot in layout.boxes if spot.node)
+    yield from (_box(spot, spot.node, around) for spot in layout.boxes if spot.node)
     yield "</svg>"
 
 
@@ -87,11 +125,15 @@ def _marker(kind: str, tips: str) -> str:
     )
 
 
-def _curve(curve: Curve, tips: str) -> str:
-    kind = _class(curve.link)
+def _curve(curve: Curve, around: _Surroundings) -> str:
+    kind, tips = _class(curve.link), around.tips
     end = f' marker-end="url(#{tips}-{kind})"' if curve.has_arrow else ""
     start = f' marker-start="url(#{tips}-{kind})"' if curve.link.then == "rerun" else ""
-    return f'<path class="line {kind}" d="{curve.path}"{start}{end}/>'
+    ends = ""
+    if around.names is not None:
+        names = around.names
+        ends = f' data-from="{_text(names[curve.link.source])}" data-to="{_text(names[curve.link.target])}"'
+    return f'<path class="line {kind}"{ends} d="{curve.path}"{start}{end}/>'
 
 
 def _label(label: Label) -> str:
@@ -103,15 +145,17 @@ def _label(label: Label) -> str:
     )
 
 
-def _box(spot: Spot, node: Node) -> str:
+def _box(spot: Spot, node: Node, around: _Surroundings) -> str:
     if node.shape == "group":
         circle = f'<circle class="group" cx="{spot.x:.1f}" cy="{spot.y:.1f}" r="5">'
         return f"{circle}<title>{_text(node.title)}</title></circle>"
     status = f" is-{node.status}" if node.status in STATUS_GLYPHS else ""
     kind = f"{node.shape} stack" if node.members else node.shape
     words = "".join(_text_rows(spot, node))
+    line = (around.lines or {}).get(node.members[0] if node.members else node.title)
+    at = f' data-line="{line}"' if line else ""
     return (
-        f'<g class="node {kind}{status}" data-step="{_text(node.name or node.title)}"><title>{_hover(node)}</title>'
+        f'<g class="node {kind}{status}" data-step="{_text(node.name or node.title)}"{at}><title>{_hover(node)}</title>'
         f"{_outline(spot, node)}{words}{_glyph(spot, node)}</g>"
     )
 
