@@ -64,13 +64,12 @@ def show_inbox(call: Call) -> Answer:
             _list(call, groups, shown, asked.cursor),
             _pane(call, found.entries, shown),
             class_="inbox",
-            data_decides=may(call, "decide"),
         )
     return page(
         call,
         f"Inbox ({found.total})" if found.total else "Inbox",
         heading("Inbox", over=_summary(found.entries, found.total)),
-        content,
+        element("div", content, id="inbox", data_decides=may(call, "decide")),
         _more(found.next, found.total, len(found.entries)),
         section="inbox",
         live="pending",

@@ -391,7 +391,7 @@ def _classified(now: Now, report: r.Classified) -> Facts:
         raise OtherAttemptParked(
             f"the decision is about attempt {report.attempt} of step '{report.step}', which is parked after attempt "
             f"{place.attempt}",
-            hint=_earlier_decision(place) or "look at the newer failure, and decide about it",
+            hint=_earlier_decision(place) or "look at the failure that is parked now, and decide about it",
             step=report.step,
             attempt=place.attempt,
         )

@@ -8,7 +8,7 @@ import { openDecision } from "./decision.js";
 
 const main = document.getElementById("main");
 const rows = () => [...main.querySelectorAll(".entries li")];
-const decides = () => main.querySelector(".inbox[data-decides]") !== null;
+const decides = () => main.querySelector("#inbox[data-decides]") !== null;
 
 // -- the entry that is shown -----------------------------------------------------------------------------------------
 
@@ -17,12 +17,13 @@ let loading = null;
 /** Show an entry: mark its row, and put its details beside the list. */
 async function showEntry(row) {
   const link = row.querySelector("a");
-  if (row.hasAttribute("data-current") && link.hasAttribute("aria-current")) return;
+  // From here on the address names the entry, so that it stays when the list changes.
+  history.replaceState(null, "", link.href);
+  if (link.hasAttribute("aria-current")) return void row.setAttribute("data-current", "");
   for (const one of main.querySelectorAll(".entries [data-current]")) one.removeAttribute("data-current");
   for (const one of main.querySelectorAll(".entries [aria-current]")) one.removeAttribute("aria-current");
   row.setAttribute("data-current", "");
   link.setAttribute("aria-current", "true");
-  history.replaceState(null, "", link.href);
   loading?.abort();
   const mine = (loading = new AbortController());
   try {
@@ -146,6 +147,8 @@ async function decide(verdict, targets) {
     const nouns = { retry: "a parked step", approve: "an approval", fail: "a parked step or an approval" };
     return say(targets.length ? `this is not ${nouns[verdict]}` : "nothing is selected");
   }
+  const current = main.querySelector(".entries li[data-current]");
+  if (current) showEntry(current);
   const position = rows().findIndex((row) => fitting.some((one) => one.id === row.id));
   const done = await openDecision(verdict, fitting, { onRefresh: (handler) => main.addEventListener("refreshed", handler) });
   if (!done.length) return void main.querySelector(".entries [data-current] a")?.focus();
