@@ -6,15 +6,19 @@ from mulligan.api.routing import Pages
 from mulligan.dashboard import (
     assets,
     audit,
+    editor,
     home,
     inbox,
     notices,
     recovery,
     run,
+    runs,
     schedules,
+    step,
     tokens,
     usage,
     workers,
+    workflows,
 )
 from mulligan.dashboard.errors import render_error
 
@@ -23,6 +27,10 @@ _AREAS = (
     home,
     run,
     inbox,
+    runs,
+    step,
+    editor,
+    workflows,
     schedules,
     recovery,
     notices,
