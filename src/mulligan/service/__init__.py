@@ -128,6 +128,7 @@ if TYPE_CHECKING:
         unknown_target_note,
     )
     from mulligan.service.outcome import MatrixFailures, Outcome, exit_code
+    from mulligan.service.page.failures import render_visit
     from mulligan.service.page.markup import Html, element, join_html
     from mulligan.service.page.styles import chart_styles, format_elapsed, status_label, status_tone, time_element
     from mulligan.service.pending import PendingEntry, PendingPage, describe_earlier_run
@@ -157,8 +158,10 @@ if TYPE_CHECKING:
     from mulligan.service.run_pages import ItemPage, ItemQuery, RunChanges, StepLine, StepPage, StepQuery
     from mulligan.service.run_progress import Activity, Announcement, AnnouncementWriter, RunProgress
     from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
+    from mulligan.service.run_reasons import RunFailures, RunReason, explain_run
     from mulligan.service.run_snapshot import FailedVisit, RunSnapshot, RunStatus, StepSnapshot
     from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
+    from mulligan.service.run_timeline import Mosaic, Timeline
     from mulligan.service.schedules.forms import ScheduleForm, instant_text
     from mulligan.service.schedules.past_instants import PastInstant, PastInstants
     from mulligan.service.schedules.schedules import Backfill, ScheduleView
@@ -256,6 +259,7 @@ _NAMES = {
     "mulligan.service.notices.notices": "HookRule Hooks NoticeLine NoticePage SentNotices TestResult parse_notify "
     "read_rules unknown_target_note",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
+    "mulligan.service.page.failures": "render_visit",
     "mulligan.service.page.markup": "Html element join_html",
     "mulligan.service.page.styles": "chart_styles format_elapsed status_label status_tone time_element",
     "mulligan.service.pending": "PendingEntry PendingPage describe_earlier_run",
@@ -270,8 +274,10 @@ _NAMES = {
     "mulligan.service.run_pages": "ItemPage ItemQuery RunChanges StepLine StepPage StepQuery",
     "mulligan.service.run_progress": "RunProgress Activity AnnouncementWriter Announcement",
     "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",
+    "mulligan.service.run_reasons": "RunFailures RunReason explain_run",
     "mulligan.service.run_snapshot": "FailedVisit RunSnapshot RunStatus StepSnapshot",
     "mulligan.service.run_story": "LocatedWait StoryLine LocatedLine",
+    "mulligan.service.run_timeline": "Mosaic Timeline",
     "mulligan.service.schedules.forms": "ScheduleForm instant_text",
     "mulligan.service.schedules.past_instants": "PastInstant PastInstants",
     "mulligan.service.schedules.schedules": "Backfill ScheduleView",
