@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -12,6 +12,7 @@ from mulligan.core.model.workflow import END
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.verdict import is_handled
 from mulligan.errors import InputInvalid, UnknownStep
+from mulligan.history.matrices import values_text
 from mulligan.history.phrases import describe_failure
 from mulligan.language.suggestions import did_you_mean
 from mulligan.service.descriptions import describe_value
@@ -43,6 +44,8 @@ class StepLine(msgspec.Struct, frozen=True):
     # The run whose result was taken over; None if the step ran itself.
     up_to_date_since: int | None = None
     paused: bool = False
+    # Its number in the order of the file, from 0; -1 for `end`.
+    index: int = -1
 
 
 class StepQuery(msgspec.Struct, frozen=True):
@@ -54,6 +57,8 @@ class StepQuery(msgspec.Struct, frozen=True):
     limit: int = 200
     # Only steps behind this one in the file: `StepPage.next` of the page before.
     after: str = ""
+    # Leave out so many of the steps that match.
+    skip: int = 0
 
 
 class StepPage(msgspec.Struct, frozen=True):
@@ -122,15 +127,16 @@ def list_steps(cache: RunCache, run_id: int, query: StepQuery) -> StepPage:
     chosen = [name for name in names if query.text in name and _has_status(state, name, query.statuses)]
     behind = _behind(state, names, query.after)
     left = [name for name in chosen if name in behind] if query.after else chosen
+    left = left[max(0, query.skip) :]
     page = left[:limit]
     return StepPage(
         run_id=run_id,
         seq=run.seq,
-        steps=[_line(state, name) for name in page],
+        steps=[_line(state, name, run.positions) for name in page],
         next=page[-1] if len(left) > limit else None,
         total=len(chosen),
         counts=count_statuses(state),
-        end=_line(state, END) if END in state.places else None,
+        end=_line(state, END, {}) if END in state.places else None,
     )
 
 
@@ -185,7 +191,10 @@ def _brief(item: Item) -> Item:
 
 
 def _shorten(value: Any) -> str:
-    text = value if isinstance(value, str) else describe_value(value)
+    if isinstance(value, dict) and value and all(isinstance(one, str | int | float) for one in value.values()):
+        text = values_text(value)
+    else:
+        text = value if isinstance(value, str) else describe_value(value)
     return text if len(text) <= BRIEF_CHARS_MAX else text[: BRIEF_CHARS_MAX - 1] + "…"
 
 
@@ -203,7 +212,7 @@ def changes_since(cache: RunCache, run_id: int, after: int) -> RunChanges:
         round=state.run.round,
         degraded=state.run.degraded,
         reason=state.run.reason,
-        steps=[_line(state, name) for name in names if name in state.places],
+        steps=[_line(state, name, run.positions) for name in names if name in state.places],
         counts={} if kind == "none" else count_statuses(state),
     )
 
@@ -229,10 +238,10 @@ def count_statuses(state: State) -> dict[str, int]:
     return dict(Counter(_status(state.places.get(name)) for name in state.graph.nodes))
 
 
-def _line(state: State, name: str) -> StepLine:
-    place = state.places.get(name)
+def _line(state: State, name: str, positions: Mapping[str, int]) -> StepLine:
+    place, index = state.places.get(name), positions.get(name, -1)
     if place is None:
-        return StepLine(name)
+        return StepLine(name, index=index)
     record = None if place.failure_index is None else state.failures[place.failure_index]
     return StepLine(
         name=name,
@@ -247,6 +256,7 @@ def _line(state: State, name: str) -> StepLine:
         is_undone=place.is_undone,
         up_to_date_since=place.reused_run_id or None,
         paused=place.pause is not None and not place.has_ended,
+        index=index,
     )
 
 
