@@ -78,6 +78,9 @@ if TYPE_CHECKING:
         summarize_failure,
     )
     from mulligan.service.doctor import Check
+    from mulligan.service.drawing.palette import page_style
+    from mulligan.service.drawing.picture import Node
+    from mulligan.service.drawing.svg import PageMarks, draw_page_svg
     from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, Ending, capacity_for, machine
     from mulligan.service.failure_summary import FailureGroup, FailureOutcome, group_failures, spent_budget
     from mulligan.service.forecast import Forecast
@@ -127,6 +130,14 @@ if TYPE_CHECKING:
     from mulligan.service.preview import Preview, StepPreview
     from mulligan.service.report import Report
     from mulligan.service.round_plans import ForkPlan, RoundPlan
+    from mulligan.service.run_comparison import (
+        ComparedRun,
+        ComparedStep,
+        DiffLine,
+        RunComparison,
+        ValuePair,
+        diff_lines,
+    )
     from mulligan.service.run_control import Prepared
     from mulligan.service.run_data import DataEntry
     from mulligan.service.run_details import (
@@ -137,6 +148,9 @@ if TYPE_CHECKING:
         StoryPage,
         UnknownArtifact,
     )
+    from mulligan.service.run_events import EventFeed, EventLine
+    from mulligan.service.run_graph import RunGraph
+    from mulligan.service.run_grid import GridAttempt, GridPage, GridQuery, GridRow
     from mulligan.service.run_list import (
         STATUSES,
         FailedStep,
@@ -217,6 +231,9 @@ _NAMES = {
     "mulligan.service.descriptions": "describe_artifact describe_value describe_budget describe_spending "
     "failure_tail message_lines summarize_failure",
     "mulligan.service.doctor": "Check",
+    "mulligan.service.drawing.palette": "page_style",
+    "mulligan.service.drawing.picture": "Node",
+    "mulligan.service.drawing.svg": "PageMarks draw_page_svg",
     "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending capacity_for machine",
     "mulligan.service.failure_summary": "FailureOutcome FailureGroup group_failures spent_budget",
     "mulligan.service.forecast": "Forecast",
@@ -243,9 +260,13 @@ _NAMES = {
     "mulligan.service.preview": "Preview StepPreview",
     "mulligan.service.report": "Report",
     "mulligan.service.round_plans": "ForkPlan RoundPlan",
+    "mulligan.service.run_comparison": "ComparedRun ComparedStep DiffLine RunComparison ValuePair diff_lines",
     "mulligan.service.run_control": "Prepared",
     "mulligan.service.run_data": "DataEntry",
     "mulligan.service.run_details": "ArtifactContent EventPage FailureHandlers RunDetails StoryPage UnknownArtifact",
+    "mulligan.service.run_events": "EventFeed EventLine",
+    "mulligan.service.run_graph": "RunGraph",
+    "mulligan.service.run_grid": "GridAttempt GridPage GridQuery GridRow",
     "mulligan.service.run_list": "FailedStep RunLine RunPage RunQuery STATUSES WaitReason parse_statuses",
     "mulligan.service.run_pages": "ItemPage RunChanges StepLine StepPage StepQuery",
     "mulligan.service.run_progress": "RunProgress Activity AnnouncementWriter Announcement",

@@ -30,13 +30,7 @@ class EventIndex:
 
     def entries(self, run_id: int, step: str) -> list[e.Entry]:
         """The events of the attempts at a step, its items and its commands, in their order."""
-        run = self._runs.setdefault(run_id, _IndexedRun())
-        self._runs.move_to_end(run_id)
-        while len(self._runs) > RUNS_MAX:
-            self._runs.popitem(last=False)
-        for entry in self._reader.events(run_id, run.seq):
-            run.add(entry)
-        numbers = run.numbers.get(step)
+        numbers = self._indexed(run_id).numbers.get(step)
         if not numbers:
             return []
         store = self._reader.store
@@ -45,14 +39,34 @@ class EventIndex:
         some = store.log(run_id, numbers[0] - 1, numbers[-1] - numbers[0] + 1)
         return [one for one in some if step_of(one) == step]
 
+    def count(self, run_id: int, step: str) -> int:
+        """How many events `entries` would give."""
+        return len(self._indexed(run_id).numbers.get(step, ()))
+
+    def rounds(self, run_id: int) -> list[tuple[int, int]]:
+        """The rounds behind the first one: the number of the event that opened each, and its number."""
+        return list(self._indexed(run_id).rounds)
+
+    def _indexed(self, run_id: int) -> _IndexedRun:
+        run = self._runs.setdefault(run_id, _IndexedRun())
+        self._runs.move_to_end(run_id)
+        while len(self._runs) > RUNS_MAX:
+            self._runs.popitem(last=False)
+        for entry in self._reader.events(run_id, run.seq):
+            run.add(entry)
+        return run
+
 
 class _IndexedRun:
     def __init__(self) -> None:
         self.seq = 0
+        self.rounds: list[tuple[int, int]] = []
         self.numbers: dict[str, array[int]] = {}
 
     def add(self, entry: e.Entry) -> None:
         self.seq = entry.seq
+        if isinstance(entry.fact, e.RunReopened):
+            self.rounds.append((entry.seq, entry.fact.round))
         if step := step_of(entry):
             self.numbers.setdefault(step, array("q")).append(entry.seq)
 

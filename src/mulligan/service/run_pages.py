@@ -110,11 +110,11 @@ def list_steps(cache: RunCache, run_id: int, query: StepQuery) -> StepPage:
     return StepPage(
         run_id=run_id,
         seq=run.seq,
-        steps=[_line(state, name) for name in page],
+        steps=[step_line(state, name) for name in page],
         next=page[-1] if len(left) > limit else None,
         total=len(chosen),
         counts=count_statuses(state),
-        end=_line(state, END) if END in state.places else None,
+        end=step_line(state, END) if END in state.places else None,
     )
 
 
@@ -176,7 +176,7 @@ def changes_since(cache: RunCache, run_id: int, after: int) -> RunChanges:
         round=state.run.round,
         degraded=state.run.degraded,
         reason=state.run.reason,
-        steps=[_line(state, name) for name in names if name in state.places],
+        steps=[step_line(state, name) for name in names if name in state.places],
         counts={} if kind == "none" else count_statuses(state),
     )
 
@@ -202,7 +202,8 @@ def count_statuses(state: State) -> dict[str, int]:
     return dict(Counter(_status(state.places.get(name)) for name in state.graph.nodes))
 
 
-def _line(state: State, name: str) -> StepLine:
+def step_line(state: State, name: str) -> StepLine:
+    """A step as lists show it."""
     place = state.places.get(name)
     if place is None:
         return StepLine(name)

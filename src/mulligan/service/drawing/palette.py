@@ -116,8 +116,8 @@ def _embedded() -> Palette:
     )
 
 
-# The class of a drawing of its own, and of one inside a notebook: neither takes the colours of the other.
-ALONE, EMBEDDED = "mulligan", "mulligan-graph"
+# The class of a drawing of its own, of one inside a notebook, and of one on a page: none takes the colours of another.
+ALONE, EMBEDDED, ON_PAGE = "mulligan", "mulligan-graph", "flow"
 
 
 def style() -> str:
@@ -129,6 +129,27 @@ def style() -> str:
 def embedded_style() -> str:
     """The style sheet of a drawing inside a notebook, which decides between light and dark."""
     return f".{EMBEDDED}{{{_VARIABLES}}}{_scoped([*_SHAPES, *_colours(_embedded())], EMBEDDED)}"
+
+
+def page_style() -> str:
+    """The style sheet of drawings on a page of ours, whose variables have the colours."""
+    tones = {"red": "bad", "green": "good", "blue": "now", "amber": "try", "orange": "ask"}
+    names = ("page", "card", "border", "text", "muted", "line", "faint")
+    palette = Palette(
+        **{name: f"var(--{name})" for name in names},
+        tones={tone: (f"var(--{name}-wash)", f"var(--{name})") for tone, name in tones.items()},
+    )
+    return "\n".join(_scope_rule(rule, ON_PAGE) for rule in [*_SHAPES, *_colours(palette), *_RUN]) + "\n"
+
+
+# On a page: what the run took stands out, the rest steps back; nodes lead to their pages.
+_RUN = [
+    "a{cursor:pointer}",
+    "a:hover .card,a:focus-visible .card{stroke-width:2.5}",
+    ".chosen .card{stroke-width:3}",
+    ".line.taken{stroke-width:2.75}",
+    ".label.taken{font-weight:600}",
+]
 
 
 _SHAPES = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from html import escape
 from zlib import crc32
 
@@ -19,7 +20,7 @@ from mulligan.service.drawing.layers import (
     small_text,
 )
 from mulligan.service.drawing.layout import Curve, Label, Layout, compute_layout
-from mulligan.service.drawing.palette import ACTIONS, ALONE, EMBEDDED, STATUS_GLYPHS, embedded_style, style
+from mulligan.service.drawing.palette import ACTIONS, ALONE, EMBEDDED, ON_PAGE, STATUS_GLYPHS, embedded_style, style
 from mulligan.service.drawing.picture import Link, Node, Picture
 from mulligan.service.drawing.stacks import choose_picture
 from mulligan.service.drawing.text_width import truncate_to_width
@@ -46,6 +47,41 @@ def draw_embedded_svg(workflow: Workflow, statuses: Mapping[str, str] | None = N
     # The drawings of all cells share one page: an arrow must not take its tip from a drawing that is folded away.
     tips = f"{EMBEDDED}-{crc32(repr(drawn).encode('utf-8', 'replace')):08x}"
     return "\n".join(_lines(drawn, compute_layout(drawn), tips=tips, is_embedded=True)) + "\n"
+
+
+@dataclass(frozen=True)
+class PageMarks:
+    """What a drawing on a page has besides: where its nodes lead, which arrows a run took, which node is looked at."""
+
+    hrefs: Mapping[str, str] = field(default_factory=dict)
+    # None: it is no run, so no arrow is more than another.
+    taken: frozenset[Link] | None = None
+    chosen: str = ""
+
+
+def draw_page_svg(drawn: Picture, marks: PageMarks) -> str:
+    """A picture as part of a page, which has its style sheet (`page_style`): a policy forbids styles inside."""
+    layout = compute_layout(drawn)
+    wide, high = layout.right - layout.left, layout.bottom - layout.top
+    box = f"{layout.left:.1f} {layout.top:.1f} {wide:.1f} {high:.1f}"
+    is_run = " has-run" if marks.taken is not None else ""
+    lines = [
+        f'<svg class="{ON_PAGE}{is_run}" role="group" aria-label="Graph of {_text(drawn.name)}" width="{wide:.0f}" '
+        f'height="{high:.0f}" viewBox="{box}">',
+        f"<defs>{''.join(_marker(kind, ON_PAGE) for kind in ('success', 'failure', 'loop', 'leaf'))}</defs>",
+    ]
+    taken = marks.taken or frozenset()
+    # What was taken is drawn above the rest.
+    ordered = sorted(layout.curves, key=lambda curve: (curve.link in taken, curve.link.kind != "leaf"))
+    lines += [_curve(curve, ON_PAGE, " taken" if curve.link in taken else "") for curve in ordered]
+    lines += [_label(label, " taken" if label.link in taken else "") for label in layout.labels]
+    for spot in layout.boxes:
+        if node := spot.node:
+            more = " chosen" if node.key == marks.chosen else ""
+            href = marks.hrefs.get(node.key)
+            drawn_node = _box(spot, node, more)
+            lines.append(f'<a id="node-{node.key}" href="{_text(href)}">{drawn_node}</a>' if href else drawn_node)
+    return "\n".join([*lines, "</svg>"])
 
 
 def _lines(drawn: Picture, layout: Layout, *, tips: str = ALONE, is_embedded: bool = False) -> Iterator[str]:
@@ -87,23 +123,24 @@ def _marker(kind: str, tips: str) -> str:
     )
 
 
-def _curve(curve: Curve, tips: str) -> str:
+def _curve(curve: Curve, tips: str, more: str = "") -> str:
     kind = _class(curve.link)
     end = f' marker-end="url(#{tips}-{kind})"' if curve.has_arrow else ""
     start = f' marker-start="url(#{tips}-{kind})"' if curve.link.then == "rerun" else ""
-    return f'<path class="line {kind}" d="{curve.path}"{start}{end}/>'
+    return f'<path class="line {kind}{more}" d="{curve.path}"{start}{end}/>'
 
 
-def _label(label: Label) -> str:
+def _label(label: Label, more: str = "") -> str:
     left, top = label.x - label.width / 2, label.y - LABEL_HEIGHT / 2
     return (
         f'<rect class="behind" x="{left:.1f}" y="{top:.1f}" width="{label.width:.1f}" '
         f'height="{LABEL_HEIGHT:.0f}" rx="4"/>'
-        f'<text class="label {_class(label.link)}" x="{label.x:.1f}" y="{label.y + 4:.1f}">{_text(label.text)}</text>'
+        f'<text class="label {_class(label.link)}{more}" x="{label.x:.1f}" y="{label.y + 4:.1f}">'
+        f"{_text(label.text)}</text>"
     )
 
 
-def _box(spot: Spot, node: Node) -> str:
+def _box(spot: Spot, node: Node, more: str = "") -> str:
     if node.shape == "group":
         circle = f'<circle class="group" cx="{spot.x:.1f}" cy="{spot.y:.1f}" r="5">'
         return f"{circle}<title>{_text(node.title)}</title></circle>"
@@ -111,8 +148,8 @@ def _box(spot: Spot, node: Node) -> str:
     kind = f"{node.shape} stack" if node.members else node.shape
     words = "".join(_text_rows(spot, node))
     return (
-        f'<g class="node {kind}{status}" data-step="{_text(node.name or node.title)}"><title>{_hover(node)}</title>'
-        f"{_outline(spot, node)}{words}{_glyph(spot, node)}</g>"
+        f'<g class="node {kind}{status}{more}" data-step="{_text(node.name or node.title)}">'
+        f"<title>{_hover(node)}</title>{_outline(spot, node)}{words}{_glyph(spot, node)}</g>"
     )
 
 
