@@ -15,7 +15,7 @@ PINS = ("requirements/runtime.txt", "requirements/dev.txt")
 PROSE = ("README.md", "CONTRIBUTING.md")
 
 DOCUMENTED_TARGETS = tuple(
-    "help demo quick test check lint format bench growth simulate crashes chaos fuzz mutants generated pins "
+    "help demo quick test browser check lint format bench growth simulate crashes chaos fuzz mutants generated pins "
     "clean".split()
 )
 ADDRESS = re.compile(r"://|--(extra-)?index-url|--default-index|--find-links|^-[if]\s| @ ", re.MULTILINE)

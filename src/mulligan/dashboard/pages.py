@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mulligan.api.routing import Pages
-from mulligan.dashboard import assets, home
+from mulligan.dashboard import assets, home, run
 from mulligan.dashboard.errors import render_error
 
-PAGES = Pages((*assets.ROUTES, *home.ROUTES), render_error)
+PAGES = Pages((*assets.ROUTES, *home.ROUTES, *run.ROUTES), render_error)

@@ -1,0 +1,74 @@
+"""The page of a run: its heading with what can be done, and one tab."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from mulligan.api.routing import Answer, Call
+from mulligan.dashboard.run_actions import render_actions
+from mulligan.dashboard.run_data import render_data
+from mulligan.dashboard.run_events import render_events
+from mulligan.dashboard.run_graph import render_graph
+from mulligan.dashboard.run_grid import render_grid
+from mulligan.dashboard.run_overview import render_overview
+from mulligan.dashboard.run_tab import RunPageQuery, RunView, Tab, TabName
+from mulligan.dashboard.shell import heading, page, page_route, path_to
+from mulligan.service import Html, element, join_html, status_label, status_tone
+
+_TABS: dict[TabName, tuple[str, Callable[[RunView], Tab]]] = {
+    "overview": ("Overview", render_overview),
+    "graph": ("Graph", render_graph),
+    "grid": ("Grid", render_grid),
+    "events": ("Events", render_events),
+    "data": ("Data", render_data),
+}
+
+
+def show_run(call: Call) -> Answer:
+    """A run, as far as the tab in the address shows it."""
+    run = RunView(call, call.service.details.head(int(call.path["run_id"])))
+    tab = _TABS[run.query.tab][1](run)
+    title = f"{run.head['workflow']}, run {run.run_id}"
+    top = heading(_title(run), render_actions(run), over=_over(run))
+    body = element("div", tab.content, id=f"tab-{run.query.tab}", class_="tab")
+    return page(call, title, top, _tabs(run), body, section="runs", live=tab.live, modules=tab.modules)
+
+
+def _title(run: RunView) -> Html:
+    status = run.head["status"]
+    words = f"{status_label(status)}, degraded" if run.head["degraded"] else status_label(status)
+    badge = element("span", words, class_=f"badge {status_tone(status)}", id="run-status")
+    return join_html([run.head["workflow"], badge], " ")
+
+
+def _over(run: RunView) -> Html:
+    return join_html(_places(run), " · ")
+
+
+def _places(run: RunView) -> Iterator[object]:
+    """Where the run belongs: its workflow, the run that called it, its round."""
+    head = run.head
+    yield element("a", "Runs", href="/runs")
+    if head["parent_run_id"]:
+        yield element("a", f"called by run {head['parent_run_id']}", href=path_to("runs", head["parent_run_id"]))
+    yield f"run {run.run_id}" + (f", round {head['round']}" if head["round"] > 1 else "")
+    yield f"version {head['version']}"
+    if head["started_by"]:
+        yield f"started by {head['started_by']}"
+
+
+def _tabs(run: RunView) -> Html:
+    path = path_to("runs", run.run_id)
+    links = join_html(
+        element(
+            "a",
+            title,
+            href=path if name == "overview" else f"{path}?tab={name}",
+            aria_current="page" if name == run.query.tab else None,
+        )
+        for name, (title, _) in _TABS.items()
+    )
+    return element("nav", links, class_="tabs", aria_label="Parts of the run")
+
+
+ROUTES = (page_route("/runs/{run_id:int}", show_run, "One run.", query=RunPageQuery),)

@@ -1,0 +1,59 @@
+"""What the tabs of the run page have in common: what they are asked for, and what each gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mulligan.api.routing import Call, Query
+from mulligan.service import Html
+
+TabName = Literal["overview", "graph", "grid", "events", "data"]
+
+
+class RunPageQuery(Query, frozen=True):
+    """Which tab to show, and what of it."""
+
+    tab: TabName = "overview"
+    # The step that is in the middle of the graph.
+    step: str = ""
+    # Pages of the grid and of the events.
+    text: str = ""
+    type: tuple[str, ...] = ()
+    cursor: str = ""
+    # Whether the graph has each step of a matrix.
+    expand: bool = False
+    # Whether steps that completed are left out.
+    hide_completed: bool = False
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run without its steps, as `GET runs/ID` gives it."""
+
+    call: Call
+    head: dict[str, Any]
+
+    @property
+    def run_id(self) -> int:
+        return int(self.head["run_id"])
+
+    @property
+    def query(self) -> RunPageQuery:
+        found: RunPageQuery = self.call.query
+        return found
+
+    @property
+    def has_ended(self) -> bool:
+        return self.head["status"] in ("completed", "failed", "cancelled")
+
+
+@dataclass(frozen=True)
+class Tab:
+    """What a tab shows, and the files that it needs."""
+
+    content: Html
+    modules: tuple[str, ...] = ()
+    styles: tuple[str, ...] = ()
+    # What makes the server render the page again; "" if a module of the tab follows the run itself.
+    live: str = ""
