@@ -31,7 +31,17 @@ def show_run(call: Call) -> Answer:
     title = f"{run.head['workflow']}, run {run.run_id}"
     top = heading(_title(run), render_actions(run), over=_over(run))
     body = element("div", tab.content, id=f"tab-{run.query.tab}", class_="tab")
-    return page(call, title, top, _tabs(run), body, section="runs", live=tab.live, modules=tab.modules)
+    modules = dict.fromkeys(("run_actions.js", *tab.modules))
+    styles = dict.fromkeys(("run_tabs.css", *tab.styles))
+    return page(
+        call,
+        title,
+        *(top, _tabs(run), body),
+        section="runs",
+        live=tab.live,
+        modules=tuple(modules),
+        styles=tuple(styles),
+    )
 
 
 def _title(run: RunView) -> Html:
