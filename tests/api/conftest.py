@@ -17,7 +17,7 @@ import pytest
 from mulligan.api.app import Api
 from mulligan.api.auth import find_stored_token
 from mulligan.api.routes import ROUTES
-from mulligan.api.routing import Route
+from mulligan.api.routing import Pages, Route
 from mulligan.service import Home, Scope, ServerConfig, Service, TokenRecord, digest_of
 
 # One token for each scope, and two that count for nothing.
@@ -150,6 +150,7 @@ def open_client(
     routes: Sequence[Route] = ROUTES,
     tokens: Sequence[TokenRecord] = (),
     clock: Callable[[], float] = time.monotonic,
+    pages: Pages | None = None,
 ) -> Client:
     """A server over a home, with a token for each scope, one that has expired and one that was revoked."""
     known = [
@@ -164,7 +165,7 @@ def open_client(
     def find(service: Service, digest: str) -> TokenRecord | None:
         return by_digest.get(digest) or find_stored_token(service, digest)
 
-    api = Api(home, config or ServerConfig(), find_token=find, routes=routes, clock=clock)
+    api = Api(home, config or ServerConfig(), find_token=find, routes=routes, clock=clock, pages=pages)
     return Client(api, home, {one.user: f"mul_{one.user}" for one in known} | {"unknown": "mul_unknown"})
 
 

@@ -83,6 +83,24 @@ def test_the_audit_has_every_change_and_every_refusal(server: Client) -> None:
     assert (newest["source"], newest["target"]) == ("127.0.0.1", "/api/v1/runs")
 
 
+@pytest.mark.parametrize(
+    ("wanted", "leads_to"),
+    [
+        ("/runs/7?tab=graph", "/runs/7?tab=graph"),
+        ("//evil.example/", "/"),
+        ("/\\evil.example/", "/"),
+        ("https://evil.example/", "/"),
+        ("/a\r\nset-cookie: x=1", "/"),
+    ],
+)
+def test_after_the_login_a_browser_is_sent_to_a_page_of_this_server(server: Client, wanted: str, leads_to: str) -> None:
+    code = server.post("logins", scope="run").json["url"].partition("code=")[2]
+
+    reply = server.request("GET", "/login", query={"code": code, "next": wanted}, scope=None)
+
+    assert (reply.status, reply.headers["location"]) == (303, leads_to)
+
+
 def test_a_browser_logs_in_once_with_a_link_and_then_has_a_session(server: Client) -> None:
     link = server.post("logins", scope="run").json["url"]
     path = link.removeprefix("http://localhost")
@@ -95,7 +113,7 @@ def test_a_browser_logs_in_once_with_a_link_and_then_has_a_session(server: Clien
     assert (looked.status, first.status, first.headers["location"], first.body) == (405, 303, "/", b"")
     assert (second.status, second.code) == (401, "token.refused")
     cookie, *rules = first.headers["set-cookie"].split("; ")
-    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(rules) and "Secure" not in rules
+    assert {"HttpOnly", "SameSite=Lax", "Path=/"} <= set(rules) and "Secure" not in rules
     session = {"cookie": f"other=1; {cookie}"}
     assert server.request("GET", "runs", scope=None, headers=session).status == 200
 

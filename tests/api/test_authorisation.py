@@ -12,6 +12,7 @@ import pytest
 from mulligan.api.auth import allows
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Route
+from mulligan.dashboard.pages import PAGES
 from mulligan.service import Home, ServerConfig, Service
 
 from .conftest import SCOPES, Client, Reply, open_client, start_run, token_record
@@ -22,7 +23,7 @@ SECRET = "classified-thing"
 WORKFLOW = f"name: {SECRET}\nsteps:\n  - step: {SECRET}-step\n    shell: 'true'\n"
 # These answer until the client leaves.
 ENDLESS = {"stream", "store/changes/read", "store/changes/worker"}
-PUBLIC = {"GET /healthz", "GET /readyz", "GET /", "GET /login"}
+PUBLIC = {"GET /healthz", "GET /readyz", "GET /login"}
 CONFIG = msgspec.convert({"server": {"requests_per_second": 100_000, "requests_at_once": 100_000}}, ServerConfig)
 
 
@@ -33,7 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     home = Home(folder / "home")
     stranger = token_record("stranger", ["admin"], project="other")
     laborer = token_record("laborer", ["worker"], project="other")
-    client = open_client(home, CONFIG, tokens=[stranger, laborer])
+    client = open_client(home, CONFIG, tokens=[stranger, laborer], pages=PAGES)
     with Service(home, "a tester") as service:
         assert start_run(service, WORKFLOW) == 1
         service.reader.store.server_records.add_token(token_record(SECRET, ["read"]))
@@ -109,6 +110,22 @@ def test_the_admin_of_another_project_learns_and_changes_nothing(server: Client)
     assert leaked == []
     assert found == []
     assert contents(server) == before
+
+
+def test_pages_show_nothing_to_somebody_without_a_token_and_nothing_of_another_project(server: Client) -> None:
+    shown = [route for route in PAGES.routes if route.scope != "public"]
+    wrong = []
+    for route in shown:
+        for who in (None, "unknown", "expired", "revoked", "worker", "stranger"):
+            reply = asked(server, route, who)
+            said = reply.body.decode().replace(f"{SECRET}-step", SECRET)
+            # The form for the token, "not allowed", or what another project has: nothing.
+            allowed = {"worker": {403}, "stranger": {400, 404, 422} if "{" in route.path else {200, 400, 422}}
+            if reply.status not in allowed.get(who or "", {401}) or (reply.status < 400 and SECRET in said):
+                wrong.append((route.path, who, reply.status, said[-300:]))
+
+    assert [route for route in PAGES.routes if route.scope == "public" and not route.path.startswith("/static/")] == []
+    assert wrong == []
 
 
 def test_what_another_project_has_is_unknown_in_the_words_for_what_nobody_has(server: Client) -> None:

@@ -72,6 +72,45 @@ def test_texts_are_checked_and_converted_without_being_stored(client: Client) ->
     assert client.get("workflows").json["workflows"] == []
 
 
+def test_a_check_gives_the_picture_and_the_lines_of_the_steps_in_the_same_answer(client: Client) -> None:
+    good = client.post("workflows:validate", {"text": HELLO, "graph": True}, scope="read").json
+    bad = client.post("workflows:validate", {"text": "steps: 3", "graph": True}, scope="read").json
+    foreign = client.post("workflows:validate", {"text": TORC, "graph": True}, scope="read").json
+    matrix = 'steps:\n- step: "train_{seed}"\n  matrix: {seed: [1, 2]}\n  shell: echo\nend: {shell: echo}\n'
+    sweep = client.post("workflows:validate", {"text": matrix, "graph": True}).json["graph"]
+
+    assert good["graph"]["steps"] == [{"name": "hello", "line": 3}]
+    assert 'data-step="hello" data-line="3"' in good["graph"]["svg"]
+    assert (bad["ok"], bad["graph"], bad["problems"][0]["line"]) == (False, None, 1)
+    assert (foreign["format"], foreign["graph"]["steps"]) == ("torc", [{"name": "first", "line": 3}])
+    assert [(one["name"], one["line"]) for one in sweep["steps"]] == [("train_1", 2), ("train_2", 2), ("end", 5)]
+
+
+def test_steps_and_edges_are_added_to_a_text(client: Client) -> None:
+    both = {
+        "add_step": {"step": "fix", "set": {"shell": "make"}},
+        "add_edge": {"source": "hello", "target": "fix", "on": "failure", "then": "rerun"},
+    }
+    done = client.post("workflows:edit", {"text": HELLO, **both}, scope="read").json
+
+    assert done["text"] == HELLO + "    next: {to: fix, on: failure, then: rerun}\n  - step: fix\n    shell: make\n"
+    assert (done["line"], done["validation"]["ok"]) == (5, True)
+    assert client.post("workflows:edit", {"text": HELLO}).code == "input.invalid"
+    assert client.post("workflows:edit", {"text": HELLO, "set": {"shell": "a"}}).code == "input.invalid"
+
+
+def test_drafts_are_listed_and_the_schema_is_there_for_editors(client: Client) -> None:
+    client.put("workflows/b/draft", {"text": "x"})
+    client.put("workflows/a/draft", {"text": "y"})
+
+    schema = client.get("workflows:schema", scope="read")
+    again = client.request("GET", "workflows:schema", headers={"if-none-match": schema.headers["etag"]})
+
+    assert [one["name"] for one in client.get("drafts", scope="read").json["drafts"]] == ["a", "b"]
+    assert "step" in schema.json["$defs"]
+    assert again.status == 304
+
+
 @pytest.mark.parametrize("name", ["hello world", "a:b", "-", "a" * 101, "%00"])
 def test_names_that_cannot_be_are_refused_and_never_found(client: Client, name: str) -> None:
     assert client.put(f"workflows/{name}", {"text": HELLO}).status in (400, 404, 405, 422)

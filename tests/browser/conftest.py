@@ -19,7 +19,28 @@ from urllib.parse import urlsplit
 
 import pytest
 
+# axe-core finds what people with screen readers, or without a mouse, cannot use.
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+# What a step, an item, an error, a label or a file name may contain. One that became more than text would call `hit`.
+HOSTILE_TEXTS = (
+    "<script>window.hit(1)</script>",
+    "<img src=x onerror=window.hit(2)>",
+    "\"'><svg onload=window.hit(3)>",
+    "' onmouseover='window.hit(4)' autofocus onfocus='window.hit(5)' x='",
+    "javascript:window.hit(6)",
+    "</title></style></textarea></script><script>window.hit(7)</script>",
+    "<a href=javascript:window.hit(8)>here</a>",
+    "{{constructor.constructor('window.hit(9)')()}}${window.hit(10)}",
+    "<style>*{background:url(javascript:window.hit(11))}</style>",
+    "<iframe srcdoc='<script>parent.hit(12)</script>'></iframe>",
+    "&lt;script&gt;window.hit(13)&lt;/script&gt;",
+    "\u202ereversed\u202c <b>bold</b> \u2028 line",
+    "<math><mi xlink:href='data:x,<script>window.hit(14)</script>'>",
+    "<template><img src=x onerror=window.hit(15)></template>",
+)
+# All of them in one text, for a place that takes one.
+HOSTILE = " ".join(HOSTILE_TEXTS)
 WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 420, "height": 860}
 FOLDER = Path(__file__).parent
 
@@ -140,6 +161,11 @@ class Window:
         self.page.goto(self.site.url + path)
         return self.page
 
+    def watch_for_scripts(self) -> None:
+        """Note it as a problem if a hostile text is executed. To be called before the page is opened."""
+        self.page.expose_function("hit", lambda number: self.problems.append(f"executed: hostile text {number}"))
+        self.page.on("dialog", lambda shown: (self.problems.append(f"executed: {shown.message}"), shown.dismiss()))
+
 
 @pytest.fixture
 def open_window(browser: Any, site: Site) -> Iterator[Callable[..., Window]]:
@@ -166,6 +192,21 @@ def open_window(browser: Any, site: Site) -> Iterator[Callable[..., Window]]:
     for context in contexts:
         context.close()
     assert [window.problems for window in windows if window.problems] == []
+
+
+def assert_accessible(page: Any, *, within: str = "body") -> None:
+    """axe-core has no serious finding: names, roles, focus, contrast."""
+    # As a protocol command, not as an element: the policy of the page allows no script that is not a file of ours.
+    page.evaluate(f"() => {{ {AXE.read_text(encoding='utf-8')}\n }}")
+    options = {"resultTypes": ["violations"], "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
+    found = page.evaluate("([within, options]) => axe.run(within, options)", [within, options])
+    serious = [
+        f"{one['id']}: {node['html'][:200]}: {' '.join(node['failureSummary'].split())[:300]}"
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+        for node in one["nodes"][:5]
+    ]
+    assert serious == [], "\n" + "\n".join(serious)
 
 
 def _note(problems: list[str], said: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.browser.conftest import Site, Window
+from tests.browser.conftest import NARROW, Site, Window, assert_accessible
 
 
 def test_a_token_logs_in_and_leads_to_the_page_that_was_asked_for(browser: Any, site: Site) -> None:
@@ -64,3 +64,21 @@ def test_somebody_who_logs_out_sees_nothing(open_window: Callable[..., Window]) 
     page.get_by_role("button", name="Log out").click()
 
     page.get_by_role("heading", name="Log in").wait_for()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_what_every_page_has_is_accessible(dark: bool, open_window: Callable[..., Window]) -> None:
+    page = open_window(dark=dark, size=NARROW).open("/")
+    page.locator("#connection[data-state=live]").wait_for()
+
+    assert_accessible(page)
+
+
+def test_a_hostile_text_that_is_executed_is_noticed(window: Window) -> None:
+    window.watch_for_scripts()
+    page = window.open("/")
+
+    page.evaluate("window.hit(1)")
+
+    assert window.problems == ["executed: hostile text 1"]
+    window.problems.clear()

@@ -25,7 +25,8 @@ from mulligan.core.model.workflow import (
     Triage,
     Workflow,
 )
-from mulligan.service.drawing import draw_mermaid, draw_svg
+from mulligan.language import load_text
+from mulligan.service.drawing import draw_mermaid, draw_page_svg, draw_svg
 from mulligan.service.drawing.layout import Layout, compute_layout
 from mulligan.service.drawing.picture import build_picture, shorten
 from mulligan.service.drawing.text_width import text_width, truncate_to_width
@@ -536,3 +537,24 @@ def test_text_that_fits_is_left_alone_and_longer_text_is_cut():
 def test_shortened_text_is_one_line():
     assert shorten("a\n  b\tc") == "a b c"
     assert shorten("x" * 50, 10) == "xxxxxxxxx…"
+
+
+def test_a_drawing_on_a_page_has_no_style_of_its_own_and_says_where_its_steps_stand():
+    drawn = load_text("""
+steps:
+  - step: build
+    shell: make
+    next: {to: repair, on: failure, then: rerun}
+  - {step: repair, shell: make clean}
+""")
+
+    text = draw_page_svg(drawn, {"build": "failed"}, lines={"build": 3}, nodes_max=10)
+
+    root = ElementTree.fromstring(text)
+    nodes = {node.get("data-step"): node for node in root.iter() if node.get("data-step")}
+    ends = [(line.get("data-from"), line.get("data-to")) for line in root.iter() if line.get("data-from")]
+    assert "<style" not in text and "style=" not in text
+    assert (nodes["build"].get("data-line"), nodes["repair"].get("data-line")) == ("3", None)
+    assert "is-failed" in nodes["build"].get("class")
+    assert ("build", "repair") in ends
+    assert draw_page_svg(drawn, nodes_max=1) == ""

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from mulligan.errors import InputInvalid, NotFound
-from mulligan.service.catalogue.text_edits import StepEdit, edit_text
+from mulligan.service.catalogue.text_additions import NewEdge, NewStep, edit_text
+from mulligan.service.catalogue.text_edits import StepEdit
 from mulligan.service.catalogue.texts import WorkflowText
 
 TEXT = """\
@@ -86,5 +87,123 @@ def test_the_answer_says_what_a_check_finds() -> None:
     ],
 )
 def test_what_cannot_be_edited_in_place_is_refused(text: str, edit: StepEdit, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        edit_text(WorkflowText(text, "a.yaml"), edit)
+
+
+# -- adding ----------------------------------------------------------------------------------------------------------
+
+RERUN = {"on": "failure", "then": "rerun"}
+
+
+def with_edge(source: str, target: str, text: str = TEXT, **about: Any) -> str:
+    return edit_text(WorkflowText(text, "a.yaml"), NewEdge(source, target, **about)).text
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "about", "old", "new"),
+    [
+        (
+            "fetch",
+            "report",
+            RERUN,
+            "# it is slow\n",
+            "# it is slow\n    next: {to: report, on: failure, then: rerun}\n",
+        ),
+        ("load", "report", {}, "rows.csv}", "rows.csv, next: report}"),
+        ("fetch", "report", {"kind": "needs"}, "needs: [load]", "needs: [load, fetch]"),
+        ("report", "fetch", {"kind": "needs"}, "# it is slow\n", "# it is slow\n    needs: [report]\n"),
+        ("report", "end", {"on": "always"}, "delay: 5s\n", "delay: 5s\n    next: {to: end, on: always}\n"),
+    ],
+)
+def test_an_edge_is_added_and_nothing_else_changes(
+    source: str, target: str, about: dict[str, Any], old: str, new: str
+) -> None:
+    assert with_edge(source, target, **about) == TEXT.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("next: b # yes\n", "next: [b, {to: fix, on: failure, codes: [TIMEOUT]}] # yes\n"),
+        ("next: {to: b}\n", "next: [{to: b}, {to: fix, on: failure, codes: [TIMEOUT]}]\n"),
+        ("next: [b]\n", "next: [b, {to: fix, on: failure, codes: [TIMEOUT]}]\n"),
+        ("next: []\n", "next: [{to: fix, on: failure, codes: [TIMEOUT]}]\n"),
+        ("next:\n", "next: {to: fix, on: failure, codes: [TIMEOUT]}\n"),
+        ("next:\n  - b # one\n", "next:\n  - b # one\n  - {to: fix, on: failure, codes: [TIMEOUT]}\n"),
+        (
+            "next:\n    # back\n    to: b\n    when: 1 < 2 # so\n",
+            "next:\n    # back\n    - to: b\n      when: 1 < 2 # so\n    - {to: fix, on: failure, codes: [TIMEOUT]}\n",
+        ),
+    ],
+)
+def test_an_edge_joins_those_that_are_there_however_they_are_written(old: str, new: str) -> None:
+    text = (
+        "steps:\n- step: a\n  shell: 'true'\n  %s  # behind\n- {step: b, shell: 'true'}\n- {step: fix, shell: 'true'}\n"
+    )
+
+    assert with_edge("a", "fix", text % old, on="failure", codes=("TIMEOUT",)) == text % new
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "result"),
+    [
+        (
+            NewStep("notify", {"shell": "mail -s done", "timeout": "5m"}),
+            "delay: 5s\n",
+            'delay: 5s\n\n  - step: notify\n    shell: mail -s done\n    timeout: "5m"\n',
+        ),
+        (
+            NewStep("clean", {"shell": "rm a\nrm b\n", "needs": ["fetch"]}, after="fetch"),
+            "# it is slow\n",
+            "# it is slow\n\n  - step: clean\n    shell: |\n      rm a\n      rm b\n    needs: [fetch]\n",
+        ),
+        (NewStep("end_it", {"shell": "no"}, after="load"), "csv}\n", 'csv}\n\n  - step: end_it\n    shell: "no"\n'),
+    ],
+)
+def test_a_step_is_added_and_nothing_else_changes(new: NewStep, old: str, result: str) -> None:
+    assert edit_text(WorkflowText(TEXT, "a.yaml"), new).text == TEXT.replace(old, result)
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("", "steps:\n  - step: a\n    shell: make\n"),
+        ("# mine\nname: x", "# mine\nname: x\nsteps:\n  - step: a\n    shell: make\n"),
+        ("steps: []  # none\nname: x\n", "steps:\n  - step: a\n    shell: make  # none\nname: x\n"),
+        ("steps:\n", "steps:\n  - step: a\n    shell: make\n"),
+        ("steps: [{step: b, shell: c}]\n", "steps: [{step: b, shell: c}, {step: a, shell: make}]\n"),
+    ],
+)
+def test_the_first_step_makes_the_list(text: str, result: str) -> None:
+    assert edit_text(WorkflowText(text, "a.yaml"), NewStep("a", {"shell": "make"})).text == result
+
+
+def test_a_remediation_is_added_with_its_edge_and_the_answer_says_where() -> None:
+    given = WorkflowText(TEXT.replace("    retry:", "    shell: echo\n    retry:"), "a.yaml")
+
+    done = edit_text(given, NewStep("fix", {"shell": "make clean"}, after="fetch"), NewEdge("fetch", "fix", **RERUN))
+
+    assert done.validation.ok, done.validation.problems
+    assert done.line == 10
+    assert "    next: {to: fix, on: failure, then: rerun}\n\n  - step: fix\n    shell: make clean\n" in done.text
+    assert all(line in done.text for line in given.text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "edit", "error"),
+    [
+        (TEXT, NewStep("fetch"), InputInvalid),
+        (TEXT, NewStep("a", after="fetchh"), NotFound),
+        (TEXT, NewEdge("fetch", "nobody"), NotFound),
+        (TEXT, NewEdge("end", "fetch"), NotFound),
+        (TEXT, NewEdge("fetch", "load", kind="needs", on="failure"), InputInvalid),
+        ("jobs: []\nsteps: 3", NewStep("a"), InputInvalid),
+        ("- a\n- b\n", NewStep("a"), InputInvalid),
+        ("steps: [", NewStep("a"), InputInvalid),
+        ("x: &b 1\ny: *b\nsteps: []\n", NewStep("a"), InputInvalid),
+    ],
+)
+def test_what_cannot_be_added_in_place_is_refused(text: str, edit: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         edit_text(WorkflowText(text, "a.yaml"), edit)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import hashlib
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from mulligan.api.entity_tags import entity_tag, expected_revision
 from mulligan.api.routing import Answer, Body, Call, Query, Route
-from mulligan.service import Draft, PublishedWorkflow, StepEdit, to_json
+from mulligan.errors import InputInvalid
+from mulligan.service import Draft, DrawnText, NewEdge, NewStep, PublishedWorkflow, StepEdit, to_json
 
 Number = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
@@ -49,6 +51,12 @@ class WorkflowText(Body, frozen=True):
     format: str | None = None
 
 
+class CheckedText(WorkflowText, frozen=True):
+    """A text to check. With `graph` the answer has its picture, and the line of each step."""
+
+    graph: bool = False
+
+
 class PublishedText(WorkflowText, frozen=True):
     """A text to be published, and why."""
 
@@ -71,13 +79,37 @@ class PublishDraft(Body, frozen=True):
     dry_run: bool = False
 
 
-class EditBody(Body, frozen=True):
-    """A text of ours, a step in it, keys of the step with their new values, and keys to take away."""
+class AddedStep(Body, frozen=True):
+    """A step to add: its name, its other keys, and the step behind which it stands; the last one by default."""
 
-    text: str
     step: str
     set: dict[str, Any] = msgspec.field(default_factory=dict)
+    after: str = ""
+
+
+class AddedEdge(Body, frozen=True):
+    """An arrow to add. `needs`: the target waits for the source. `next`: the source leads to the target."""
+
+    source: str
+    target: str
+    kind: Literal["next", "needs"] = "next"
+    on: Literal["success", "failure", "always"] = "success"
+    # What the source does once a remediation has succeeded.
+    then: Literal["rerun", "continue"] | None = None
+    # Only failures with one of these codes.
+    codes: tuple[str, ...] = ()
+
+
+class EditBody(Body, frozen=True):
+    """A text of ours, and what to add to it; or a step in it, with new values of its keys and keys to take away."""
+
+    text: str
+    step: str = ""
+    set: dict[str, Any] = msgspec.field(default_factory=dict)
     remove: tuple[str, ...] = ()
+    add_step: AddedStep | None = None
+    # After the step was added.
+    add_edge: AddedEdge | None = None
     file: str = ""
 
 
@@ -109,6 +141,16 @@ class Checked(msgspec.Struct, frozen=True):
     warnings: list[dict[str, Any]]
 
 
+class Examined(Checked, frozen=True):
+    """What a check found. `graph`: its picture, if it was asked for and the text is right."""
+
+    graph: DrawnText | None = None
+
+
+class DraftsPage(msgspec.Struct, frozen=True):
+    drafts: list[Draft]
+
+
 class ConvertedText(msgspec.Struct, frozen=True):
     """The text of a file of ours. `origin` is the system whose file it was; "" if it was ours already."""
 
@@ -118,9 +160,10 @@ class ConvertedText(msgspec.Struct, frozen=True):
 
 
 class EditedText(msgspec.Struct, frozen=True):
-    """The text after the edit, and what a check of it finds."""
+    """The text after the edit, the first line that changed (0 for none), and what a check of it finds."""
 
     text: str
+    line: int
     validation: Checked
 
 
@@ -181,10 +224,23 @@ def publish_draft(call: Call) -> Any:
     )
 
 
+def list_drafts(call: Call) -> Any:
+    return {"drafts": to_json(call.service.catalogue.drafts())}
+
+
 def validate_text(call: Call) -> Any:
-    body: WorkflowText = call.body
-    found = call.service.catalogue.validate(body.text, file=body.file or "workflow.yaml", format=body.format)
-    return to_json(found)
+    body: CheckedText = call.body
+    file = body.file or "workflow.yaml"
+    if not body.graph:
+        return {**to_json(call.service.catalogue.validate(body.text, file=file, format=body.format)), "graph": None}
+    found = call.service.catalogue.examine(body.text, file=file, format=body.format)
+    return {**to_json(found.validation), "graph": found.graph}
+
+
+def show_schema(call: Call) -> Answer:
+    text = call.service.schema_text().encode()
+    tag = {"ETag": f'"{hashlib.sha256(text).hexdigest()[:16]}"', "Cache-Control": "private, max-age=3600"}
+    return Answer(text, headers=tag, media="application/schema+json")
 
 
 def convert_text(call: Call) -> Any:
@@ -193,11 +249,21 @@ def convert_text(call: Call) -> Any:
     return {"text": found.text, "origin": found.origin, "warnings": to_json(found.warnings)}
 
 
-def edit_step(call: Call) -> Any:
+def edit_text(call: Call) -> Any:
     body: EditBody = call.body
-    edit = StepEdit(body.step, body.set, body.remove)
-    found = call.service.catalogue.edit(body.text, edit, file=body.file or "workflow.yaml")
-    return {"text": found.text, "validation": to_json(found.validation)}
+    edits: list[StepEdit | NewStep | NewEdge] = []
+    if body.step:
+        edits.append(StepEdit(body.step, body.set, body.remove))
+    elif body.set or body.remove:
+        raise InputInvalid("'set' and 'remove' need 'step'", hint="name the step to change", field="step")
+    if body.add_step is not None:
+        edits.append(NewStep(**msgspec.structs.asdict(body.add_step)))
+    if body.add_edge is not None:
+        edits.append(NewEdge(**msgspec.structs.asdict(body.add_edge)))
+    if not edits:
+        raise InputInvalid("nothing is to be edited", hint="send 'step', 'add_step' or 'add_edge'")
+    found = call.service.catalogue.edit(body.text, *edits, file=body.file or "workflow.yaml")
+    return {"text": found.text, "line": found.line, "validation": to_json(found.validation)}
 
 
 def _draft(found: Draft) -> Answer:
@@ -280,14 +346,23 @@ ROUTES = (
         answer=Published,
         problems=(409, 412),
     ),
+    Route("GET", "drafts", list_drafts, "read", "List the drafts, by name.", answer=DraftsPage),
+    Route(
+        "GET",
+        "workflows:schema",
+        show_schema,
+        "read",
+        "The JSON Schema of workflow files, for editors.",
+        media="application/schema+json",
+    ),
     Route(
         "POST",
         "workflows:validate",
         validate_text,
         "read",
-        "Check the text of a workflow file. Nothing is stored, nothing is run, no file is read.",
-        body=WorkflowText,
-        answer=Checked,
+        "Check the text of a workflow file, and draw it. Nothing is stored, nothing is run, no file is read.",
+        body=CheckedText,
+        answer=Examined,
         is_change=False,
         is_slow=True,
     ),
@@ -305,9 +380,9 @@ ROUTES = (
     Route(
         "POST",
         "workflows:edit",
-        edit_step,
+        edit_text,
         "read",
-        "Change a step in a text and leave everything else as it is written. Nothing is stored.",
+        "Change or add a step or an edge in a text and leave everything else as it is written. Nothing is stored.",
         body=EditBody,
         answer=EditedText,
         is_change=False,

@@ -233,7 +233,7 @@ def _text(found: RunComparison) -> Html:
 
 
 def _diff_line(line: DiffLine) -> Html:
-    sign = {"same": " ", "removed": "−", "added": "+", "position": ""}[line.kind]
+    sign = {"same": " ", "removed": "-", "added": "+", "position": ""}[line.kind]
     return element("span", f"{sign} {line.text}\n" if sign else f"{line.text}\n", class_=line.kind)
 
 

@@ -33,7 +33,7 @@ def render_graph(run: RunView) -> Tab:
     return Tab(
         element("section", head, figure, _legend(found), class_="graph-tab"),
         modules=("run_tabs.js",),
-        styles=("graph.css", "run_tabs.css"),
+        styles=("run_tabs.css",),
         live="" if run.has_ended else f"run:{run.run_id}",
     )
 

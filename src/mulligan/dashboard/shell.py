@@ -59,25 +59,26 @@ def page(
     section: str,
     live: str = "",
     modules: tuple[str, ...] = (),
+    styles: tuple[str, ...] = (),
     headers: dict[str, str] | None = None,
 ) -> Answer:
     """A whole page.
 
     `section`: the entry of the navigation that it belongs to. `live`: what the page watches (`runs,pending,run:7`);
-    when it changes, the page is rendered again and what differs is replaced. `modules`: the ES modules that it needs
-    besides the common one.
+    when it changes, the page is rendered again and what differs is replaced. `modules` and `styles`: the ES modules and
+    style sheets that it needs besides the common ones.
     """
     main = element("main", *content, id="main", tabindex="-1", data_live=live or None)
     body = element(
         "body", _skip_link(), _sidebar(call, section), element("div", _top(call), main, class_="column"), _notes()
     )
-    return _answer(title, body, ("dashboard.js", *modules), headers or {})
+    return _answer(title, body, modules=("dashboard.js", *modules), styles=styles, headers=headers or {})
 
 
 def bare_page(title: str, *content: object, modules: tuple[str, ...] = ("plain.js",)) -> Answer:
     """A page for somebody who is not logged in: it says nothing about what is on the server."""
     brand = element("p", _logo(), "Mulligan", class_="brand")
-    return _answer(title, element("body", element("main", brand, *content, id="main"), class_="bare"), modules, {})
+    return _answer(title, element("body", element("main", brand, *content, id="main"), class_="bare"), modules=modules)
 
 
 def page_route(
@@ -123,7 +124,14 @@ def table(head: tuple[object, ...], rows: list[Html], *, label: str, keyed: bool
     return element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=label)
 
 
-def _answer(title: str, body: Html, modules: tuple[str, ...], headers: dict[str, str]) -> Answer:
+def _answer(
+    title: str,
+    body: Html,
+    *,
+    modules: tuple[str, ...],
+    styles: tuple[str, ...] = (),
+    headers: dict[str, str] | None = None,
+) -> Answer:
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -133,12 +141,13 @@ def _answer(title: str, body: Html, modules: tuple[str, ...], headers: dict[str,
         _link("icon", "icon.svg"),
         _link("stylesheet", "charts.css"),
         _link("stylesheet", "dashboard.css"),
+        *(_link("stylesheet", name) for name in styles),
         # Before the page is painted: the theme that its reader chose.
         element("script", src=url_of("theme.js")),
         *(element("script", type="module", src=url_of(name)) for name in modules),
     )
     text = f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
-    return Answer(text.encode(), headers={"content-security-policy": POLICY, **headers}, media=HTML)
+    return Answer(text.encode(), headers={"content-security-policy": POLICY, **(headers or {})}, media=HTML)
 
 
 def _link(kind: str, name: str) -> Html:
@@ -173,7 +182,7 @@ def _sidebar(call: Call, section: str) -> Html:
         for one in NAVIGATION
         if may(call, one.scope)
     )
-    brand = element("a", _logo(), element("span", "Mulligan"), href="/", class_="brand")
+    brand = element("a", _logo(), element("span", "Mulligan"), href="/", class_="brand", aria_label="Mulligan")
     return element("nav", brand, links, class_="sidebar", aria_label="Main")
 
 

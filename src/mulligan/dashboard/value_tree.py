@@ -16,7 +16,7 @@ _DEPTH_MAX = 40
 
 
 def value_tree(value: Any, *, name: str = "", is_open: bool = True) -> Html:
-    """The value, with its parts below it. `name` makes its id, so that it stays open when the page is rendered again."""
+    """The value, with its parts below it. `name` makes ids, by which a page that is rendered again finds them."""
     return _node(value, f"tree-{name}" if name else "", [LINES_MAX], is_open=is_open, depth=0)
 
 

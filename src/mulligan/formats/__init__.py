@@ -8,7 +8,7 @@ file. So `convert` writes exactly what runs.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mulligan.formats.loading import Converted, convert, examine, load, options_of
+    from mulligan.formats.loading import Converted, LocatedSteps, convert, examine, examine_text, load, options_of
     from mulligan.formats.table import FORMATS, NOETL, OURS, is_system, log_writer, systems_with_logs, title_of
     from mulligan.formats.translation import Translation, mapping, scalar
     from mulligan.language.loading import LoadResult
@@ -19,9 +19,11 @@ __all__ = [
     "OURS",
     "Converted",
     "LoadResult",
+    "LocatedSteps",
     "Translation",
     "convert",
     "examine",
+    "examine_text",
     "is_system",
     "load",
     "log_writer",
@@ -32,7 +34,10 @@ __all__ = [
     "title_of",
 ]
 _MODULES = {
-    **dict.fromkeys(("Converted", "convert", "examine", "load", "options_of"), "mulligan.formats.loading"),
+    **dict.fromkeys(
+        ("Converted", "LocatedSteps", "convert", "examine", "examine_text", "load", "options_of"),
+        "mulligan.formats.loading",
+    ),
     **dict.fromkeys(
         ("FORMATS", "NOETL", "OURS", "is_system", "log_writer", "systems_with_logs", "title_of"),
         "mulligan.formats.table",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mulligan.core.model.workflow import Workflow
+from mulligan.core.model.workflow import END, Workflow
 from mulligan.errors import InputInvalid, LanguageError, Problem, bounded, first_of_each_kind
 from mulligan.formats.recognition import advice, check_system, is_ours, other_advice, recognize, recognize_added
 from mulligan.formats.table import BROKEN_PACKAGE, FORMATS, NOETL, OURS, added_names, find_format, title_of
@@ -16,6 +16,7 @@ from mulligan.formats.translation import OPTION_MARK, Translation, scalar
 from mulligan.language import loading, python_files
 from mulligan.language.document import decode, parse
 from mulligan.language.loading import LoadResult, file_bytes, pause_garbage_collection, read_tree
+from mulligan.language.matrix import base_name
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems
 from mulligan.language.python_limits import LIMIT_ERRORS, refuse_excess
 from mulligan.plugins import FormatPlugin, PluginError, describe_error, load_object
@@ -51,12 +52,47 @@ def examine(
     """
     reader = _reader(Path(path), named, trust_templates, catalogue, given, options)
     reader.is_alone = is_alone
+    return _examine(path, text, reader)
+
+
+class LocatedSteps(NamedTuple):
+    """A checked workflow with its warnings, and the line of each step of its file, counted from 1."""
+
+    examined: LoadResult
+    lines: dict[str, int]
+
+
+def examine_text(path: str | Path, text: str, *, named: str | None = None) -> LocatedSteps:
+    """The checked workflow in a text that stands alone, and where its steps are. LanguageError where it is refused."""
+    reader = _reader(Path(path), named, trust_templates=False)
+    reader.is_alone = True
+    examined = _examine(path, text, reader)
+    written = _step_lines(reader.tree)
+    lines = {step.name: written.get(step.name) or written.get(step.sweep, 0) for step in examined.workflow.steps}
+    lines[examined.workflow.end.name] = written.get(END, 0)
+    return LocatedSteps(examined, {name: line for name, line in lines.items() if line})
+
+
+def _examine(path: str | Path, text: str | None, reader: _Reader) -> LoadResult:
     try:
         examined = loading.examine(path, text=text, read=reader)
     except LanguageError as refused:
         raise reader.explain(refused) from None
     reader.refuse_idle_options()
     return examined
+
+
+def _step_lines(root: Node | None) -> dict[str, int]:
+    """The line of each step in the tree of a file, by the name that is written there."""
+    steps = root.get("steps") if isinstance(root, Mapping) else None
+    lines: dict[str, int] = {}
+    for step in steps.items if isinstance(steps, Sequence) else ():
+        if isinstance(step, Mapping) and isinstance(name := step.get("step"), Scalar):
+            written = str(name.value)
+            lines.setdefault(base_name(written) if "matrix" in step.entries else written, step.line + 1)
+    if isinstance(root, Mapping) and END in root.entries:
+        lines[END] = root.key(END).line + 1
+    return lines
 
 
 def load(path: str | Path, **how: Any) -> Workflow:
@@ -185,6 +221,8 @@ class _Reader:
         self._advice = ""
         self._plugin_problems: list[str] = []
         self._translations: list[Translation] = []
+        # Of the first file, as one of ours.
+        self.tree: Node | None = None
 
     @property
     def remarks(self) -> dict[int, list[str]]:
@@ -219,10 +257,12 @@ class _Reader:
             root, origin = found
         else:
             root, origin = self._parse(source, named, is_first=is_first)
-        if not origin:
-            return root
-        source.origin = origin
-        return self._translate(root, source)
+        if origin:
+            source.origin = origin
+            root = self._translate(root, source)
+        if is_first:
+            self.tree = root
+        return root
 
     def _parse(self, source: Source, named: str | None, *, is_first: bool) -> tuple[Node, str]:
         """The tree of a file, as its system reads it, and the system."""

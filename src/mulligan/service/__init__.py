@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from mulligan.service.background_jobs import JOBS, BackgroundJobs, Job, run_jobs
     from mulligan.service.breakers import Breaker
     from mulligan.service.catalogue.catalogue import Draft, Publication, PublishedWorkflow, WorkflowList
+    from mulligan.service.catalogue.drawn_texts import DrawnText, ExaminedText, StepPosition
+    from mulligan.service.catalogue.text_additions import NewEdge, NewStep
+    from mulligan.service.catalogue.text_diff import DiffLine, diff_texts
     from mulligan.service.catalogue.text_edits import StepEdit
     from mulligan.service.catalogue.texts import published_reference
     from mulligan.service.change_verbs import (
@@ -78,9 +81,7 @@ if TYPE_CHECKING:
         summarize_failure,
     )
     from mulligan.service.doctor import Check
-    from mulligan.service.drawing.palette import page_style
     from mulligan.service.drawing.picture import Node
-    from mulligan.service.drawing.svg import PageMarks, draw_page_svg
     from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, Ending, capacity_for, machine
     from mulligan.service.failure_summary import FailureGroup, FailureOutcome, group_failures, spent_budget
     from mulligan.service.forecast import Forecast
@@ -219,6 +220,9 @@ _NAMES = {
     "mulligan.service.change_verbs": "ChangeResult ChangeVerbs DecidedStep DecisionsResult ForkResult RetryResult "
     "StartedRun",
     "mulligan.service.catalogue.catalogue": "Draft Publication PublishedWorkflow WorkflowList",
+    "mulligan.service.catalogue.drawn_texts": "DrawnText ExaminedText StepPosition",
+    "mulligan.service.catalogue.text_additions": "NewEdge NewStep",
+    "mulligan.service.catalogue.text_diff": "DiffLine diff_texts",
     "mulligan.service.catalogue.text_edits": "StepEdit",
     "mulligan.service.catalogue.texts": "published_reference",
     "mulligan.service.console.display": "Display",
@@ -231,9 +235,7 @@ _NAMES = {
     "mulligan.service.descriptions": "describe_artifact describe_value describe_budget describe_spending "
     "failure_tail message_lines summarize_failure",
     "mulligan.service.doctor": "Check",
-    "mulligan.service.drawing.palette": "page_style",
     "mulligan.service.drawing.picture": "Node",
-    "mulligan.service.drawing.svg": "PageMarks draw_page_svg",
     "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending capacity_for machine",
     "mulligan.service.failure_summary": "FailureOutcome FailureGroup group_failures spent_budget",
     "mulligan.service.forecast": "Forecast",

@@ -18,7 +18,7 @@ from mulligan.errors import UnknownStep
 from mulligan.language.suggestions import did_you_mean
 from mulligan.service.drawing.picture import END_KEY, Link, Node, Picture, build_picture
 from mulligan.service.drawing.stacks import build_stacked_picture
-from mulligan.service.drawing.svg import PageMarks, draw_page_svg
+from mulligan.service.drawing.svg import RunMarks, draw_run_svg
 
 # A picture with more nodes is not readable any more: it is shown around one step.
 NODES_MAX = 300
@@ -86,7 +86,7 @@ def most_interesting(state: State) -> str:
 def _draw(state: State, drawn: Picture, href: HrefOf, chosen: str = "") -> str:
     hrefs = {node.key: href(node) for node in drawn.nodes if node.shape != "group" and node.key != END_KEY}
     key = next((node.key for node in drawn.nodes if node.title == chosen and not node.members), "")
-    return draw_page_svg(drawn, PageMarks(hrefs, taken_links(state, drawn), key))
+    return draw_run_svg(drawn, RunMarks(hrefs, taken_links(state, drawn), key))
 
 
 def _statuses(state: State) -> dict[str, str]:

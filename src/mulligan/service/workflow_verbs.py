@@ -88,6 +88,18 @@ class WorkflowVerbs:
         return drawing.draw_embedded_svg(workflow, statuses, nodes_max=nodes_max)
 
     @staticmethod
+    def draw_for_page(
+        workflow: Workflow,
+        statuses: Mapping[str, str] | None = None,
+        *,
+        lines: Mapping[str, int] | None = None,
+        nodes_max: int,
+        is_expanded: bool = False,
+    ) -> str:
+        """The SVG of that picture in the colours of the dashboard; "" if it is too large. It is markup."""
+        return drawing.draw_page_svg(workflow, statuses, lines=lines, nodes_max=nodes_max, is_expanded=is_expanded)
+
+    @staticmethod
     def picture(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, is_expanded: bool = False) -> Picture:
         """The nodes and links of that picture."""
         return drawing.choose_picture(workflow, statuses, is_expanded=is_expanded)

@@ -23,7 +23,9 @@ from mulligan.formats import Converted
 from mulligan.language import check_inputs
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports.server_records import Document, ServerRecords, WorkflowVersion
-from mulligan.service.catalogue.text_edits import EditedText, StepEdit, edit_text
+from mulligan.service.catalogue.drawn_texts import ExaminedText, examine_and_draw
+from mulligan.service.catalogue.text_additions import NewEdge, NewStep, edit_text
+from mulligan.service.catalogue.text_edits import EditedText, StepEdit
 from mulligan.service.catalogue.texts import (
     WorkflowText,
     check_name,
@@ -195,14 +197,19 @@ class Catalogue:
         return validate_text(WorkflowText(text, file, format))
 
     @staticmethod
+    def examine(text: str, *, file: str = "workflow.yaml", format: str | None = None) -> ExaminedText:
+        """Check a text and draw it, for somebody who is writing it. Nothing is run, and no file is read."""
+        return examine_and_draw(WorkflowText(text, file, format))
+
+    @staticmethod
     def convert(text: str, *, file: str = "workflow.yaml", format: str | None = None) -> Converted:
         """The text of another system's file as one of ours."""
         return convert_text(WorkflowText(text, file, format))
 
     @staticmethod
-    def edit(text: str, edit: StepEdit, *, file: str = "workflow.yaml") -> EditedText:
-        """Change a step in a text of ours, and leave everything else as it is written."""
-        return edit_text(WorkflowText(text, file), edit)
+    def edit(text: str, *edits: StepEdit | NewStep | NewEdge, file: str = "workflow.yaml") -> EditedText:
+        """Change or add a step or an edge in a text of ours, and leave everything else as it is written."""
+        return edit_text(WorkflowText(text, file), *edits)
 
     @staticmethod
     def name_for(path: str) -> str:
@@ -280,6 +287,11 @@ class Catalogue:
         if found is None:
             raise UnknownWorkflow(f"'{name}' has no draft", workflow=name)
         return _draft(found)
+
+    def drafts(self) -> list[Draft]:
+        """All drafts, by name."""
+        found = self._records.documents(DRAFT, self._project) if self._is_there else []
+        return sorted(map(_draft, found), key=lambda one: one.name)
 
     def put_draft(self, name: str, text: str, *, file: str = "", note: str = "", expected: int | None = 0) -> Draft:
         """Write the draft. `RevisionMismatch` unless the stored one is at `expected`: 0 for none, None for any."""

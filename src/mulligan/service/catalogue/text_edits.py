@@ -21,7 +21,7 @@ from mulligan.service.workflow_files import Validation
 
 CHARS_MAX = 500_000
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_BY_HAND = "edit the text itself, and check it"
+BY_HAND = "edit the text itself, and check it"
 
 
 class StepEdit(msgspec.Struct, frozen=True):
@@ -33,28 +33,39 @@ class StepEdit(msgspec.Struct, frozen=True):
 
 
 class EditedText(msgspec.Struct, frozen=True):
-    """The text after an edit, and what a check of it finds."""
+    """The text after an edit, the first line that changed (0 for none), and what a check of it finds."""
 
     text: str
+    line: int
     validation: Validation
 
 
-def edit_text(given: WorkflowText, edit: StepEdit) -> EditedText:
-    """Make the edit. `InputInvalid` where that is not possible in place, `NotFound` for a step that is not there."""
-    text = given.text
+def refuse_long_text(text: str) -> None:
     if len(text) > CHARS_MAX:
-        raise InputInvalid(f"the text has {len(text):,} characters, and {CHARS_MAX:,} can be edited", hint=_BY_HAND)
+        raise InputInvalid(f"the text has {len(text):,} characters, and {CHARS_MAX:,} can be edited", hint=BY_HAND)
+
+
+def edit_step(text: str, edit: StepEdit) -> str:
+    """Make the edit. `InputInvalid` where that is not possible in place, `NotFound` for a step that is not there."""
     for key in edit.remove:
         text = _changed(text, edit.step, key, is_removed=True)
     for key, value in edit.set.items():
         text = _changed(text, edit.step, key, value)
-    return EditedText(text, validate_text(WorkflowText(text, given.file, given.format)))
+    return text
+
+
+def edited_text(given: WorkflowText, text: str) -> EditedText:
+    """What came of a text."""
+    old, new = given.text.split("\n"), text.split("\n")
+    same = next((number for number, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), None)
+    line = 0 if old == new else min(len(old), len(new)) + 1 if same is None else same + 1
+    return EditedText(text, line, validate_text(WorkflowText(text, given.file, given.format)))
 
 
 def _changed(text: str, step: str, key: str, value: Any = None, *, is_removed: bool = False) -> str:
     if key == "step":
-        raise InputInvalid("the name of a step is not edited: other steps refer to it", hint=_BY_HAND)
-    node, found = _find(text, step)
+        raise InputInvalid("the name of a step is not edited: other steps refer to it", hint=BY_HAND)
+    node, found = find_step(text, step)
     wanted = copy.deepcopy(found)
     if is_removed:
         if key not in wanted:
@@ -66,32 +77,32 @@ def _changed(text: str, step: str, key: str, value: Any = None, *, is_removed: b
         wanted[key] = value
         result = _with(text, node, key, value)
     try:
-        _, now = _find(result, step)
+        _, now = find_step(result, step)
     except (InputInvalid, NotFound):
         now = None
     if now != wanted or _others(result, step) != _others(text, step):
-        raise InputInvalid(f"'{key}' of step '{step}' cannot be edited in place", hint=_BY_HAND)
+        raise InputInvalid(f"'{key}' of step '{step}' cannot be edited in place", hint=BY_HAND)
     return result
 
 
-def _load(text: str) -> tuple[Any, Any]:
+def load_nodes(text: str, loader_type: Any = _LOADER) -> tuple[Any, Any]:
     """The nodes of a text, with their positions, and its values."""
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=_LOADER)):
             # A value that stands in several places; comparing such values may also take for ever.
-            raise InputInvalid("the text has YAML aliases, so it cannot be edited in place", hint=_BY_HAND)
-        loader = _LOADER(text)
+            raise InputInvalid("the text has YAML aliases, so it cannot be edited in place", hint=BY_HAND)
+        loader = loader_type(text)
         try:
             node = loader.get_single_node()
             return node, loader.construct_document(node) if node is not None else None
         finally:
             loader.dispose()
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputInvalid("the text cannot be read as YAML, so it cannot be edited", hint=_BY_HAND) from error
+        raise InputInvalid("the text cannot be read as YAML, so it cannot be edited", hint=BY_HAND) from error
 
 
-def _find(text: str, step: str) -> tuple[Any, dict[str, Any]]:
-    root, values = _load(text)
+def find_step(text: str, step: str) -> tuple[Any, dict[str, Any]]:
+    root, values = load_nodes(text)
     steps = values.get("steps") if isinstance(values, dict) else None
     if not isinstance(steps, list):
         raise InputInvalid("the text has no list of steps", hint="only texts of our own format are edited")
@@ -105,7 +116,7 @@ def _find(text: str, step: str) -> tuple[Any, dict[str, Any]]:
 
 
 def _others(text: str, step: str) -> Any:
-    _, values = _load(text)
+    _, values = load_nodes(text)
     steps = [one for one in values["steps"] if not (isinstance(one, dict) and one.get("step") == step)]
     return {**values, "steps": steps}
 
@@ -118,46 +129,46 @@ def _with(text: str, node: Any, key: str, value: Any) -> str:
         written = json.dumps(value, ensure_ascii=False)
         if pair is not None:
             return text[: pair[1].start_mark.index] + written + text[pair[1].end_mark.index :]
-        end = _end(text, node.value[-1][1])
-        return f"{text[:end]}, {_key(key)}: {written}{text[end:]}"
-    written = _block(value, column)
+        end = end_of(text, node.value[-1][1])
+        return f"{text[:end]}, {key_text(key)}: {written}{text[end:]}"
+    written = block_text(value, column)
     if pair is not None:
         start = text.index(":", pair[0].end_mark.index) + 1
-        return f"{text[:start]} {written}{text[_end(text, pair[1]) :]}"
-    end = _end(text, node.value[-1][1])
+        return f"{text[:start]} {written}{text[end_of(text, pair[1]) :]}"
+    end = end_of(text, node.value[-1][1])
     # Behind a comment in the same line.
     end = text.find("\n", end) if "\n" in text[end:] else len(text)
-    return f"{text[:end]}\n{' ' * column}{_key(key)}: {written}{text[end:]}"
+    return f"{text[:end]}\n{' ' * column}{key_text(key)}: {written}{text[end:]}"
 
 
 def _without(text: str, node: Any, key: str) -> str:
     """The text without the key, its value, and a comment in the same line."""
     number = next(number for number, each in enumerate(node.value) if each[0].value == key)
     if node.flow_style or number == 0:
-        raise InputInvalid(f"'{key}' cannot be taken out in place", hint=_BY_HAND)
+        raise InputInvalid(f"'{key}' cannot be taken out in place", hint=BY_HAND)
     name, value = node.value[number]
     start = text.rfind("\n", 0, name.start_mark.index)
-    end = _end(text, value)
+    end = end_of(text, value)
     end = text.find("\n", end) if "\n" in text[end:] else len(text)
     return text[:start] + text[end:]
 
 
-def _end(text: str, node: Any) -> int:
+def end_of(text: str, node: Any) -> int:
     """Where a value ends, without the lines and comments behind it."""
     if isinstance(node, yaml.ScalarNode) or node.flow_style or not node.value:
         begin: int = node.start_mark.index
         end: int = node.end_mark.index
         return begin + len(text[begin:end].rstrip())
     last = node.value[-1]
-    return _end(text, last[1] if isinstance(last, tuple) else last)
+    return end_of(text, last[1] if isinstance(last, tuple) else last)
 
 
-def _key(key: str) -> str:
+def key_text(key: str) -> str:
     is_plain = key.isascii() and key.replace("_", "").isalnum() and not key[:1].isdigit()
     return key if is_plain else json.dumps(key, ensure_ascii=False)
 
 
-def _block(value: Any, column: int) -> str:
+def block_text(value: Any, column: int) -> str:
     """A value behind a key in a step that is written over several lines: scripts as blocks, everything else as JSON."""
     is_script = isinstance(value, str) and "\n" in value.strip("\n") and value == value.strip("\n") + "\n"
     if not is_script or any(line[:1].isspace() for line in value.splitlines()[:1]):

@@ -9,7 +9,7 @@ import msgspec
 
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import InputInvalid, LanguageError
-from mulligan.formats import OURS, Converted, LoadResult, convert, examine
+from mulligan.formats import OURS, Converted, LoadResult, LocatedSteps, convert, examine, examine_text
 from mulligan.service.workflow_files import Validation, describe
 
 NAME_CHARS_MAX = 100
@@ -63,6 +63,12 @@ def read_text(given: WorkflowText) -> LoadResult:
     """
     refuse_python(given.file)
     return examine(_file_name(given), named=given.format, text=given.text, is_alone=True)
+
+
+def locate_steps(given: WorkflowText) -> LocatedSteps:
+    """The same, with the line of each step."""
+    refuse_python(given.file)
+    return examine_text(_file_name(given), given.text, named=given.format)
 
 
 def refuse_python(file: str) -> None:

@@ -9,14 +9,6 @@ from __future__ import annotations
 from mulligan.service.drawing.mermaid import draw_mermaid
 from mulligan.service.drawing.picture import Picture
 from mulligan.service.drawing.stacks import choose_picture
-from mulligan.service.drawing.svg import PageMarks, draw_embedded_svg, draw_page_svg, draw_svg
+from mulligan.service.drawing.svg import draw_embedded_svg, draw_page_svg, draw_svg
 
-__all__ = [
-    "PageMarks",
-    "Picture",
-    "choose_picture",
-    "draw_embedded_svg",
-    "draw_mermaid",
-    "draw_page_svg",
-    "draw_svg",
-]
+__all__ = ["Picture", "choose_picture", "draw_embedded_svg", "draw_mermaid", "draw_page_svg", "draw_svg"]

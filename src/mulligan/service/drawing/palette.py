@@ -116,8 +116,10 @@ def _embedded() -> Palette:
     )
 
 
-# The class of a drawing of its own, of one inside a notebook, and of one on a page: none takes the colours of another.
-ALONE, EMBEDDED, ON_PAGE = "mulligan", "mulligan-graph", "flow"
+# The class of a drawing of its own, and of one inside a notebook: neither takes the colours of the other.
+ALONE, EMBEDDED = "mulligan", "mulligan-graph"
+# The class of one on a page of the dashboard, whose style sheet has these rules.
+ON_PAGE = "page-graph"
 
 
 def style() -> str:
@@ -132,24 +134,13 @@ def embedded_style() -> str:
 
 
 def page_style() -> str:
-    """The style sheet of drawings on a page of ours, whose variables have the colours."""
+    """The rules for drawings on a page that has our colours as variables: one set for light and dark."""
     tones = {"red": "bad", "green": "good", "blue": "now", "amber": "try", "orange": "ask"}
-    names = ("page", "card", "border", "text", "muted", "line", "faint")
     palette = Palette(
-        **{name: f"var(--{name})" for name in names},
-        tones={tone: (f"var(--{name}-wash)", f"var(--{name})") for tone, name in tones.items()},
+        **{name: f"var(--{name})" for name in ("page", "card", "border", "text", "muted", "line", "faint")},
+        tones={name: (f"var(--{tone}-wash)", f"var(--{tone})") for name, tone in tones.items()},
     )
-    return "\n".join(_scope_rule(rule, ON_PAGE) for rule in [*_SHAPES, *_colours(palette), *_RUN]) + "\n"
-
-
-# On a page: what the run took stands out, the rest steps back; nodes lead to their pages.
-_RUN = [
-    "a{cursor:pointer}",
-    "a:hover .card,a:focus-visible .card{stroke-width:2.5}",
-    ".chosen .card{stroke-width:3}",
-    ".line.taken{stroke-width:2.75}",
-    ".label.taken{font-weight:600}",
-]
+    return _scoped([*_SHAPES, *_colours(palette)], ON_PAGE)
 
 
 _SHAPES = [

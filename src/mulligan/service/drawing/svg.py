@@ -36,7 +36,7 @@ def draw_svg(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, i
     """The workflow as SVG text, with steps coloured by `statuses`; similar steps are one card, unless `is_expanded`."""
     drawn = choose_picture(workflow, statuses, is_expanded=is_expanded)
     layout = compute_layout(drawn)
-    return "\n".join(_lines(drawn, layout)) + "\n"
+    return "\n".join(_lines(drawn, layout, _Surroundings(ALONE, ALONE, style(), has_background=True))) + "\n"
 
 
 def draw_embedded_svg(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, nodes_max: int) -> str:
@@ -46,62 +46,88 @@ def draw_embedded_svg(workflow: Workflow, statuses: Mapping[str, str] | None = N
         return ""
     # The drawings of all cells share one page: an arrow must not take its tip from a drawing that is folded away.
     tips = f"{EMBEDDED}-{crc32(repr(drawn).encode('utf-8', 'replace')):08x}"
-    return "\n".join(_lines(drawn, compute_layout(drawn), tips=tips, is_embedded=True)) + "\n"
+    return "\n".join(_lines(drawn, compute_layout(drawn), _Surroundings(EMBEDDED, tips, embedded_style()))) + "\n"
 
 
-@dataclass(frozen=True)
-class PageMarks:
-    """What a drawing on a page has besides: where its nodes lead, which arrows a run took, which node is looked at."""
+def draw_page_svg(
+    workflow: Workflow,
+    statuses: Mapping[str, str] | None = None,
+    *,
+    lines: Mapping[str, int] | None = None,
+    nodes_max: int,
+    is_expanded: bool = False,
+) -> str:
+    """The same for the dashboard: its style sheet has the colours. "" if it has too many nodes.
+
+    Nodes have `data-step` and, with `lines` (step name -> line), `data-line`; lines have `data-from` and `data-to`.
+    """
+    drawn = choose_picture(workflow, statuses, is_expanded=is_expanded)
+    if len(drawn.nodes) > nodes_max:
+        return ""
+    around = _Surroundings(ON_PAGE, ON_PAGE, lines=lines or {}, names=_names(drawn))
+    return "\n".join(_lines(drawn, compute_layout(drawn), around)) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class RunMarks:
+    """What the drawing of a run on a page has besides: where its nodes lead, which arrows were taken, which node is
+    looked at. Nodes are named by their keys."""
 
     hrefs: Mapping[str, str] = field(default_factory=dict)
-    # None: it is no run, so no arrow is more than another.
-    taken: frozenset[Link] | None = None
+    taken: frozenset[Link] = frozenset()
     chosen: str = ""
 
 
-def draw_page_svg(drawn: Picture, marks: PageMarks) -> str:
-    """A picture as part of a page, which has its style sheet (`page_style`): a policy forbids styles inside."""
-    layout = compute_layout(drawn)
-    wide, high = layout.right - layout.left, layout.bottom - layout.top
-    box = f"{layout.left:.1f} {layout.top:.1f} {wide:.1f} {high:.1f}"
-    is_run = " has-run" if marks.taken is not None else ""
-    lines = [
-        f'<svg class="{ON_PAGE}{is_run}" role="group" aria-label="Graph of {_text(drawn.name)}" width="{wide:.0f}" '
-        f'height="{high:.0f}" viewBox="{box}">',
-        f"<defs>{''.join(_marker(kind, ON_PAGE) for kind in ('success', 'failure', 'loop', 'leaf'))}</defs>",
-    ]
-    taken = marks.taken or frozenset()
-    # What was taken is drawn above the rest.
-    ordered = sorted(layout.curves, key=lambda curve: (curve.link in taken, curve.link.kind != "leaf"))
-    lines += [_curve(curve, ON_PAGE, " taken" if curve.link in taken else "") for curve in ordered]
-    lines += [_label(label, " taken" if label.link in taken else "") for label in layout.labels]
-    for spot in layout.boxes:
-        if node := spot.node:
-            more = " chosen" if node.key == marks.chosen else ""
-            href = marks.hrefs.get(node.key)
-            drawn_node = _box(spot, node, more)
-            lines.append(f'<a id="node-{node.key}" href="{_text(href)}">{drawn_node}</a>' if href else drawn_node)
-    return "\n".join([*lines, "</svg>"])
+def draw_run_svg(drawn: Picture, marks: RunMarks) -> str:
+    """A picture of a run for the dashboard, with links, and with the arrows that the run took."""
+    around = _Surroundings(ON_PAGE, ON_PAGE, names=_names(drawn), marks=marks)
+    return "\n".join(_lines(drawn, compute_layout(drawn), around)) + "\n"
 
 
-def _lines(drawn: Picture, layout: Layout, *, tips: str = ALONE, is_embedded: bool = False) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """Where a drawing stands: the class and the ids of its own, and what it has besides shapes."""
+
+    scope: str
+    # How the ids of the tips of its arrows begin.
+    tips: str
+    style: str = ""
+    has_background: bool = False
+    # Only on a page that has scripts: the line of each step in the file, and the names of the nodes by their keys.
+    lines: Mapping[str, int] | None = None
+    names: Mapping[str, str] | None = None
+    # Only of a run on a page.
+    marks: RunMarks | None = None
+
+    def look(self, link: Link) -> str:
+        """The class of an arrow that the run took."""
+        return " taken" if self.marks is not None and link in self.marks.taken else ""
+
+    def order(self, link: Link) -> int:
+        """The light lines come first, so that the important ones are drawn above them."""
+        return 2 if self.look(link) else link.kind != "leaf"
+
+
+def _names(drawn: Picture) -> dict[str, str]:
+    return {node.key: node.name or node.title for node in drawn.nodes}
+
+
+def _lines(drawn: Picture, layout: Layout, around: _Surroundings) -> Iterator[str]:
     wide, high = layout.right - layout.left, layout.bottom - layout.top
     box = f"{layout.left:.1f} {layout.top:.1f} {wide:.1f} {high:.1f}"
-    scope = EMBEDDED if is_embedded else ALONE
-    yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="{scope}" role="img" width="{wide:.0f}" height="{high:.0f}" '
-        f'viewBox="{box}">'
-    )
+    # What has links is no single image to somebody who hears it.
+    kind = f'class="{around.scope}" role="img"' if around.marks is None else f'class="{around.scope} run" role="group"'
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" {kind} width="{wide:.0f}" height="{high:.0f}" viewBox="{box}">'
     yield f"<title>{_text(drawn.name)}</title>"
-    yield f"<style>{embedded_style() if is_embedded else style()}</style>"
-    yield f"<defs>{''.join(_marker(kind, tips) for kind in ('success', 'failure', 'loop', 'leaf'))}</defs>"
-    if not is_embedded:
+    if around.style:
+        yield f"<style>{around.style}</style>"
+    yield f"<defs>{''.join(_marker(kind, around.tips) for kind in ('success', 'failure', 'loop', 'leaf'))}</defs>"
+    if around.has_background:
         size = f'width="{wide:.1f}" height="{high:.1f}"'
         yield f'<rect class="page" x="{layout.left:.1f}" y="{layout.top:.1f}" {size} rx="8"/>'
-    # The light lines come first, so that the important ones are drawn above them.
-    yield from (_curve(curve, tips) for curve in sorted(layout.curves, key=lambda curve: curve.link.kind != "leaf"))
-    yield from (_label(label) for label in layout.labels)
-    yield from (_box(spot, spot.node) for spot in layout.boxes if spot.node)
+    yield from (_curve(curve, around) for curve in sorted(layout.curves, key=lambda curve: around.order(curve.link)))
+    yield from (_label(label, around) for label in layout.labels)
+    yield from (_box(spot, spot.node, around) for spot in layout.boxes if spot.node)
     yield "</svg>"
 
 
@@ -123,34 +149,44 @@ def _marker(kind: str, tips: str) -> str:
     )
 
 
-def _curve(curve: Curve, tips: str, more: str = "") -> str:
-    kind = _class(curve.link)
+def _curve(curve: Curve, around: _Surroundings) -> str:
+    kind, tips = _class(curve.link), around.tips
     end = f' marker-end="url(#{tips}-{kind})"' if curve.has_arrow else ""
     start = f' marker-start="url(#{tips}-{kind})"' if curve.link.then == "rerun" else ""
-    return f'<path class="line {kind}{more}" d="{curve.path}"{start}{end}/>'
+    ends = ""
+    if around.names is not None:
+        names = around.names
+        ends = f' data-from="{_text(names[curve.link.source])}" data-to="{_text(names[curve.link.target])}"'
+    return f'<path class="line {kind}{around.look(curve.link)}"{ends} d="{curve.path}"{start}{end}/>'
 
 
-def _label(label: Label, more: str = "") -> str:
+def _label(label: Label, around: _Surroundings) -> str:
+    kind = _class(label.link) + around.look(label.link)
     left, top = label.x - label.width / 2, label.y - LABEL_HEIGHT / 2
     return (
         f'<rect class="behind" x="{left:.1f}" y="{top:.1f}" width="{label.width:.1f}" '
         f'height="{LABEL_HEIGHT:.0f}" rx="4"/>'
-        f'<text class="label {_class(label.link)}{more}" x="{label.x:.1f}" y="{label.y + 4:.1f}">'
-        f"{_text(label.text)}</text>"
+        f'<text class="label {kind}" x="{label.x:.1f}" y="{label.y + 4:.1f}">{_text(label.text)}</text>'
     )
 
 
-def _box(spot: Spot, node: Node, more: str = "") -> str:
+def _box(spot: Spot, node: Node, around: _Surroundings) -> str:
     if node.shape == "group":
         circle = f'<circle class="group" cx="{spot.x:.1f}" cy="{spot.y:.1f}" r="5">'
         return f"{circle}<title>{_text(node.title)}</title></circle>"
     status = f" is-{node.status}" if node.status in STATUS_GLYPHS else ""
     kind = f"{node.shape} stack" if node.members else node.shape
     words = "".join(_text_rows(spot, node))
-    return (
-        f'<g class="node {kind}{status}{more}" data-step="{_text(node.name or node.title)}">'
+    line = (around.lines or {}).get(node.members[0] if node.members else node.title)
+    at = f' data-line="{line}"' if line else ""
+    marks = around.marks or RunMarks()
+    chosen = " chosen" if node.key == marks.chosen else ""
+    drawn = (
+        f'<g class="node {kind}{status}{chosen}" data-step="{_text(node.name or node.title)}"{at}>'
         f"<title>{_hover(node)}</title>{_outline(spot, node)}{words}{_glyph(spot, node)}</g>"
     )
+    href = marks.hrefs.get(node.key)
+    return f'<a id="node-{node.key}" href="{_text(href)}">{drawn}</a>' if href else drawn
 
 
 def _hover(node: Node) -> str:

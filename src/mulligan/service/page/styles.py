@@ -6,7 +6,7 @@ from datetime import datetime
 from importlib.resources import files
 
 from mulligan.core.model.formatting import format_duration, format_time
-from mulligan.service.drawing.palette import DARK, FONT, LIGHT, Palette
+from mulligan.service.drawing.palette import DARK, FONT, LIGHT, Palette, page_style
 from mulligan.service.page.markup import Html, element
 
 # The colour of an attempt's outcome.
@@ -43,12 +43,12 @@ def css_variables() -> str:
 
 
 def chart_styles() -> str:
-    """The colours and the style sheet of the charts, for a page whose reader may choose light or dark."""
+    """The colours and the style sheet of the charts and drawings, for a page whose reader may choose light or dark."""
     return (
         f":root{{color-scheme:light;--font:{FONT};{_of(LIGHT)}}}\n"
         f":root[data-theme=dark]{{color-scheme:dark;{_of(DARK)}}}\n"
         f"@media print{{:root,:root[data-theme=dark]{{color-scheme:light;{_of(LIGHT)}}}}}\n"
-    ) + read_styles("charts.css")
+    ) + f"{page_style()}\n{read_styles('charts.css')}"
 
 
 def read_styles(name: str) -> str:

@@ -1,0 +1,39 @@
+"""What all pages have in common."""
+
+from __future__ import annotations
+
+from tests.api.conftest import Client
+from tests.dashboard.conftest import HOSTILE, Flows, show
+
+from mulligan.dashboard.assets import POLICY
+
+FAILING = "name: nightly\nsteps:\n  - step: load\n    shell: exit 3\n"
+
+
+def test_a_page_loads_only_files_of_ours(pages: Client) -> None:
+    reply = pages.get("/")
+
+    assert reply.headers["content-security-policy"] == POLICY
+    assert b"http://" not in reply.body
+    assert b"https://" not in reply.body
+
+
+def test_a_page_has_only_the_entries_that_its_reader_may_open(pages: Client) -> None:
+    assert 'href="/tokens"' in show(pages, "/")
+    assert 'href="/tokens"' not in show(pages, "/", scope="read")
+
+
+def test_somebody_without_a_token_gets_the_page_to_log_in(pages: Client) -> None:
+    reply = pages.get("/", scope=None)
+
+    assert reply.status == 401
+    assert b'id="login"' in reply.body
+
+
+def test_what_a_person_wrote_is_text(pages: Client, flows: Flows) -> None:
+    flows.run(FAILING, labels={"team": HOSTILE})
+
+    found = show(pages, "/")
+
+    assert "<script>alert" not in found
+    assert "<img src=x" not in found
