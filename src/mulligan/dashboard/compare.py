@@ -233,8 +233,11 @@ def _text(found: RunComparison) -> Html:
 
 
 def _diff_line(line: DiffLine) -> Html:
-    sign = {"same": " ", "removed": "-", "added": "+", "position": ""}[line.kind]
-    return element("span", f"{sign} {line.text}\n" if sign else f"{line.text}\n", class_=line.kind)
+    if line.kind == "gap":
+        return element("span", "⋯\n", class_="gap")
+    sign = {"same": " ", "removed": "-", "added": "+"}[line.kind]
+    number = line.new if line.kind != "removed" else line.old
+    return element("span", element("i", number or ""), f"{sign} {line.text}\n", class_=line.kind)
 
 
 ROUTES = (page_route("/compare", show_comparison, "What differs between two runs.", query=CompareQuery),)

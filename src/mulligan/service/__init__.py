@@ -131,14 +131,7 @@ if TYPE_CHECKING:
     from mulligan.service.preview import Preview, StepPreview
     from mulligan.service.report import Report
     from mulligan.service.round_plans import ForkPlan, RoundPlan
-    from mulligan.service.run_comparison import (
-        ComparedRun,
-        ComparedStep,
-        DiffLine,
-        RunComparison,
-        ValuePair,
-        diff_lines,
-    )
+    from mulligan.service.run_comparison import ComparedRun, ComparedStep, RunComparison, ValuePair
     from mulligan.service.run_control import Prepared
     from mulligan.service.run_data import DataEntry
     from mulligan.service.run_details import (
@@ -262,7 +255,7 @@ _NAMES = {
     "mulligan.service.preview": "Preview StepPreview",
     "mulligan.service.report": "Report",
     "mulligan.service.round_plans": "ForkPlan RoundPlan",
-    "mulligan.service.run_comparison": "ComparedRun ComparedStep DiffLine RunComparison ValuePair diff_lines",
+    "mulligan.service.run_comparison": "ComparedRun ComparedStep RunComparison ValuePair",
     "mulligan.service.run_control": "Prepared",
     "mulligan.service.run_data": "DataEntry",
     "mulligan.service.run_details": "ArtifactContent EventPage FailureHandlers RunDetails StoryPage UnknownArtifact",

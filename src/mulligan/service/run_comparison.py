@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -14,6 +12,7 @@ from mulligan.core.model.workflow import END, Workflow, encode, version
 from mulligan.core.state.state import State
 from mulligan.errors import MulliganError
 from mulligan.service.attempts import Costs
+from mulligan.service.catalogue.text_diff import DiffLine, diff_texts
 from mulligan.service.run_cache import RunCache
 from mulligan.service.run_pages import StepLine, step_line
 from mulligan.service.run_reader import RunReader
@@ -70,13 +69,6 @@ class ComparedStep(msgspec.Struct, frozen=True):
     is_changed: bool
 
 
-class DiffLine(msgspec.Struct, frozen=True):
-    """A line of the difference of two texts."""
-
-    kind: Literal["same", "removed", "added", "position"]
-    text: str
-
-
 class RunComparison(msgspec.Struct, frozen=True):
     """What differs between two runs. Lists have what differs first."""
 
@@ -106,15 +98,14 @@ class RunComparer:
         first, second = self._read(a), self._read(b)
         steps = _compare_steps(first, second)
         kind, lines = self._compare_texts(first, second)
-        some = list(islice(lines, LINES_MAX + 1))
         differing = sum(1 for one in steps if one.differences)
         return RunComparison(
             a=first.shown,
             b=second.shown,
             inputs=_compare_values(first.inputs, second.inputs),
             text_kind=kind,
-            text=some[:LINES_MAX],
-            has_more_text=len(some) > LINES_MAX,
+            text=lines[:LINES_MAX],
+            has_more_text=len(lines) > LINES_MAX,
             steps=steps[:STEPS_MAX],
             step_total=len(steps),
             differing=differing,
@@ -131,7 +122,7 @@ class RunComparer:
             costs = Costs(self._reader.events(run_id)).by_step
             seconds = {name: cost.wall_seconds for name, cost in costs.items()}
         label = self._reader.labels(run_id).get(VERSION_LABEL, "")
-        used = version(encode(state.workflow)) if state.run.version == "" else state.run.present_version
+        used = state.run.present_version or record.version
         return _Read(
             shown=ComparedRun(
                 run_id=run_id,
@@ -147,13 +138,13 @@ class RunComparer:
             seconds=seconds,
         )
 
-    def _compare_texts(self, a: _Read, b: _Read) -> tuple[Literal["", "published", "definition"], Iterator[DiffLine]]:
+    def _compare_texts(self, a: _Read, b: _Read) -> tuple[Literal["", "published", "definition"], list[DiffLine]]:
         if a.shown.version == b.shown.version:
-            return "", iter(())
+            return "", []
         texts = self._published(a), self._published(b)
         if texts[0] is not None and texts[1] is not None:
-            return "published", diff_lines(texts[0].splitlines(), texts[1].splitlines())
-        return "definition", diff_lines(_definition(a.workflow, b.workflow), _definition(b.workflow, a.workflow))
+            return "published", diff_texts(texts[0], texts[1])
+        return "definition", diff_texts(_definition(a.workflow, b.workflow), _definition(b.workflow, a.workflow))
 
     def _published(self, run: _Read) -> str | None:
         """The published text of a run, if that is what it used."""
@@ -237,8 +228,8 @@ def _differences(
 # -- texts -----------------------------------------------------------------------------------------------------------
 
 
-def _definition(workflow: Workflow, other: Workflow) -> list[str]:
-    """What is in a workflow and not the same in another, as lines."""
+def _definition(workflow: Workflow, other: Workflow) -> str:
+    """What is in a workflow and not the same in another, as text."""
     same = {step.name: step for step in (*other.steps, other.end)}
     steps = [step for step in (*workflow.steps, workflow.end) if same.get(step.name) != step]
     top = {
@@ -247,14 +238,4 @@ def _definition(workflow: Workflow, other: Workflow) -> list[str]:
         if name not in ("steps", "end") and (value := getattr(workflow, name)) != getattr(other, name)
     }
     shown = {**msgspec.to_builtins(top), **{step.name or END: msgspec.to_builtins(step) for step in steps}}
-    return str(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=1_000)).splitlines() if shown else []
-
-
-def diff_lines(a: Iterable[str], b: Iterable[str]) -> Iterator[DiffLine]:
-    """How one text became another, with three lines around each change."""
-    kinds: dict[str, Literal["same", "removed", "added"]] = {" ": "same", "-": "removed", "+": "added"}
-    for line in islice(difflib.unified_diff(list(a), list(b), lineterm=""), 2, None):
-        if line.startswith("@@"):
-            yield DiffLine("position", line)
-        else:
-            yield DiffLine(kinds[line[0]], line[1:])
+    return str(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=1_000)) if shown else ""

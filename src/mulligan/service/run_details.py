@@ -156,6 +156,9 @@ class RunDetails:
             **listed(self._reader, record),
             "labels": self._reader.labels(run_id),
             **with_artifact_paths(store.artifacts, head),
+            # The state of a run that no worker has taken yet does not know them.
+            "run_id": run_id,
+            "version": head["version"] or record.version,
             "seq": cached.seq,
             "root_run_id": record.root_run_id or run_id,
             "started_by": record.started_by,

@@ -70,8 +70,7 @@ def draw_page_svg(
 
 @dataclass(frozen=True, slots=True)
 class RunMarks:
-    """What the drawing of a run on a page has besides: where its nodes lead, which arrows were taken, which node is
-    looked at. Nodes are named by their keys."""
+    """What the drawing of a run has besides: where nodes lead, by key, which arrows it took, which node is chosen."""
 
     hrefs: Mapping[str, str] = field(default_factory=dict)
     taken: frozenset[Link] = frozenset()
