@@ -165,7 +165,7 @@ def open_client(
     def find(service: Service, digest: str) -> TokenRecord | None:
         return by_digest.get(digest) or find_stored_token(service, digest)
 
-    api = Api(home, config or ServerConfig(), find_token=find, routes=routes, clock=clock, pages=pages)
+    api = Api(home, config or ServerConfig(), find_token=find, routes=routes, pages=pages, clock=clock)
     return Client(api, home, {one.user: f"mul_{one.user}" for one in known} | {"unknown": "mul_unknown"})
 
 

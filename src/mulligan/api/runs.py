@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -21,7 +21,10 @@ from mulligan.service import (
     RUN_ENDED,
     FailureHandlers,
     Item,
+    ItemQuery,
+    LogIndex,
     LogKey,
+    LogMatches,
     Report,
     RunQuery,
     Service,
@@ -167,18 +170,18 @@ class ItemsQuery(Query, frozen=True):
 
     status: tuple[str, ...] = ()
     limit: Limit = 200
+    # How many to leave out, of those that match and are behind the cursor.
+    offset: Count = 0
+    # Values, outputs and messages as texts of at most 200 characters.
+    brief: bool = False
     cursor: str = ""
 
 
 def list_items(call: Call) -> Any:
-    asked = call.query
-    page = call.service.item_page(
-        _run_id(call),
-        call.path["step"],
-        statuses=asked.status,
-        after=-1 if (found := decode_cursor(asked.cursor, Count)) is None else found,
-        limit=asked.limit,
-    )
+    asked: ItemsQuery = call.query
+    after = decode_cursor(asked.cursor, Count)
+    query = ItemQuery(asked.status, -1 if after is None else after, asked.offset, asked.limit, asked.brief)
+    page = call.service.item_page(_run_id(call), call.path["step"], query)
     return Answer({**to_json(page), "next": encode_cursor(page.next)}, headers={"ETag": f'"{page.seq}"'})
 
 
@@ -381,6 +384,44 @@ async def _follow(call: Call, key: LogKey, start: int) -> AsyncIterator[bytes]:
             await asyncio.sleep(FOLLOW_SECONDS)
 
 
+class LogIndexQuery(Query, frozen=True):
+    """Which log to count."""
+
+    stream: Literal["stdout", "stderr"] = "stdout"
+
+
+async def index_log(call: Call) -> LogIndex:
+    key = await _counted(call)
+    found: LogIndex = await call.read(lambda service: service.log_lines.index(key))
+    return found
+
+
+async def _counted(call: Call) -> LogKey:
+    """The log that a call names, after its lines were counted, which may take many reads."""
+    key = LogKey(_run_id(call), call.path["place"], int(call.path["attempt"]), call.query.stream)
+    await call.read(lambda service: _log_size(service, key))
+    while not await call.read(lambda service: service.log_lines.count(key)):
+        pass
+    return key
+
+
+class LogSearchQuery(Query, frozen=True):
+    """Which log to search, and for what."""
+
+    # Without capital letters it is found in any case.
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    stream: Literal["stdout", "stderr"] = "stdout"
+    # Where to begin: `next` of the answer before.
+    start: Count = 0
+
+
+async def search_log(call: Call) -> LogMatches:
+    asked: LogSearchQuery = call.query
+    key = await _counted(call)
+    found: LogMatches = await call.read(lambda service: service.log_lines.search(key, asked.text, asked.start))
+    return found
+
+
 RANGE = (("Range", "One range of bytes, such as bytes=0-999 or bytes=-500."),)
 _RUN = "runs/{run_id:int}"
 ROUTES = (
@@ -458,6 +499,24 @@ ROUTES = (
         other_statuses=(206,),
         request_headers=RANGE,
         problems=(416,),
+    ),
+    Route(
+        "GET",
+        f"{_RUN}/attempts/{{place}}/{{attempt:int}}/log/index",
+        index_log,
+        "read",
+        "Count the lines of a log, and those before each of its blocks: what is needed to read any part of it.",
+        query=LogIndexQuery,
+        answer=LogIndex,
+    ),
+    Route(
+        "GET",
+        f"{_RUN}/attempts/{{place}}/{{attempt:int}}/log/matches",
+        search_log,
+        "read",
+        "Find the lines of a log that have a text, in at most 32 MiB of it; `next` says where to go on.",
+        query=LogSearchQuery,
+        answer=LogMatches,
     ),
     Route(
         "GET",

@@ -9,8 +9,8 @@ import msgspec
 
 from mulligan.api.catalogue import Deleted, DryRunQuery
 from mulligan.api.entity_tags import entity_tag, expected_revision
-from mulligan.api.routing import Answer, Body, Call, Route
-from mulligan.service import Backfill, ScheduleForm, ScheduleView, to_json
+from mulligan.api.routing import Answer, Body, Call, Query, Route
+from mulligan.service import Backfill, PastInstants, ScheduleForm, ScheduleView, to_json
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
@@ -40,6 +40,16 @@ def list_schedules(call: Call) -> Any:
 
 def show_schedule(call: Call) -> Answer:
     return _view(call.service.schedules.show(call.path["name"]))
+
+
+class PastQuery(Query, frozen=True):
+    """How many of the newest."""
+
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
+
+
+def show_past(call: Call) -> Any:
+    return to_json(call.service.schedules.past(call.path["name"], limit=call.query.limit))
 
 
 def put_schedule(call: Call) -> Answer:
@@ -87,6 +97,15 @@ ROUTES = (
         "read",
         "One schedule: what it did, and its next instants.",
         answer=ScheduleView,
+    ),
+    Route(
+        "GET",
+        "schedules/{name}/past",
+        show_past,
+        "read",
+        "What came of the past instants of a schedule, the newest first: the run of each, or why there is none.",
+        query=PastQuery,
+        answer=PastInstants,
     ),
     Route(
         "PUT",

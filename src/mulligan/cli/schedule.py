@@ -31,6 +31,7 @@ _USAGE = {
 }
 _OVERLAPS = ("skip", "queue", "cancel", "allow")
 SHOWN_SKIPS = 5
+SHOWN_NEXT = 5
 
 
 def schedule(
@@ -209,7 +210,7 @@ def _lines(one: ScheduleView, home: str | None) -> list[tuple[str, str]]:
         why = f": {one.pause.reason}" if one.pause.reason else ""
         lines.append(("paused", f"{who} at {_time(one.pause.at)}{why}"))
         lines.append(("", f"it stays paused until somebody types: mulligan schedule resume {one.name}{where(home)}"))
-    lines += [("next" if not number else "", _time(at)) for number, at in enumerate(one.next)]
+    lines += [("next" if not number else "", _time(at)) for number, at in enumerate(one.next[:SHOWN_NEXT])]
     if one.last is not None:
         lines.append(("last", f"run {one.last.run_id}, of {_time(one.last.instant)}"))
     if one.active:

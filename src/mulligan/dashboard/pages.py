@@ -3,7 +3,35 @@
 from __future__ import annotations
 
 from mulligan.api.routing import Pages
-from mulligan.dashboard import assets, compare, home, run
+from mulligan.dashboard import (
+    assets,
+    audit,
+    compare,
+    home,
+    notices,
+    recovery,
+    run,
+    schedules,
+    step,
+    tokens,
+    usage,
+    workers,
+)
 from mulligan.dashboard.errors import render_error
 
-PAGES = Pages((*assets.ROUTES, *home.ROUTES, *run.ROUTES, *compare.ROUTES), render_error)
+_AREAS = (
+    assets,
+    home,
+    run,
+    step,
+    compare,
+    schedules,
+    recovery,
+    notices,
+    usage,
+    workers,
+    audit,
+    tokens,
+)
+
+PAGES = Pages(tuple(route for area in _AREAS for route in area.ROUTES), render_error)

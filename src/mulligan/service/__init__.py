@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from mulligan.core.model.events import HostCapacity
     from mulligan.core.model.failure import Failure
-    from mulligan.core.model.scopes import SCOPES, allows
+    from mulligan.core.model.scopes import MEANINGS, SCOPES, allows
     from mulligan.core.model.workflow import Workflow
     from mulligan.core.state.transitions import RUN_ENDED
     from mulligan.engine.timings import Histogram
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
         message_lines,
         summarize_failure,
     )
-    from mulligan.service.doctor import Check
+    from mulligan.service.doctor import Check, Diagnosis
     from mulligan.service.drawing.picture import Node
     from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, Ending, capacity_for, machine
     from mulligan.service.failure_summary import FailureGroup, FailureOutcome, group_failures, spent_budget
@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from mulligan.service.lazy_modules import import_lazy_modules
     from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
     from mulligan.service.log_following import LogPiece, LogSelection
+    from mulligan.service.log_lines import LogIndex, LogLines, LogMatches
     from mulligan.service.logins import (
         LINK_MINUTES,
         SESSION_HOURS,
@@ -154,19 +155,22 @@ if TYPE_CHECKING:
         WaitReason,
         parse_statuses,
     )
-    from mulligan.service.run_pages import ItemPage, RunChanges, StepLine, StepPage, StepQuery
+    from mulligan.service.run_pages import ItemPage, ItemQuery, RunChanges, StepLine, StepPage, StepQuery
     from mulligan.service.run_progress import Activity, Announcement, AnnouncementWriter, RunProgress
     from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
     from mulligan.service.run_snapshot import FailedVisit, RunSnapshot, RunStatus, StepSnapshot
     from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
     from mulligan.service.schedules.forms import ScheduleForm, instant_text
+    from mulligan.service.schedules.past_instants import PastInstant, PastInstants
     from mulligan.service.schedules.schedules import Backfill, ScheduleView
+    from mulligan.service.schedules.timing_words import describe_timing
     from mulligan.service.server_client import is_login_link, log_in, log_out, start_published
     from mulligan.service.server_config import ServerConfig, ServerSection, TrustedProxy, find_config, parse_config
     from mulligan.service.service import Service, open_service, open_temporary_service, open_worker_service
     from mulligan.service.shown_runs import RunDisplay
     from mulligan.service.starting import DetachedRun, ExistingRun, check_key
     from mulligan.service.stats import RungStats, describe_rung
+    from mulligan.service.step_history import AttemptLine, RuleLine, StepHistories, StepHistory, VisitLadder
     from mulligan.service.step_trial import Fakes
     from mulligan.service.store_calls import (
         CALL_HEADER,
@@ -184,7 +188,8 @@ if TYPE_CHECKING:
     from mulligan.service.telemetry.telemetry import ENDPOINT_VARIABLES, METRICS_TYPE, merge_metrics, request_metrics
     from mulligan.service.telemetry.worker_metrics import MetricsServer, WorkerMetrics
     from mulligan.service.tokens.tokens import NewToken, TokenForm, TokenList, TokenView
-    from mulligan.service.usage import StepUsage, UsedResources
+    from mulligan.service.trends import RecoveryTrend, Spending, WeekStats, WorkflowSpending, WorkflowUsage, monday
+    from mulligan.service.usage import ResourceProposal, StepUsage, UsedResources
     from mulligan.service.values import parse_duration, parse_size, parse_time, read_budgets
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine, WorkerTask
@@ -194,7 +199,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "mulligan.core.model.events": "HostCapacity",
     "mulligan.core.model.failure": "Failure",
-    "mulligan.core.model.scopes": "SCOPES allows",
+    "mulligan.core.model.scopes": "MEANINGS SCOPES allows",
     "mulligan.core.model.workflow": "Workflow",
     "mulligan.core.state.transitions": "RUN_ENDED",
     "mulligan.engine.timings": "Histogram",
@@ -227,7 +232,7 @@ _NAMES = {
     "mulligan.service.decisions": "Decision DecisionPreview DecisionResult make_decision read_decisions",
     "mulligan.service.descriptions": "describe_artifact describe_value describe_budget describe_spending "
     "failure_tail message_lines summarize_failure",
-    "mulligan.service.doctor": "Check",
+    "mulligan.service.doctor": "Check Diagnosis",
     "mulligan.service.drawing.picture": "Node",
     "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending capacity_for machine",
     "mulligan.service.failure_summary": "FailureOutcome FailureGroup group_failures spent_budget",
@@ -242,6 +247,7 @@ _NAMES = {
     "mulligan.service.lazy_modules": "import_lazy_modules",
     "mulligan.service.live_feed": "LiveEvent LiveFeed Watch parse_watches",
     "mulligan.service.log_following": "LogPiece LogSelection",
+    "mulligan.service.log_lines": "LogIndex LogLines LogMatches",
     "mulligan.service.logins": "LINK_MINUTES SESSION_HOURS Logins Session digest_of new_secret owner_of start_token",
     "mulligan.service.logs": "UnknownAttempt",
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
@@ -263,19 +269,22 @@ _NAMES = {
     "mulligan.service.run_graph": "RunGraph",
     "mulligan.service.run_grid": "GridAttempt GridPage GridQuery GridRow",
     "mulligan.service.run_list": "FailedStep RunLine RunPage RunQuery STATUSES WaitReason parse_statuses",
-    "mulligan.service.run_pages": "ItemPage RunChanges StepLine StepPage StepQuery",
+    "mulligan.service.run_pages": "ItemPage ItemQuery RunChanges StepLine StepPage StepQuery",
     "mulligan.service.run_progress": "RunProgress Activity AnnouncementWriter Announcement",
     "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",
     "mulligan.service.run_snapshot": "FailedVisit RunSnapshot RunStatus StepSnapshot",
     "mulligan.service.run_story": "LocatedWait StoryLine LocatedLine",
     "mulligan.service.schedules.forms": "ScheduleForm instant_text",
+    "mulligan.service.schedules.past_instants": "PastInstant PastInstants",
     "mulligan.service.schedules.schedules": "Backfill ScheduleView",
+    "mulligan.service.schedules.timing_words": "describe_timing",
     "mulligan.service.server_config": "ServerConfig ServerSection TrustedProxy find_config parse_config",
     "mulligan.service.server_client": "is_login_link log_in log_out start_published",
     "mulligan.service.service": "Service open_service open_temporary_service open_worker_service",
     "mulligan.service.shown_runs": "RunDisplay",
     "mulligan.service.starting": "DetachedRun ExistingRun check_key",
     "mulligan.service.stats": "RungStats describe_rung",
+    "mulligan.service.step_history": "AttemptLine RuleLine StepHistories StepHistory VisitLadder",
     "mulligan.service.step_trial": "Fakes",
     "mulligan.service.store_calls": "CALL_HEADER PROCESS PROCESS_HEADER PROTOCOL_HEADER UPLOAD_BYTES_MAX "
     "WAIT_SECONDS ChangeCounter ChangeCounts gives_bytes",
@@ -284,7 +293,8 @@ _NAMES = {
     "mulligan.service.telemetry.telemetry": "ENDPOINT_VARIABLES METRICS_TYPE merge_metrics request_metrics",
     "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
     "mulligan.service.tokens.tokens": "NewToken TokenForm TokenList TokenView",
-    "mulligan.service.usage": "StepUsage UsedResources",
+    "mulligan.service.trends": "RecoveryTrend Spending WeekStats WorkflowSpending WorkflowUsage monday",
+    "mulligan.service.usage": "ResourceProposal StepUsage UsedResources",
     "mulligan.service.values": "parse_duration parse_size parse_time read_budgets",
     "mulligan.service.waiting": "Until WaitEvent",
     "mulligan.service.workers": "WorkerLine WorkerTask",

@@ -5,6 +5,7 @@ For faces that stay up. A state here belongs to the cache: it may be read until 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 
 from mulligan.core.effects.snapshot import restore
@@ -15,6 +16,7 @@ from mulligan.core.model.workflow import decode
 from mulligan.core.state.state import State
 from mulligan.errors import MulliganError
 from mulligan.service.event_index import EventIndex
+from mulligan.service.log_lines import CountedLogs
 from mulligan.service.run_reader import RunReader
 
 # How many events a state is moved on by; behind more of them it is loaded again.
@@ -73,12 +75,15 @@ class RunCache:
         self._runs: dict[int, CachedRun] = {}
         # Where the events of single steps are.
         self.index = EventIndex(reader)
+        # How many lines the logs have that are looked at.
+        self.counted_logs: CountedLogs = OrderedDict()
 
     def seen_by(self, reader: RunReader) -> RunCache:
         """The same states for another reader, which may know fewer runs."""
         other = RunCache(reader)
         other._runs = self._runs
         other.index = self.index.seen_by(reader)
+        other.counted_logs = self.counted_logs
         return other
 
     def get(self, run_id: int) -> CachedRun:

@@ -265,10 +265,11 @@ class RunDetails:
         state = self._reader.state(run_id)
         if step != END and step not in state.graph.nodes:
             step = step.partition(".")[0].partition("[")[0]
-        return _failure_handlers(state, step)
+        return describe_failure_handlers(state, step)
 
 
-def _failure_handlers(state: State, name: str) -> FailureHandlers:
+def describe_failure_handlers(state: State, name: str) -> FailureHandlers:
+    """Everything that deals with a failure of one step, as of a state."""
     step, place = state.step(name), state.places.get(name)
     granted = place.climb.retries if place else {}
     # The commands of a map's items have rules of their own; those of a single one are the step's.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,12 +14,15 @@ from mulligan.core.state.verdict import is_handled
 from mulligan.errors import InputInvalid, UnknownStep
 from mulligan.history.phrases import describe_failure
 from mulligan.language.suggestions import did_you_mean
+from mulligan.service.descriptions import describe_value
 from mulligan.service.items import Item, item_statuses, items_at
 from mulligan.service.run_cache import CachedRun, RunCache
 from mulligan.service.run_reader import RunReader
 
 # How many steps or items a page has at most.
 LIMIT_MAX = 1_000
+# How long values and messages are in a brief list.
+BRIEF_CHARS_MAX = 200
 
 
 class StepLine(msgspec.Struct, frozen=True):
@@ -66,6 +69,19 @@ class StepPage(msgspec.Struct, frozen=True):
     counts: dict[str, int]
     # What runs last; None if the run has not started.
     end: StepLine | None
+
+
+class ItemQuery(msgspec.Struct, frozen=True):
+    """Which items to list, and which page of them."""
+
+    statuses: tuple[str, ...] = ()
+    # Only items behind this index: `ItemPage.next` of the page before.
+    after: int = -1
+    # How many of those that match are left out before the first.
+    offset: int = 0
+    limit: int = 200
+    # Values, outputs and messages as short texts: they may have megabytes.
+    is_brief: bool = False
 
 
 class ItemPage(msgspec.Struct, frozen=True):
@@ -134,32 +150,43 @@ def _limit(limit: int) -> int:
     return min(limit, LIMIT_MAX)
 
 
-def list_item_page(
-    reader: RunReader,
-    cache: RunCache,
-    run_id: int,
-    step: str,
-    *,
-    statuses: Sequence[str] = (),
-    after: int = -1,
-    limit: int = 200,
-) -> ItemPage:
-    """A page of the items of a map step, or of the steps of a matrix: those behind index `after`."""
-    limit = _limit(limit)
+def list_item_page(reader: RunReader, cache: RunCache, run_id: int, step: str, query: ItemQuery) -> ItemPage:
+    """A page of the items of a map step, or of the steps of a matrix."""
+    limit = _limit(query.limit)
     run = cache.get(run_id)
     found = item_statuses(reader, run.state, step)
-    chosen = [index for index, status in enumerate(found) if not statuses or status in statuses]
-    left = [index for index in chosen if index > after]
-    page = left[:limit]
+    chosen = [index for index, status in enumerate(found) if not query.statuses or status in query.statuses]
+    left = [index for index in chosen if index > query.after] if query.after >= 0 else chosen
+    page = left[query.offset : query.offset + limit]
+    items = items_at(reader, run.state, step, page, found)
     return ItemPage(
         run_id=run_id,
         seq=run.seq,
         step=step,
-        items=items_at(reader, run.state, step, page),
-        next=page[-1] if len(left) > limit else None,
+        items=[_brief(one) for one in items] if query.is_brief else items,
+        next=page[-1] if len(left) > query.offset + limit else None,
         total=len(chosen),
         counts=dict(Counter(found)),
     )
+
+
+def _brief(item: Item) -> Item:
+    failure = item.failure and {
+        **item.failure,
+        "message": _shorten(item.failure["message"]),
+        "details": {},
+        "trace": "",
+        "cause": [],
+        "handler_failure": None,
+    }
+    return msgspec.structs.replace(
+        item, item=_shorten(item.item), output=None if item.output is None else _shorten(item.output), failure=failure
+    )
+
+
+def _shorten(value: Any) -> str:
+    text = value if isinstance(value, str) else describe_value(value)
+    return text if len(text) <= BRIEF_CHARS_MAX else text[: BRIEF_CHARS_MAX - 1] + "…"
 
 
 def changes_since(cache: RunCache, run_id: int, after: int) -> RunChanges:

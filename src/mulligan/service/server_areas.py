@@ -9,23 +9,29 @@ from typing import TYPE_CHECKING
 from mulligan.service.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from mulligan.service import audit, logins, run_views, server_changes
+    from mulligan.service import audit, log_lines, logins, run_views, server_changes, step_history, trends
     from mulligan.service.audit import AuditLog
     from mulligan.service.catalogue.catalogue import Catalogue
+    from mulligan.service.log_lines import LogLines
     from mulligan.service.logins import Logins
     from mulligan.service.run_cache import RunCache
     from mulligan.service.run_reader import RunReader
     from mulligan.service.run_views import RunViews
+    from mulligan.service.step_history import StepHistories
     from mulligan.service.telemetry import telemetry
     from mulligan.service.telemetry.telemetry import Telemetry
     from mulligan.service.tokens import tokens
     from mulligan.service.tokens.tokens import Tokens
+    from mulligan.service.trends import Trends
 else:
     audit, logins = LazyModule("mulligan.service.audit"), LazyModule("mulligan.service.logins")
+    log_lines = LazyModule("mulligan.service.log_lines")
     run_views = LazyModule("mulligan.service.run_views")
     server_changes = LazyModule("mulligan.service.server_changes")
+    step_history = LazyModule("mulligan.service.step_history")
     telemetry = LazyModule("mulligan.service.telemetry.telemetry")
     tokens = LazyModule("mulligan.service.tokens.tokens")
+    trends = LazyModule("mulligan.service.trends")
 
 
 class ServerAreas:
@@ -39,12 +45,12 @@ class ServerAreas:
         def by(self) -> str: ...
 
         @cached_property
-        def cache(self) -> RunCache: ...
-
-        @cached_property
         def catalogue(self) -> Catalogue: ...
 
         def now(self) -> datetime: ...
+
+        @property
+        def cache(self) -> RunCache: ...
 
     @cached_property
     def audit(self) -> AuditLog:
@@ -71,3 +77,18 @@ class ServerAreas:
     def telemetry(self) -> Telemetry:
         """Metrics and traces."""
         return telemetry.Telemetry(self.reader)
+
+    @property
+    def log_lines(self) -> LogLines:
+        """Logs by line: how many there are, and which have a text."""
+        return log_lines.LogLines(self.reader.log_ranges, self.cache.counted_logs)
+
+    @property
+    def step_histories(self) -> StepHistories:
+        """Single steps and items in detail: attempts, and the recovery ladder of each failed visit."""
+        return step_history.StepHistories(self.reader, self.cache)
+
+    @cached_property
+    def trends(self) -> Trends:
+        """What many runs together say."""
+        return trends.Trends(self.reader)

@@ -92,7 +92,7 @@ class _Pinned:
 
 
 # A run, the name of a tally, and the tally.
-_Counted = tuple[RunRecord, str, Tally]
+Counted = tuple[RunRecord, str, Tally]
 
 
 def collect_stats(
@@ -103,13 +103,17 @@ def collect_stats(
     In the order of file and ladder. Steps that never failed are left out.
     """
     counted = _of_run(reader, run_id) if run_id is not None else _of_all(reader, since)
+    return sum_tallies(reader, [one for one in counted if workflow is None or one[0].workflow == workflow])
+
+
+def sum_tallies(reader: RunReader, counted: Iterable[Counted]) -> list[RungStats]:
+    """Statistics of these counters of runs, in the order of file and ladder."""
     sums: dict[Subject, _Sum] = {}
     versions: dict[tuple[str, str], _Pinned] = {}
     # Newest first: for a step that moved, its position in the newest file counts.
     for record, key, tally in sorted(counted, key=lambda one: -one[0].run_id):
-        if workflow is None or record.workflow == workflow:
-            subject, order = _pinned(reader, record, versions).meaning(key)
-            sums.setdefault(subject, _Sum(order)).add(record.run_id, tally)
+        subject, order = _pinned(reader, record, versions).meaning(key)
+        sums.setdefault(subject, _Sum(order)).add(record.run_id, tally)
     # An entry without a try: the run began under a release that did not count yet.
     lines = sorted(sums.items(), key=lambda line: (line[0].workflow, line[1].order))
     return [_rung_stats(subject, one) for subject, one in lines if one.tally.tried]
@@ -132,13 +136,13 @@ _WORDS = {
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _of_run(reader: RunReader, run_id: int) -> Iterator[_Counted]:
+def _of_run(reader: RunReader, run_id: int) -> Iterator[Counted]:
     record = reader.record(run_id)
     rows = reader.store.load(run_id).rows
     return ((record, key, read_tally(data)) for kind, key, _, data in rows if kind == "tallies" and data is not None)
 
 
-def _of_all(reader: RunReader, since: datetime | None) -> Iterator[_Counted]:
+def _of_all(reader: RunReader, since: datetime | None) -> Iterator[Counted]:
     if not reader.home.is_there:
         return iter(())
     rows = reader.store.rows_of_kind("tallies")

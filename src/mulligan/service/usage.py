@@ -52,10 +52,11 @@ class StepUsage(msgspec.Struct, frozen=True):
 def measure_usage(reader: RunReader, run_id: int) -> list[StepUsage]:
     """One entry for each step that was measured, in the order of the file; all steps of a matrix in one."""
     workflow = reader.state(run_id).workflow
-    return [_step_usage(run_id, one) for one in consumption(workflow, reader.events(run_id))]
+    return [step_usage(run_id, one) for one in consumption(workflow, reader.events(run_id))]
 
 
-def _step_usage(run_id: int, one: Consumption) -> StepUsage:
+def step_usage(run_id: int, one: Consumption) -> StepUsage:
+    """As faces show it."""
     used = one.used
     return StepUsage(
         run_id=run_id,

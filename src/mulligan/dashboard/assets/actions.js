@@ -103,7 +103,7 @@ function makeField({ name, label, type = "text", value = "", required = false, o
   } else {
     input = make("input", { id, name, type, required });
     if (type === "checkbox") input.checked = Boolean(value);
-    else input.value = value;
+    else input.value = type === "datetime-local" ? localTime(value) : value;
   }
   if (suggestions) input.setAttribute("list", `${id}-names`);
   const names = suggestions && make("datalist", { id: `${id}-names` }, ...suggestions.map((one) => make("option", { value: one })));
@@ -112,9 +112,16 @@ function makeField({ name, label, type = "text", value = "", required = false, o
   const read = () => {
     if (type === "checkbox") return input.checked;
     if (type === "number") return input.value === "" ? undefined : Number(input.value);
+    if (type === "datetime-local") return input.value === "" ? undefined : new Date(input.value).toISOString();
     return input.value === "" ? undefined : input.value;
   };
   return { name, row, value: read };
+}
+
+/** A time as a field has it that knows no zones: in that of the reader. */
+function localTime(text) {
+  const at = new Date(text);
+  return text ? new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16) : "";
 }
 
 /** What a dry run says would happen, for every kind of change. */

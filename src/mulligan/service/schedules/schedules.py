@@ -50,12 +50,18 @@ from mulligan.service.catalogue.texts import check_name, is_name
 from mulligan.service.run_control import Prepared
 from mulligan.service.run_reader import RunReader
 from mulligan.service.schedules.forms import ScheduleForm, check_timing, instant_text, instants, read_schedule
+from mulligan.service.schedules.past_instants import (
+    PAST_MAX,
+    PastInstants,
+    instant_labels,
+    judge_instants,
+    match_runs,
+    read_runs,
+)
 
 SCHEDULE, STATE = "schedule", "schedule_state"
-# The label of its runs.
-SCHEDULE_LABEL = "schedule"
 # How many instants to come are shown.
-SHOWN_NEXT = 5
+SHOWN_NEXT = 10
 BACKFILL_MAX = WAITING_MAX
 # How soon to look again: for schedules that somebody put meanwhile, for a run that others wait for, for failures.
 # A look at schedules that have nothing to do is two queries.
@@ -170,6 +176,21 @@ class Schedules:
     def show(self, name: str) -> ScheduleView:
         """One schedule. `UnknownSchedule`."""
         return self._view(self._document(name), _state(self._records.document(self._project, STATE, name)))
+
+    def past(self, name: str, *, limit: int = 200) -> PastInstants:
+        """What came of the newest past instants of a schedule. `UnknownSchedule`."""
+        if not 1 <= limit <= PAST_MAX:
+            raise InputInvalid(f"a list has 1 to {PAST_MAX:,} instants, not {limit:,}")
+        stored = _stored(self._document(name))
+        schedule = stored.schedule
+        # Earlier ones were never its own, unless a backfill has started them.
+        newest = takewhile(lambda one: one > stored.since, instants(schedule, self._now(), backwards=True))
+        expected = list(islice(newest, limit + 1))
+        runs, labels = read_runs(self._reader.store, name, self._project, limit + 1)
+        state = _state(self._records.document(self._project, STATE, name))
+        judged = judge_instants(expected, match_runs(expected, runs, labels), state)
+        zone = schedule.timezone if schedule.cron else "UTC"
+        return PastInstants(name, zone, judged[:limit], is_cut=len(judged) > limit)
 
     # -- changing ----------------------------------------------------------------------------------------------------
 
@@ -382,7 +403,7 @@ class Schedules:
             self._records.put_notices(notices)
 
     def _start(self, service: ProjectService, document: Document, schedule: Schedule, instant: datetime) -> int:
-        labels = {**schedule.labels, SCHEDULE_LABEL: document.name}
+        labels = {**schedule.labels, **instant_labels(document.name, instant)}
         prepared = service.catalogue.prepare(schedule.workflow, schedule.version, schedule.inputs, labels)
         try:
             return service.start_once(prepared, schedule_key(document.project, document.name, instant))

@@ -1,0 +1,128 @@
+// The form of a schedule, which shows when it would start while one types; and the dialog of a backfill.
+import { ApiError, segment, send } from "./api.js";
+import { openAction } from "./actions.js";
+import { refresh } from "./dashboard.js";
+import { formatTime } from "./times.js";
+
+const TYPING_MS = 250;
+
+// -- backfill --------------------------------------------------------------------------------------------------------
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-backfill]");
+  if (button) openAction(JSON.parse(button.dataset.backfill), { refresh, opener: button, describe: describeBackfill });
+});
+
+function describeBackfill(plan) {
+  const times = plan.instants.map((one) => new Date(one));
+  if (!times.length) return ["there is no instant in this time"];
+  const shown = times.slice(0, 8).map((at) => formatTime(at, "time"));
+  const lines = [`${times.length.toLocaleString()} ${times.length === 1 ? "start" : "starts"}: ${shown.join(" · ")}${times.length > 8 ? " · …" : ""}`];
+  lines.push("those that have a run already are left out");
+  if (plan.is_paused) lines.push("the schedule is paused: they are started once it is resumed");
+  return lines;
+}
+
+// -- the form --------------------------------------------------------------------------------------------------------
+
+const form = document.getElementById("schedule-form");
+if (form) startForm(form);
+
+function startForm(form) {
+  const preview = document.getElementById("preview");
+  const problem = document.getElementById("form-problem");
+  const submit = form.querySelector("[type=submit]");
+  let timer = 0;
+  let asked = 0;
+
+  const showKind = () => {
+    for (const one of form.querySelectorAll("[data-kind]")) one.hidden = one.dataset.kind !== form.elements.kind.value;
+  };
+
+  const look = async () => {
+    const mine = ++asked;
+    try {
+      const found = await put(form, true);
+      if (mine !== asked) return;
+      problem.textContent = "";
+      submit.disabled = false;
+      showInstants(preview, found);
+    } catch (error) {
+      if (mine !== asked) return;
+      problem.textContent = [error.message, error.hint].filter(Boolean).join("; ");
+      preview.replaceChildren(line("When the form is right, the next ten instants are shown here.", "muted"));
+    }
+  };
+
+  form.addEventListener("input", () => {
+    showKind();
+    clearTimeout(timer);
+    timer = setTimeout(() => form.elements.name.value.trim() && form.elements.workflow.value.trim() && look(), TYPING_MS);
+  });
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    submit.disabled = true;
+    try {
+      const made = await put(form, false);
+      location.assign(`/schedules/${segment(made.name)}`);
+    } catch (error) {
+      problem.textContent = [error.message, error.hint].filter(Boolean).join("; ");
+      submit.disabled = false;
+    }
+  });
+  if (!form.elements.timezone.value && form.dataset.revision === "0") form.elements.timezone.value = Intl.DateTimeFormat().resolvedOptions().timeZone ?? "";
+  showKind();
+  if (form.elements.name.value && form.elements.workflow.value) look();
+}
+
+function put(form, isDry) {
+  const given = form.elements;
+  const text = (name) => given[name].value.trim() || undefined;
+  const number = (name) => (given[name].value === "" ? undefined : Number(given[name].value));
+  const isCron = given.kind.value === "cron";
+  const body = {
+    workflow: text("workflow"),
+    ...(isCron ? { cron: text("cron") ?? "", timezone: text("timezone") } : { every: text("every") ?? "", anchor: text("anchor") }),
+    overlap: given.overlap.value,
+    catch_up: text("catch_up") ?? "last",
+    pause_after: number("pause_after"),
+    version: number("version"),
+    inputs: readInputs(given.inputs.value),
+    labels: JSON.parse(form.dataset.labels),
+  };
+  // A new one must not replace one of the same name; a change must not undo that of somebody else.
+  const headers = isDry ? {} : { "if-match": `"${form.dataset.revision}"` };
+  return send("PUT", `schedules/${segment(given.name.value.trim())}${isDry ? "?dry_run=true" : ""}`, body, { headers });
+}
+
+function readInputs(text) {
+  if (!text.trim()) return {};
+  let found;
+  try {
+    found = JSON.parse(text);
+  } catch {
+    throw new ApiError({ detail: "the inputs are not JSON", hint: 'write them like {"who": "world"}' });
+  }
+  if (found === null || typeof found !== "object" || Array.isArray(found)) throw new ApiError({ detail: "the inputs are not an object", hint: 'write them like {"who": "world"}' });
+  return found;
+}
+
+function showInstants(preview, found) {
+  if (!found.next.length) return preview.replaceChildren(line(found.is_paused ? "It is paused: nothing is started until it is resumed." : "It has no instant.", "muted"));
+  const zone = found.timezone ?? "UTC";
+  const there = new Intl.DateTimeFormat("en-GB", { timeZone: zone, weekday: "long", day: "numeric", month: "long", hour: "2-digit", minute: "2-digit" });
+  const table = document.createElement("table");
+  const head = table.createTHead().insertRow();
+  for (const title of [zone, "Your time", ""]) head.append(Object.assign(document.createElement("th"), { textContent: title, scope: "col" }));
+  const body = table.createTBody();
+  for (const one of found.next) {
+    const at = new Date(one);
+    const row = body.insertRow();
+    for (const words of [there.format(at), formatTime(at, "time"), formatTime(at)]) row.insertCell().textContent = words;
+  }
+  preview.replaceChildren(table);
+}
+
+function line(text, className) {
+  return Object.assign(document.createElement("p"), { textContent: text, className });
+}

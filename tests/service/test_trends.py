@@ -1,0 +1,88 @@
+"""What many runs together say, on both stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from mulligan.errors import InputInvalid
+from mulligan.service import Home, Service, monday
+from mulligan.service.driver import Capacity
+
+FLAKY = """
+name: flaky
+steps:
+  - step: fetch
+    shell: test "$MULLIGAN_ATTEMPT" -gt 1
+    resources: {memory: 2GiB}
+    retry: {exit_codes: [1], max_retries: 2, delay: 0}
+  - step: load
+    shell: exit 3
+    needs: [fetch]
+    retry: {exit_codes: [3], max_retries: 1, delay: 0}
+    continue_on_error: true
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
+    url = request.getfixturevalue("schema_url") if request.param == "postgres" else ""
+    with Service(Home(tmp_path / "home", url), "ada") as opened:
+        yield opened
+
+
+def run(service: Service, folder: Path, text: str, times: int = 1) -> None:
+    file = folder / "flow.yaml"
+    file.write_text(text)
+    prepared = service.prepare(service.load_workflow(file), {}, folder)
+    with service.driver(Capacity(cpus=4.0, memory=4 << 30)) as driver:
+        for run_id in service.start(prepared, times=times):
+            driver.drive(run_id, 0.0)
+
+
+def test_recovery_is_counted_by_week_and_by_step(service: Service, tmp_path: Path) -> None:
+    run(service, tmp_path, FLAKY, times=2)
+    now = datetime.now(UTC)
+
+    trend = service.trends.recovery(now, weeks=4)
+
+    assert [(one.week, one.rung, one.tried, one.worked) for one in trend.weeks] == [(monday(now), "retry", 4, 2)]
+    assert [(one.step, one.tried, one.worked) for one in trend.stats] == [("fetch", 2, 2), ("load", 2, 0)]
+    assert (trend.workflows, trend.runs, trend.is_cut) == (["flaky"], 2, False)
+    assert trend.stats == service.stats()
+    assert service.trends.recovery(now, workflow="other").stats == []
+    assert service.trends.recovery(now + timedelta(weeks=9), weeks=4).runs == 0
+
+
+def test_the_usage_of_a_workflow_is_that_of_its_newest_runs_together(service: Service, tmp_path: Path) -> None:
+    run(service, tmp_path, FLAKY, times=3)
+
+    found = service.trends.usage("flaky", runs=2)
+    fetch = found.usage[0]
+
+    assert len(found.run_ids) == 2
+    assert found.run_ids[0] > found.run_ids[1]
+    assert (fetch.step, fetch.attempts, fetch.asked.memory) == ("fetch", 4, 2 << 30)
+    assert [one.why for one in fetch.proposals if one.what == "memory"] == ["too_much"]
+    small = service.trends.usage("flaky", runs=2, events_max=1)
+    assert (small.run_ids, small.left_out) == ([], 2)
+    assert service.trends.workflows() == ["flaky"]
+
+
+def test_nothing_was_ever_run(service: Service) -> None:
+    now = datetime.now(UTC)
+
+    assert service.trends.recovery(now).weeks == []
+    assert service.trends.usage("none").usage == []
+    assert service.trends.spending(now).workflows == []
+    assert service.trends.workflows() == []
+    with pytest.raises(InputInvalid):
+        service.trends.recovery(now, weeks=0)
+
+
+def test_a_week_begins_on_monday() -> None:
+    assert monday(datetime(2026, 11, 15, 23, 59, tzinfo=UTC)) == datetime(2026, 11, 9, tzinfo=UTC)
+    assert monday(datetime(2026, 11, 16, tzinfo=UTC)) == datetime(2026, 11, 16, tzinfo=UTC)
