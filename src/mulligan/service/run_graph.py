@@ -107,7 +107,7 @@ def _rank(state: State) -> Callable[[str], int]:
 def taken_links(state: State, drawn: Picture) -> frozenset[Link]:
     """The arrows of a picture that the run took. One between stacks counts if it took one of theirs."""
     keys = {name: node.key for node in drawn.nodes for name in (node.members or (_node_name(node),))}
-    # What was taken between two nodes: by kind, with the words that tell several failure edges apart.
+    # What was taken between two nodes: by kind, with the words by which several failure edges differ.
     found: dict[tuple[str, str, str], set[str]] = {}
     for source, target, kind, words in chain(_taken_needs(state), _taken_edges(state)):
         if source in keys and target in keys:
