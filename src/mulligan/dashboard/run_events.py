@@ -116,7 +116,7 @@ def _line(run: RunView, one: EventLine) -> Html:
         "li",
         element("span", _clock(one), class_="time"),
         place or element("span", "run", class_="feed-place muted"),
-        element("div", *parts, class_=f"feed-what {_TONES[one.tone]}".strip()),
+        element("div", *parts, class_=f"feed-what {_TONES[one.tone] if one.is_story else 'muted'}".strip()),
         raw,
         id=f"event-{one.seq}",
         value=one.seq,

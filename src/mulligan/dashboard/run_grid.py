@@ -133,7 +133,9 @@ def _mark(run: RunView, step: str, one: GridAttempt) -> Html:
     said = f"{_PARTS[one.part]}attempt {one.attempt} {one.outcome}{took}{what}"
     kind = "mark" if one.part == "own" else "mark part"
     text = one.attempt if one.part == "own" else one.part[0]
-    return element(
+    if one.child_run_id:
+        said += f", by run {one.child_run_id}"
+    mark = element(
         "a",
         text,
         href=path_to("runs", run.run_id, "steps", step),
@@ -141,6 +143,10 @@ def _mark(run: RunView, step: str, one: GridAttempt) -> Html:
         title=said,
         aria_label=said,
     )
+    if one.child_run_id:
+        called = element("a", f"run {one.child_run_id}", href=path_to("runs", one.child_run_id), class_="called")
+        return join_html([mark, called])
+    return mark
 
 
 def _items(counts: dict[str, int]) -> Html:

@@ -130,6 +130,7 @@ if TYPE_CHECKING:
     from mulligan.service.page.styles import chart_styles, format_elapsed, status_label, status_tone, time_element
     from mulligan.service.pending import PendingEntry, PendingPage, describe_earlier_run
     from mulligan.service.preview import Preview, StepPreview
+    from mulligan.service.recent_runs import Day, Failing, FailingGroup, RecentRuns, WaitingRuns, WorkflowDays
     from mulligan.service.report import Report
     from mulligan.service.round_plans import ForkPlan, RoundPlan
     from mulligan.service.run_comparison import ComparedRun, ComparedStep, RunComparison, ValuePair
@@ -259,6 +260,7 @@ _NAMES = {
     "mulligan.service.page.styles": "chart_styles format_elapsed status_label status_tone time_element",
     "mulligan.service.pending": "PendingEntry PendingPage describe_earlier_run",
     "mulligan.service.preview": "Preview StepPreview",
+    "mulligan.service.recent_runs": "Day Failing FailingGroup RecentRuns WaitingRuns WorkflowDays",
     "mulligan.service.report": "Report",
     "mulligan.service.round_plans": "ForkPlan RoundPlan",
     "mulligan.service.run_comparison": "ComparedRun ComparedStep RunComparison ValuePair",

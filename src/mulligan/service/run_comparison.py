@@ -201,10 +201,13 @@ def _compare_steps(a: _Read, b: _Read) -> list[ComparedStep]:
 _ORDER = ("outcome", "failure", "only_a", "only_b", "attempts", "duration")
 
 
-def _importance(one: ComparedStep) -> tuple[int, float]:
+def _importance(one: ComparedStep) -> tuple[int, bool, float]:
+    """What differs most comes first: a step that failed in one of the runs, then those whose time differs most."""
     if not one.differences:
-        return len(_ORDER) + (not one.is_changed), 0.0
-    return _ORDER.index(one.differences[0]), -abs((one.seconds_a or 0.0) - (one.seconds_b or 0.0))
+        return len(_ORDER) + (not one.is_changed), False, 0.0
+    has_failed = any(line is not None and line.status == "failed" for line in (one.a, one.b))
+    apart = abs((one.seconds_a or 0.0) - (one.seconds_b or 0.0)) if one.differences[0] == "duration" else 0.0
+    return _ORDER.index(one.differences[0]), not has_failed, -apart
 
 
 def _differences(

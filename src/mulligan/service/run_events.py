@@ -53,6 +53,8 @@ class EventLine(msgspec.Struct, frozen=True):
     place: str
     text: str
     tone: Tone
+    # Whether it is a sentence of the story; otherwise a few words about the event.
+    is_story: bool
     # The last lines that a failed attempt wrote.
     tail: tuple[str, ...]
     # The run that was called here; 0 if none was.
@@ -150,6 +152,7 @@ def _line(entry: e.Entry, said: Iterable[Any]) -> EventLine:
         place=str(getattr(fact, "place", "")) or _step(fact),
         text="; ".join(one.text for one in sentences) or " ".join(_plain_words(fact, name)),
         tone=sentences[0].tone if sentences else "plain",
+        is_story=bool(sentences),
         tail=sentences[0].tail if sentences else (),
         child_run_id=next((one.child_run_id for one in sentences if one.child_run_id), 0),
         json=encode(entry).decode("utf-8", "replace"),
@@ -158,6 +161,9 @@ def _line(entry: e.Entry, said: Iterable[Any]) -> EventLine:
 
 def _plain_words(fact: e.Fact, name: str) -> Iterator[str]:
     """A few words for an event that no sentence is about."""
+    if isinstance(fact, e.RungPassed):
+        yield f"{fact.rung.replace('_', ' ')} did not help: {fact.reason.replace('_', ' ')}"
+        return
     yield name.partition(".")[2].replace("_", " ")
     if attempt := getattr(fact, "attempt", 0):
         yield f"(attempt {attempt})"

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
 
 from mulligan.core.model import events as e
 from mulligan.core.model.workflow import END
+from mulligan.core.state.state import State
+from mulligan.core.state.verdict import is_handled
 from mulligan.errors import InputInvalid
 from mulligan.history.phrases import describe_failure
 from mulligan.service.attempts import ENDS, Outcome
 from mulligan.service.report.attempts import Part, part_of
 from mulligan.service.run_cache import RunCache
-from mulligan.service.run_graph import ATTENTION
 from mulligan.service.run_pages import StepLine, step_line
 
 # How many steps a page has at most.
@@ -38,6 +40,8 @@ class GridAttempt(msgspec.Struct):
     # The code of its failure, and the failure in one line.
     code: str = ""
     failure: str = ""
+    # The run that it called; None if it called none.
+    child_run_id: int | None = None
 
 
 class GridRow(msgspec.Struct, frozen=True):
@@ -70,27 +74,39 @@ class GridPage(msgspec.Struct, frozen=True):
     hidden: int
 
 
-def read_grid(cache: RunCache, run_id: int, query: GridQuery) -> GridPage:
-    """A page of the grid of a run."""
+def read_grid(cache: RunCache, run_id: int, query: GridQuery, called: Mapping[tuple[str, int], int]) -> GridPage:
+    """A page of the grid of a run. `called`: the runs that it called, by place and attempt."""
     if query.start < 0 or query.limit < 1:
         raise InputInvalid("a page begins at 0 and has at least 1 row")
     state = cache.get(run_id).state
     places = state.places
-    ranks = {status: number for number, status in enumerate(ATTENTION)}
     names = [name for name in (*state.graph.nodes, END) if query.text in name]
     status = {name: str(places[name].status) if name in places else "waiting" for name in names}
     chosen = [name for name in names if not (query.hides_completed and status[name] in QUIET)]
-    # `sorted` keeps the order of the file among equals. What has ended well or waits is one group.
-    quiet_from = ranks["cancelled"]
-    chosen.sort(key=lambda name: min(ranks.get(status[name], quiet_from), quiet_from))
+    # Sorting keeps the order of the file among equals.
+    chosen.sort(key=lambda name: _rank(state, name, status[name]))
     page = chosen[query.start : query.start + min(query.limit, ROWS_MAX)]
     opened = cache.index.rounds(run_id)
     rows = []
     for name in page:
         is_folded = cache.index.count(run_id, name) > EVENTS_MAX
         attempts = [] if is_folded else _attempts(cache.index.entries(run_id, name), opened)
+        for one in attempts:
+            one.child_run_id = called.get((one.place, one.attempt))
         rows.append(GridRow(step_line(state, name), attempts, is_folded))
     return GridPage(run_id, state.run.round, rows, query.start, len(chosen), len(names) - len(chosen))
+
+
+def _rank(state: State, name: str, status: str) -> int:
+    """Failures that nothing has dealt with, what is under way, failures that were dealt with, then the others."""
+    if status == "failed":
+        place = state.places[name]
+        record = None if place.failure_index is None else state.failures[place.failure_index]
+        return 0 if record is None or not (record.is_allowed or is_handled(state, record)) else len(_UNDER_WAY) + 1
+    return _UNDER_WAY.index(status) + 1 if status in _UNDER_WAY else len(_UNDER_WAY) + 2
+
+
+_UNDER_WAY = ("pending_failed", "handling", "backing_off", "running", "ready", "cancelled")
 
 
 def _attempts(entries: list[e.Entry], opened: list[tuple[int, int]]) -> list[GridAttempt]:

@@ -28,7 +28,7 @@ class RunViews:
 
     def grid(self, run_id: int, query: GridQuery) -> GridPage:
         """Steps by rounds and attempts, failures first."""
-        return read_grid(self._cache, run_id, query)
+        return read_grid(self._cache, run_id, query, self._reader.called(run_id))
 
     def feed(
         self,

@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING
 from mulligan.service.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from mulligan.service import audit, log_lines, logins, run_views, server_changes, step_history, trends
+    from mulligan.service import (
+        audit,
+        log_lines,
+        logins,
+        recent_runs,
+        run_views,
+        server_changes,
+        step_history,
+        trends,
+    )
     from mulligan.service.audit import AuditLog
     from mulligan.service.catalogue.catalogue import Catalogue
     from mulligan.service.log_lines import LogLines
     from mulligan.service.logins import Logins
+    from mulligan.service.recent_runs import DayCache, RecentRuns
     from mulligan.service.run_cache import RunCache
     from mulligan.service.run_reader import RunReader
     from mulligan.service.run_views import RunViews
@@ -25,6 +35,7 @@ if TYPE_CHECKING:
     from mulligan.service.trends import Trends
 else:
     audit, logins = LazyModule("mulligan.service.audit"), LazyModule("mulligan.service.logins")
+    recent_runs = LazyModule("mulligan.service.recent_runs")
     log_lines = LazyModule("mulligan.service.log_lines")
     run_views = LazyModule("mulligan.service.run_views")
     server_changes = LazyModule("mulligan.service.server_changes")
@@ -61,6 +72,16 @@ class ServerAreas:
     def logins(self) -> Logins:
         """Links and sessions for browsers."""
         return logins.Logins(self.reader)
+
+    @cached_property
+    def day_cache(self) -> DayCache:
+        """What was counted of days that have passed, for all who ask this server."""
+        return {}
+
+    @cached_property
+    def recent_runs(self) -> RecentRuns:
+        """What fails now, and how the runs of the last days ended."""
+        return recent_runs.RecentRuns(self.reader, self.day_cache, self.now)
 
     @cached_property
     def tokens(self) -> Tokens:

@@ -193,7 +193,7 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
         """
         other = Service(self.home, by)
         other.reader, other.cache = self.reader, self.cache
-        other.project = self.project
+        other.project, other.day_cache = self.project, self.day_cache
         if project is not None:
             other.project, other.reader = project, self.reader.in_project(project)
             other.cache = self.cache.seen_by(other.reader)

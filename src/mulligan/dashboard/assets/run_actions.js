@@ -108,7 +108,7 @@ async function retry({ run_id: run, workflow, step }) {
 
 async function fork({ run_id: run, workflow, step }) {
   const [names, versions, head] = await Promise.all([stepNames(run), publishedVersions(workflow), get(`runs/${run}`)]);
-  const first = step ?? head.failures.find((one) => !one.handled)?.step ?? names[0] ?? "";
+  const first = step ?? head.failures.find((one) => !one.handled && !one.allowed)?.step ?? names[0] ?? "";
   const before = Object.entries(head.inputs);
   const isText = new Map(before.map(([name, value]) => [name, typeof value === "string"]));
   return {
