@@ -152,7 +152,7 @@ def test_the_filter_of_the_events_and_the_stored_event(window: Window, failed: i
     page.get_by_role("link", name="Failures").click()
     page.locator("summary", has_text="attempt.failed").first.click()
 
-    page.get_by_text('"connection refused').first.wait_for()
+    page.locator(".raw[open] pre", has_text='"type":"attempt.failed"').wait_for()
     assert page.locator("summary", has_text="attempt.started").count() == 0
 
 
