@@ -408,8 +408,8 @@ async def _counted(call: Call) -> LogKey:
 class LogSearchQuery(Query, frozen=True):
     """Which log to search, and for what."""
 
-    # Without capital letters it is found in any case.
-    text: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    # Without capital letters it is found in any case. Without a text nothing is found.
+    text: Annotated[str, msgspec.Meta(max_length=200)] = ""
     stream: Literal["stdout", "stderr"] = "stdout"
     # Where to begin: `next` of the answer before.
     start: Count = 0

@@ -7,6 +7,7 @@ from mulligan.dashboard import (
     assets,
     audit,
     compare,
+    editor,
     home,
     notices,
     recovery,
@@ -17,6 +18,7 @@ from mulligan.dashboard import (
     tokens,
     usage,
     workers,
+    workflows,
 )
 from mulligan.dashboard.errors import render_error
 
@@ -27,6 +29,8 @@ _AREAS = (
     runs,
     step,
     compare,
+    editor,
+    workflows,
     schedules,
     recovery,
     notices,

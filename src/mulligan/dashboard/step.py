@@ -38,20 +38,27 @@ def show_item(call: Call) -> Answer:
 
 
 def _page(call: Call, found: StepHistory) -> Answer:
-    content = [
-        element("div", _head(call, found), id="step-head"),
-        headline(found),
-        _items(found),
-        _tried(found),
-        _attempts(found),
-        _logs(found),
-        _output(found),
-        _files(found),
-        _children(found),
-    ]
+    parts = {
+        "head": _head(call, found),
+        "headline": headline(found),
+        "items": _items(found),
+        "tried": _tried(found),
+        "attempts": _attempts(found),
+        "log": _logs(found),
+        "output": _output(found),
+        "files": _files(found),
+        "called": _children(found),
+    }
+    # Each part has a place of its own, also while it is empty, so that a new version of it replaces no other.
+    content = [element("div", part, id=f"part-{name}") for name, part in parts.items()]
     title = f"{_title(found)} · run {found.run_id}"
     about = element(
-        "div", id="step-page", data_run=found.run_id, data_step=found.step, data_matrix=_matrix(found) or None
+        "div",
+        id="step-page",
+        data_run=found.run_id,
+        data_step=found.step,
+        data_matrix=_matrix(found) or None,
+        data_open=not found.has_run_ended,
     )
     return page(call, title, about, *content, section="runs", modules=("step.js",), styles=("step.css",))
 

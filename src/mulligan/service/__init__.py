@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from mulligan.service.catalogue.text_diff import DiffLine, diff_texts
     from mulligan.service.catalogue.text_edits import StepEdit
     from mulligan.service.catalogue.texts import published_reference
+    from mulligan.service.catalogue.workflow_lines import WorkflowLine, list_workflow_lines
     from mulligan.service.change_verbs import (
         ChangeResult,
         ChangeVerbs,
@@ -224,6 +225,7 @@ _NAMES = {
     "mulligan.service.catalogue.text_diff": "DiffLine diff_texts",
     "mulligan.service.catalogue.text_edits": "StepEdit",
     "mulligan.service.catalogue.texts": "published_reference",
+    "mulligan.service.catalogue.workflow_lines": "WorkflowLine list_workflow_lines",
     "mulligan.service.console.display": "Display",
     "mulligan.service.console.paper": "Paper paper",
     "mulligan.service.console.summary": "show_outcome",

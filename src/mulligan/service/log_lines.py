@@ -111,6 +111,8 @@ class LogLines:
 
         A text without capital letters is found in any case of ASCII letters.
         """
+        if not text:
+            return LogMatches([], None)
         counted = self._counted.get(key) or CountedLog()
         wanted, is_any_case = text.encode("utf-8", "surrogateescape"), text == text.lower()
         line, position, rest = self._line_at(key, counted, start), start, b""

@@ -12,6 +12,7 @@ from mulligan.core.model.workflow import END
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.verdict import is_handled
 from mulligan.errors import InputInvalid, UnknownStep
+from mulligan.history.matrices import values_text
 from mulligan.history.phrases import describe_failure
 from mulligan.language.suggestions import did_you_mean
 from mulligan.service.descriptions import describe_value
@@ -185,7 +186,10 @@ def _brief(item: Item) -> Item:
 
 
 def _shorten(value: Any) -> str:
-    text = value if isinstance(value, str) else describe_value(value)
+    if isinstance(value, dict) and value and all(isinstance(one, str | int | float) for one in value.values()):
+        text = values_text(value)
+    else:
+        text = value if isinstance(value, str) else describe_value(value)
     return text if len(text) <= BRIEF_CHARS_MAX else text[: BRIEF_CHARS_MAX - 1] + "…"
 
 

@@ -33,7 +33,8 @@ function concerns(event, change) {
 
 let status = null;
 watch(`run:${about.run}`, (event, change) => {
-  if (change.reason === "start") return;
+  // What happened between the rendering of the page and the begin of the stream is in no event.
+  if (change.reason === "start") return about.open === undefined ? undefined : refresh();
   if (concerns(event, change)) refresh();
   status = change.status ?? status;
 });
