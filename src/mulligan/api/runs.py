@@ -25,10 +25,12 @@ from mulligan.service import (
     LogIndex,
     LogKey,
     LogMatches,
+    Mosaic,
     Report,
     RunQuery,
     Service,
     StepQuery,
+    Timeline,
     parse_statuses,
     parse_time,
     to_json,
@@ -149,6 +151,8 @@ class StepsQuery(Query, frozen=True):
     text: str = ""
     limit: Limit = 200
     cursor: str = ""
+    # Leave out so many of them.
+    skip: Count = 0
 
 
 def list_steps(call: Call) -> Any:
@@ -156,9 +160,36 @@ def list_steps(call: Call) -> Any:
     etag = f'"{call.service.record(run_id).seq}"'
     if is_known(call, etag):
         return Answer(headers={"ETag": etag})
-    query = StepQuery(asked.status, asked.text, asked.limit, decode_cursor(asked.cursor, str) or "")
+    query = StepQuery(asked.status, asked.text, asked.limit, decode_cursor(asked.cursor, str) or "", asked.skip)
     page = call.service.step_page(run_id, query)
     return Answer({**to_json(page), "next": encode_cursor(page.next)}, headers={"ETag": f'"{page.seq}"'})
+
+
+def show_mosaic(call: Call) -> Answer:
+    run_id = _run_id(call)
+    etag = f'"{call.service.record(run_id).seq}"'
+    if is_known(call, etag):
+        return Answer(headers={"ETag": etag})
+    found = call.service.details.mosaic(run_id)
+    return Answer(to_json(found), headers={"ETag": f'"{found.seq}"'})
+
+
+class TimelineQuery(Query, frozen=True):
+    """Which rows to show."""
+
+    # The number of the first row, from 0.
+    first: Count = 0
+    limit: Limit = 50
+    # Only steps that did not complete.
+    hide_completed: bool = False
+
+
+def show_timeline(call: Call) -> Any:
+    asked: TimelineQuery = call.query
+    found = call.service.details.timeline(
+        _run_id(call), first=asked.first, limit=asked.limit, hide_completed=asked.hide_completed
+    )
+    return to_json(found)
 
 
 def show_step(call: Call) -> Any:
@@ -452,6 +483,23 @@ ROUTES = (
         "List the steps of a run.",
         query=StepsQuery,
         answer=shapes.StepsPage,
+    ),
+    Route(
+        "GET",
+        f"{_RUN}/mosaic",
+        show_mosaic,
+        "read",
+        "Show how all steps stand, in one short answer.",
+        answer=Mosaic,
+    ),
+    Route(
+        "GET",
+        f"{_RUN}/timeline",
+        show_timeline,
+        "read",
+        "Show when the steps ran and what they waited for, in the order in which they started.",
+        query=TimelineQuery,
+        answer=Timeline,
     ),
     Route(
         "GET",

@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from mulligan.service.doctor import Check, Diagnosis
     from mulligan.service.drawing.picture import Node
     from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, Ending, capacity_for, machine
+    from mulligan.service.earlier_decisions import EarlierDecision
     from mulligan.service.failure_summary import FailureGroup, FailureOutcome, group_failures, spent_budget
     from mulligan.service.forecast import Forecast
     from mulligan.service.format_options import read_format_options
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial, describe_result, parse_failure
     from mulligan.service.home import Home
     from mulligan.service.home_names import CONFIG_VARIABLE, server_url
+    from mulligan.service.inbox import GivenAnswer, Inbox, LogTail, PendingDetails
     from mulligan.service.items import Item
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
     from mulligan.service.lazy_modules import import_lazy_modules
@@ -127,6 +129,7 @@ if TYPE_CHECKING:
         unknown_target_note,
     )
     from mulligan.service.outcome import MatrixFailures, Outcome, exit_code
+    from mulligan.service.page.failures import render_visit
     from mulligan.service.page.markup import Html, element, join_html
     from mulligan.service.page.styles import chart_styles, format_elapsed, status_label, status_tone, time_element
     from mulligan.service.pending import PendingEntry, PendingPage, describe_earlier_run
@@ -160,8 +163,10 @@ if TYPE_CHECKING:
     from mulligan.service.run_pages import ItemPage, ItemQuery, RunChanges, StepLine, StepPage, StepQuery
     from mulligan.service.run_progress import Activity, Announcement, AnnouncementWriter, RunProgress
     from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
+    from mulligan.service.run_reasons import RunFailures, RunReason, explain_run
     from mulligan.service.run_snapshot import FailedVisit, RunSnapshot, RunStatus, StepSnapshot
     from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
+    from mulligan.service.run_timeline import Mosaic, Timeline
     from mulligan.service.schedules.forms import ScheduleForm, instant_text
     from mulligan.service.schedules.past_instants import PastInstant, PastInstants
     from mulligan.service.schedules.schedules import Backfill, ScheduleView
@@ -237,6 +242,7 @@ _NAMES = {
     "failure_tail message_lines summarize_failure",
     "mulligan.service.doctor": "Check Diagnosis",
     "mulligan.service.drawing.picture": "Node",
+    "mulligan.service.earlier_decisions": "EarlierDecision",
     "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending capacity_for machine",
     "mulligan.service.failure_summary": "FailureOutcome FailureGroup group_failures spent_budget",
     "mulligan.service.forecast": "Forecast",
@@ -245,6 +251,7 @@ _NAMES = {
     "mulligan.service.handler_trial": "HandlerResult HandlerTrial describe_result parse_failure",
     "mulligan.service.home": "Home",
     "mulligan.service.home_names": "CONFIG_VARIABLE server_url",
+    "mulligan.service.inbox": "GivenAnswer Inbox LogTail PendingDetails",
     "mulligan.service.items": "Item",
     "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
     "mulligan.service.lazy_modules": "import_lazy_modules",
@@ -258,6 +265,7 @@ _NAMES = {
     "mulligan.service.notices.notices": "HookRule Hooks NoticeLine NoticePage SentNotices TestResult parse_notify "
     "read_rules unknown_target_note",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
+    "mulligan.service.page.failures": "render_visit",
     "mulligan.service.page.markup": "Html element join_html",
     "mulligan.service.page.styles": "chart_styles format_elapsed status_label status_tone time_element",
     "mulligan.service.pending": "PendingEntry PendingPage describe_earlier_run",
@@ -276,8 +284,10 @@ _NAMES = {
     "mulligan.service.run_pages": "ItemPage ItemQuery RunChanges StepLine StepPage StepQuery",
     "mulligan.service.run_progress": "RunProgress Activity AnnouncementWriter Announcement",
     "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",
+    "mulligan.service.run_reasons": "RunFailures RunReason explain_run",
     "mulligan.service.run_snapshot": "FailedVisit RunSnapshot RunStatus StepSnapshot",
     "mulligan.service.run_story": "LocatedWait StoryLine LocatedLine",
+    "mulligan.service.run_timeline": "Mosaic Timeline",
     "mulligan.service.schedules.forms": "ScheduleForm instant_text",
     "mulligan.service.schedules.past_instants": "PastInstant PastInstants",
     "mulligan.service.schedules.schedules": "Backfill ScheduleView",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -44,6 +44,8 @@ class StepLine(msgspec.Struct, frozen=True):
     # The run whose result was taken over; None if the step ran itself.
     up_to_date_since: int | None = None
     paused: bool = False
+    # Its number in the order of the file, from 0; -1 for `end`.
+    index: int = -1
 
 
 class StepQuery(msgspec.Struct, frozen=True):
@@ -55,6 +57,8 @@ class StepQuery(msgspec.Struct, frozen=True):
     limit: int = 200
     # Only steps behind this one in the file: `StepPage.next` of the page before.
     after: str = ""
+    # Leave out so many of the steps that match.
+    skip: int = 0
 
 
 class StepPage(msgspec.Struct, frozen=True):
@@ -123,15 +127,16 @@ def list_steps(cache: RunCache, run_id: int, query: StepQuery) -> StepPage:
     chosen = [name for name in names if query.text in name and _has_status(state, name, query.statuses)]
     behind = _behind(state, names, query.after)
     left = [name for name in chosen if name in behind] if query.after else chosen
+    left = left[max(0, query.skip) :]
     page = left[:limit]
     return StepPage(
         run_id=run_id,
         seq=run.seq,
-        steps=[step_line(state, name) for name in page],
+        steps=[step_line(state, name, run.positions) for name in page],
         next=page[-1] if len(left) > limit else None,
         total=len(chosen),
         counts=count_statuses(state),
-        end=step_line(state, END) if END in state.places else None,
+        end=step_line(state, END, {}) if END in state.places else None,
     )
 
 
@@ -207,7 +212,7 @@ def changes_since(cache: RunCache, run_id: int, after: int) -> RunChanges:
         round=state.run.round,
         degraded=state.run.degraded,
         reason=state.run.reason,
-        steps=[step_line(state, name) for name in names if name in state.places],
+        steps=[step_line(state, name, run.positions) for name in names if name in state.places],
         counts={} if kind == "none" else count_statuses(state),
     )
 
@@ -233,11 +238,11 @@ def count_statuses(state: State) -> dict[str, int]:
     return dict(Counter(_status(state.places.get(name)) for name in state.graph.nodes))
 
 
-def step_line(state: State, name: str) -> StepLine:
-    """A step as lists show it."""
-    place = state.places.get(name)
+def step_line(state: State, name: str, positions: Mapping[str, int] = MappingProxyType({})) -> StepLine:
+    """A step as lists show it; with its position among all steps, if `positions` has it."""
+    place, index = state.places.get(name), positions.get(name, -1)
     if place is None:
-        return StepLine(name)
+        return StepLine(name, index=index)
     record = None if place.failure_index is None else state.failures[place.failure_index]
     return StepLine(
         name=name,
@@ -252,6 +257,7 @@ def step_line(state: State, name: str) -> StepLine:
         is_undone=place.is_undone,
         up_to_date_since=place.reused_run_id or None,
         paused=place.pause is not None and not place.has_ended,
+        index=index,
     )
 
 

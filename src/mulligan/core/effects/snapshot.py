@@ -6,6 +6,7 @@ goes to the end of its struct and has a default, so that rows written before it 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from functools import cache
 from operator import itemgetter
@@ -17,11 +18,22 @@ from mulligan.core.evolve.evolve_places import ITEM, command_spec
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.spending import Spent
 from mulligan.core.model.workflow import END, Command, Workflow, decode, encode
-from mulligan.core.state.state import NO_CLIMB, FailureRecord, Items, PastVisit, Place, Run, State, Tally, UndoableVisit
+from mulligan.core.state.state import (
+    NO_CLIMB,
+    FailureRecord,
+    Items,
+    PastVisit,
+    Place,
+    RecordedDecision,
+    Run,
+    State,
+    Tally,
+    UndoableVisit,
+)
 from mulligan.errors import CodecError, IllegalTransition
 
-# kind of table, key, tag (for searches over all runs: "parked", "approval", "paused", or the fingerprint of a reusable
-# result; otherwise ""), data (None: delete the row)
+# kind of table, key, tag (for searches over all runs: "parked", "approval", "paused", the fingerprint of a reusable
+# result, or what a decision was about; otherwise ""), data (None: delete the row)
 Row = tuple[str, str, str, bytes | None]
 
 # The tags of places that wait for a person.
@@ -55,6 +67,9 @@ _TYPES: dict[str, Any] = {
     "routed": tuple[int, ...],
     "informed": tuple[int, ...],
     "tallies": Tally,
+    "decisions": RecordedDecision,
+    # The same rows under another tag, for searches in all workflows. They are not restored.
+    "decisions_by_code": RecordedDecision,
 }
 # The corrected definition that a run uses instead of the one it was started with: canonical JSON.
 _DEFINITION = "definition"
@@ -86,6 +101,9 @@ def changes(state: State) -> list[Row]:
         rows.append((_DEFINITION, "", "", encode(state.workflow)))
     places = state.places
     for (table, key), old in state.changed_entries().items():
+        if table == "decisions":
+            rows += _decision_rows(state, key)
+            continue
         if table != "places":
             rows.append(_plain_row(table, key, getattr(state, table)))
             continue
@@ -126,6 +144,27 @@ def _items_rows(key: str, items: Items | None, before: Items | None) -> list[Row
     if before is not None and items.values is before.values and items.todo is before.todo:
         return []
     return [("items", key, "", _encode((items.values, items.todo)))]
+
+
+def decision_tag(code: str, exit_code: int | None = None, *, workflow: str = "", step: str = "") -> str:
+    """The tag of decisions about an error: of one step of a workflow, or of this exit code anywhere.
+
+    A digest, since an index takes no text of any length.
+    """
+    about = msgspec.json.encode([code, workflow, step] if workflow else [code, exit_code])
+    return f"decided:{hashlib.sha256(about).hexdigest()[:32]}"
+
+
+def _decision_rows(state: State, key: tuple[str, int]) -> list[Row]:
+    """The rows of a decision: by workflow, step and code, and by code and exit code."""
+    decision, text = state.decisions.get(key), _text(key)
+    if decision is None:
+        return [("decisions", text, "", None), ("decisions_by_code", text, "", None)]
+    data, code = _encode(decision), decision.code
+    return [
+        ("decisions", text, decision_tag(code, workflow=state.workflow.name, step=key[0]), data),
+        ("decisions_by_code", text, decision_tag(code, decision.exit_code), data),
+    ]
 
 
 def _plain_row(name: str, key: Any, table: Any) -> Row:
@@ -177,6 +216,34 @@ def read_place(key: str, data: bytes) -> Place:
     return place
 
 
+class _NamedStep(msgspec.Struct):
+    name: str
+
+
+class _NamedSteps(msgspec.Struct):
+    steps: list[_NamedStep]
+
+
+class _PlaceHead(msgspec.Struct, array_like=True):
+    role: str
+    status: str
+
+
+def read_step_statuses(workflow: bytes, rows: Iterable[Row]) -> dict[str, str]:
+    """The status of each step in the order of the file, without restoring the run: a tenth of the time."""
+    read = msgspec.msgpack.Decoder(_PlaceHead).decode
+    found: dict[str, str] = {}
+    for kind, key, _, data in rows:
+        if kind == _DEFINITION and data is not None:
+            workflow = data
+        elif kind == "places" and data is not None:
+            place = read(data)
+            if place.role == "step":
+                found[key] = place.status
+    names = [step.name for step in msgspec.json.decode(workflow, type=_NamedSteps).steps]
+    return {name: found.get(name, "waiting") for name in names}
+
+
 def read_spent(data: bytes) -> Spent:
     """What the agents of a run have spent, from its row alone."""
     spent: Spent = _read_row("spent", data)
@@ -187,6 +254,12 @@ def read_tally(data: bytes) -> Tally:
     """A tally from its row alone."""
     tally: Tally = _read_row("tallies", data)
     return tally
+
+
+def read_decision(key: str, data: bytes) -> tuple[str, RecordedDecision]:
+    """A decision from its row alone: the step, and the verdict."""
+    decision: RecordedDecision = _read_row("decisions", data)
+    return key.partition(":")[2], decision
 
 
 def read_failure(data: bytes) -> FailureRecord:
@@ -235,7 +308,7 @@ def _fill(state: State, tables: dict[str, _Table]) -> None:
     for name in ("arcs", "barriers", "tallies"):
         read = _reader(name)
         getattr(state, name).update((key, read(data)) for key, data in tables[name].items())
-    for name in ("past", "routed", "informed"):
+    for name in ("past", "routed", "informed", "decisions"):
         read = _reader(name)
         getattr(state, name).update((_pair(key), read(data)) for key, data in tables[name].items())
     for name in ("failures", "recoveries", "undoables"):
