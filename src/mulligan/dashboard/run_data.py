@@ -17,7 +17,7 @@ FILES_MAX = 500
 def render_data(run: RunView) -> Tab:
     """What went in and what came out."""
     head, service = run.head, run.call.service
-    entries = service.run_data(run.run_id)
+    entries = service.views.data(run.run_id)
     files = service.details.artifacts(run.run_id)
     outputs = head["outputs"]
     when = "This run has no outputs." if run.has_ended else "They are known when the run has ended."

@@ -22,8 +22,8 @@ from mulligan.service.drawing.svg import RunMarks, draw_run_svg
 
 # A picture with more nodes is not readable any more: it is shown around one step.
 NODES_MAX = 300
-# Finding out whether many steps are similar takes time for each of them.
-STACKED_STEPS_MAX = 20_000
+# Finding out whether many steps are similar takes time for each of them; those of a matrix are known to be.
+SIMILAR_STEPS_MAX, STACKED_STEPS_MAX = 1_000, 10_000
 # Around a step: how many levels, and how many neighbours of one step.
 LEVELS, NEIGHBOURS_MAX = 2, 8
 # Which steps are shown first where there are too many, and which step a large graph is shown around.
@@ -69,12 +69,21 @@ def draw_run_graph(state: State, step: str, href: HrefOf, *, is_expanded: bool =
     count = len(state.graph.nodes)
     if is_expanded and count <= NODES_MAX:
         return RunGraph(_draw(state, build_picture(state.workflow, _statuses(state)), href), "whole", count)
-    if count <= STACKED_STEPS_MAX:
+    if _can_be_stacked(state):
         drawn = build_stacked_picture(state.workflow, _statuses(state))
         if len(drawn.nodes) <= NODES_MAX:
             has_stacks = any(node.members for node in drawn.nodes)
             return RunGraph(_draw(state, drawn, href), "stacked" if has_stacks else "whole", count)
     return _around(state, most_interesting(state), href)
+
+
+def _can_be_stacked(state: State) -> bool:
+    """Whether a picture with similar steps as one card is made quickly, and may be small enough."""
+    count = len(state.graph.nodes)
+    if count <= SIMILAR_STEPS_MAX:
+        return True
+    single = sum(1 for step in state.workflow.steps if not step.matrix_name)
+    return count <= STACKED_STEPS_MAX and single <= NODES_MAX
 
 
 def most_interesting(state: State) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from mulligan.service.run_comparison import RunComparer, RunComparison
+from mulligan.service.run_data import DataEntry, data_entries
 from mulligan.service.run_events import EventFeed, read_feed
 from mulligan.service.run_graph import HrefOf, RunGraph, draw_run_graph
 from mulligan.service.run_grid import GridPage, GridQuery, read_grid
@@ -43,9 +44,9 @@ class RunViews:
         """Events in words, the newest first."""
         return read_feed(self._reader, run_id, groups=groups, types=types, step=step, before=before, limit=limit)
 
-    def step_names(self, run_id: int) -> list[str]:
-        """The steps in the order of the file."""
-        return list(self._cache.get(run_id).state.graph.nodes)
+    def data(self, run_id: int) -> list[DataEntry]:
+        """The values that the steps of a run have set, by name."""
+        return data_entries(self._cache.get(run_id).state)
 
     def compare(self, a: int, b: int) -> RunComparison:
         """What differs between two runs."""
