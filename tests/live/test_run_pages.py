@@ -7,7 +7,7 @@ import pytest
 from mulligan.core.state.state import STATE_TABLES, State
 from mulligan.errors import InputInvalid, UnknownRun, UnknownStep
 from mulligan.language import load_text
-from mulligan.service import Service, StepQuery
+from mulligan.service import ItemQuery, Service, StepQuery
 from mulligan.service.run_control import prepare
 
 from .runner import Live
@@ -54,10 +54,10 @@ def test_a_run_is_read_in_pages_and_moved_on_by_its_log(live: Live) -> None:
     assert [step.name for step in service.step_page(run_id, StepQuery(text="etch_3")).steps] == ["fetch_3"]
 
     # Items, and the steps of a matrix.
-    items = service.item_page(run_id, "check", limit=3)
-    rest = service.item_page(run_id, "check", limit=3, after=items.next or 0)
-    broken = service.item_page(run_id, "check", statuses=("failed",))
-    matrix = service.item_page(run_id, "fetch", limit=1, after=0)
+    items = service.item_page(run_id, "check", ItemQuery(limit=3))
+    rest = service.item_page(run_id, "check", ItemQuery(limit=3, after=items.next or 0))
+    broken = service.item_page(run_id, "check", ItemQuery(statuses=("failed",)))
+    matrix = service.item_page(run_id, "fetch", ItemQuery(limit=1, after=0))
     assert ([item.index for item in items.items], items.next, items.total) == ([0, 1, 2], 2, 4)
     assert ([item.item for item in rest.items], rest.next, rest.counts) == ([4], None, {"completed": 3, "failed": 1})
     assert ([item.index for item in broken.items], broken.total) == ([2], 1)

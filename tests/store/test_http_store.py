@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -134,6 +134,7 @@ def test_every_reader_gets_what_the_store_itself_gives(direct: Store, over_http:
         lambda store: store.lists.find(wanted, limit=5),
         lambda store: store.lists.count(wanted, limit=5),
         lambda store: store.lists.status_counts(),
+        lambda store: store.lists.outcome_counts(T0 - timedelta(days=9), T0 + timedelta(days=9)),
         lambda store: store.lists.records(run_ids),
         lambda store: list(map(tuple, store.lists.attributes(run_ids))),
         lambda store: list(map(tuple, store.lists.rows(run_ids, "step", 5))),

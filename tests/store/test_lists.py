@@ -219,6 +219,20 @@ def test_the_runs_with_each_status_are_counted_without_those_that_were_called(st
     assert store.lists.status_counts() == {"running": 1, "failed": 1}
 
 
+def test_runs_of_a_time_are_counted_by_workflow_and_outcome_without_those_that_were_called(store: Store) -> None:
+    turn = started(store)
+    store.commit([commit(turn, 0, children=[run_of("child")])])
+    failed(store, "TIMEOUT")
+    failed(store, "TIMEOUT")
+    late = replace(new_run(), request=replace(new_run().request, at=T0 + 9 * HOUR))
+    made(store, late)
+
+    found = store.lists.outcome_counts(T0 - HOUR, T0 + 9 * HOUR)
+
+    assert [(one.status, one.count) for one in found] == [("failed", 2), ("running", 1)]
+    assert [one.count for one in store.lists.outcome_counts(T0 + 9 * HOUR, T0 + 10 * HOUR)] == [1]
+
+
 # -- attributes ------------------------------------------------------------------------------------------------------
 
 

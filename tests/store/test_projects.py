@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -87,6 +88,7 @@ def test_the_runs_of_another_project_are_unknown_to_every_method(store: Store) -
     assert [found for found in empty if found] == []
     assert not red.has_leases(run_id)
     assert red.lists.status_counts() == red.lists.status_counts("blue") == {}
+    assert red.lists.outcome_counts(T0 - timedelta(days=1), T0 + timedelta(days=1)) == []
     assert red.lists.count(RunFilter(with_children=True), limit=9) == 0
 
 

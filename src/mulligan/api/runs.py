@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -21,11 +21,16 @@ from mulligan.service import (
     RUN_ENDED,
     FailureHandlers,
     Item,
+    ItemQuery,
+    LogIndex,
     LogKey,
+    LogMatches,
+    Mosaic,
     Report,
     RunQuery,
     Service,
     StepQuery,
+    Timeline,
     parse_statuses,
     parse_time,
     to_json,
@@ -146,6 +151,8 @@ class StepsQuery(Query, frozen=True):
     text: str = ""
     limit: Limit = 200
     cursor: str = ""
+    # Leave out so many of them.
+    skip: Count = 0
 
 
 def list_steps(call: Call) -> Any:
@@ -153,9 +160,36 @@ def list_steps(call: Call) -> Any:
     etag = f'"{call.service.record(run_id).seq}"'
     if is_known(call, etag):
         return Answer(headers={"ETag": etag})
-    query = StepQuery(asked.status, asked.text, asked.limit, decode_cursor(asked.cursor, str) or "")
+    query = StepQuery(asked.status, asked.text, asked.limit, decode_cursor(asked.cursor, str) or "", asked.skip)
     page = call.service.step_page(run_id, query)
     return Answer({**to_json(page), "next": encode_cursor(page.next)}, headers={"ETag": f'"{page.seq}"'})
+
+
+def show_mosaic(call: Call) -> Answer:
+    run_id = _run_id(call)
+    etag = f'"{call.service.record(run_id).seq}"'
+    if is_known(call, etag):
+        return Answer(headers={"ETag": etag})
+    found = call.service.details.mosaic(run_id)
+    return Answer(to_json(found), headers={"ETag": f'"{found.seq}"'})
+
+
+class TimelineQuery(Query, frozen=True):
+    """Which rows to show."""
+
+    # The number of the first row, from 0.
+    first: Count = 0
+    limit: Limit = 50
+    # Only steps that did not complete.
+    hide_completed: bool = False
+
+
+def show_timeline(call: Call) -> Any:
+    asked: TimelineQuery = call.query
+    found = call.service.details.timeline(
+        _run_id(call), first=asked.first, limit=asked.limit, hide_completed=asked.hide_completed
+    )
+    return to_json(found)
 
 
 def show_step(call: Call) -> Any:
@@ -167,18 +201,18 @@ class ItemsQuery(Query, frozen=True):
 
     status: tuple[str, ...] = ()
     limit: Limit = 200
+    # How many to leave out, of those that match and are behind the cursor.
+    offset: Count = 0
+    # Values, outputs and messages as texts of at most 200 characters.
+    brief: bool = False
     cursor: str = ""
 
 
 def list_items(call: Call) -> Any:
-    asked = call.query
-    page = call.service.item_page(
-        _run_id(call),
-        call.path["step"],
-        statuses=asked.status,
-        after=-1 if (found := decode_cursor(asked.cursor, Count)) is None else found,
-        limit=asked.limit,
-    )
+    asked: ItemsQuery = call.query
+    after = decode_cursor(asked.cursor, Count)
+    query = ItemQuery(asked.status, -1 if after is None else after, asked.offset, asked.limit, asked.brief)
+    page = call.service.item_page(_run_id(call), call.path["step"], query)
     return Answer({**to_json(page), "next": encode_cursor(page.next)}, headers={"ETag": f'"{page.seq}"'})
 
 
@@ -381,6 +415,44 @@ async def _follow(call: Call, key: LogKey, start: int) -> AsyncIterator[bytes]:
             await asyncio.sleep(FOLLOW_SECONDS)
 
 
+class LogIndexQuery(Query, frozen=True):
+    """Which log to count."""
+
+    stream: Literal["stdout", "stderr"] = "stdout"
+
+
+async def index_log(call: Call) -> LogIndex:
+    key = await _counted(call)
+    found: LogIndex = await call.read(lambda service: service.log_lines.index(key))
+    return found
+
+
+async def _counted(call: Call) -> LogKey:
+    """The log that a call names, after its lines were counted, which may take many reads."""
+    key = LogKey(_run_id(call), call.path["place"], int(call.path["attempt"]), call.query.stream)
+    await call.read(lambda service: _log_size(service, key))
+    while not await call.read(lambda service: service.log_lines.count(key)):
+        pass
+    return key
+
+
+class LogSearchQuery(Query, frozen=True):
+    """Which log to search, and for what."""
+
+    # Without capital letters it is found in any case. Without a text nothing is found.
+    text: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    stream: Literal["stdout", "stderr"] = "stdout"
+    # Where to begin: `next` of the answer before.
+    start: Count = 0
+
+
+async def search_log(call: Call) -> LogMatches:
+    asked: LogSearchQuery = call.query
+    key = await _counted(call)
+    found: LogMatches = await call.read(lambda service: service.log_lines.search(key, asked.text, asked.start))
+    return found
+
+
 RANGE = (("Range", "One range of bytes, such as bytes=0-999 or bytes=-500."),)
 _RUN = "runs/{run_id:int}"
 ROUTES = (
@@ -411,6 +483,23 @@ ROUTES = (
         "List the steps of a run.",
         query=StepsQuery,
         answer=shapes.StepsPage,
+    ),
+    Route(
+        "GET",
+        f"{_RUN}/mosaic",
+        show_mosaic,
+        "read",
+        "Show how all steps stand, in one short answer.",
+        answer=Mosaic,
+    ),
+    Route(
+        "GET",
+        f"{_RUN}/timeline",
+        show_timeline,
+        "read",
+        "Show when the steps ran and what they waited for, in the order in which they started.",
+        query=TimelineQuery,
+        answer=Timeline,
     ),
     Route(
         "GET",
@@ -458,6 +547,24 @@ ROUTES = (
         other_statuses=(206,),
         request_headers=RANGE,
         problems=(416,),
+    ),
+    Route(
+        "GET",
+        f"{_RUN}/attempts/{{place}}/{{attempt:int}}/log/index",
+        index_log,
+        "read",
+        "Count the lines of a log, and those before each of its blocks: what is needed to read any part of it.",
+        query=LogIndexQuery,
+        answer=LogIndex,
+    ),
+    Route(
+        "GET",
+        f"{_RUN}/attempts/{{place}}/{{attempt:int}}/log/matches",
+        search_log,
+        "read",
+        "Find the lines of a log that have a text, in at most 32 MiB of it; `next` says where to go on.",
+        query=LogSearchQuery,
+        answer=LogMatches,
     ),
     Route(
         "GET",

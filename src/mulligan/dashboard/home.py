@@ -1,13 +1,339 @@
-"""What fails now, who waits, and what is due."""
+"""What fails now, who waits, what is due, and how the last days went."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import UTC
+
 from mulligan.api.routing import Answer, Call
-from mulligan.dashboard.shell import empty, heading, page, page_route
+from mulligan.dashboard.runs import runs_path
+from mulligan.dashboard.shell import empty, heading, page, page_route, panel, path_to, table
+from mulligan.dashboard.zones import zone_of
+from mulligan.service import (
+    Breaker,
+    Day,
+    Failing,
+    FailingGroup,
+    Html,
+    RunLine,
+    ScheduleView,
+    WaitingRuns,
+    WorkerLine,
+    WorkflowDays,
+    element,
+    join_html,
+    time_element,
+)
+from mulligan.service.formatting import pluralize
+
+# How much of each list is shown; the rest has a page of its own.
+WAITING_MAX, SCHEDULES_MAX, WORKERS_MAX, WORKFLOWS_MAX = 6, 6, 8, 30
+# Outcomes of runs from the bottom of a bar to its top, and their tones.
+OUTCOMES = {
+    "completed": ("completed", "good"),
+    "degraded": ("completed, with failures that were handled", "try"),
+    "cancelled": ("cancelled", "idle"),
+    "running": ("running", "now"),
+    "paused": ("paused", "ask"),
+    "failed": ("failed", "bad"),
+}
+BAR_WIDTH, BAR_GAP, BAR_HEIGHT = 16, 4, 30
+# A bar is full from so many runs on: a single run on a quiet day is no tower.
+LOW_BAR = 4
 
 
 def show_home(call: Call) -> Answer:
-    return page(call, "Home", heading("Home"), empty("Nothing yet."), section="home", live="runs,pending")
+    service = call.service
+    recent = service.recent_runs
+    failing, waiting = recent.failing(), recent.waiting(WAITING_MAX)
+    history = recent.history(zone_of(call))
+    breakers = [one for one in service.list_breakers() if one.status != "closed"]
+    workers = [one for one in service.list_workers() if one.runs_tasks]
+    schedules = service.schedules.all()
+    content: list[object] = [heading(_headline(failing, waiting, breakers))]
+    if not history and not failing.groups and not waiting.runs:
+        content.append(_welcome())
+    content += [
+        _failing(failing) if failing.groups else "",
+        element("div", _waiting(waiting), _breakers(breakers), class_="columns") if waiting.runs or breakers else "",
+        _history(history) if history else "",
+        element("div", _workers(workers), _schedules(schedules), class_="columns"),
+    ]
+    return page(call, "Home", *content, section="home", live="runs,pending", styles=("home.css",))
 
 
-ROUTES = (page_route("/", show_home, "What fails now, who waits, and what is due."),)
+def _headline(failing: Failing, waiting: WaitingRuns, breakers: list[Breaker]) -> str:
+    """What needs somebody, in one sentence."""
+    failed = len({one.workflow for one in failing.groups if one.completed is None})
+    parts = []
+    if failed:
+        parts.append("1 workflow fails" if failed == 1 else f"{failed} workflows fail")
+    if waiting.run_count:
+        verb = "waits" if waiting.run_count == 1 else "wait"
+        parts.append(f"{pluralize(waiting.run_count, 'run')} {verb} for a person")
+    if breakers:
+        parts.append(f"{pluralize(len(breakers), 'circuit breaker')} open")
+    return ", ".join(parts) if parts else "Nothing needs you"
+
+
+def _welcome() -> Html:
+    link = element("a", "Publish a workflow and start it", href="/workflows", class_="button primary")
+    command = element("code", "mulligan run FILE")
+    return empty(
+        "No run in the last 14 days.", element("p", link), element("p", "or in a terminal: ", command, class_="note")
+    )
+
+
+# -- what fails ------------------------------------------------------------------------------------------------------
+
+
+def _failing(failing: Failing) -> Html:
+    now = [one for one in failing.groups if one.completed is None]
+    over = [one for one in failing.groups if one.completed is not None]
+    parts: list[object] = []
+    if now:
+        parts.append(_failing_table(now, "Failing workflows"))
+    else:
+        parts.append(element("p", "Every workflow that failed has completed since.", class_="muted"))
+    if over:
+        summary = element("summary", f"{pluralize(len(over), 'failure')} of workflows that have completed since")
+        parts.append(element("details", summary, _failing_table(over, "Completed since"), id="over", class_="over-now"))
+    if failing.is_cut:
+        more = element("a", "all failed runs", href=runs_path(status="failed"))
+        parts.append(element("p", "The newest are shown; see ", more, ".", class_="note"))
+    all_failed = element("a", "All failed runs", href=runs_path(status="failed", since="14d"))
+    return panel("Failing now" if now else "Failures", *parts, name="failing", beside=all_failed)
+
+
+def _failing_table(groups: list[FailingGroup], label: str) -> Html:
+    head = ("Workflow", "Failure", "What happened", "Runs", "Newest")
+    return table(head, [_failing_row(one) for one in groups], label=label, keyed=True)
+
+
+def _failing_row(group: FailingGroup) -> Html:
+    run, failure = group.run, group.run.failure
+    run_path = path_to("runs", run.run_id)
+    what: object = run.reason
+    if failure is not None:
+        step = element("a", failure.step, href=path_to("runs", run.run_id, "steps", failure.step))
+        what = join_html([step, ": ", failure.text])
+    runs = runs_path(workflow=group.workflow, failure=group.code, status="failed", since="14d")
+    since = ""
+    if group.completed is not None:
+        done = element("a", f"run {group.completed.run_id}", href=path_to("runs", group.completed.run_id))
+        since = element("small", "completed since: ", done, " ", time_element(group.completed.updated_at))
+    elif group.count > 1:
+        since = element("small", "since ", time_element(group.first_at))
+    return element(
+        "tr",
+        element("td", element("a", group.workflow, href=run_path), class_="workflow"),
+        element("td", element("span", group.code or "failed", class_="status bad"), class_="nowrap"),
+        element("td", what, class_="what"),
+        element(
+            "td", element("a", f"{group.count:,}", href=runs, aria_label=f"{group.count} failed runs"), class_="runs"
+        ),
+        element("td", time_element(run.updated_at), element("small", f" run {run.run_id}"), since, class_="newest"),
+        id=f"failing-{group.workflow}-{group.code}",
+    )
+
+
+# -- who waits -------------------------------------------------------------------------------------------------------
+
+
+def _waiting(waiting: WaitingRuns) -> Html | str:
+    if not waiting.runs:
+        return ""
+    lines = [element("li", *_waiting_line(run), id=f"waiting-{run.run_id}") for run in waiting.runs]
+    more = waiting.run_count - len(waiting.runs)
+    inbox = element("a", "Open the inbox", href="/inbox", class_="button primary")
+    return panel(
+        "Waiting for a person",
+        element("ul", *lines, class_="plain-list", data_rows=True),
+        element("p", f"and {pluralize(more, 'run')} more", class_="note") if more > 0 else "",
+        name="waiting",
+        beside=inbox,
+    )
+
+
+def _waiting_line(run: RunLine) -> Iterator[object]:
+    asked = [one for one in run.waiting_for if one.kind in ("triage", "approval", "step_pause", "pause")]
+    first = asked[0] if asked else None
+    path = path_to("inbox") if first and first.kind in ("triage", "approval") else path_to("runs", run.run_id)
+    yield element("span", element("a", run.workflow, href=path, class_="strong"), element("small", f" {run.run_id}"))
+    yield element("span", first.text if first else run.status, class_="words")
+    yield element("small", "started ", time_element(run.created_at))
+
+
+def _breakers(breakers: list[Breaker]) -> Html | str:
+    if not breakers:
+        return ""
+    lines = []
+    for one in breakers:
+        held = f"{pluralize(one.waiting, 'task')} {'waits' if one.waiting == 1 else 'wait'}"
+        again = join_html([", tries again ", time_element(one.retry_at)]) if one.retry_at else ""
+        lines.append(
+            element(
+                "li",
+                element("span", one.name, class_="status bad strong"),
+                element("span", f"{one.status.replace('_', ' ')} after {pluralize(one.failures, 'failure')}; ", held),
+                element("small", again) if again else "",
+                id=f"breaker-{one.name}",
+            )
+        )
+    link = element("a", "Recovery", href="/recovery")
+    return panel("Circuit breakers open", element("ul", *lines, class_="plain-list"), name="breakers", beside=link)
+
+
+# -- who works, and what is due --------------------------------------------------------------------------------------
+
+
+def _workers(workers: list[WorkerLine]) -> Html:
+    link = element("a", "All workers", href="/workers")
+    if not workers:
+        note = join_html(["No worker is here, so nothing runs. Start one: ", element("code", "mulligan worker")])
+        return panel("Workers", element("p", note, class_="problem"), name="workers", beside=link)
+    shown = sorted(workers, key=lambda one: (one.is_alive, -one.in_use.cpus, one.name))[:WORKERS_MAX]
+    lines = [_worker_line(one) for one in shown]
+    if len(workers) > len(shown):
+        lines.append(element("li", element("a", f"and {len(workers) - len(shown)} more", href="/workers")))
+    return panel("Workers", element("ul", *lines, class_="plain-list loads"), name="workers", beside=link)
+
+
+def _worker_line(worker: WorkerLine) -> Html:
+    used, all_ = worker.in_use.cpus, worker.capacity.cpus
+    share = min(1.0, used / all_) if all_ else 0.0
+    tone = "now" if worker.is_alive else "bad"
+    bar = element(
+        "svg",
+        element("rect", class_="room", x=0, y=0, width=100, height=6),
+        element("rect", class_=tone, x=0, y=0, width=f"{100 * share:.1f}", height=6),
+        class_="load",
+        viewBox="0 0 100 6",
+        preserveAspectRatio="none",
+        aria_hidden="true",
+    )
+    said = f"{used:g} of {all_:g} cpus" if worker.is_alive else "does not answer"
+    return element(
+        "li",
+        element("span", worker.host, " ", element("small", worker.name), class_="words"),
+        bar,
+        element("span", said, class_="took" if worker.is_alive else "problem"),
+        element("small", pluralize(len(worker.tasks), "task")),
+        id=f"worker-{worker.name}",
+    )
+
+
+def _schedules(schedules: list[ScheduleView]) -> Html:
+    link = element("a", "All schedules", href="/schedules")
+    paused = [one for one in schedules if one.is_paused]
+    due = sorted((one for one in schedules if one.next), key=lambda one: one.next[0])[:SCHEDULES_MAX]
+    if not schedules:
+        return panel("Due next", element("p", "There is no schedule.", class_="muted"), name="due", beside=link)
+    lines = [
+        element(
+            "li",
+            element("a", one.name, href=path_to("schedules", one.name), class_="strong"),
+            element("span", one.workflow, class_="words muted") if one.workflow != one.name else element("span"),
+            element("span", time_element(one.next[0]), class_="took"),
+            element("small", f"failed {one.failures} times in a row", class_="problem") if one.failures > 1 else "",
+            id=f"due-{one.name}",
+        )
+        for one in due
+    ]
+    if paused:
+        names = join_html([element("a", one.name, href=path_to("schedules", one.name)) for one in paused[:5]], ", ")
+        lines.append(element("li", element("span", "paused: ", names, class_="status ask"), id="paused-schedules"))
+    return panel("Due next", element("ul", *lines, class_="plain-list due"), name="due", beside=link)
+
+
+# -- the last days ---------------------------------------------------------------------------------------------------
+
+
+def _history(history: list[WorkflowDays]) -> Html:
+    shown = history[:WORKFLOWS_MAX]
+    days = shown[0].days
+    axis = element(
+        "div",
+        element("span"),
+        element("span", _day_name(days[0]), element("span", "today"), class_="ends"),
+        element("span"),
+        class_="strip head",
+        aria_hidden="true",
+    )
+    used = {name for one in shown for name in one.outcomes}
+    legend = [
+        element("li", element("i", class_=tone), title) for name, (title, tone) in OUTCOMES.items() if name in used
+    ]
+    more = len(history) - len(shown)
+    return panel(
+        "Last 14 days",
+        element("ul", *legend, class_="legend"),
+        axis,
+        *(_strip(one) for one in shown),
+        element("p", f"and {pluralize(more, 'workflow')} more, with fewer failures", class_="note") if more else "",
+        name="days",
+    )
+
+
+def _day_name(day: Day) -> Html:
+    return element("time", f"{day.begin:%a %d %b}", datetime=day.begin.astimezone(UTC).isoformat(), data_show="day")
+
+
+def _strip(one: WorkflowDays) -> Html:
+    """A workflow: a bar for each day, by outcome."""
+    counts = one.outcomes
+    highest = max(LOW_BAR, *(day.total for day in one.days))
+    width = len(one.days) * (BAR_WIDTH + BAR_GAP) - BAR_GAP
+    bars = [_bar(one.workflow, day, number, highest) for number, day in enumerate(one.days)]
+    failed, total = counts.get("failed", 0), sum(counts.values())
+    since = one.days[0].begin.astimezone(UTC).isoformat()
+    words: list[object] = [element("a", pluralize(total, "run"), href=runs_path(workflow=one.workflow, since=since))]
+    if failed:
+        path = runs_path(workflow=one.workflow, status="failed", since=since)
+        words += [", ", element("a", f"{failed:,} failed", href=path, class_="failed")]
+    return element(
+        "div",
+        element("a", one.workflow, href=path_to("workflows", one.workflow), class_="name"),
+        element(
+            "svg",
+            *bars,
+            class_="days",
+            viewBox=f"0 0 {width} {BAR_HEIGHT}",
+            preserveAspectRatio="none",
+            role="group",
+            aria_label=f"{one.workflow}, by day",
+        ),
+        element("span", *words, class_="took"),
+        class_="strip",
+        id=f"days-{one.workflow}",
+    )
+
+
+def _bar(workflow: str, day: Day, number: int, highest: int) -> Html:
+    left = number * (BAR_WIDTH + BAR_GAP)
+    ground = element("rect", x=left, y=BAR_HEIGHT - 1, width=BAR_WIDTH, height=1, class_="ground")
+    if not day.total:
+        return ground
+    parts, top = [], float(BAR_HEIGHT)
+    for name, (_, tone) in OUTCOMES.items():
+        if count := day.outcomes.get(name, 0):
+            # What happened once among many must be seen, too.
+            height = max(2.5, BAR_HEIGHT * count / highest)
+            top = max(0.0, top - height)
+            parts.append(element("rect", x=left, y=f"{top:.1f}", width=BAR_WIDTH, height=f"{height:.1f}", class_=tone))
+    said = ", ".join(f"{day.outcomes[name]:,} {name}" for name in OUTCOMES if name in day.outcomes)
+    label = f"{day.begin:%A %d %B}: {said}"
+    begin, end = (at.astimezone(UTC).isoformat() for at in (day.begin, day.end))
+    return element(
+        "a",
+        element("title", label),
+        element("rect", x=left, y=0, width=BAR_WIDTH, height=BAR_HEIGHT, class_="hit"),
+        *parts,
+        href=runs_path(workflow=workflow, since=begin, until=end),
+        aria_label=label,
+        # Fourteen stops for each workflow would be too many: those with failures are reached with the keyboard.
+        tabindex=None if day.outcomes.get("failed") else "-1",
+    )
+
+
+ROUTES = (page_route("/", show_home, "What fails now, who waits, what is due, and how the last days went."),)

@@ -6,14 +6,18 @@ from mulligan.api.routing import Pages
 from mulligan.dashboard import (
     assets,
     audit,
+    editor,
     home,
     notices,
     recovery,
     run,
+    runs,
     schedules,
+    step,
     tokens,
     usage,
     workers,
+    workflows,
 )
 from mulligan.dashboard.errors import render_error
 
@@ -21,6 +25,10 @@ _AREAS = (
     assets,
     home,
     run,
+    runs,
+    step,
+    editor,
+    workflows,
     schedules,
     recovery,
     notices,

@@ -26,12 +26,33 @@ _TABS: dict[TabName, tuple[str, Callable[[RunView], Tab]]] = {
 
 def show_run(call: Call) -> Answer:
     """A run, as far as the tab in the address shows it."""
-    run = RunView(call, call.service.details.head(int(call.path["run_id"])))
+    run = _read(call)
     tab = _TABS[run.query.tab][1](run)
     title = f"{run.head['workflow']}, run {run.run_id}"
     top = heading(_title(run), render_actions(run), over=_over(run))
     body = element("div", tab.content, id=f"tab-{run.query.tab}", class_="tab")
-    return page(call, title, top, _tabs(run), body, section="runs", live=tab.live, modules=tab.modules)
+    modules = dict.fromkeys(tab.modules)
+    styles = dict.fromkeys(tab.styles)
+    return page(
+        call,
+        title,
+        *(top, _tabs(run), body),
+        section="runs",
+        live=tab.live,
+        modules=tuple(modules),
+        styles=tuple(styles),
+    )
+
+
+def _read(call: Call) -> RunView:
+    """The run; of a large one that is not loaded yet only what is known at once, so that the page is there soon."""
+    run_id = int(call.path["run_id"])
+    if call.query.tab != "overview" or call.service.details.is_quick(run_id):
+        return RunView(call, call.service.details.head(run_id))
+    record = call.service.record(run_id)
+    names = ("run_id", "workflow", "version", "round", "degraded", "reason", "parent_run_id", "started_by")
+    known = {name: getattr(record, name) for name in names}
+    return RunView(call, {**known, "status": "running" if record.status == "new" else record.status}, is_loading=True)
 
 
 def _title(run: RunView) -> Html:

@@ -29,10 +29,14 @@ class RunPageQuery(Query, frozen=True):
 
 @dataclass(frozen=True)
 class RunView:
-    """A run without its steps, as `GET runs/ID` gives it."""
+    """A run without its steps, as `GET runs/ID` gives it.
+
+    While a large run `is_loading`, only what the store knows without loading it.
+    """
 
     call: Call
     head: dict[str, Any]
+    is_loading: bool = False
 
     @property
     def run_id(self) -> int:

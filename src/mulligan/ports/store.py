@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from mulligan.core.deciding.breaker import Guard
-from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
+from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, OutcomeCount, RunFilter
 from mulligan.core.model.artifacts import Artifact, Format
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import Report
@@ -112,6 +112,12 @@ class RunLists(Protocol):
 
     def status_counts(self, project: str | None = None) -> dict[str, int]:
         """How many runs there are with each status, without child runs; of one project or of all."""
+
+    def outcome_counts(self, since: datetime, until: datetime, project: str | None = None) -> list[OutcomeCount]:
+        """How many runs were created in this time, by workflow and status, without child runs.
+
+        It takes time for each of them. Of one project or of all.
+        """
 
     def records(self, run_ids: Collection[int]) -> list[RunRecord]:
         """The existing runs among these, the newest first, by their primary key."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 
 from mulligan.core.model import events as e
 from mulligan.core.model.place_keys import step_name
+from mulligan.service.attempts import Cost, Costs
 from mulligan.service.run_reader import RunReader
 
 # How many runs are remembered.
 RUNS_MAX = 16
-# A step with more events is read in one go, with the events of other steps between them.
-SINGLE_MAX = 100
+# Events are read in one go, if no more than so many others are between them.
+GAP_MAX = 50
+# In place of the index of an item: the step itself.
+NO_ITEM = -1
 
 
 class EventIndex:
@@ -29,34 +33,90 @@ class EventIndex:
         return other
 
     def entries(self, run_id: int, step: str) -> list[e.Entry]:
-        """The events of the attempts at a step, its items and its commands, in their order."""
+        """The events of a step and its commands, without those of its items, in their order."""
+        return self._read(run_id, self._indexed(run_id).numbers_of(step, NO_ITEM))
+
+    def entries_with_run(self, run_id: int, step: str, item: int = NO_ITEM) -> list[e.Entry]:
+        """The same with the events of the run as a whole, and with those of one item."""
+        run = self._indexed(run_id)
+        numbers = [*run.numbers.get("", ()), *run.numbers_of(step, NO_ITEM)]
+        if item != NO_ITEM:
+            numbers += run.numbers_of(step, item)
+        return self._read(run_id, sorted(numbers))
+
+    def cost_of_items(self, run_id: int, step: str) -> Cost | None:
+        """What the attempts at the items of a step cost together; None if nothing was measured."""
+        return self._indexed(run_id).costs.by_step.get(step)
+
+    def _indexed(self, run_id: int) -> _IndexedRun:
         run = self._runs.setdefault(run_id, _IndexedRun())
         self._runs.move_to_end(run_id)
         while len(self._runs) > RUNS_MAX:
             self._runs.popitem(last=False)
         for entry in self._reader.events(run_id, run.seq):
             run.add(entry)
-        numbers = run.numbers.get(step)
-        if not numbers:
-            return []
-        store = self._reader.store
-        if len(numbers) <= SINGLE_MAX:
-            return [one for number in numbers for one in store.log(run_id, number - 1, 1)]
-        some = store.log(run_id, numbers[0] - 1, numbers[-1] - numbers[0] + 1)
-        return [one for one in some if step_of(one) == step]
+        return run
+
+    def _read(self, run_id: int, numbers: Sequence[int]) -> list[e.Entry]:
+        wanted, store = frozenset(numbers), self._reader.store
+        found: list[e.Entry] = []
+        for first, last in _ranges(numbers):
+            found += [one for one in store.log(run_id, first - 1, last - first + 1) if one.seq in wanted]
+        return found
+
+
+def _ranges(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Numbers in order as ranges, each with few others between them."""
+    first = last = 0
+    for number in numbers:
+        if first and number - last > GAP_MAX:
+            yield first, last
+            first = 0
+        first, last = first or number, number
+    if first:
+        yield first, last
 
 
 class _IndexedRun:
     def __init__(self) -> None:
         self.seq = 0
+        # By step, in order; "" has those of the run itself. For each of them the item that it is about, if it is.
         self.numbers: dict[str, array[int]] = {}
+        self.items: dict[str, array[int]] = {}
+        # Of items only: there may be many of them, and a step adds them up.
+        self.costs = Costs()
 
     def add(self, entry: e.Entry) -> None:
         self.seq = entry.seq
-        if step := step_of(entry):
-            self.numbers.setdefault(step, array("q")).append(entry.seq)
+        place = place_of(entry)
+        step = step_name(place)
+        numbers = self.numbers.get(step)
+        if numbers is None:
+            numbers = self.numbers[step] = array("q")
+        item = _item_of(place)
+        if item != NO_ITEM and step not in self.items:
+            self.items[step] = array("q", [NO_ITEM]) * len(numbers)
+        if step in self.items:
+            self.items[step].append(item)
+        if item != NO_ITEM:
+            self.costs.see(entry)
+        numbers.append(entry.seq)
+
+    def numbers_of(self, step: str, item: int) -> Sequence[int]:
+        """The events of one item, or of the step itself."""
+        numbers, items = self.numbers.get(step, ()), self.items.get(step)
+        if items is None:
+            return numbers if item == NO_ITEM else ()
+        return [number for number, one in zip(numbers, items, strict=True) if one == item]
 
 
-def step_of(entry: e.Entry) -> str:
-    """The step whose attempt an event is about; "" for any other event."""
-    return step_name(getattr(entry.fact, "place", ""))
+def place_of(entry: e.Entry) -> str:
+    """The place that an event is about; "" for one about the whole run."""
+    fact = entry.fact
+    return getattr(fact, "place", "") or getattr(fact, "step", "")
+
+
+def _item_of(place: str) -> int:
+    _, bracket, rest = place.partition(".")[0].partition("[")
+    index = rest.rstrip("]")
+    return int(index) if bracket and index.isdecimal() else NO_ITEM

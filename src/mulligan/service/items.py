@@ -94,9 +94,11 @@ def item_statuses(reader: RunReader, state: State, step: str) -> list[str]:
     ]
 
 
-def items_at(reader: RunReader, state: State, step: str, indexes: Sequence[int]) -> list[Item]:
-    """These items of a map step, or these steps of a matrix."""
-    statuses = item_statuses(reader, state, step)
+def items_at(
+    reader: RunReader, state: State, step: str, indexes: Sequence[int], statuses: Sequence[str] = ()
+) -> list[Item]:
+    """These items of a map step, or these steps of a matrix. `statuses`: those of all, if the caller has them."""
+    statuses = statuses or item_statuses(reader, state, step)
     names = state.graph.matrices.get(step)
     if names is not None:
         return [

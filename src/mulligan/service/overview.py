@@ -143,8 +143,10 @@ def step_overview(
     if name not in state.places or (name != END and name not in state.graph.nodes):
         _refuse_no_step(reader, state, name)
     children = [child for child in reader.store.children(run_id) if step_name(child.parent_place) == name]
-    entries = (index or EventIndex(reader)).entries(run_id, name)
-    costs, tried = Costs(entries).by_step, attempts_by_step(entries).get(name, [])
+    index = index or EventIndex(reader)
+    entries = index.entries(run_id, name)
+    measured = [one for one in (Costs(entries).by_step.get(name), index.cost_of_items(run_id, name)) if one]
+    costs, tried = {name: total(measured)} if measured else {}, attempts_by_step(entries).get(name, [])
     store = reader.store
     found = step_json(state, name, find_breaker_waits(store, state), find_worker_pool(reader.home, store, state))
     progress_of = progress_finder(reader.home.folders, run_id)

@@ -5,6 +5,7 @@ For faces that stay up. A state here belongs to the cache: it may be read until 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 
 from mulligan.core.effects.snapshot import restore
@@ -14,8 +15,11 @@ from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import decode
 from mulligan.core.state.state import State
 from mulligan.errors import MulliganError
+from mulligan.language.loading import pause_garbage_collection
 from mulligan.service.event_index import EventIndex
+from mulligan.service.log_lines import CountedLogs
 from mulligan.service.run_reader import RunReader
+from mulligan.service.run_timeline import Timelines
 
 # How many events a state is moved on by; behind more of them it is loaded again.
 ENTRIES_MAX = 5_000
@@ -31,6 +35,16 @@ class CachedRun:
         # What changed before this event is not known.
         self.known_since = state.run.seq
         self._changed_at: dict[str, int] = {}
+        # Of the graph that it was made for.
+        self._positions: tuple[object, dict[str, int]] | None = None
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """The number of each step in the order of the file, from 0."""
+        nodes = self.state.graph.nodes
+        if self._positions is None or self._positions[0] is not nodes:
+            self._positions = nodes, {name: number for number, name in enumerate(nodes)}
+        return self._positions[1]
 
     @property
     def seq(self) -> int:
@@ -73,13 +87,23 @@ class RunCache:
         self._runs: dict[int, CachedRun] = {}
         # Where the events of single steps are.
         self.index = EventIndex(reader)
+        # When the steps ran.
+        self.timelines = Timelines(reader)
+        # How many lines the logs have that are looked at.
+        self.counted_logs: CountedLogs = OrderedDict()
 
     def seen_by(self, reader: RunReader) -> RunCache:
         """The same states for another reader, which may know fewer runs."""
         other = RunCache(reader)
         other._runs = self._runs
         other.index = self.index.seen_by(reader)
+        other.timelines = self.timelines.seen_by(reader)
+        other.counted_logs = self.counted_logs
         return other
+
+    def has(self, run_id: int) -> bool:
+        """Whether the run is here already, so that it takes little time to read it."""
+        return run_id in self._runs
 
     def get(self, run_id: int) -> CachedRun:
         """The run as it is now. `UnknownRun` if there is none."""
@@ -105,8 +129,9 @@ class RunCache:
         return found
 
     def _loaded(self, run_id: int) -> CachedRun:
-        loaded = self._reader.store.load(run_id)
-        return CachedRun(restore(decode(loaded.workflow), loaded.rows))
+        with pause_garbage_collection():
+            loaded = self._reader.store.load(run_id)
+            return CachedRun(restore(decode(loaded.workflow), loaded.rows))
 
     def _make_room(self) -> None:
         while len(self._runs) > 1 and sum(len(run.state.places) for run in self._runs.values()) > PLACES_MAX:

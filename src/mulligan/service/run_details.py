@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.conditions import describe_edge, describe_rule
+from mulligan.core.effects.snapshot import read_step_statuses
 from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import Artifact, parse_reference, references
 from mulligan.core.model.codec import encode
@@ -22,6 +23,7 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import ArtifactDamaged, InputInvalid, NotFound
 from mulligan.history.matrices import matrix_groups
 from mulligan.history.views import run_head_json
+from mulligan.language.loading import pause_garbage_collection
 from mulligan.language.suggestions import did_you_mean
 from mulligan.service.artifacts import KeptFile, kept_files, with_artifact_paths
 from mulligan.service.breakers import find_breaker_waits
@@ -31,13 +33,17 @@ from mulligan.service.run_cache import RunCache
 from mulligan.service.run_list import RunPage, summarize_runs
 from mulligan.service.run_pages import count_statuses
 from mulligan.service.run_reader import RunReader
+from mulligan.service.run_reasons import RunFailures, run_failures
 from mulligan.service.run_story import run_story, run_waits
+from mulligan.service.run_timeline import Mosaic, Timeline, make_mosaic, mosaic_of
 from mulligan.service.workers import find_worker_pool
 
 # How many failures and waits the head of a run has.
 ENTRIES_MAX = 50
 # How many events or lines one page has at most, and how many events are searched for those of a type.
 PAGE_MAX, SEARCHED_MAX = 1_000, 5_000
+# A run with more events takes a while to load.
+QUICK_EVENTS_MAX = 20_000
 # A run with more steps is not shown whole.
 WHOLE_STEPS_MAX = 2_000
 
@@ -156,6 +162,9 @@ class RunDetails:
             **listed(self._reader, record),
             "labels": self._reader.labels(run_id),
             **with_artifact_paths(store.artifacts, head),
+            # A run that no worker has taken yet does not know them itself.
+            "run_id": run_id,
+            "version": head["version"] or record.version,
             "seq": cached.seq,
             "root_run_id": record.root_run_id or run_id,
             "started_by": record.started_by,
@@ -179,6 +188,30 @@ class RunDetails:
                 run_id=run_id,
             )
         return overview_with_attempts(self._reader, run_id)
+
+    def is_quick(self, run_id: int) -> bool:
+        """Whether the run can be read in a moment: it is small, or was read before."""
+        return self._cache.has(run_id) or self._reader.record(run_id).seq <= QUICK_EVENTS_MAX
+
+    def mosaic(self, run_id: int) -> Mosaic:
+        """How all steps stand, in one short answer. It does not wait until a large run is loaded."""
+        if self.is_quick(run_id):
+            cached = self._cache.get(run_id)
+            return mosaic_of(run_id, cached.state)
+        self._reader.record(run_id)
+        with pause_garbage_collection():
+            loaded = self._reader.store.load(run_id)
+            statuses = read_step_statuses(loaded.workflow, loaded.rows)
+        return make_mosaic(run_id, loaded.record.seq, loaded.record.status, statuses, ())
+
+    def failures(self, run_id: int) -> RunFailures:
+        """What failed and how it was handled, unhandled failures first."""
+        return run_failures(self._reader, self._cache.get(run_id).state)
+
+    def timeline(self, run_id: int, *, first: int = 0, limit: int = 50, hide_completed: bool = False) -> Timeline:
+        """When the steps ran that started as number `first` and later."""
+        state = self._cache.get(run_id).state
+        return self._cache.timelines.read(run_id, state, first=first, limit=limit, hide_completed=hide_completed)
 
     def step(self, run_id: int, name: str) -> dict[str, Any]:
         """One step with every attempt at it, or a matrix with all its steps, as `show RUN STEP --json` prints it."""
@@ -262,10 +295,11 @@ class RunDetails:
         state = self._reader.state(run_id)
         if step != END and step not in state.graph.nodes:
             step = step.partition(".")[0].partition("[")[0]
-        return _failure_handlers(state, step)
+        return describe_failure_handlers(state, step)
 
 
-def _failure_handlers(state: State, name: str) -> FailureHandlers:
+def describe_failure_handlers(state: State, name: str) -> FailureHandlers:
+    """Everything that deals with a failure of one step, as of a state."""
     step, place = state.step(name), state.places.get(name)
     granted = place.climb.retries if place else {}
     # The commands of a map's items have rules of their own; those of a single one are the step's.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
 
@@ -12,14 +12,18 @@ from mulligan.core.model.workflow import END
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.verdict import is_handled
 from mulligan.errors import InputInvalid, UnknownStep
+from mulligan.history.matrices import values_text
 from mulligan.history.phrases import describe_failure
 from mulligan.language.suggestions import did_you_mean
+from mulligan.service.descriptions import describe_value
 from mulligan.service.items import Item, item_statuses, items_at
 from mulligan.service.run_cache import CachedRun, RunCache
 from mulligan.service.run_reader import RunReader
 
 # How many steps or items a page has at most.
 LIMIT_MAX = 1_000
+# How long values and messages are in a brief list.
+BRIEF_CHARS_MAX = 200
 
 
 class StepLine(msgspec.Struct, frozen=True):
@@ -40,6 +44,8 @@ class StepLine(msgspec.Struct, frozen=True):
     # The run whose result was taken over; None if the step ran itself.
     up_to_date_since: int | None = None
     paused: bool = False
+    # Its number in the order of the file, from 0; -1 for `end`.
+    index: int = -1
 
 
 class StepQuery(msgspec.Struct, frozen=True):
@@ -51,6 +57,8 @@ class StepQuery(msgspec.Struct, frozen=True):
     limit: int = 200
     # Only steps behind this one in the file: `StepPage.next` of the page before.
     after: str = ""
+    # Leave out so many of the steps that match.
+    skip: int = 0
 
 
 class StepPage(msgspec.Struct, frozen=True):
@@ -66,6 +74,19 @@ class StepPage(msgspec.Struct, frozen=True):
     counts: dict[str, int]
     # What runs last; None if the run has not started.
     end: StepLine | None
+
+
+class ItemQuery(msgspec.Struct, frozen=True):
+    """Which items to list, and which page of them."""
+
+    statuses: tuple[str, ...] = ()
+    # Only items behind this index: `ItemPage.next` of the page before.
+    after: int = -1
+    # How many of those that match are left out before the first.
+    offset: int = 0
+    limit: int = 200
+    # Values, outputs and messages as short texts: they may have megabytes.
+    is_brief: bool = False
 
 
 class ItemPage(msgspec.Struct, frozen=True):
@@ -106,15 +127,16 @@ def list_steps(cache: RunCache, run_id: int, query: StepQuery) -> StepPage:
     chosen = [name for name in names if query.text in name and _has_status(state, name, query.statuses)]
     behind = _behind(state, names, query.after)
     left = [name for name in chosen if name in behind] if query.after else chosen
+    left = left[max(0, query.skip) :]
     page = left[:limit]
     return StepPage(
         run_id=run_id,
         seq=run.seq,
-        steps=[_line(state, name) for name in page],
+        steps=[_line(state, name, run.positions) for name in page],
         next=page[-1] if len(left) > limit else None,
         total=len(chosen),
         counts=count_statuses(state),
-        end=_line(state, END) if END in state.places else None,
+        end=_line(state, END, {}) if END in state.places else None,
     )
 
 
@@ -134,32 +156,46 @@ def _limit(limit: int) -> int:
     return min(limit, LIMIT_MAX)
 
 
-def list_item_page(
-    reader: RunReader,
-    cache: RunCache,
-    run_id: int,
-    step: str,
-    *,
-    statuses: Sequence[str] = (),
-    after: int = -1,
-    limit: int = 200,
-) -> ItemPage:
-    """A page of the items of a map step, or of the steps of a matrix: those behind index `after`."""
-    limit = _limit(limit)
+def list_item_page(reader: RunReader, cache: RunCache, run_id: int, step: str, query: ItemQuery) -> ItemPage:
+    """A page of the items of a map step, or of the steps of a matrix."""
+    limit = _limit(query.limit)
     run = cache.get(run_id)
     found = item_statuses(reader, run.state, step)
-    chosen = [index for index, status in enumerate(found) if not statuses or status in statuses]
-    left = [index for index in chosen if index > after]
-    page = left[:limit]
+    chosen = [index for index, status in enumerate(found) if not query.statuses or status in query.statuses]
+    left = [index for index in chosen if index > query.after] if query.after >= 0 else chosen
+    page = left[query.offset : query.offset + limit]
+    items = items_at(reader, run.state, step, page, found)
     return ItemPage(
         run_id=run_id,
         seq=run.seq,
         step=step,
-        items=items_at(reader, run.state, step, page),
-        next=page[-1] if len(left) > limit else None,
+        items=[_brief(one) for one in items] if query.is_brief else items,
+        next=page[-1] if len(left) > query.offset + limit else None,
         total=len(chosen),
         counts=dict(Counter(found)),
     )
+
+
+def _brief(item: Item) -> Item:
+    failure = item.failure and {
+        **item.failure,
+        "message": _shorten(item.failure["message"]),
+        "details": {},
+        "trace": "",
+        "cause": [],
+        "handler_failure": None,
+    }
+    return msgspec.structs.replace(
+        item, item=_shorten(item.item), output=None if item.output is None else _shorten(item.output), failure=failure
+    )
+
+
+def _shorten(value: Any) -> str:
+    if isinstance(value, dict) and value and all(isinstance(one, str | int | float) for one in value.values()):
+        text = values_text(value)
+    else:
+        text = value if isinstance(value, str) else describe_value(value)
+    return text if len(text) <= BRIEF_CHARS_MAX else text[: BRIEF_CHARS_MAX - 1] + "…"
 
 
 def changes_since(cache: RunCache, run_id: int, after: int) -> RunChanges:
@@ -176,7 +212,7 @@ def changes_since(cache: RunCache, run_id: int, after: int) -> RunChanges:
         round=state.run.round,
         degraded=state.run.degraded,
         reason=state.run.reason,
-        steps=[_line(state, name) for name in names if name in state.places],
+        steps=[_line(state, name, run.positions) for name in names if name in state.places],
         counts={} if kind == "none" else count_statuses(state),
     )
 
@@ -202,10 +238,10 @@ def count_statuses(state: State) -> dict[str, int]:
     return dict(Counter(_status(state.places.get(name)) for name in state.graph.nodes))
 
 
-def _line(state: State, name: str) -> StepLine:
-    place = state.places.get(name)
+def _line(state: State, name: str, positions: Mapping[str, int]) -> StepLine:
+    place, index = state.places.get(name), positions.get(name, -1)
     if place is None:
-        return StepLine(name)
+        return StepLine(name, index=index)
     record = None if place.failure_index is None else state.failures[place.failure_index]
     return StepLine(
         name=name,
@@ -220,6 +256,7 @@ def _line(state: State, name: str) -> StepLine:
         is_undone=place.is_undone,
         up_to_date_since=place.reused_run_id or None,
         paused=place.pause is not None and not place.has_ended,
+        index=index,
     )
 
 

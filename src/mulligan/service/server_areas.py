@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 from mulligan.service.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from mulligan.service import audit, logins, server_changes, trends
+    from mulligan.service import audit, log_lines, logins, recent_runs, server_changes, step_history, trends
     from mulligan.service.audit import AuditLog
+    from mulligan.service.log_lines import LogLines
     from mulligan.service.logins import Logins
+    from mulligan.service.recent_runs import DayCache, RecentRuns
+    from mulligan.service.run_cache import RunCache
     from mulligan.service.run_reader import RunReader
+    from mulligan.service.step_history import StepHistories
     from mulligan.service.telemetry import telemetry
     from mulligan.service.telemetry.telemetry import Telemetry
     from mulligan.service.tokens import tokens
@@ -20,7 +24,10 @@ if TYPE_CHECKING:
     from mulligan.service.trends import Trends
 else:
     audit, logins = LazyModule("mulligan.service.audit"), LazyModule("mulligan.service.logins")
+    recent_runs = LazyModule("mulligan.service.recent_runs")
+    log_lines = LazyModule("mulligan.service.log_lines")
     server_changes = LazyModule("mulligan.service.server_changes")
+    step_history = LazyModule("mulligan.service.step_history")
     telemetry = LazyModule("mulligan.service.telemetry.telemetry")
     tokens = LazyModule("mulligan.service.tokens.tokens")
     trends = LazyModule("mulligan.service.trends")
@@ -38,6 +45,9 @@ class ServerAreas:
 
         def now(self) -> datetime: ...
 
+        @property
+        def cache(self) -> RunCache: ...
+
     @cached_property
     def audit(self) -> AuditLog:
         """Who changed what through a server."""
@@ -49,6 +59,16 @@ class ServerAreas:
         return logins.Logins(self.reader)
 
     @cached_property
+    def day_cache(self) -> DayCache:
+        """What was counted of days that have passed, for all who ask this server."""
+        return {}
+
+    @cached_property
+    def recent_runs(self) -> RecentRuns:
+        """What fails now, and how the runs of the last days ended."""
+        return recent_runs.RecentRuns(self.reader, self.day_cache, self.now)
+
+    @cached_property
     def tokens(self) -> Tokens:
         """Who may do what with a server."""
         kind = server_changes.RemoteTokens if self.reader.home.is_remote else tokens.Tokens
@@ -58,6 +78,16 @@ class ServerAreas:
     def telemetry(self) -> Telemetry:
         """Metrics and traces."""
         return telemetry.Telemetry(self.reader)
+
+    @property
+    def log_lines(self) -> LogLines:
+        """Logs by line: how many there are, and which have a text."""
+        return log_lines.LogLines(self.reader.log_ranges, self.cache.counted_logs)
+
+    @property
+    def step_histories(self) -> StepHistories:
+        """Single steps and items in detail: attempts, and the recovery ladder of each failed visit."""
+        return step_history.StepHistories(self.reader, self.cache)
 
     @cached_property
     def trends(self) -> Trends:

@@ -101,7 +101,7 @@ if TYPE_CHECKING:
     from mulligan.service.run_data import DataEntry
     from mulligan.service.run_details import RunDetails
     from mulligan.service.run_list import RunLine, RunPage, RunQuery
-    from mulligan.service.run_pages import ItemPage, RunChanges, StepPage, StepQuery
+    from mulligan.service.run_pages import ItemPage, ItemQuery, RunChanges, StepPage, StepQuery
     from mulligan.service.run_progress import RunProgress
     from mulligan.service.run_snapshot import RunSnapshot, RunStatus
     from mulligan.service.run_story import LocatedLine, LocatedWait
@@ -193,7 +193,7 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
         """
         other = Service(self.home, by)
         other.reader, other.cache = self.reader, self.cache
-        other.project = self.project
+        other.project, other.day_cache = self.project, self.day_cache
         if project is not None:
             other.project, other.reader = project, self.reader.in_project(project)
             other.cache = self.cache.seen_by(other.reader)
@@ -583,13 +583,9 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
         """A page of the steps of a run, with how many there are of each status."""
         return run_pages.list_steps(self.cache, run_id, query)
 
-    def item_page(
-        self, run_id: int, step: str, *, statuses: Sequence[str] = (), after: int = -1, limit: int = 200
-    ) -> ItemPage:
-        """A page of the items of a map step, or of the steps of a matrix: those behind index `after`."""
-        return run_pages.list_item_page(
-            self.reader, self.cache, run_id, step, statuses=statuses, after=after, limit=limit
-        )
+    def item_page(self, run_id: int, step: str, query: ItemQuery) -> ItemPage:
+        """A page of the items of a map step, or of the steps of a matrix."""
+        return run_pages.list_item_page(self.reader, self.cache, run_id, step, query)
 
     def changes_since(self, run_id: int, after: int) -> RunChanges:
         """What has changed in a run after the event `after`: the lines of these steps, or that all has to be read."""

@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from mulligan.core.deciding.breaker import Guard
-from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
+from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, OutcomeCount, RunFilter
 from mulligan.core.model import reports as r
 from mulligan.core.model.artifacts import Artifact
 from mulligan.core.model.events import Entry
@@ -128,6 +128,7 @@ CALLS: Mapping[str, StoreCall] = {
     "lists.find": StoreCall("read", {"wanted": RunFilter, **_PAGE}, list[RunRecord]),
     "lists.count": StoreCall("read", {"wanted": RunFilter, "limit": Integer}, int),
     "lists.status_counts": StoreCall("read", {}, dict[str, int]),
+    "lists.outcome_counts": StoreCall("read", {"since": datetime, "until": datetime}, list[OutcomeCount]),
     "lists.records": StoreCall("read", _RUN_IDS, list[RunRecord]),
     "lists.attributes": StoreCall("read", _RUN_IDS, list[tuple[int, Attribute]]),
     "lists.rows": StoreCall("read", {**_RUN_IDS, "kind": str, "limit": Integer}, list[tuple[int, str, bytes]]),

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.breaker import Guard
-from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
+from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, OutcomeCount, RunFilter
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import ApprovalGiven, Classified, Report
 from mulligan.errors import KeyUsed, MulliganError, StoreRefused, StoreUnavailable
@@ -430,6 +430,10 @@ class HttpLists:
 
     def status_counts(self) -> dict[str, int]:
         found: dict[str, int] = self._ask("lists.status_counts")
+        return found
+
+    def outcome_counts(self, since: datetime, until: datetime) -> list[OutcomeCount]:
+        found: list[OutcomeCount] = self._ask("lists.outcome_counts", since=since, until=until)
         return found
 
     def records(self, run_ids: Collection[int]) -> list[RunRecord]:

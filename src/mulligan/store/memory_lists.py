@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator
+from datetime import datetime
 from itertools import groupby, islice
 from typing import Any
 
@@ -12,6 +13,7 @@ from mulligan.core.effects.run_lists import (
     LeasedTask,
     OpenTasks,
     OpenTimer,
+    OutcomeCount,
     RunFilter,
     attributes,
     corrected_inputs,
@@ -42,6 +44,11 @@ class MemoryRunLists:
     def status_counts(self, project: str | None = None) -> dict[str, int]:
         roots = (run for run in self._tables.runs.values() if run.parent_run_id is None)
         return dict(Counter(run.status for run in roots if project in (None, run.new.project)))
+
+    def outcome_counts(self, since: datetime, until: datetime, project: str | None = None) -> list[OutcomeCount]:
+        found = self.find(RunFilter(since=since, until=until, project=project), limit=len(self._tables.runs))
+        counts = Counter((run.workflow, run.status, run.degraded) for run in found)
+        return [OutcomeCount(*key, count) for key, count in sorted(counts.items())]
 
     def _matches(self, run: StoredRun, wanted: RunFilter) -> bool:
         created_at = run.new.request.at

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
 
-from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
+from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, OutcomeCount, RunFilter
 from mulligan.ports import RunRecord
 from mulligan.store.columns import attribute_from, leased_task_from, open_tasks_from, open_timer_from, run_from
 from mulligan.store.encoding import micros
@@ -41,6 +41,10 @@ class PostgresRunLists:
         if project is None:
             return dict(self._client.query("status_counts"))
         return dict(self._client.query("status_counts_of_project", project))
+
+    def outcome_counts(self, since: datetime, until: datetime, project: str | None = None) -> list[OutcomeCount]:
+        rows = self._client.query("outcome_counts", since=micros(since), until=micros(until), project=project)
+        return [OutcomeCount(*row) for row in rows]
 
     def projects(self) -> list[str]:
         return [project for (project,) in self._client.query("projects")]

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from mulligan.core.deciding.breaker import Guard
-from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
+from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, OutcomeCount, RunFilter
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import Report
 from mulligan.errors import KeyUsed
@@ -306,6 +306,9 @@ class ProjectLists:
 
     def status_counts(self, project: str | None = None) -> dict[str, int]:
         return self._of.status_counts(self._project) if project in (None, self._project) else {}
+
+    def outcome_counts(self, since: datetime, until: datetime, project: str | None = None) -> list[OutcomeCount]:
+        return self._of.outcome_counts(since, until, self._project) if project in (None, self._project) else []
 
     def records(self, run_ids: Collection[int]) -> list[RunRecord]:
         return [record for record in self._of.records(run_ids) if record.project == self._project]

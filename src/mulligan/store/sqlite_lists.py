@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
 
-from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
+from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, OutcomeCount, RunFilter
 from mulligan.ports import RunRecord
 from mulligan.store.columns import (
     attribute_from,
@@ -42,6 +42,10 @@ class SqliteRunLists:
         if project is None:
             return dict(self._file.read(SQL["status_counts"]))
         return dict(self._file.read(SQL["status_counts_of_project"], project))
+
+    def outcome_counts(self, since: datetime, until: datetime, project: str | None = None) -> list[OutcomeCount]:
+        rows = self._file.read(SQL["outcome_counts"], micros(since), micros(until), project)
+        return [OutcomeCount(workflow, status, bool(degraded), count) for workflow, status, degraded, count in rows]
 
     def projects(self) -> list[str]:
         return [project for (project,) in self._file.read(SQL["projects"])]

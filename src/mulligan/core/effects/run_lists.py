@@ -57,6 +57,15 @@ class RunFailures(msgspec.Struct, frozen=True):
     words: str = ""
 
 
+class OutcomeCount(msgspec.Struct, frozen=True):
+    """How many runs of a workflow have a status. A degraded run completed although something failed."""
+
+    workflow: str
+    status: str
+    degraded: bool
+    count: int
+
+
 class OpenTasks(msgspec.Struct, frozen=True):
     """Tasks of one tree of runs that one worker has, or that are queued (worker ""): the oldest, and how many."""
 

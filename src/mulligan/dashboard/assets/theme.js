@@ -7,6 +7,9 @@
     document.documentElement.dataset.theme = chosen ?? (dark.matches ? "dark" : "light");
   };
   apply();
+  // The server draws days by the calendar of the reader.
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone) document.cookie = `mulligan_zone=${encodeURIComponent(zone)}; path=/; max-age=31536000; SameSite=Strict`;
   dark.addEventListener("change", apply);
   addEventListener("storage", apply);
 })();

@@ -70,6 +70,8 @@ class PublishedWorkflow(msgspec.Struct, frozen=True):
     published_by: str
     note: str = ""
     labels: Mapping[str, str] = {}
+    # The name of a file from which it is read like this: its ending says in which syntax it is written.
+    file: str = ""
     # None in lists.
     text: str | None = None
 
@@ -383,6 +385,7 @@ def _shown(one: WorkflowVersion) -> PublishedWorkflow:
         published_by=one.published_by,
         note=one.note,
         labels=dict(one.labels),
+        file=published_text(one.name, "", one.format).file,
         text=one.text,
     )
 

@@ -87,7 +87,7 @@ def _groups(visits: list[FailedVisit], order: dict[str, int], folder: str | None
         for visit in group:
             is_open = number < OPEN_MAX and (len(visits) <= OPEN_MAX or visit.fate in ("open", "under_way"))
             number += 1
-            folds.append(_visit(visit, folder, is_open=is_open))
+            folds.append(render_visit(visit, folder, is_open=is_open))
         yield join_html(folds[:GROUP_MAX])
         if rest := folds[GROUP_MAX:]:
             more = element("summary", f"{len(rest):,} more with {code}")
@@ -101,13 +101,16 @@ def _by_code(visits: list[FailedVisit], order: dict[str, int]) -> list[tuple[str
     return sorted(groups.items(), key=lambda group: order.get(group[0], len(order)))
 
 
-def _visit(visit: FailedVisit, folder: str | None, *, is_open: bool) -> Html:
+def render_visit(
+    visit: FailedVisit, folder: str | None = None, *, is_open: bool = False, href: str = "", name: str = ""
+) -> Html:
+    """A failed visit with its ladder, its story and its logs. `href`: the page of its step; `name`: its id."""
     tone = _TONES[visit.fate]
     occurrence = _occurrence(visit)
     head = element(
         "summary",
         element("span", _GLYPHS[visit.fate], class_=f"glyph {tone}", aria_hidden="true"),
-        element("strong", visit.name or visit.unit, title=visit.unit if visit.name else None),
+        _name(visit, href),
         element("small", occurrence) if occurrence else "",
         element("span", visit.what, class_="what"),
         element("span", visit.answer, class_=f"answer {tone}"),
@@ -116,10 +119,15 @@ def _visit(visit: FailedVisit, folder: str | None, *, is_open: bool) -> Html:
         element("ol", join_html(_rung(rung, visit) for rung in visit.rungs), class_="rungs") if visit.rungs else "",
         _message(visit),
         _refused(visit),
-        _story(visit),
+        _story(visit) if visit.lines else Html(""),
         join_html(_log(log, folder) for log in visit.logs),
     ]
-    return element("details", head, *parts, class_=f"visit fate-{visit.fate}", open=is_open)
+    return element("details", head, *parts, class_=f"visit fate-{visit.fate}", open=is_open, id=name or None)
+
+
+def _name(visit: FailedVisit, href: str) -> Html:
+    shown = element("strong", visit.name or visit.unit, title=visit.unit if visit.name else None)
+    return element("a", shown, href=href) if href else shown
 
 
 def _occurrence(visit: FailedVisit) -> str:
@@ -195,7 +203,9 @@ def _items(report: Report, visits: list[FailedVisit], order: dict[str, int], fol
             element("span", _kinds(kinds.get((step, number)), len(group)), class_="what"),
         )
         few = len(group) <= OPEN_MAX
-        inside = join_html(_visit(visit, folder, is_open=False) for _, some in _by_code(group, order) for visit in some)
+        inside = join_html(
+            render_visit(visit, folder, is_open=False) for _, some in _by_code(group, order) for visit in some
+        )
         yield element("details", head, inside, class_="visit items", open=few)
 
 

@@ -553,6 +553,12 @@ SELECT status, count(*) FROM runs WHERE parent_run_id IS NULL GROUP BY status
 -- name: status_counts_of_project
 SELECT status, count(*) FROM runs WHERE parent_run_id IS NULL AND project = %s GROUP BY status
 
+-- name: outcome_counts
+SELECT workflow, status, degraded, count(*) FROM runs
+WHERE created_at >= %(since)s::bigint AND created_at < %(until)s::bigint AND parent_run_id IS NULL
+      AND (%(project)s::text IS NULL OR project = %(project)s::text)
+GROUP BY workflow, status, degraded ORDER BY workflow COLLATE "C", status COLLATE "C", degraded
+
 -- From one to the next, whatever number of runs each has.
 -- name: projects
 WITH RECURSIVE projects (project) AS (

@@ -448,6 +448,11 @@ SELECT status, sum(counted) FROM (
 SELECT status, count(*) FROM runs INDEXED BY runs_by_status
 WHERE parent_run_id IS NULL AND project = ?1 GROUP BY status
 
+-- name: outcome_counts
+SELECT workflow, status, degraded, count(*) FROM runs INDEXED BY runs_by_creation
+WHERE created_at >= ?1 AND created_at < ?2 AND parent_run_id IS NULL AND (?3 IS NULL OR project = ?3)
+GROUP BY workflow, status, degraded ORDER BY workflow, status, degraded
+
 -- From one to the next, whatever number of runs each has.
 -- name: projects
 WITH RECURSIVE projects (project) AS (

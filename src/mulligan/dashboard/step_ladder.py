@@ -1,0 +1,153 @@
+"""The recovery ladder on a page: what each rung did about a failure, or why it did nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mulligan.service import FailureHandlers, Html, RuleLine, VisitLadder, element, join_html, time_element
+from mulligan.service.formatting import pluralize
+
+_NAMES = {"retry": "Retry", "handle": "Handle", "triage": "Triage", "route": "Route", "end": "Converge"}
+_OUTCOMES = {"tried": "tried", "passed": "did not apply", "absent": "none"}
+_TRIAGE = {
+    "always": "every failure is parked",
+    "unmatched": "a failure that no rule matches is parked",
+    "exhausted": "a failure is parked when its retries are used up",
+}
+_GLYPHS = {"open": "✕", "left": "○", "under_way": "▸", "mended": "✓"}
+_TONES = {"open": "bad", "left": "idle", "under_way": "now", "mended": "good"}
+
+
+def ladder(found: VisitLadder, handlers: FailureHandlers | None) -> Html:
+    """One failed visit, rung by rung."""
+    visit = found.visit
+    rows = []
+    for rung in visit.rungs:
+        details = _details(rung.name, found, handlers, is_reached=rung.outcome != "unasked")
+        rows.append(
+            element(
+                "li",
+                element("b", _NAMES[rung.name]),
+                element("span", _outcome(rung.name, rung.outcome, visit.fate), class_="outcome"),
+                element("div", element("p", rung.said) if _adds(rung.said) else "", *details, class_="said"),
+                class_=f"{rung.outcome} {_tone(rung.outcome, visit.fate)}",
+            )
+        )
+    return element("ol", join_html(rows), class_="ladder")
+
+
+def _adds(said: str) -> bool:
+    return said not in ("", "no rules", "no handler", "no triage", "no failure edge")
+
+
+def _outcome(name: str, outcome: str, fate: str) -> str:
+    if outcome == "unasked":
+        return "not reached yet" if fate == "under_way" else "not needed"
+    if outcome == "dealt":
+        return "stands" if name == "end" else "helped" if fate == "mended" else "took it"
+    return _OUTCOMES[outcome]
+
+
+def _tone(outcome: str, fate: str) -> str:
+    if outcome == "dealt":
+        return {"open": "bad", "left": "idle", "under_way": "now", "mended": "good"}[fate]
+    return "try" if outcome == "tried" else "idle"
+
+
+def _details(name: str, found: VisitLadder, handlers: FailureHandlers | None, *, is_reached: bool) -> list[Html]:
+    if name == "retry":
+        return [_rules(found.rules)] if found.rules else []
+    if handlers is None:
+        return []
+    if name == "handle" and handlers.on_failure is not None:
+        return [_handler(handlers)]
+    if name == "triage" and handlers.triage:
+        return [element("p", _TRIAGE.get(handlers.triage, handlers.triage), class_="dim")]
+    if name == "route" and found.edges:
+        return [_lines(found.edges)]
+    if name == "route" and handlers.edges and not is_reached:
+        return [_lines(_edges(handlers))]
+    return []
+
+
+def _rules(rules: list[RuleLine]) -> Html:
+    has_places = len({one.place for one in rules}) > 1
+    rows = join_html(
+        element(
+            "tr",
+            element("td", f"{one.place} " if has_places else "", f"rule {one.number}", class_="dim nowrap"),
+            element("td", one.looks_for),
+            element("td", one.reason, class_=f"reason {_RULE_TONES[one.use]}"),
+        )
+        for one in rules
+    )
+    return element("table", rows, class_="rules", aria_label="Retry rules")
+
+
+_RULE_TONES = {"used": "good", "spent": "try", "passed": "idle"}
+
+
+def _handler(handlers: FailureHandlers) -> Html:
+    found = handlers.on_failure
+    assert found is not None
+    commands = join_html(element("pre", one) for one in found.commands if one)
+    return join_html([element("p", f"strategy {found.strategy}", class_="dim"), commands])
+
+
+def _lines(lines: Iterable[str]) -> Html:
+    return element("ul", join_html(element("li", one) for one in lines), class_="plain")
+
+
+def _edges(handlers: FailureHandlers) -> list[str]:
+    found = []
+    for edge in handlers.edges:
+        when = f" for {edge.looks_for}" if edge.looks_for else ""
+        then = {"rerun": ", then runs again", "continue": ", which stands in for it"}.get(edge.then or "", "")
+        found.append(f"to '{edge.to}'{when}{then}")
+    return found
+
+
+def ladder_title(found: VisitLadder, *, has_failure: bool = True) -> Html:
+    """What failed in a visit, and how it ended, in one line."""
+    visit = found.visit
+    words = [f"round {visit.round}"] if visit.round > 1 else []
+    words += [f"visit {visit.visit}"] if visit.visit > 1 else []
+    words += [f"failed {visit.failures} times"] if visit.failures > 1 else []
+    tone = _TONES[visit.fate]
+    return join_html(
+        [
+            element("span", _GLYPHS[visit.fate], class_=f"glyph {tone}", aria_hidden="true"),
+            element("strong", visit.what) if has_failure else "",
+            element("small", ", ".join(words)) if words else "",
+            element("span", visit.answer, class_=f"answer {tone}"),
+            time_element(visit.at),
+        ],
+        " ",
+    )
+
+
+def plan(handlers: FailureHandlers) -> Html:
+    """What would deal with a failure, for a step that has none."""
+    parts: list[tuple[str, list[str]]] = [
+        ("Retry", [f"{one.looks_for}: {pluralize(one.max_retries, 'time')}" for one in handlers.rules]),
+        ("Handle", _handler_words(handlers)),
+        ("Triage", [_TRIAGE.get(handlers.triage, handlers.triage)] if handlers.triage else []),
+        ("Route", _edges(handlers)),
+        ("Converge", ["the run goes on, since it may fail" if handlers.continue_on_error else "the run fails"]),
+    ]
+    rows = join_html(
+        element(
+            "li",
+            element("b", name),
+            element("span", "" if lines else "none", class_="outcome"),
+            element("div", _lines(lines) if lines else "", class_="said"),
+            class_="idle planned" if lines else "idle absent",
+        )
+        for name, lines in parts
+    )
+    return element("ol", rows, class_="ladder")
+
+
+def _handler_words(handlers: FailureHandlers) -> list[str]:
+    found = handlers.on_failure
+    return [] if found is None else [f"{found.strategy}: {'; '.join(one for one in found.commands if one)}"]

@@ -1,0 +1,239 @@
+"""Why a run is as it is: what failed and how each failure was handled, in words, and the next sensible action."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from mulligan.core.deciding.resource_usage import ran_short
+from mulligan.core.model.formatting import pluralize, single_line
+from mulligan.core.model.workflow import END
+from mulligan.core.state.state import FailureRecord, Place, State
+from mulligan.history.phrases import describe_failure
+from mulligan.history.route_outcomes import Fate, describe_route_outcome, format_times
+from mulligan.history.story import StoryWriter
+from mulligan.service.failure_summary import ENDINGS, FATES, RECOVERED
+from mulligan.service.report.visits import FailedVisit, FailedVisits
+from mulligan.service.run_reader import RunReader
+
+# The log of a run with more events is not read for the ladders of its failures: the page of a step has them.
+LADDER_EVENTS_MAX = 5_000
+# How many failures are put into order; and how many are given.
+SORTED_MAX, GIVEN_MAX = 5_000, 30
+
+NextAction = Literal["decide", "approve", "resume", "retry", "workers", "none"]
+_PERSON = ("triage", "approval")
+_OUTSIDE = ("retry", "timer", "loop", "breaker", "child")
+
+
+class CodeCount(msgspec.Struct, frozen=True):
+    """How many steps failed with a code, and how many of these failures nothing has handled."""
+
+    code: str
+    count: int
+    unhandled: int
+
+
+class RunFailures(msgspec.Struct, frozen=True):
+    """The failures of a run, unhandled ones first. `total`: how many there are."""
+
+    visits: list[FailedVisit]
+    total: int
+    unhandled: int
+    codes: list[CodeCount]
+
+
+class RunReason(msgspec.Struct, frozen=True):
+    """The headline of a run: what is the matter, why, what was tried, and what can be done."""
+
+    tone: Literal["good", "bad", "now", "ask", "idle"]
+    title: str
+    # The message of the failure, or what it waits for; what was tried; what else there is.
+    why: str = ""
+    tried: str = ""
+    more: str = ""
+    # The step that it is about; "" for the run.
+    step: str = ""
+    action: NextAction = "none"
+    # Whether the steps that failed ran out of memory or time.
+    has_run_out: bool = False
+
+
+def run_failures(reader: RunReader, state: State) -> RunFailures:
+    """What failed and how it was handled; with ladders, if the log is short."""
+    visits = list(_visits(reader, state))
+    visits.sort(key=lambda one: FATES.index(one.fate))
+    counts = Counter(visit.code for visit in visits)
+    unhandled = Counter(visit.code for visit in visits if visit.fate == "open")
+    codes = [CodeCount(code, count, unhandled[code]) for code, count in counts.items()]
+    return RunFailures(
+        visits=visits[:GIVEN_MAX],
+        total=len(visits),
+        unhandled=unhandled.total(),
+        codes=sorted(codes, key=lambda one: (-one.unhandled, -one.count)),
+    )
+
+
+def _visits(reader: RunReader, state: State) -> Iterator[FailedVisit]:
+    if not state.places:
+        return
+    if state.run.seq <= LADDER_EVENTS_MAX:
+        run_id, found = state.run.run_id, FailedVisits()
+        writer = StoryWriter(reader.first_workflow(run_id), reader.called(run_id))
+        for entry in reader.events(run_id):
+            if entry.seq <= state.run.seq:
+                found.update(entry, writer.lines_for(entry))
+        yield from (visit for visit in found.failed_visits(state) if not visit.is_item)
+        return
+    for record in state.failures[-SORTED_MAX:]:
+        yield _of_record(state, record)
+    for place in state.places.values():
+        if place.role == "step" and place.failure is not None and not place.has_ended:
+            yield _under_way(state, place)
+
+
+def _of_record(state: State, record: FailureRecord) -> FailedVisit:
+    answer, fate = _answer(state, record)
+    tried = f"retried{format_times(record.retries_used)}, " if record.retries_used else ""
+    return _visit(record.step, record.visit, record.failure, record.at, tried + answer, fate)
+
+
+def _answer(state: State, record: FailureRecord) -> tuple[str, Fate]:
+    if record.recovered_by:
+        return RECOVERED.get(record.recovered_by, f"recovered by its {record.recovered_by} handler"), "mended"
+    if record.is_closed:
+        return "ran again in a later round", "left"
+    return describe_route_outcome(state, record)
+
+
+def _under_way(state: State, place: Place) -> FailedVisit:
+    answer, fate = ENDINGS[place.status]
+    return _visit(place.key, place.visit, place.failure, None, answer, fate)
+
+
+def _visit(step: str, visit: int, failure: Any, at: Any, answer: str, fate: Fate) -> FailedVisit:
+    return FailedVisit(
+        unit=step,
+        step=step,
+        visit=visit,
+        round=1,
+        at=at or failure.at,
+        what=describe_failure(failure),
+        code=failure.code,
+        message=failure.message,
+        answer=answer,
+        fate=fate,
+        failures=1,
+        rungs=[],
+        lines=[],
+        has_run_out=ran_short(failure),
+    )
+
+
+# -- the headline ----------------------------------------------------------------------------------------------------
+
+
+def explain_run(head: Mapping[str, Any], failures: RunFailures) -> RunReason:
+    """The headline of a run. `head`: as `RunDetails.head` gives it."""
+    waits = [wait for wait in head["waiting_for"] if wait["kind"] in _PERSON]
+    open_ = [visit for visit in failures.visits if visit.fate == "open" and visit.step != END]
+    if head["status"] in ("running", "paused") and waits:
+        return _waits_for_a_person(head, waits, failures)
+    if head["status"] == "paused":
+        reason = f": {head['reason']}" if head["reason"] else ""
+        return RunReason("ask", f"Paused{reason}", "Nothing new starts until it is resumed.", action="resume")
+    if head["status"] == "failed":
+        return _failed(head, open_, failures)
+    if head["status"] == "cancelled":
+        reason = f": {head['reason']}" if head["reason"] else ""
+        left = head["step_count"] - head["step_counts"].get("completed", 0)
+        return RunReason(
+            "idle", f"Cancelled{reason}", more=f"{pluralize(left, 'step')} did not complete", action="retry"
+        )
+    if head["status"] == "completed":
+        return _completed(head, failures)
+    return _running(head, open_, failures)
+
+
+def _waits_for_a_person(head: Mapping[str, Any], waits: list[Any], failures: RunFailures) -> RunReason:
+    first = waits[0]
+    step = first.get("place", "").partition(".")[0]
+    others = f" and {pluralize(len(waits) - 1, 'other step')}" if len(waits) > 1 else ""
+    visit = next((one for one in failures.visits if one.step == step), None)
+    if first["kind"] == "approval":
+        return RunReason("ask", f"'{step}'{others} waits for an approval", first["text"], step=step, action="approve")
+    title = f"'{step}' failed{others and f', as did {others[5:]}'} and waits for a decision"
+    why = f"{visit.what}" if visit else first["text"]
+    return RunReason("ask", title, why, _tried(visit), step=step, action="decide")
+
+
+def _failed(head: Mapping[str, Any], open_: list[FailedVisit], failures: RunFailures) -> RunReason:
+    if not open_:
+        return RunReason("bad", f"Failed: {head['reason']}" if head["reason"] else "Failed", action="retry")
+    first = open_[0]
+    others = failures.unhandled - 1
+    skipped = head["step_counts"].get("skipped", 0) + head["step_counts"].get("cancelled", 0)
+    more = [f"{pluralize(others, 'other step')} failed too"] if others > 0 else []
+    more += [f"{pluralize(skipped, 'step')} did not run because of it"] if skipped else []
+    return RunReason(
+        tone="bad",
+        title=f"'{first.step}' failed, and nothing handled it",
+        why=first.what,
+        tried=_tried(first),
+        more="; ".join(more),
+        step=first.step,
+        action="retry",
+        has_run_out=any(visit.has_run_out for visit in open_),
+    )
+
+
+def _tried(visit: FailedVisit | None) -> str:
+    """What the rungs of the ladder did, or why they did nothing."""
+    if visit is None:
+        return ""
+    words = [rung.said for rung in visit.rungs if rung.said and rung.outcome != "unasked"]
+    return single_line("; ".join(words)) or visit.answer
+
+
+def _completed(head: Mapping[str, Any], failures: RunFailures) -> RunReason:
+    if not failures.total:
+        done = head["step_counts"].get("completed", 0)
+        skipped = head["step_counts"].get("skipped", 0)
+        return RunReason(
+            "good", "Completed", f"{pluralize(done, 'step')} completed" + (f", {skipped:,} skipped" if skipped else "")
+        )
+    first = failures.visits[0]
+    title = "Completed, degraded" if head["degraded"] else "Completed"
+    why = f"{pluralize(failures.total, 'step')} failed on the way; '{first.step}': {first.answer}"
+    return RunReason("good", title, why, step=first.step)
+
+
+def _running(head: Mapping[str, Any], open_: list[FailedVisit], failures: RunFailures) -> RunReason:
+    counts = head["step_counts"]
+    done = counts.get("completed", 0) + counts.get("skipped", 0) + counts.get("failed", 0)
+    progress = f"{done:,} of {pluralize(head['step_count'], 'step')} done"
+    stuck = next((wait for wait in head["waiting_for"] if wait.get("is_impossible")), None)
+    if stuck is not None:
+        step = stuck.get("place", "").partition(".")[0]
+        return RunReason(
+            "bad", f"No worker can take '{step}'", stuck["text"], more=progress, step=step, action="workers"
+        )
+    if head["driver"] is None and not head["parent_run_id"] and not counts.get("running"):
+        text = "No process drives this run now. It goes on as soon as a worker or a server takes it."
+        return RunReason("ask", "Nobody drives this run", text, more=progress, action="workers")
+    if open_:
+        first = open_[0]
+        title = f"Running, but '{first.step}' failed and nothing handled it"
+        return RunReason("bad", title, first.what, _tried(first), more=progress, step=first.step)
+    now = next((visit for visit in failures.visits if visit.fate == "under_way"), None)
+    if now is not None:
+        title = f"Running; '{now.step}' failed, {now.answer}"
+        tried = _tried(now) if now.rungs else ""
+        return RunReason("now", title, now.what, tried, more=progress, step=now.step)
+    # What runs or is ready is in the numbers below; what it waits for besides is worth saying.
+    waits = next((wait for wait in head["waiting_for"] if wait["kind"] in _OUTSIDE), None)
+    why = f"'{waits['place']}' waits for {waits['text']}" if waits and waits.get("place") else ""
+    return RunReason("now", "Running", why, more=progress)

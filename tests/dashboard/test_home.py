@@ -1,0 +1,82 @@
+"""The page that somebody opens first: what fails now, who waits, what is due, how the last days went."""
+
+from __future__ import annotations
+
+from tests.api.conftest import Client
+from tests.dashboard.conftest import HOSTILE, Flows, show, text_of
+
+FAILING = "name: nightly\nsteps:\n  - step: load\n    shell: echo no such table >&2; exit 3\n"
+COMPLETED = "name: nightly\nsteps:\n  - step: load\n    shell: 'true'\n"
+PARKED = "name: orders\nsteps:\n  - step: pay\n    shell: exit 4\n    triage: true\n"
+
+
+def test_a_server_without_runs_says_what_to_do(pages: Client) -> None:
+    found = show(pages, "/")
+
+    assert "Nothing needs you" in text_of(found)
+    assert 'href="/workflows"' in found
+
+
+def test_what_fails_is_listed_by_workflow_and_code_with_its_step_and_the_list_of_its_runs(
+    pages: Client, flows: Flows
+) -> None:
+    flows.run(FAILING)
+    newest = flows.run(FAILING)
+
+    found = show(pages, "/")
+
+    assert "1 workflow fails" in text_of(found)
+    assert "no such table" in text_of(found)
+    assert f'href="/runs/{newest}/steps/load"' in found
+    assert "/runs?workflow=nightly&amp;failure=EXIT_NONZERO&amp;status=failed&amp;since=14d" in found
+
+
+def test_a_workflow_that_has_completed_since_fails_no_more(pages: Client, flows: Flows) -> None:
+    flows.run(FAILING)
+    later = flows.run(COMPLETED)
+
+    found = show(pages, "/")
+
+    assert "Nothing needs you" in text_of(found)
+    assert f"completed since: run {later}" in text_of(found)
+
+
+def test_what_waits_for_a_person_leads_to_the_inbox(pages: Client, flows: Flows) -> None:
+    run_id = flows.run(PARKED)
+
+    found = show(pages, "/")
+
+    assert "1 run waits for a person" in text_of(found)
+    assert f"orders {run_id}" in text_of(found)
+    assert "'pay' is parked" in text_of(found)
+
+
+def test_a_day_has_a_bar_by_outcome_that_leads_to_its_runs(pages: Client, flows: Flows) -> None:
+    flows.run(FAILING)
+    flows.run(COMPLETED)
+
+    found = pages.request("GET", "/", headers={"cookie": "mulligan_zone=Pacific%2FKiritimati"}).body.decode()
+
+    assert "2 runs" in text_of(found)
+    assert "1 completed, 1 failed" in found
+    # Midnight there is ten o'clock in UTC.
+    assert "T10%3A00%3A00%2B00%3A00&amp;until=" in found
+
+
+def test_a_zone_that_there_is_not_is_utc(pages: Client, flows: Flows) -> None:
+    flows.run(COMPLETED)
+
+    for zone in ("../../etc/passwd", "Nowhere", "%00", ""):
+        found = pages.request("GET", "/", headers={"cookie": f"mulligan_zone={zone}"})
+        assert b"T00%3A00%3A00%2B00%3A00&amp;until=" in found.body
+
+
+def test_hostile_names_and_messages_are_text(pages: Client, flows: Flows) -> None:
+    flows.run(FAILING.replace("no such table", "'<script>alert(1)</script><img src=x onerror=alert(2)>'"))
+    flows.start("name: '<b>x</b>'\nsteps:\n  - step: a\n    shell: 'true'\n", labels={"team": HOSTILE})
+
+    found = show(pages, "/")
+
+    assert "<script>alert" not in found
+    assert "<img src=x" not in found
+    assert "<b>x" not in found
