@@ -183,7 +183,7 @@ class Driver:
             self.expire_dead_workers()
         except BaseException:
             self._close_executor()
-            # An answer of the store may be lost. If it may know us and cannot be told, others see it by our lock.
+            # An answer of the store may be lost. If it may still know us, others see by our lock that we are gone.
             self._shut_down(is_recorded=not may_be_known or self._is_removed() or self._is_removed())
             raise
 
