@@ -120,6 +120,12 @@ class Site:
             self.publish(name, text)
         return int(self.ask("POST", "runs", {"workflow": name, "inputs": inputs})["run_id"])
 
+    def settle(self, *run_ids: int) -> None:
+        """Wait until these runs have ended or need a person."""
+        names = [str(run_id) for run_id in run_ids]
+        said = self.command("wait", *names, "--until", "person", "--timeout", "60s")
+        assert said.returncode != 124, said.stderr
+
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command of the command line in the folder of the site."""
         return subprocess.run(

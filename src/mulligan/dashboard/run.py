@@ -89,7 +89,14 @@ def _tabs(run: RunView) -> Html:
         )
         for name, (title, _) in _TABS.items()
     )
-    return element("nav", links, class_="tabs", aria_label="Parts of the run")
+    return element("nav", links, _elsewhere(run), class_="tabs", aria_label="Parts of the run")
+
+
+def _elsewhere(run: RunView) -> Html:
+    """What is about the run on pages of their own."""
+    usage = element("a", "Usage", href=f"/usage?run={run.run_id}")
+    report = element("a", "Report", href=f"/api/v1/runs/{run.run_id}/report", title="One page to keep or to send")
+    return join_html([usage, report])
 
 
 ROUTES = (page_route("/runs/{run_id:int}", show_run, "One run.", query=RunPageQuery),)

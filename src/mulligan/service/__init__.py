@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     )
     from mulligan.service.doctor import Check, Diagnosis
     from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, Ending, capacity_for, machine
+    from mulligan.service.earlier_decisions import EarlierDecision
     from mulligan.service.failure_summary import FailureGroup, FailureOutcome, group_failures, spent_budget
     from mulligan.service.forecast import Forecast
     from mulligan.service.format_options import read_format_options
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial, describe_result, parse_failure
     from mulligan.service.home import Home
     from mulligan.service.home_names import CONFIG_VARIABLE, server_url
+    from mulligan.service.inbox import GivenAnswer, Inbox, LogTail, PendingDetails
     from mulligan.service.items import Item
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
     from mulligan.service.lazy_modules import import_lazy_modules
@@ -234,6 +236,7 @@ _NAMES = {
     "mulligan.service.descriptions": "describe_artifact describe_value describe_budget describe_spending "
     "failure_tail message_lines summarize_failure",
     "mulligan.service.doctor": "Check Diagnosis",
+    "mulligan.service.earlier_decisions": "EarlierDecision",
     "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending capacity_for machine",
     "mulligan.service.failure_summary": "FailureOutcome FailureGroup group_failures spent_budget",
     "mulligan.service.forecast": "Forecast",
@@ -242,6 +245,7 @@ _NAMES = {
     "mulligan.service.handler_trial": "HandlerResult HandlerTrial describe_result parse_failure",
     "mulligan.service.home": "Home",
     "mulligan.service.home_names": "CONFIG_VARIABLE server_url",
+    "mulligan.service.inbox": "GivenAnswer Inbox LogTail PendingDetails",
     "mulligan.service.items": "Item",
     "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
     "mulligan.service.lazy_modules": "import_lazy_modules",

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from mulligan.service.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from mulligan.service import audit, log_lines, logins, recent_runs, server_changes, step_history, trends
+    from mulligan.service import audit, inbox, log_lines, logins, recent_runs, server_changes, step_history, trends
     from mulligan.service.audit import AuditLog
+    from mulligan.service.inbox import Inbox
     from mulligan.service.log_lines import LogLines
     from mulligan.service.logins import Logins
     from mulligan.service.recent_runs import DayCache, RecentRuns
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from mulligan.service.trends import Trends
 else:
     audit, logins = LazyModule("mulligan.service.audit"), LazyModule("mulligan.service.logins")
+    inbox = LazyModule("mulligan.service.inbox")
     recent_runs = LazyModule("mulligan.service.recent_runs")
     log_lines = LazyModule("mulligan.service.log_lines")
     server_changes = LazyModule("mulligan.service.server_changes")
@@ -52,6 +54,11 @@ class ServerAreas:
     def audit(self) -> AuditLog:
         """Who changed what through a server."""
         return audit.AuditLog(self.reader)
+
+    @cached_property
+    def inbox(self) -> Inbox:
+        """Single things that wait for a person, with what helps to decide."""
+        return inbox.Inbox(self.reader)
 
     @cached_property
     def logins(self) -> Logins:

@@ -102,6 +102,8 @@ document.getElementById("log-out").addEventListener("click", async () => {
     location.assign("/");
   }
 });
+// On a narrow screen the navigation is a row that scrolls: the entry of this page is in sight.
+document.querySelector(".sidebar [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 const search = document.getElementById("search");
 search.value = location.pathname === "/runs" ? new URLSearchParams(location.search).get("text") ?? "" : "";
 search.form.addEventListener("submit", (event) => {
