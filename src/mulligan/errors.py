@@ -9,6 +9,7 @@
         RunNotFinished                  run.not_finished         409   2
         NothingToRetry                  run.nothing_to_retry     409   2
         StepNotParked                   step.not_parked          409   2
+          OtherAttemptParked            step.other_attempt       409   2
         StepNotWaitingForApproval       step.not_waiting         409   2
       RunFailed                         run.failed               409   1   a run has failed or was cancelled
       WaitTimedOut                      run.wait_timed_out       408   1   a run has not ended in time
@@ -129,6 +130,12 @@ class NothingToRetry(Refused):
 
 class StepNotParked(Refused):
     code = "step.not_parked"
+
+
+class OtherAttemptParked(StepNotParked):
+    """A decision names an attempt, and another one is parked by now."""
+
+    code = "step.other_attempt"
 
 
 class StepNotWaitingForApproval(Refused):

@@ -244,6 +244,17 @@ def test_a_second_classification_is_refused_with_the_first_as_the_hint(by: str, 
     )
 
 
+def test_a_decision_about_an_attempt_that_is_not_parked_any_more_is_refused() -> None:
+    run = parked()
+    run.report(classified(run, attempt=1)).fail("a")
+
+    assert refusal(run, classified(run, attempt=1)) == (
+        "error[step.other_attempt]: the decision is about attempt 1 of step 'a', which is parked after attempt 2\n"
+        "  already classified as retry by ada: seen before"
+    )
+    assert run.report(classified(run, attempt=2))["a"].status == "ready"
+
+
 def test_whoever_classifies_an_approval_is_told_how_to_answer_it() -> None:
     run = run_of(step("a", action=APPROVE))
 

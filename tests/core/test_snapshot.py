@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.effects.snapshot import Row, changes, read_place, restore
+from mulligan.core.effects.snapshot import Row, changes, decision_tag, read_decision, read_place, restore
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
@@ -75,7 +75,7 @@ class Kept(History):
         return sorted(row[:2] for row in self.written)
 
     def tags(self) -> dict[str, str]:
-        return {row[1]: row[2] for row in self.table.rows.values() if row[2]}
+        return {row[1]: row[2] for row in self.table.rows.values() if row[0] == "places" and row[2]}
 
     def restored(self) -> State:
         return self.table.read(self.state.workflow)
@@ -424,6 +424,38 @@ def test_a_parked_step_and_an_open_approval_are_tagged_until_somebody_has_answer
     run.classify("fix", "retry").approve("ask")
     assert run["ask"].status == "running"
     assert run.tags() == {}
+
+
+def test_every_decision_is_kept_under_its_step_and_under_its_error():
+    run = Kept(workflow(step("fix", triage=Triage()))).start()
+
+    run.fail("fix").classify("fix", "retry").fail("fix").classify("fix", "fail")
+
+    rows = [row for row in run.table.rows.values() if row[0].startswith("decisions")]
+    seqs = sorted(seq for _, seq in run.state.decisions)
+    code, exit_code = run.state.decisions["fix", seqs[0]].code, run.state.decisions["fix", seqs[0]].exit_code
+    ours = decision_tag(code, workflow=run.state.workflow.name, step="fix")
+    assert sorted((kind, key, tag) for kind, key, tag, _ in rows) == sorted(
+        row
+        for seq in seqs
+        for row in (
+            ("decisions", f"{seq}:fix", ours),
+            ("decisions_by_code", f"{seq}:fix", decision_tag(code, exit_code)),
+        )
+    )
+    assert [read_decision(key, data)[1].verdict for kind, key, _, data in rows if kind == "decisions"] == [
+        "retry",
+        "fail",
+    ]
+    assert run.restored() == run.state
+
+
+def test_rows_of_a_release_that_kept_no_decisions_can_be_read():
+    run = Kept(workflow(step("fix", triage=Triage()))).start().fail("fix").classify("fix", "retry")
+
+    older = [row for row in run.table.rows.values() if not row[0].startswith("decisions")]
+
+    assert restore(run.state.workflow, older).decisions == {}
 
 
 def test_an_approval_that_waits_for_a_pause_to_be_lifted_asks_nobody_yet():

@@ -427,12 +427,27 @@ def test_an_agent_adds_verdict_and_reason_to_what_pending_prints_and_hands_it_ba
         "reason": "seen before",
         "memory": 2 << 30,
         "timeout": 60.0,
+        "attempt": 1,
         "by": "triage-bot",
         "is_recorded": True,
         "error": None,
     }
     assert [_by(1), _by(2)] == ["triage-bot", "triage-bot"]
     assert 'adjusted={"memory": 2147483648, "timeout": 60.0}' in mulligan("events", 1).out
+
+
+def test_a_decision_may_name_the_attempt_that_it_is_about():
+    ran(PARKED)
+
+    said = mulligan("classify", 1, "simulate", "fail", "--attempt", 2, "--reason", "hopeless")
+
+    assert said == (
+        2,
+        "",
+        "error[step.other_attempt]: the decision is about attempt 2 of step 'simulate', which is parked after "
+        "attempt 1\n"
+        "  look at the failure that is parked now, and decide about it\n",
+    )
 
 
 def test_decisions_may_come_on_stdin():

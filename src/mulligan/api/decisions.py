@@ -11,7 +11,14 @@ from mulligan.api.paging import Count, Limit, decode_cursor, encode_cursor
 from mulligan.api.routing import Body, Call, Query, Route
 from mulligan.api.token_limits import changed_run, refuse_other_workflow
 from mulligan.errors import UnknownRun
-from mulligan.service import ChangeResult, DecisionsResult, commands_for_pending, make_decision, to_json
+from mulligan.service import (
+    ChangeResult,
+    DecisionsResult,
+    PendingDetails,
+    commands_for_pending,
+    make_decision,
+    to_json,
+)
 
 # How many decisions one request may have.
 DECISIONS_MAX = 1000
@@ -32,6 +39,13 @@ def list_pending(call: Call) -> dict[str, Any]:
     return {"pending": to_json(page.entries), "next": encode_cursor(page.next), "total": page.total}
 
 
+def get_pending(call: Call) -> PendingDetails:
+    found = call.service.inbox.details(int(call.path["run_id"]), call.path["step"])
+    if found.entry is not None:
+        found.entry.commands = commands_for_pending(found.entry)
+    return found
+
+
 class DecisionBody(Body, frozen=True):
     """A decision about one parked step. Memory and timeout are for its next attempt: 4GiB, 30m."""
 
@@ -43,6 +57,8 @@ class DecisionBody(Body, frozen=True):
     timeout: int | float | str | None = None
     # Larger budgets, such as cost=5 or STEP.tokens=50k.
     budgets: tuple[str, ...] = ()
+    # The attempt that it is about: refused if another one is parked by now.
+    attempt: Annotated[int, msgspec.Meta(ge=1, lt=2**31)] | None = None
 
 
 class DecisionsBody(Body, frozen=True):
@@ -57,7 +73,16 @@ def decide(call: Call) -> DecisionsResult:
     for one in asked.decisions:
         _refuse_other_workflow(call, one.run_id)
     decided = [
-        make_decision(one.run_id, one.step, one.verdict, one.reason, one.memory, one.timeout, one.budgets)
+        make_decision(
+            one.run_id,
+            one.step,
+            one.verdict,
+            one.reason,
+            memory=one.memory,
+            timeout=one.timeout,
+            budget=one.budgets,
+            attempt=one.attempt,
+        )
         for one in asked.decisions
     ]
     return call.service.changes.decide(decided, dry_run=asked.dry_run)
@@ -95,6 +120,15 @@ ROUTES = (
         "List what waits for a person: parked steps, approvals, pauses.",
         query=PendingQuery,
         answer=shapes.PendingAnswer,
+        is_shared=True,
+    ),
+    Route(
+        "GET",
+        "pending/{run_id:int}/{step}",
+        get_pending,
+        "read",
+        "A step that waits for a person: the end of its log, earlier decisions about the same error, or its answer.",
+        answer=PendingDetails,
         is_shared=True,
     ),
     Route(

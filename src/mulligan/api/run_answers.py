@@ -482,6 +482,7 @@ class DecidedView(Shape, frozen=True):
     reason: str
     memory: int | None
     timeout: float | None
+    attempt: int | None
     by: str
     is_recorded: bool
     error: RefusalView | None

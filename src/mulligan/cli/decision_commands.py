@@ -152,6 +152,9 @@ def classify(
         str, Option("--timeout", metavar="TIME", help="The timeout of the next attempt, such as 30m.")
     ] = "",
     budget: Budgets = None,
+    attempt: Annotated[
+        int | None, Option("--attempt", metavar="N", help="Refuse if another attempt than this one is parked.")
+    ] = None,
     file: Annotated[str, Option("--file", metavar="FILE", help="A JSON array of decisions; - is stdin.")] = "",
     dry_run: Annotated[bool, Option("--dry-run", help="Show what would follow, and change nothing.")] = False,
     by: By = "",
@@ -165,18 +168,18 @@ def classify(
     code is 1 if any came too late.
     """
     if file:
-        _refuse_beside_file(run, step, verdict, reason, memory, timeout, budget, follows)
+        _refuse_beside_file(run, step, verdict, reason, memory, timeout, budget, attempt, follows)
         return _classify_many(read_decisions(_content(file)), dry_run=dry_run, by=by, home=home, as_json=as_json)
     if run is None or not step or not verdict:
         raise UsageRefused("name a step and a decision", hint="write RUN STEP retry, RUN STEP fail, or --file FILE")
     with service_at(home, by) as service:
-        one = make_decision(service.find_run(run), step, verdict, reason, memory or None, timeout or None, budget)
+        run_id = service.find_run(run)
+        one = make_decision(run_id, step, verdict, reason, memory or None, timeout or None, budget, attempt)
         if dry_run:
             _show_preview(service.preview_decision(one), as_json=as_json)
             return 0
-        service.classify(
-            one.run_id, one.step, one.verdict, one.reason, memory=one.memory, timeout=one.timeout, budgets=one.budgets
-        )
+        more: Any = {name: getattr(one, name) for name in ("memory", "timeout", "budgets", "attempt")}
+        service.classify(one.run_id, one.step, one.verdict, one.reason, **more)
         complain(_recorded(one))
         return continue_run(service, one.run_id, is_wanted=is_following(follows), as_json=as_json, home=home)
 

@@ -82,7 +82,9 @@ if TYPE_CHECKING:
         summarize_failure,
     )
     from mulligan.service.doctor import Check, Diagnosis
+    from mulligan.service.drawing.picture import Node
     from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, Ending, capacity_for, machine
+    from mulligan.service.earlier_decisions import EarlierDecision
     from mulligan.service.failure_summary import FailureGroup, FailureOutcome, group_failures, spent_budget
     from mulligan.service.forecast import Forecast
     from mulligan.service.format_options import read_format_options
@@ -90,6 +92,7 @@ if TYPE_CHECKING:
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial, describe_result, parse_failure
     from mulligan.service.home import Home
     from mulligan.service.home_names import CONFIG_VARIABLE, server_url
+    from mulligan.service.inbox import GivenAnswer, Inbox, LogTail, PendingDetails
     from mulligan.service.items import Item
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
     from mulligan.service.lazy_modules import import_lazy_modules
@@ -134,6 +137,7 @@ if TYPE_CHECKING:
     from mulligan.service.recent_runs import Day, Failing, FailingGroup, RecentRuns, WaitingRuns, WorkflowDays
     from mulligan.service.report import Report
     from mulligan.service.round_plans import ForkPlan, RoundPlan
+    from mulligan.service.run_comparison import ComparedRun, ComparedStep, RunComparison, ValuePair
     from mulligan.service.run_control import Prepared
     from mulligan.service.run_data import DataEntry
     from mulligan.service.run_details import (
@@ -144,6 +148,9 @@ if TYPE_CHECKING:
         StoryPage,
         UnknownArtifact,
     )
+    from mulligan.service.run_events import EventFeed, EventLine
+    from mulligan.service.run_graph import RunGraph
+    from mulligan.service.run_grid import GridAttempt, GridPage, GridQuery, GridRow
     from mulligan.service.run_list import (
         STATUSES,
         FailedStep,
@@ -234,6 +241,8 @@ _NAMES = {
     "mulligan.service.descriptions": "describe_artifact describe_value describe_budget describe_spending "
     "failure_tail message_lines summarize_failure",
     "mulligan.service.doctor": "Check Diagnosis",
+    "mulligan.service.drawing.picture": "Node",
+    "mulligan.service.earlier_decisions": "EarlierDecision",
     "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending capacity_for machine",
     "mulligan.service.failure_summary": "FailureOutcome FailureGroup group_failures spent_budget",
     "mulligan.service.forecast": "Forecast",
@@ -242,6 +251,7 @@ _NAMES = {
     "mulligan.service.handler_trial": "HandlerResult HandlerTrial describe_result parse_failure",
     "mulligan.service.home": "Home",
     "mulligan.service.home_names": "CONFIG_VARIABLE server_url",
+    "mulligan.service.inbox": "GivenAnswer Inbox LogTail PendingDetails",
     "mulligan.service.items": "Item",
     "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
     "mulligan.service.lazy_modules": "import_lazy_modules",
@@ -263,9 +273,13 @@ _NAMES = {
     "mulligan.service.recent_runs": "Day Failing FailingGroup RecentRuns WaitingRuns WorkflowDays",
     "mulligan.service.report": "Report",
     "mulligan.service.round_plans": "ForkPlan RoundPlan",
+    "mulligan.service.run_comparison": "ComparedRun ComparedStep RunComparison ValuePair",
     "mulligan.service.run_control": "Prepared",
     "mulligan.service.run_data": "DataEntry",
     "mulligan.service.run_details": "ArtifactContent EventPage FailureHandlers RunDetails StoryPage UnknownArtifact",
+    "mulligan.service.run_events": "EventFeed EventLine",
+    "mulligan.service.run_graph": "RunGraph",
+    "mulligan.service.run_grid": "GridAttempt GridPage GridQuery GridRow",
     "mulligan.service.run_list": "FailedStep RunLine RunPage RunQuery STATUSES WaitReason parse_statuses",
     "mulligan.service.run_pages": "ItemPage ItemQuery RunChanges StepLine StepPage StepQuery",
     "mulligan.service.run_progress": "RunProgress Activity AnnouncementWriter Announcement",

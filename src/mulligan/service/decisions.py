@@ -44,6 +44,8 @@ class Decision(msgspec.Struct, frozen=True):
     timeout: float | None = None
     # What agents may spend from now on, by step; "" is the run.
     budgets: dict[str, Budget] = {}
+    # The attempt that it is about: refused if another one is parked. None: whichever is parked.
+    attempt: int | None = None
 
 
 class DecisionPreview(msgspec.Struct, frozen=True):
@@ -73,6 +75,7 @@ def make_decision(
     memory: Any = None,
     timeout: Any = None,
     budget: Sequence[str] | None = None,
+    attempt: int | None = None,
 ) -> Decision:
     """A decision, checked as far as possible without its run. Memory, time and budgets may be texts: 4GiB, 30m."""
     if verdict not in VERDICTS:
@@ -85,7 +88,7 @@ def make_decision(
         None if memory is None else parse_size(str(memory)),
         None if timeout is None else parse_duration(str(timeout)),
     )
-    return Decision(run_id, step, verdict, reason, *wanted, read_budgets(budget or ()))
+    return Decision(run_id, step, verdict, reason, *wanted, read_budgets(budget or ()), attempt)
 
 
 def read_decisions(data: bytes) -> list[Decision]:
@@ -111,7 +114,11 @@ _NEEDED: dict[str, tuple[type, str]] = {
     "verdict": (str, "text"),
     "reason": (str, "text"),
 }
-_OPTIONAL = {"memory": ((int, str), "a size"), "timeout": ((int, float, str), "a duration")}
+_OPTIONAL = {
+    "memory": ((int, str), "a size"),
+    "timeout": ((int, float, str), "a duration"),
+    "attempt": (int, "a whole number"),
+}
 _KNOWN = (*_NEEDED, *_OPTIONAL)
 
 
@@ -187,7 +194,15 @@ def preview_decision(control: RunControl, one: Decision) -> DecisionPreview:
 def follow_decision(control: RunControl, state: State, one: Decision) -> DecisionPreview:
     """What would follow from a decision in this state, which is moved on. Writes nothing; raises if it is refused."""
     report = r.Classified(
-        datetime.now(UTC), one.step, one.verdict, control.by, one.reason, one.memory, one.timeout, one.budgets
+        at=datetime.now(UTC),
+        step=one.step,
+        verdict=one.verdict,
+        by=control.by,
+        reason=one.reason,
+        memory=one.memory,
+        timeout=one.timeout,
+        budgets=one.budgets,
+        attempt=one.attempt,
     )
     try:
         entries = turn(state, report, Cel(os.environ, control.reader.store.artifacts.fetch))
@@ -218,7 +233,7 @@ def _starts(entries: Sequence[e.Entry]) -> list[str]:
 
 def record_decision(control: RunControl, one: Decision) -> None:
     """Record a decision. Raises if its run does not wait for it."""
-    more: dict[str, Any] = {"memory": one.memory, "timeout": one.timeout, "budgets": one.budgets}
+    more: dict[str, Any] = {name: getattr(one, name) for name in ("memory", "timeout", "budgets", "attempt")}
     control.classify(one.run_id, one.step, one.verdict, one.reason, **more)
 
 

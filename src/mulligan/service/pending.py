@@ -13,14 +13,17 @@ import msgspec
 
 from mulligan.core.effects.run_lists import RunFilter
 from mulligan.core.effects.snapshot import read_place, restore
+from mulligan.core.evolve.evolve_places import is_agent
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import is_at_or_below
-from mulligan.core.model.workflow import decode
+from mulligan.core.model.workflow import Handler, decode
 from mulligan.core.state.scope import error_view, fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.workspace import workspace_view
 from mulligan.errors import CodecError, InputInvalid, MulliganError, Refused, StoreUnavailable
+from mulligan.history.phrases import describe_failure
 from mulligan.history.retry_reasons import RetryReason, why_not
+from mulligan.history.route_outcomes import format_times
 from mulligan.ports import RunRecord, Store, WaitingPlace
 from mulligan.service.run_list import pause_of
 from mulligan.service.run_reader import RunReader
@@ -66,6 +69,10 @@ class PendingEntry(msgspec.Struct, kw_only=True):
     parked_for: str | None = None
     # Of each rule, why it granted no retry.
     rules: list[RetryReason] = []
+    # Of its handler, why it did not help; None if it has no handler.
+    handler: str | None = None
+    # What a handler that judges (an agent, or strategy custom) returned: what it suggests.
+    handler_output: Any = None
     earlier: list[EarlierRun] = []
     # What happens by default, and when.
     due: datetime | None = None
@@ -239,9 +246,29 @@ def _parked(state: State, place: Place) -> dict[str, Any]:
         "failure": error_view(failure) if failure else None,
         "parked_for": climb.parked_for or None,
         "rules": why_not(place.spec, climb, failure) if failure else [],
+        "handler": _handler(place),
+        "handler_output": climb.handler_output if _is_judging(place.spec.on_failure) else None,
         "due": climb.parked_due,
         "default": policy.default if policy and climb.parked_due else None,
     }
+
+
+def _is_judging(handler: Handler | None) -> bool:
+    return handler is not None and (handler.strategy == "custom" or any(map(is_agent, handler.commands)))
+
+
+def _handler(place: Place) -> str | None:
+    """What became of the handler of a parked step."""
+    handler, failure = place.spec.on_failure, place.failure
+    if handler is None:
+        return None
+    name = f"its {handler.strategy} handler"
+    if failure is not None and failure.handler_failure is not None:
+        return f"{name} failed: {describe_failure(failure.handler_failure)}"
+    times = place.climb.handled_times
+    if not times:
+        return f"{name} was not asked"
+    return f"{name} ran{format_times(times)}, and the step still failed"
 
 
 def _paused_step(state: State, place: Place) -> dict[str, Any]:

@@ -35,6 +35,8 @@ def verify(reader: RunReader, run_id: int) -> ReplayResult:
     kept = restore(first.workflow, loaded.rows, first, may_lack_steps=True)
     log = takewhile(lambda entry: entry.seq <= kept.run.seq, reader.events(run_id))
     folded = fold(first.workflow, log, first)
+    # Older releases kept no decisions besides the last one of each step.
+    folded.decisions = {key: one for key, one in folded.decisions.items() if key in kept.decisions}
     differing = tuple(name for name in STATE_TABLES if getattr(kept, name) != getattr(folded, name))
     if kept.workflow != folded.workflow:
         differing += ("definition",)

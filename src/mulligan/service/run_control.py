@@ -479,9 +479,10 @@ class RunControl:
         memory: int | None = None,
         timeout: float | None = None,
         budgets: Mapping[str, Budget] | None = None,
+        attempt: int | None = None,
     ) -> None:
-        """Decide about a parked step. `budgets`: as for `retry`."""
-        report = r.Classified(_now(), step, verdict, self.by, reason, memory, timeout, dict(budgets or {}))
+        """Decide about a parked step: about this attempt, or whichever is parked. `budgets`: as for `retry`."""
+        report = r.Classified(_now(), step, verdict, self.by, reason, memory, timeout, dict(budgets or {}), attempt)
         try:
             self.send(run_id, report)
         except UnknownStep:

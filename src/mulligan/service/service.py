@@ -686,9 +686,11 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
         memory: int | None = None,
         timeout: float | None = None,
         budgets: Mapping[str, Budget] | None = None,
+        attempt: int | None = None,
     ) -> None:
-        """Decide about a parked step: retry it, or let it fail."""
-        self.control.classify(run_id, step, verdict, reason, memory=memory, timeout=timeout, budgets=budgets)
+        """Decide about a parked step: retry it, or let it fail. Refused if another attempt than `attempt` is parked."""
+        more: Any = {"memory": memory, "timeout": timeout, "budgets": budgets, "attempt": attempt}
+        self.control.classify(run_id, step, verdict, reason, **more)
 
     def preview_decision(self, one: Decision) -> DecisionPreview:
         """What would follow from a decision about a parked step. Changes nothing."""

@@ -36,7 +36,15 @@ from mulligan.core.state.held_steps import choose_steps, held_places
 from mulligan.core.state.scope import RUN_TOO_LONG, Now, fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.errors import InputInvalid, Refused, RunFinished, StepNotParked, StepNotWaitingForApproval, UnknownStep
+from mulligan.errors import (
+    InputInvalid,
+    OtherAttemptParked,
+    Refused,
+    RunFinished,
+    StepNotParked,
+    StepNotWaitingForApproval,
+    UnknownStep,
+)
 
 LATEST = datetime.max.replace(tzinfo=UTC)
 
@@ -378,6 +386,14 @@ def _classified(now: Now, report: r.Classified) -> Facts:
             f"step '{report.step}' is {place.status}, so there is nothing to classify",
             hint=_earlier_decision(place) or _other_verb_hint(now, place),
             step=report.step,
+        )
+    if report.attempt is not None and report.attempt != place.attempt:
+        raise OtherAttemptParked(
+            f"the decision is about attempt {report.attempt} of step '{report.step}', which is parked after attempt "
+            f"{place.attempt}",
+            hint=_earlier_decision(place) or "look at the failure that is parked now, and decide about it",
+            step=report.step,
+            attempt=place.attempt,
         )
     if not report.reason.strip():
         raise InputInvalid("a classification needs a reason", hint="say why: --reason TEXT")

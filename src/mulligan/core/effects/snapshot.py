@@ -6,6 +6,7 @@ goes to the end of its struct and has a default, so that rows written before it 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from functools import cache
 from operator import itemgetter
@@ -17,11 +18,22 @@ from mulligan.core.evolve.evolve_places import ITEM, command_spec
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.spending import Spent
 from mulligan.core.model.workflow import END, Command, Workflow, decode, encode
-from mulligan.core.state.state import NO_CLIMB, FailureRecord, Items, PastVisit, Place, Run, State, Tally, UndoableVisit
+from mulligan.core.state.state import (
+    NO_CLIMB,
+    FailureRecord,
+    Items,
+    PastVisit,
+    Place,
+    RecordedDecision,
+    Run,
+    State,
+    Tally,
+    UndoableVisit,
+)
 from mulligan.errors import CodecError, IllegalTransition
 
-# kind of table, key, tag (for searches over all runs: "parked", "approval", "paused", or the fingerprint of a reusable
-# result; otherwise ""), data (None: delete the row)
+# kind of table, key, tag (for searches over all runs: "parked", "approval", "paused", the fingerprint of a reusable
+# result, or what a decision was about; otherwise ""), data (None: delete the row)
 Row = tuple[str, str, str, bytes | None]
 
 # The tags of places that wait for a person.
@@ -55,6 +67,9 @@ _TYPES: dict[str, Any] = {
     "routed": tuple[int, ...],
     "informed": tuple[int, ...],
     "tallies": Tally,
+    "decisions": RecordedDecision,
+    # The same rows under another tag, for searches in all workflows. They are not restored.
+    "decisions_by_code": RecordedDecision,
 }
 # The corrected definition that a run uses instead of the one it was started with: canonical JSON.
 _DEFINITION = "definition"
@@ -86,6 +101,9 @@ def changes(state: State) -> list[Row]:
         rows.append((_DEFINITION, "", "", encode(state.workflow)))
     places = state.places
     for (table, key), old in state.changed_entries().items():
+        if table == "decisions":
+            rows += _decision_rows(state, key)
+            continue
         if table != "places":
             rows.append(_plain_row(table, key, getattr(state, table)))
             continue
@@ -126,6 +144,27 @@ def _items_rows(key: str, items: Items | None, before: Items | None) -> list[Row
     if before is not None and items.values is before.values and items.todo is before.todo:
         return []
     return [("items", key, "", _encode((items.values, items.todo)))]
+
+
+def decision_tag(code: str, exit_code: int | None = None, *, workflow: str = "", step: str = "") -> str:
+    """The tag of decisions about an error: of one step of a workflow, or of this exit code anywhere.
+
+    A digest, since an index takes no text of any length.
+    """
+    about = msgspec.json.encode([code, workflow, step] if workflow else [code, exit_code])
+    return f"decided:{hashlib.sha256(about).hexdigest()[:32]}"
+
+
+def _decision_rows(state: State, key: tuple[str, int]) -> list[Row]:
+    """The rows of a decision: by workflow, step and code, and by code and exit code."""
+    decision, text = state.decisions.get(key), _text(key)
+    if decision is None:
+        return [("decisions", text, "", None), ("decisions_by_code", text, "", None)]
+    data, code = _encode(decision), decision.code
+    return [
+        ("decisions", text, decision_tag(code, workflow=state.workflow.name, step=key[0]), data),
+        ("decisions_by_code", text, decision_tag(code, decision.exit_code), data),
+    ]
 
 
 def _plain_row(name: str, key: Any, table: Any) -> Row:
@@ -217,6 +256,12 @@ def read_tally(data: bytes) -> Tally:
     return tally
 
 
+def read_decision(key: str, data: bytes) -> tuple[str, RecordedDecision]:
+    """A decision from its row alone: the step, and the verdict."""
+    decision: RecordedDecision = _read_row("decisions", data)
+    return key.partition(":")[2], decision
+
+
 def read_failure(data: bytes) -> FailureRecord:
     """The record of a failed visit from its row alone."""
     record: FailureRecord = _read_row("failures", data)
@@ -263,7 +308,7 @@ def _fill(state: State, tables: dict[str, _Table]) -> None:
     for name in ("arcs", "barriers", "tallies"):
         read = _reader(name)
         getattr(state, name).update((key, read(data)) for key, data in tables[name].items())
-    for name in ("past", "routed", "informed"):
+    for name in ("past", "routed", "informed", "decisions"):
         read = _reader(name)
         getattr(state, name).update((_pair(key), read(data)) for key, data in tables[name].items())
     for name in ("failures", "recoveries", "undoables"):

@@ -38,6 +38,7 @@ from mulligan.core.state.state import (
     Loop,
     PastVisit,
     Place,
+    RecordedDecision,
     Run,
     State,
     StepPause,
@@ -425,8 +426,10 @@ def _step_parked(state: State, place: Place, fact: e.StepParked, entry: e.Entry)
 
 
 def _step_classified(state: State, place: Place, fact: e.StepClassified, entry: e.Entry) -> None:
-    climb = place.climb
+    climb, decision = place.climb, _triage_decision(place, fact)
     raise_budgets(state.run, fact.budgets)
+    recorded = RecordedDecision(**msgspec.structs.asdict(decision), at=entry.at, is_default=fact.is_default)
+    state.put(state.decisions, (place.key, entry.seq), recorded)
     place.climb = _replace(
         climb,
         parked_due=None,
@@ -434,7 +437,7 @@ def _step_classified(state: State, place: Place, fact: e.StepClassified, entry: 
         defaults_used=climb.defaults_used + fact.is_default,
         parked_at=None,
         parked_for="",
-        ruling=_triage_decision(place, fact),
+        ruling=decision,
     )
 
 

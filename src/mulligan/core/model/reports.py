@@ -175,6 +175,8 @@ class Classified(Report):
     memory: int | None = None
     timeout: float | None = None
     budgets: dict[str, Budget] = {}
+    # The attempt that the decision is about; None: whichever is parked.
+    attempt: int | None = None
 
 
 class ApprovalGiven(Report):

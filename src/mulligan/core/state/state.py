@@ -38,6 +38,14 @@ class TriageDecision(msgspec.Struct, frozen=True, omit_defaults=True):
     attempt: int = 0
 
 
+class RecordedDecision(TriageDecision, frozen=True, omit_defaults=True):
+    """A verdict as it is kept for whoever decides about the same error later."""
+
+    at: datetime = EPOCH
+    # Nobody decided in time.
+    is_default: bool = False
+
+
 class Climb(msgspec.Struct, frozen=True, omit_defaults=True):
     """The progress of the ladder in one visit. Only places that failed have one."""
 
@@ -356,7 +364,9 @@ _POPPED: Any = object()
 # The shallow copy of a struct, without the lookup that `copy.copy` does at every call.
 _copy = methodcaller("__copy__")
 # The attributes by which two states are compared.
-STATE_TABLES = tuple("run places arcs barriers failures recoveries undoables past routed informed tallies".split())
+STATE_TABLES = tuple(
+    "run places arcs barriers failures recoveries undoables past routed informed tallies decisions".split()
+)
 
 
 class State:
@@ -382,6 +392,8 @@ class State:
         self.informed: dict[tuple[str, int], tuple[int, ...]] = {}
         # How often each rung was tried and worked, by key: see `tallies`. Empty in a run without failures.
         self.tallies: dict[str, Tally] = {}
+        # All verdicts on parked steps, by step and event. Runs that older releases decided about lack those.
+        self.decisions: dict[tuple[str, int], RecordedDecision] = {}
         # The names of the tables by identity: the journal holds the tables themselves.
         self._names = {id(getattr(self, name)): name for name in STATE_TABLES[1:]}
         self._journal: list[tuple[Any, Any, Any]] | None = None

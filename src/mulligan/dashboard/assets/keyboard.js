@@ -14,16 +14,16 @@ export function currentRow() {
 }
 
 export function startKeyboard(search) {
-  let afterG = 0;
+  let afterG = -Infinity; // when g was pressed
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-    const typing = event.target.closest?.("input, textarea, select, [contenteditable], .cm-editor");
+    const typing = event.target.closest?.("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable], .cm-editor");
     if (typing) {
       if (event.key === "Escape" && typing === search) search.blur();
       return;
     }
     if (performance.now() - afterG < 1200) {
-      afterG = 0;
+      afterG = -Infinity;
       const link = document.querySelector(`.sidebar [data-key="${CSS.escape(event.key)}"]`);
       if (link) return void (event.preventDefault(), link.click());
     }
@@ -48,7 +48,7 @@ function move(by) {
   row?.removeAttribute("data-current");
   next.setAttribute("data-current", "");
   next.scrollIntoView({ block: "nearest" });
-  (next.querySelector("a, button, input") ?? next).focus({ preventScroll: true });
+  (next.querySelector("a") ?? next.querySelector("button, input") ?? next).focus({ preventScroll: true });
 }
 
 function showHelp() {

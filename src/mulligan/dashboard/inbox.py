@@ -1,0 +1,444 @@
+"""What waits for a person: the list by error, and everything that helps to decide about one entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from mulligan.api.paging import Count, decode_cursor, encode_cursor
+from mulligan.api.routing import Answer, Call, Query
+from mulligan.dashboard.shell import empty, heading, may, page, page_route, path_to
+from mulligan.errors import UnknownRun, UnknownStep
+from mulligan.service import (
+    EarlierDecision,
+    GivenAnswer,
+    Html,
+    LogTail,
+    PendingDetails,
+    PendingEntry,
+    describe_earlier_run,
+    element,
+    join_html,
+    message_lines,
+    summarize_failure,
+    time_element,
+    to_json,
+)
+from mulligan.service.formatting import PARKED_FOR, pluralize
+
+# How many entries a page has.
+ENTRIES_MAX = 200
+# The kinds in their order, with their titles; and since when an entry of each waits.
+_KINDS = {"parked": "Parked steps", "approval": "Approvals", "paused": "Pauses"}
+_SINCE = {"parked": "parked", "approval": "asked", "paused": "paused"}
+# How many characters of what a handler returned are shown.
+_OUTPUT_MAX = 2_000
+
+
+class InboxQuery(Query, frozen=True):
+    """The entry that is shown, by default the first; and the page of the list."""
+
+    run: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] | None = None
+    step: str = ""
+    cursor: str = ""
+
+
+def show_inbox(call: Call) -> Answer:
+    asked: InboxQuery = call.query
+    found = call.service.pending_page(after=decode_cursor(asked.cursor, tuple[Count, str]), limit=ENTRIES_MAX)
+    groups = _grouped(found.entries)
+    shown = _Shown(asked.run, asked.step) if asked.run is not None else _first(groups)
+    content: object
+    if not found.entries and shown is None:
+        content = empty(
+            "Nothing waits for a person.",
+            element("p", "Steps that no rule helped, approvals and pauses come here.", class_="note"),
+        )
+    else:
+        content = element(
+            "div",
+            _list(call, groups, shown, asked.cursor),
+            _pane(call, found.entries, shown),
+            class_="inbox",
+        )
+    return page(
+        call,
+        f"Inbox ({found.total})" if found.total else "Inbox",
+        heading("Inbox", over=_summary(found.entries, found.total)),
+        element("div", content, id="inbox", data_decides=may(call, "decide")),
+        _more(found.next, found.total, len(found.entries)),
+        section="inbox",
+        live="pending",
+        modules=("inbox.js",),
+        styles=("inbox.css",),
+    )
+
+
+class _Shown(NamedTuple):
+    """The entry that is shown in full. A run that is paused as a whole has no step."""
+
+    run_id: int
+    step: str
+
+
+def _key(entry: PendingEntry) -> _Shown:
+    return _Shown(entry.run_id, entry.step or "")
+
+
+# -- the list --------------------------------------------------------------------------------------------------------
+
+
+class _Group(NamedTuple):
+    """Entries with the same error in the same workflow; approvals and pauses of a workflow."""
+
+    kind: str
+    workflow: str
+    error: str
+    entries: Sequence[PendingEntry]
+
+
+def _grouped(entries: Sequence[PendingEntry]) -> list[_Group]:
+    """Parked steps first; in each kind the largest group first, in each group the oldest entry first."""
+
+    def about(one: PendingEntry) -> tuple[int, str, str]:
+        return [*_KINDS].index(one.kind), one.workflow or "", _error(one)
+
+    found = [
+        _Group([*_KINDS][kind], workflow, error, [*some])
+        for (kind, workflow, error), some in groupby(sorted(entries, key=about), key=about)
+    ]
+    return sorted(found, key=lambda one: ([*_KINDS].index(one.kind), -len(one.entries)))
+
+
+def _error(entry: PendingEntry) -> str:
+    """`EXIT_NONZERO 74`: the exit code says more than the code."""
+    failure = entry.failure
+    if failure is None:
+        return ""
+    return str(failure["code"]) if failure["exit_code"] is None else f"{failure['code']} {failure['exit_code']}"
+
+
+def _first(groups: Sequence[_Group]) -> _Shown | None:
+    return _key(groups[0].entries[0]) if groups else None
+
+
+def _summary(entries: Sequence[PendingEntry], total: int) -> str:
+    """`3 parked steps, 1 approval`."""
+    if total > len(entries):
+        return f"{total:,} wait for a person"
+    counts = {kind: sum(one.kind == kind for one in entries) for kind in _KINDS}
+    words = {"parked": "parked step", "approval": "approval", "paused": "pause"}
+    return ", ".join(pluralize(counts[kind], words[kind]) for kind in _KINDS if counts[kind])
+
+
+def _list(call: Call, groups: Sequence[_Group], shown: _Shown | None, cursor: str) -> Html:
+    decides = may(call, "decide")
+    sections = []
+    for kind, some in groupby(groups, key=lambda one: one.kind):
+        of_kind = [*some]
+        sections.append(element("h2", _KINDS[kind]))
+        sections += [_group(one, shown, cursor, decides=decides) for one in of_kind]
+    return element("div", join_html(sections), class_="entries", id="entries", role="region", aria_label="Entries")
+
+
+def _group(group: _Group, shown: _Shown | None, cursor: str, *, decides: bool) -> Html:
+    name = quote(f"group-{group.kind}-{group.workflow}-{group.error}", safe="")
+    title = join_html(
+        [
+            element("b", group.workflow or "unreadable"),
+            element("code", group.error) if group.error else "",
+            element("span", len(group.entries), class_="n") if len(group.entries) > 1 else "",
+        ],
+        " ",
+    )
+    box = ""
+    if decides and group.kind != "paused" and len(group.entries) > 1:
+        label = f"Select all of {group.workflow} {group.error}".strip()
+        box = element("input", type="checkbox", class_="all", aria_label=label)
+    rows = join_html(_row(one, shown, cursor, decides=decides) for one in group.entries)
+    head = element("h3", box, title)
+    return element("section", head, element("ul", rows, data_rows=True), class_="group", id=name)
+
+
+def _row(entry: PendingEntry, shown: _Shown | None, cursor: str, *, decides: bool) -> Html:
+    key = _key(entry)
+    link = element(
+        "a",
+        entry.step or f"run {entry.run_id}",
+        href=_href(key, cursor),
+        aria_current="true" if key == shown else None,
+    )
+    box = ""
+    if decides and entry.kind != "paused" and not entry.error:
+        label = f"Select {entry.step} of run {entry.run_id}"
+        box = element("input", type="checkbox", class_="one", aria_label=label)
+    return element(
+        "li",
+        link,
+        box,
+        element("span", f"run {entry.run_id}" if entry.step else "whole run", class_="muted"),
+        element("span", time_element(entry.since) if entry.since else "", class_="time"),
+        id=quote(f"entry-{entry.run_id}-{entry.step or ''}", safe=""),
+        data_run=entry.run_id,
+        data_step=entry.step or None,
+        data_kind=entry.kind,
+        data_attempt=entry.attempt,
+        data_current=key == shown,
+    )
+
+
+def _href(key: _Shown, cursor: str = "") -> str:
+    asked = {"run": key.run_id, **({"step": key.step} if key.step else {}), **({"cursor": cursor} if cursor else {})}
+    return f"/inbox?{urlencode(asked)}"
+
+
+def _more(after: tuple[int, str] | None, total: int, shown: int) -> Html:
+    if after is None:
+        return Html("")
+    link = element("a", "Next", href=f"/inbox?{urlencode({'cursor': encode_cursor(after) or ''})}", class_="button")
+    return element("p", f"{shown:,} of {total:,} are listed, the oldest runs first. ", link, class_="note more")
+
+
+# -- one entry -------------------------------------------------------------------------------------------------------
+
+
+def _pane(call: Call, entries: Sequence[PendingEntry], shown: _Shown | None) -> Html:
+    if shown is None:
+        return element("section", id="detail", class_="detail")
+    inside = join_html(_details(call, entries, shown))
+    label = f"{shown.step or 'run'} of run {shown.run_id}"
+    return element("section", inside, id="detail", class_="detail", tabindex="-1", aria_label=label)
+
+
+def _details(call: Call, entries: Sequence[PendingEntry], shown: _Shown) -> Iterator[object]:
+    if not shown.step:
+        entry = next((one for one in entries if _key(one) == shown), None)
+        yield from _paused_run(call, shown.run_id, entry)
+        return
+    try:
+        details = call.service.inbox.details(shown.run_id, shown.step)
+    except (UnknownRun, UnknownStep) as error:
+        yield element("p", f"{error.message}: it may have been removed.", class_="sentence")
+        return
+    entry = details.entry
+    if entry is None:
+        yield from _answered(details)
+        return
+    yield _head(call, entry)
+    if entry.error:
+        yield element("p", f"The run cannot be read: {entry.error}", class_="problem")
+    elif entry.kind == "approval":
+        yield element("p", entry.message or "The step asks for an approval.", class_="asked")
+    elif entry.kind == "paused":
+        yield element("p", _paused_words(entry), class_="sentence")
+    else:
+        yield from _failure(entry, details.log)
+        yield from _tried(entry)
+        yield from _earlier(entry, details.decisions)
+    yield from _where(entry)
+
+
+def _head(call: Call, entry: PendingEntry) -> Html:
+    """What waits, since when, what happens without a decision, and the buttons."""
+    run = element("a", f"run {entry.run_id}", href=path_to("runs", entry.run_id))
+    where: list[object] = [run, " of ", element("a", entry.workflow, href=path_to("workflows", entry.workflow or ""))]
+    if entry.parent_run_id:
+        parent = element("a", f"run {entry.parent_run_id}", href=path_to("runs", entry.parent_run_id))
+        where += [", a child of ", parent]
+    since: list[object] = []
+    if entry.since:
+        since = [f", {_SINCE[entry.kind]} ", time_element(entry.since)]
+    if entry.attempt and entry.kind == "parked":
+        since.append(f", after attempt {entry.attempt}")
+    if entry.due:
+        since += ["; without a decision: ", element("b", entry.default or "fail"), " ", time_element(entry.due)]
+    step = element("a", entry.step, href=path_to("runs", entry.run_id, "steps", (entry.step or "").partition("[")[0]))
+    title = element("div", element("h2", step), element("p", *where, *since, class_="muted"))
+    buttons = "" if entry.error else _buttons(call, entry)
+    return element("header", title, element("div", buttons, class_="actions"), class_="detail-head")
+
+
+def _buttons(call: Call, entry: PendingEntry) -> Html:
+    if entry.kind == "paused":
+        return _resume(call, entry.run_id, entry.step or "") if may(call, "run") else Html("")
+    if not may(call, "decide"):
+        return Html("")
+    first, second = (("approve", "Approve", "a"), ("fail", "Refuse", "f"))
+    if entry.kind == "parked":
+        first, second = (("retry", "Retry", "r"), ("fail", "Let it fail", "f"))
+    return join_html(
+        element("button", label, " ", element("kbd", key), type="button", class_=tone or None, data_decide=verdict)
+        for (verdict, label, key), tone in ((first, "primary"), (second, ""))
+    )
+
+
+def _resume(call: Call, run_id: int, step: str) -> Html:
+    action = {
+        "path": f"runs/{run_id}:resume",
+        "title": f"Resume '{step}' of run {run_id}" if step else f"Resume run {run_id}",
+        "body": {"step": step} if step else {},
+        "reason": "optional",
+        "preview": True,
+        "label": "Resume",
+        "done": "resumed",
+    }
+    return element(
+        "button", "Resume", type="button", class_="primary", data_action=msgspec.json.encode(action).decode()
+    )
+
+
+def _failure(entry: PendingEntry, log: LogTail | None) -> Iterator[object]:
+    failure = entry.failure
+    if failure is None:
+        return
+    yield element("p", element("span", summarize_failure(failure), class_="status bad"), class_="failure")
+    message = message_lines(failure)
+    if log is None and len(message) > 1:
+        yield element("pre", "\n".join(message[-40:]), tabindex="0", aria_label="the message of the failure")
+    if log is not None:
+        before = "the end of " if log.is_cut else ""
+        href = f"{path_to('runs', entry.run_id, 'steps', entry.step)}?{urlencode({'attempt': entry.attempt or 1})}#logs"
+        caption = element("figcaption", before, log.stream, ", ", element("a", "whole log", href=href))
+        text = element(
+            "div", element("pre", log.text), class_="log", tabindex="0", role="region", aria_label=log.stream
+        )
+        yield element("figure", caption, text)
+
+
+def _tried(entry: PendingEntry) -> Iterator[object]:
+    """The rungs of the ladder, and why none helped."""
+    yield element("h3", "What was tried")
+    why = PARKED_FOR.get(entry.parked_for or "", "no rule helped")
+    rules = ("passed", why) if entry.rules else ("absent", "the step has no rules")
+    handler = ("tried", entry.handler) if entry.handler else ("absent", "the step has no handler")
+    rungs = (("Retry", *rules), ("Handle", *handler), ("Triage", "waits", "waits for a decision"))
+    yield element(
+        "ol",
+        join_html(element("li", element("b", name), element("span", said), class_=kind) for name, kind, said in rungs),
+        class_="rungs",
+    )
+    if entry.rules:
+        rows = join_html(
+            element(
+                "tr", element("td", one.rule, class_="dim"), element("td", one.looks_for), element("td", one.reason)
+            )
+            for one in entry.rules
+        )
+        titles = join_html(element("th", one, scope="col") for one in ("rule", "looks for", "why it granted no retry"))
+        yield element(
+            "div", element("table", element("thead", element("tr", titles)), element("tbody", rows)), class_="scroll"
+        )
+    yield from _handler_output(entry.handler_output)
+
+
+def _handler_output(output: Any) -> Iterator[object]:
+    """What the handler returned; for an agent that is what it suggests, with its confidence if it gave one."""
+    if output is None or output == "" or output == {}:
+        return
+    confidence = output.get("confidence") if isinstance(output, dict) else None
+    sure = ""
+    if isinstance(confidence, int | float) and not isinstance(confidence, bool) and 0 <= confidence <= 1:
+        sure = f", confidence {confidence:.0%}"
+    text = (
+        output
+        if isinstance(output, str)
+        else msgspec.json.format(msgspec.json.encode(to_json(output)), indent=2).decode()
+    )
+    cut = text if len(text) <= _OUTPUT_MAX else f"{text[:_OUTPUT_MAX]} …"
+    yield element(
+        "figure", element("figcaption", f"what its handler returned{sure}"), element("pre", cut, tabindex="0")
+    )
+
+
+def _earlier(entry: PendingEntry, decisions: Sequence[EarlierDecision]) -> Iterator[object]:
+    """What was decided about the same error, and how it ended."""
+    yield element("h3", "Decided earlier about the same error")
+    if not decisions and not entry.earlier:
+        yield element("p", "Nobody has decided about this error before.", class_="note")
+        return
+    for about, title in (("same_step", ""), ("same_error", "In other steps")):
+        some = [one for one in decisions if one.about == about]
+        if some and title:
+            yield element("h4", title)
+        if some:
+            yield element(
+                "ul", join_html(_decision(one, with_step=about != "same_step") for one in some), class_="past"
+            )
+    if not any(one.about == "same_step" for one in decisions) and entry.earlier:
+        lines = join_html(element("li", _run_line(one.run_id, describe_earlier_run(one))) for one in entry.earlier)
+        yield join_html([element("h4", "This step in earlier runs"), element("ul", lines, class_="past")])
+
+
+def _run_line(run_id: int, text: str) -> Html:
+    """`run 7: …` with a link."""
+    _, _, rest = text.partition(": ")
+    return join_html([element("a", f"run {run_id}", href=path_to("runs", run_id)), f": {rest}"])
+
+
+def _decision(one: EarlierDecision, *, with_step: bool) -> Html:
+    tone = {True: "good", False: "bad", None: "idle"}[one.worked]
+    where = element("a", f"run {one.run_id}", href=path_to("runs", one.run_id, "steps", one.step))
+    who = "nobody in time" if one.is_default else one.by or "somebody"
+    place = f", {one.step} of {one.workflow}" if with_step else ""
+    return element(
+        "li",
+        element("p", element("b", one.verdict), " by ", who, ", ", time_element(one.at), " (", where, place, ")"),
+        "" if one.is_default or not one.reason else element("q", one.reason),
+        element("p", element("span", one.ended, class_=f"status {tone}")),
+    )
+
+
+def _where(entry: PendingEntry) -> Iterator[object]:
+    if entry.workspace:
+        worktree, branch = entry.workspace.get("worktree"), entry.workspace.get("branch")
+        yield element("p", "Its work is in ", element("code", worktree), " on branch ", element("code", branch), ".")
+
+
+# -- pauses, and what does not wait any more -------------------------------------------------------------------------
+
+
+def _paused_words(entry: PendingEntry) -> str:
+    by = f" by {entry.paused_by}" if entry.paused_by else ""
+    return f"Paused{by}{f': {entry.message}' if entry.message else ''}"
+
+
+def _paused_run(call: Call, run_id: int, entry: PendingEntry | None) -> Iterator[object]:
+    title = element("h2", element("a", f"Run {run_id}", href=path_to("runs", run_id)))
+    if entry is None:
+        yield element("header", element("div", title), class_="detail-head")
+        yield element("p", "This run is not paused any more.", class_="sentence")
+        return
+    since: list[object] = [f"{entry.workflow}, paused "]
+    since += [time_element(entry.since)] if entry.since else []
+    button = _resume(call, run_id, "") if may(call, "run") else ""
+    head = element("div", title, element("p", *since, class_="muted"))
+    yield element("header", head, element("div", button, class_="actions"), class_="detail-head")
+    yield element("p", _paused_words(entry), class_="sentence")
+
+
+_VERDICTS = {"retry": "retry", "fail": "let it fail", "approve": "approved", "refuse": "refused"}
+
+
+def _answered(details: PendingDetails) -> Iterator[object]:
+    """For whoever looks at something that somebody else has answered meanwhile."""
+    step = element("a", details.step, href=path_to("runs", details.run_id, "steps", details.step.partition("[")[0]))
+    run = element("a", f"run {details.run_id}", href=path_to("runs", details.run_id))
+    head = element("div", element("h2", step), element("p", run, class_="muted"))
+    yield element("header", head, class_="detail-head")
+    answer: GivenAnswer | None = details.answer
+    if answer is None:
+        yield element("p", "This step does not wait for a person any more.", class_="sentence")
+        return
+    who = f" by {answer.by}" if answer.by else ""
+    verdict = element("b", _VERDICTS.get(answer.verdict, answer.verdict))
+    when: list[object] = [", ", time_element(answer.at)] if answer.at else []
+    yield element("p", "Decided: ", verdict, who, *when, ".", class_="sentence")
+    if answer.reason:
+        yield element("p", element("q", answer.reason))
+
+
+ROUTES = (page_route("/inbox", show_inbox, "What waits for a person.", query=InboxQuery),)

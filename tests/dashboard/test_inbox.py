@@ -1,0 +1,130 @@
+"""The inbox: what waits, why, what was tried, what was decided before, and what can be done."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from tests.api.conftest import Client
+from tests.dashboard.conftest import HOSTILE, Flows, show, text_of
+
+PARKED = """
+name: nightly
+steps:
+  - step: load
+    shell: 'echo "copied 7 files" >&2; echo "no space left" >&2; exit 74'
+    retry: {rules: [{exit_codes: [75], max_retries: 1}]}
+    triage: true
+    on_failure: {strategy: cleanup, commands: [{shell: 'true'}]}
+  - step: check
+    shell: exit 74
+    triage: true
+"""
+APPROVAL = "name: release\nsteps:\n  - step: ship\n    approve: {message: 'Ship 4.2?', timeout: 2h}\n"
+
+
+def test_an_empty_inbox_says_so(pages: Client) -> None:
+    said = text_of(show(pages, "/inbox"))
+
+    assert "Nothing waits for a person." in said
+
+
+def test_a_parked_step_shows_what_is_wrong_what_was_tried_and_what_can_be_done(pages: Client, flows: Flows) -> None:
+    run_id = flows.run(PARKED)
+
+    html = show(pages, "/inbox", run=run_id, step="load")
+    said = text_of(html)
+
+    assert "2 parked steps" in said
+    assert "EXIT_NONZERO 74: no space left" in said
+    assert "copied 7 files no space left" in said
+    assert "1 exit code 75 exit code was 74" in said
+    assert "its cleanup handler ran, and the step still failed" in said
+    assert "Nobody has decided about this error before." in said
+    assert 'data-decide="retry"' in html and 'data-decide="fail"' in html
+    assert len(re.findall(r'class="one"', html)) == 2 and len(re.findall(r'class="all"', html)) == 1
+
+
+def test_what_was_decided_before_is_shown_with_how_it_ended(pages: Client, flows: Flows) -> None:
+    first = flows.run(PARKED)
+    for step in ("load", "check"):
+        flows.service.classify(first, step, "fail", "the volume is full")
+    flows.drive(first)
+    now = flows.run(PARKED)
+
+    said = text_of(show(pages, "/inbox", run=now, step="load"))
+    over = text_of(show(pages, "/inbox", run=first, step="load"))
+    details = pages.get(f"pending/{now}/load").json
+
+    assert "fail by a tester" in said and "the volume is full" in said
+    assert "failed with EXIT_NONZERO; the run failed" in said
+    assert "In other steps" in said and "check of nightly" in said
+    assert "Decided: let it fail by a tester" in over
+    assert [one["about"] for one in details["decisions"]] == ["same_step", "same_error"]
+    assert (details["log"]["stream"], details["entry"]["attempt"]) == ("stderr", 1)
+
+
+def test_an_approval_and_a_paused_run_can_be_answered(pages: Client, flows: Flows) -> None:
+    asking, paused = flows.run(APPROVAL), flows.start(PARKED)
+    flows.service.pause(paused, "waits for the legal team")
+
+    approval = show(pages, "/inbox", run=asking, step="ship")
+    pause = show(pages, "/inbox", run=paused)
+
+    assert "Ship 4.2?" in text_of(approval) and "without a decision: refuse" in text_of(approval)
+    assert 'data-decide="approve"' in approval
+    assert "waits for the legal team" in text_of(pause) and f"runs/{paused}:resume" in pause
+
+
+def test_who_may_only_read_sees_everything_and_no_buttons(pages: Client, flows: Flows) -> None:
+    run_id = flows.run(PARKED)
+    flows.service.pause_step(run_id, "check", "later")
+
+    html = show(pages, "/inbox", scope="read", run=run_id, step="load")
+    paused = show(pages, "/inbox", scope="read", run=run_id, step="check")
+
+    assert "no space left" in html
+    for one in (html, paused):
+        assert "data-decide" not in one and "checkbox" not in one and "data-action" not in one
+
+
+def test_whatever_a_step_says_is_text(pages: Client, flows: Flows) -> None:
+    quoted = HOSTILE.replace("'", "'\\''")
+    text = f"""
+name: hostile
+steps:
+  - step: load
+    shell: |
+      printf '%s\\n' '{quoted}' >&2
+      exit 3
+    triage: true
+"""
+    first, now = flows.run(text), flows.run(text)
+    flows.service.classify(first, "load", "fail", HOSTILE)
+
+    html = show(pages, "/inbox", run=now, step="load")
+
+    assert "<script>alert" not in html and "<img" not in html and "</textarea>" not in html
+    assert html.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 3
+
+
+@pytest.mark.parametrize("query", [{"run": 99, "step": "load"}, {"run": 1, "step": "<b>"}])
+def test_what_is_gone_is_said_and_the_list_stays(pages: Client, flows: Flows, query: Any) -> None:
+    flows.run(PARKED)
+
+    said = text_of(show(pages, "/inbox", **query))
+
+    assert "it may have been removed" in said
+    assert "nightly EXIT_NONZERO 74" in said
+
+
+def test_a_decision_may_name_its_attempt(pages: Client, flows: Flows) -> None:
+    run_id = flows.run(PARKED)
+    decision = {"run_id": run_id, "step": "load", "verdict": "retry", "reason": "once more"}
+
+    asked = {"decisions": [{**decision, "attempt": 2}, {**decision, "attempt": 1}], "dry_run": True}
+    late, right = pages.post("decisions", asked).json["decisions"]
+
+    assert late["error"]["code"] == "step.other_attempt"
+    assert (right["error"], right["starts"]) == (None, ["load: attempt 2"])
