@@ -82,3 +82,13 @@ def test_a_hostile_text_that_is_executed_is_noticed(window: Window) -> None:
 
     assert window.problems == ["executed: hostile text 1"]
     window.problems.clear()
+
+
+def test_the_entry_of_a_page_is_in_sight_on_a_narrow_screen(open_window: Callable[..., Window]) -> None:
+    page = open_window(size=NARROW).open("/tokens")
+    page.locator("#connection[data-state=live]").wait_for()
+
+    found = page.get_by_role("navigation", name="Main").get_by_role("link", name="Tokens").bounding_box()
+
+    assert 0 <= found["x"] <= NARROW["width"] - found["width"]
+    assert page.evaluate("scrollY") == 0

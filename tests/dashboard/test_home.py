@@ -7,6 +7,14 @@ from tests.dashboard.conftest import HOSTILE, Flows, show, text_of
 
 FAILING = "name: nightly\nsteps:\n  - step: load\n    shell: echo no such table >&2; exit 3\n"
 COMPLETED = "name: nightly\nsteps:\n  - step: load\n    shell: 'true'\n"
+BROKEN_API = """
+name: orders
+breakers: {shop: {failures: 1, reset: 1h}}
+steps:
+  - step: pay
+    shell: exit 4
+    breaker: shop
+"""
 PARKED = "name: orders\nsteps:\n  - step: pay\n    shell: exit 4\n    triage: true\n"
 
 
@@ -80,3 +88,34 @@ def test_hostile_names_and_messages_are_text(pages: Client, flows: Flows) -> Non
     assert "<script>alert" not in found
     assert "<img src=x" not in found
     assert "<b>x" not in found
+
+
+def test_runs_that_nobody_works_on_are_said_first(pages: Client, flows: Flows) -> None:
+    flows.start(COMPLETED)
+
+    found = show(pages, "/")
+
+    assert "<h1>No worker is here</h1>" in found
+    assert "No worker is here, so nothing runs. Start one: mulligan worker" in text_of(found)
+
+
+def test_what_is_due_next_leads_to_its_schedule(pages: Client) -> None:
+    pages.put("workflows/nightly", {"text": COMPLETED})
+    pages.put("schedules/early", {"workflow": "nightly", "every": "1h"})
+    pages.put("schedules/late", {"workflow": "nightly", "every": "2h"})
+    pages.post("schedules/late:pause", {"reason": "not now"})
+
+    found = show(pages, "/")
+
+    assert 'id="due-early"' in found
+    assert 'id="due-late"' not in found
+    assert "paused: late" in text_of(found)
+
+
+def test_a_circuit_breaker_that_is_open_is_shown_with_what_it_holds_back(pages: Client, flows: Flows) -> None:
+    flows.run(BROKEN_API)
+
+    found = text_of(show(pages, "/"))
+
+    assert "1 circuit breaker open" in found
+    assert "shop open after 1 failure" in found

@@ -27,7 +27,7 @@ from mulligan.service import (
 from mulligan.service.formatting import pluralize
 
 # How much of each list is shown; the rest has a page of its own.
-WAITING_MAX, SCHEDULES_MAX, WORKERS_MAX, WORKFLOWS_MAX = 6, 6, 8, 30
+WAITING_MAX, SCHEDULES_MAX, WORKERS_MAX, WORKFLOWS_MAX = 6, 6, 8, 15
 # Outcomes of runs from the bottom of a bar to its top, and their tones.
 OUTCOMES = {
     "completed": ("completed", "good"),
@@ -50,7 +50,7 @@ def show_home(call: Call) -> Answer:
     breakers = [one for one in service.list_breakers() if one.status != "closed"]
     workers = [one for one in service.list_workers() if one.runs_tasks]
     schedules = service.schedules.all()
-    content: list[object] = [heading(_headline(failing, waiting, breakers))]
+    content: list[object] = [heading(_headline(failing, waiting, breakers, is_idle=_is_idle(workers, history)))]
     if not history and not failing.groups and not waiting.runs:
         content.append(_welcome())
     content += [
@@ -62,7 +62,12 @@ def show_home(call: Call) -> Answer:
     return page(call, "Home", *content, section="home", live="runs,pending", styles=("home.css",))
 
 
-def _headline(failing: Failing, waiting: WaitingRuns, breakers: list[Breaker]) -> str:
+def _is_idle(workers: list[WorkerLine], history: list[WorkflowDays]) -> bool:
+    """Whether runs wait, and nobody works."""
+    return not any(one.is_alive for one in workers) and any("running" in one.outcomes for one in history)
+
+
+def _headline(failing: Failing, waiting: WaitingRuns, breakers: list[Breaker], *, is_idle: bool) -> str:
     """What needs somebody, in one sentence."""
     failed = len({one.workflow for one in failing.groups if one.completed is None})
     parts = []
@@ -73,7 +78,10 @@ def _headline(failing: Failing, waiting: WaitingRuns, breakers: list[Breaker]) -
         parts.append(f"{pluralize(waiting.run_count, 'run')} {verb} for a person")
     if breakers:
         parts.append(f"{pluralize(len(breakers), 'circuit breaker')} open")
-    return ", ".join(parts) if parts else "Nothing needs you"
+    if is_idle:
+        parts.append("no worker is here")
+    sentence = ", ".join(parts) if parts else "nothing needs you"
+    return sentence[0].upper() + sentence[1:]
 
 
 def _welcome() -> Html:
@@ -270,7 +278,7 @@ def _history(history: list[WorkflowDays]) -> Html:
         element("ul", *legend, class_="legend"),
         axis,
         *(_strip(one) for one in shown),
-        element("p", f"and {pluralize(more, 'workflow')} more, with fewer failures", class_="note") if more else "",
+        element("p", "and ", element("a", f"{more:,} more", href="/workflows"), class_="note") if more > 0 else "",
         name="days",
     )
 

@@ -29,8 +29,9 @@ from mulligan.service import (
 PER_PAGE = 50
 # How many runs of each status are counted that match a filter: counting takes time for each of them.
 COUNTED_MAX = 200
-# How many labels of a run are shown in its row.
-LABELS_SHOWN_MAX = 4
+# How many labels of a run are shown in its row. Those that the server sets itself say what other columns say.
+LABELS_SHOWN_MAX = 3
+SERVER_LABELS = ("version", "schedule", "schedule_instant")
 STATUSES = ("running", "paused", "failed", "completed", "cancelled")
 TIMES = (
     ("", "Any time"),
@@ -338,18 +339,14 @@ def _what(run: RunLine) -> Html | str:
 
 
 def _labels(run: RunLine, asked: RunsQuery) -> Html:
-    shown = list(run.labels.items())[:LABELS_SHOWN_MAX]
+    own = [f"{name}={value}" for name, value in run.labels.items() if name not in SERVER_LABELS]
+    shown = own[:LABELS_SHOWN_MAX]
     chips = [
-        element(
-            "a",
-            f"{name}={value}",
-            href=_path(asked, label=tuple(dict.fromkeys((*asked.label, f"{name}={value}")))),
-            class_="chip",
-        )
-        for name, value in shown
+        element("a", text, href=_path(asked, label=tuple(dict.fromkeys((*asked.label, text)))), class_="chip")
+        for text in shown
     ]
-    more = len(run.labels) - len(shown)
-    return join_html([*chips, element("small", f"+{more}")] if more > 0 else chips, " ")
+    rest = own[LABELS_SHOWN_MAX:]
+    return join_html([*chips, element("small", f"+{len(rest)}", title=", ".join(rest))] if rest else chips, " ")
 
 
 def _starter(run: RunLine) -> Html | str:

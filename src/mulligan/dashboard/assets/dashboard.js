@@ -50,7 +50,8 @@ export async function refresh() {
 
 function startLive() {
   const watched = (main.dataset.live ?? "").split(",").filter(Boolean);
-  for (const name of watched) watch(name, (event, data) => data.reason === "start" || refresh());
+  // Also when the stream starts: something may have changed since the server rendered the page.
+  for (const name of watched) watch(name, () => refresh());
   // The inbox has its count on every page.
   watch("pending", (event, data) => (event === "pending" ? showCount(data.total) : countPending()));
   const shown = document.getElementById("connection");
@@ -102,6 +103,8 @@ document.getElementById("log-out").addEventListener("click", async () => {
     location.assign("/");
   }
 });
+// On a narrow screen the navigation is a row that scrolls: the entry of this page is in sight.
+document.querySelector(".sidebar [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 const search = document.getElementById("search");
 search.value = location.pathname === "/runs" ? new URLSearchParams(location.search).get("text") ?? "" : "";
 search.form.addEventListener("submit", (event) => {

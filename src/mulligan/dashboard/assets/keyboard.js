@@ -48,7 +48,7 @@ function move(by) {
   row?.removeAttribute("data-current");
   next.setAttribute("data-current", "");
   next.scrollIntoView({ block: "nearest" });
-  (next.querySelector("a, button, input") ?? next).focus({ preventScroll: true });
+  (next.querySelector("a") ?? next.querySelector("button, input") ?? next).focus({ preventScroll: true });
 }
 
 function showHelp() {
