@@ -177,6 +177,18 @@ def test_usage_says_which_steps_ask_for_too_much(pages: Client, flows: Flows) ->
     assert pages.get("usage/spending").json["workflows"] == []
 
 
+def test_a_run_leads_to_its_report_and_its_usage(pages: Client, flows: Flows) -> None:
+    run_id = flows.run(FLAKY)
+
+    html = show(pages, f"/runs/{run_id}")
+    report = pages.get(f"/api/v1/runs/{run_id}/report")
+
+    assert f'href="/api/v1/runs/{run_id}/report"' in html
+    assert f'href="/usage?run={run_id}"' in html
+    assert "sandbox" in report.headers["content-security-policy"]
+    assert b"<svg" in report.body
+
+
 # -- workers and doctor ----------------------------------------------------------------------------------------------
 
 

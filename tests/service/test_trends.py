@@ -26,6 +26,9 @@ steps:
     continue_on_error: true
 """
 
+AGENT = "name: NAME\nsteps:\n  - {step: think, agent: {provider: robot, prompt: hello}}\n"
+SPENDS = """echo '{"content": "done", "tokens": 10, "cost": "COST"}' > "$MULLIGAN_OUTPUT\""""
+
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
@@ -70,6 +73,20 @@ def test_the_usage_of_a_workflow_is_that_of_its_newest_runs_together(service: Se
     small = service.trends.usage("flaky", runs=2, events_max=1)
     assert (small.run_ids, small.left_out) == ([], 2)
     assert service.trends.workflows() == ["flaky"]
+
+
+def test_what_agents_spent_is_summed_by_workflow(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, cost, times in (("cheap", "0.1", 2), ("dear", "0.5", 1)):
+        monkeypatch.setenv("MULLIGAN_AGENT_ROBOT", SPENDS.replace("COST", cost))
+        run(service, tmp_path, AGENT.replace("NAME", name), times)
+
+    found = service.trends.spending(datetime.now(UTC), days=7)
+
+    spent = [(one.workflow, one.runs, one.spent["cost"], one.largest_run_id) for one in found.workflows]
+    assert spent == [("dear", 1, "0.5", 3), ("cheap", 2, "0.2", 2)]
+    assert (found.total["cost"], found.total["tokens"], found.runs) == ("0.7", 30, 3)
 
 
 def test_nothing_was_ever_run(service: Service) -> None:

@@ -231,10 +231,17 @@ def list_drafts(call: Call) -> Any:
 def validate_text(call: Call) -> Any:
     body: CheckedText = call.body
     file = body.file or "workflow.yaml"
-    if not body.graph:
-        return {**to_json(call.service.catalogue.validate(body.text, file=file, format=body.format)), "graph": None}
-    found = call.service.catalogue.examine(body.text, file=file, format=body.format)
-    return {**to_json(found.validation), "graph": found.graph}
+    if body.graph:
+        found = call.service.catalogue.examine(body.text, file=file, format=body.format)
+        checked, graph = found.validation, found.graph
+    else:
+        checked, graph = call.service.catalogue.validate(body.text, file=file, format=body.format), None
+    # An editor marks the words.
+    lengths = {
+        name: [{**to_json(one), "length": one.length} for one in getattr(checked, name)]
+        for name in ("problems", "warnings")
+    }
+    return {**to_json(checked), **lengths, "graph": graph}
 
 
 def show_schema(call: Call) -> Answer:

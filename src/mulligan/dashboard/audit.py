@@ -16,6 +16,7 @@ from mulligan.service import AuditRecord, Html, element, join_html
 _LIMIT = 100
 _RUN = re.compile(rf"{PREFIX}runs/(\d+)")
 _REFUSED = 400
+_SUMMARIES = {route.name: route.summary for route in API}
 
 
 class AuditQuery(Query, frozen=True):
@@ -89,13 +90,18 @@ def _row(one: AuditRecord, asked: AuditQuery) -> Html:
         "tr",
         element("td", moment(one.at, "time"), class_="time"),
         element("td", who, _project(one)),
-        element("td", element("a", _what(one.action), href=link_with("/audit", who=asked.who, action=one.action))),
+        element("td", _action(one, asked)),
         element("td", _target(one.target), class_="mono"),
         element("td", _result(one)),
         element("td", one.why),
         element("td", one.source, class_="muted"),
         id=f"audit-{one.id}",
     )
+
+
+def _action(one: AuditRecord, asked: AuditQuery) -> Html:
+    href = link_with("/audit", who=asked.who, action=one.action)
+    return element("a", _what(one.action), href=href, title=_SUMMARIES.get(one.action))
 
 
 def _project(one: AuditRecord) -> Html | str:

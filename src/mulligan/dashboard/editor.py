@@ -21,8 +21,9 @@ class EditorQuery(Query, frozen=True):
 
 def show_editor(call: Call) -> Answer:
     name = call.path["name"]
-    _refuse_unknown(call, name)
-    title = join_html([element("span", name)])
+    has_draft = _has_draft(call, name)
+    if not has_draft or call.query.version is not None:
+        call.service.catalogue.workflow(name, call.query.version)
     over = join_html(
         [
             element("a", "Workflows", href="/workflows"),
@@ -30,7 +31,7 @@ def show_editor(call: Call) -> Answer:
             element("a", name, href=path_to("workflows", name)),
         ]
     )
-    return _editor(call, f"Edit {name}", heading(title, *_buttons(call), over=over), name)
+    return _editor(call, f"Edit {name}", heading(name, *_buttons(call), over=over), name, has_draft=has_draft)
 
 
 def show_new(call: Call) -> Answer:
@@ -48,17 +49,12 @@ def show_new(call: Call) -> Answer:
     return _editor(call, "New workflow", heading(box, *_buttons(call), over=over), "")
 
 
-def _refuse_unknown(call: Call, name: str) -> None:
-    """`NotFound` for a workflow that is neither published nor drafted."""
+def _has_draft(call: Call, name: str) -> bool:
     try:
-        call.service.catalogue.workflow(name, call.query.version)
-    except NotFound as unknown:
-        if call.query.version is not None:
-            raise
-        try:
-            call.service.catalogue.draft(name)
-        except NotFound:
-            raise unknown from None
+        call.service.catalogue.draft(name)
+    except NotFound:
+        return False
+    return True
 
 
 def _buttons(call: Call) -> list[Html]:
@@ -72,7 +68,7 @@ def _buttons(call: Call) -> list[Html]:
     ]
 
 
-def _editor(call: Call, title: str, head: Html, name: str) -> Answer:
+def _editor(call: Call, title: str, head: Html, name: str, *, has_draft: bool = False) -> Answer:
     is_writer = may(call, "write")
     text = element(
         "section",
@@ -110,6 +106,7 @@ def _editor(call: Call, title: str, head: Html, name: str) -> Answer:
         data_keep=True,
         data_name=name,
         data_version=getattr(call.query, "version", None),
+        data_draft=has_draft,
         data_codemirror=url_of("vendor/codemirror.js"),
         data_readonly=not is_writer,
     )

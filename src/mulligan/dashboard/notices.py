@@ -8,7 +8,7 @@ import msgspec
 
 from mulligan.api.routing import Answer, Call, Query
 from mulligan.dashboard.parts import chips, link_with, moment, run_link
-from mulligan.dashboard.shell import empty, heading, page, page_route, panel, table
+from mulligan.dashboard.shell import empty, heading, may, page, page_route, panel, table
 from mulligan.service import Hooks, Html, NoticeLine, NoticeStatus, element
 from mulligan.service.formatting import pluralize
 
@@ -49,9 +49,10 @@ def show_notices(call: Call) -> Answer:
         element("div", element("a", "Older", href=older, class_="button"), class_="actions pages")
         if found.next
         else "",
-        _rules(call.service.notices.hooks()),
+        _rules(call, call.service.notices.hooks()),
         section="notices",
         live="runs",
+        modules=("notices.js",),
         styles=("operations.css",),
     )
 
@@ -62,7 +63,7 @@ def _row(one: NoticeLine) -> Html:
         element("td", moment(one.created_at, "time"), class_="time"),
         element("td", element("span", one.status.replace("_", " "), class_=f"status {_TONES[one.status]} nowrap")),
         element("td", one.title, " ", run_link(one.run_id) if one.run_id else ""),
-        element("td", one.target),
+        element("td", one.target, class_="nowrap"),
         element("td", *_happened(one)),
         id=f"notice-{one.id}",
     )
@@ -79,10 +80,16 @@ def _happened(one: NoticeLine) -> list[object]:
     return [one.reason or "not sent yet", *again, element("small", f" ({tries})" if tries else "")]
 
 
-def _rules(found: Hooks) -> Html:
+def _rules(call: Call, found: Hooks) -> Html:
+    edit = ""
+    if may(call, "admin"):
+        rules = msgspec.json.encode(found.rules).decode()
+        edit = element(
+            "button", "Edit", type="button", id="edit-rules", data_rules=rules, data_revision=str(found.revision)
+        )
+    title = "Rules for all workflows"
     if not found.rules:
-        words = ["None. An administrator sets them: ", element("code", "PUT /api/v1/hooks")]
-        return panel("Rules for all workflows", element("p", *words, class_="muted"), name="rules")
+        return panel(title, element("p", "None: each workflow has its own.", class_="muted"), name="rules", beside=edit)
     rows = [
         element(
             "tr",
@@ -95,7 +102,7 @@ def _rules(found: Hooks) -> Html:
     by = (
         element("p", f"Set by {found.updated_by} ", moment(found.updated_at), class_="note") if found.updated_at else ""
     )
-    return panel("Rules for all workflows", table(("When a run", "Notify", ""), rows, label="Rules"), by, name="rules")
+    return panel(title, table(("When a run", "Notify", ""), rows, label="Rules"), by, name="rules", beside=edit)
 
 
 ROUTES = (page_route("/notices", show_notices, "What was sent, what waits and why.", query=NoticesQuery),)

@@ -49,3 +49,8 @@ def facts(entries: list[tuple[str, object]]) -> Html:
     """Names and what they are, in two columns."""
     rows = [Html(element("dt", name) + element("dd", value)) for name, value in entries]
     return element("dl", *rows, class_="facts")
+
+
+def figure(title: str) -> Html:
+    """The title of a column of figures, which stand to the right."""
+    return element("span", title, class_="n")

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from mulligan.api.routing import Answer, Call, Query
-from mulligan.dashboard.parts import action_button, chips, link_with, moment
+from mulligan.dashboard.parts import action_button, chips, figure, link_with, moment
 from mulligan.dashboard.shell import empty, heading, may, page, page_route, panel, path_to, table
 from mulligan.service import (
     Breaker,
@@ -89,7 +89,7 @@ def _breakers(call: Call, found: list[Breaker]) -> Html:
         )
         for one in ordered
     ]
-    head = ("Breaker", "State", "Why, and who lifts it", "Waiting", "")
+    head = ("Breaker", "State", "Why, and who lifts it", figure("Waiting"), "")
     tone = "bad" if any(one.status == "open" for one in found) else ""
     return panel("Circuit breakers", table(head, rows, label="Circuit breakers"), name="breakers", tone=tone)
 
@@ -216,11 +216,11 @@ def _table(trend: RecoveryTrend, asked: RecoveryQuery) -> Html | str:
     if not trend.stats:
         return ""
     rows = [_line(one, asked) for one in trend.stats[:_ROWS_MAX]]
-    head = ("Workflow", "Step", "What was tried", "Runs", "Tried", "Worked", "", "Takes")
+    figures = (figure("Runs"), figure("Tried"), figure("Worked"), "", figure("Takes"))
+    head = ("Workflow", "Step", "What was tried", *figures)
     more = len(trend.stats) - _ROWS_MAX
     note = element("p", f"and {more:,} more; choose a workflow", class_="note") if more > 0 else ""
-    titles = tuple(element("span", one) for one in head)
-    return join_html([element("h3", "By step"), table(titles, rows, label="What was tried, by step", keyed=True), note])
+    return join_html([element("h3", "By step"), table(head, rows, label="What was tried, by step", keyed=True), note])
 
 
 def _line(one: RungStats, asked: RecoveryQuery) -> Html:

@@ -31,8 +31,8 @@ def show_run(call: Call) -> Answer:
     title = f"{run.head['workflow']}, run {run.run_id}"
     top = heading(_title(run), render_actions(run), over=_over(run))
     body = element("div", tab.content, id=f"tab-{run.query.tab}", class_="tab")
-    modules = dict.fromkeys(tab.modules)
-    styles = dict.fromkeys(tab.styles)
+    modules = dict.fromkeys(("run_actions.js", *tab.modules))
+    styles = dict.fromkeys(("run_tabs.css", *tab.styles))
     return page(
         call,
         title,
@@ -89,7 +89,14 @@ def _tabs(run: RunView) -> Html:
         )
         for name, (title, _) in _TABS.items()
     )
-    return element("nav", links, class_="tabs", aria_label="Parts of the run")
+    return element("nav", links, _elsewhere(run), class_="tabs", aria_label="Parts of the run")
+
+
+def _elsewhere(run: RunView) -> Html:
+    """What is about the run on pages of their own."""
+    usage = element("a", "Usage", href=f"/usage?run={run.run_id}")
+    report = element("a", "Report", href=f"/api/v1/runs/{run.run_id}/report", title="One page to keep or to send")
+    return join_html([usage, report])
 
 
 ROUTES = (page_route("/runs/{run_id:int}", show_run, "One run.", query=RunPageQuery),)

@@ -15,6 +15,7 @@ from mulligan.dashboard.shell import empty, heading, may, page, page_route, pane
 from mulligan.service import (
     Html,
     PastInstant,
+    RunLine,
     ScheduleView,
     describe_timing,
     element,
@@ -133,7 +134,7 @@ def show_schedule(call: Call) -> Answer:
             name="past",
             beside=element("small", f"days in {past.timezone}" + (f"; the newest {_PAST}" if past.is_cut else "")),
         ),
-        _trouble(past.instants, zone),
+        _trouble(call, past.instants, zone),
         section=_SECTION,
         live="runs",
         styles=_STYLES,
@@ -238,12 +239,13 @@ def _segment(name: str) -> str:
 
 def _coming(one: ScheduleView, zone: ZoneInfo) -> Html:
     title = one.timezone or "UTC"
+    soon = datetime.now(UTC) + timedelta(days=7)
     rows = [
         element(
             "tr",
             element("td", f"{at.astimezone(zone):%A %-d %B, %H:%M}"),
             element("td", moment(at, "time")),
-            element("td", moment(at), class_="muted"),
+            element("td", moment(at) if at < soon else "", class_="muted"),
         )
         for at in one.next
     ]
@@ -358,33 +360,39 @@ def _words(one: PastInstant) -> str:
     return f"{one.outcome}{f': {one.reason}' if one.reason else ''}"
 
 
-def _trouble(past: Sequence[PastInstant], zone: ZoneInfo) -> Html | str:
+def _trouble(call: Call, past: Sequence[PastInstant], zone: ZoneInfo) -> Html | str:
     """The instants that did not end well, the newest first."""
     found = [
         one for one in past if one.outcome in ("skipped", "missed") or one.status in ("failed", "cancelled", "paused")
     ]
     if not found:
         return ""
+    shown = found[:_TROUBLE_MAX]
+    lines = {line.run_id: line for line in call.service.summarize_runs(one.run_id for one in shown if one.run_id)}
     rows = [
         element(
             "tr",
             element("td", f"{one.instant.astimezone(zone):%a %-d %b %H:%M}", class_="nowrap"),
-            element(
-                "td",
-                status(one.status)
-                if one.run_id
-                else element("span", one.outcome, class_=f"status {_TONES[one.outcome]}"),
-            ),
-            element("td", run_link(one.run_id) if one.run_id else one.reason),
+            element("td", _outcome(one)),
+            element("td", *_reason(one, lines)),
         )
-        for one in found[:_TROUBLE_MAX]
+        for one in shown
     ]
-    more = (
-        element("p", f"and {len(found) - _TROUBLE_MAX:,} earlier", class_="note") if len(found) > _TROUBLE_MAX else ""
-    )
-    return panel(
-        "What did not work", table(("Instant", "Outcome", "Why"), rows, label="What did not work"), more, name="trouble"
-    )
+    more = element("p", f"and {len(found) - len(shown):,} earlier", class_="note") if len(found) > len(shown) else ""
+    listed = table(("Instant", "Outcome", "Why"), rows, label="What did not work", keyed=True)
+    return panel("What did not work", listed, more, name="trouble")
+
+
+def _outcome(one: PastInstant) -> Html:
+    return status(one.status) if one.run_id else element("span", one.outcome, class_=f"status {_TONES[one.outcome]}")
+
+
+def _reason(one: PastInstant, lines: dict[int, RunLine]) -> list[object]:
+    if one.run_id is None:
+        return [one.reason]
+    line = lines[one.run_id]
+    failure = f" {line.failure.step}: {line.failure.text}" if line.failure else f" {line.reason}"
+    return [run_link(one.run_id), failure]
 
 
 # -- the form --------------------------------------------------------------------------------------------------------

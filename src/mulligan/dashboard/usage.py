@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from mulligan.api.routing import Answer, Call, Query
-from mulligan.dashboard.parts import chips, link_with, run_link
+from mulligan.dashboard.parts import chips, figure, link_with, run_link
 from mulligan.dashboard.shell import empty, heading, page, page_route, panel, path_to, table
 from mulligan.errors import InputInvalid
 from mulligan.service import Html, Spending, StepUsage, describe_spending, element, join_html
@@ -239,7 +239,7 @@ def _cost(found: Spending, asked: UsageQuery) -> Html:
     ]
     total = element("p", "Together: ", element("strong", describe_spending(found.total)), class_="sentence")
     cut = element("p", f"Of the newest {found.runs:,} runs.", class_="note") if found.is_cut else ""
-    head = ("Workflow", "Runs", "Spent", "Most in one run")
+    head = ("Workflow", figure("Runs"), "Spent", "Most in one run")
     return panel("What agents cost", days, total, table(head, rows, label="What agents cost"), cut, name="cost")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mulligan.api.routing import Answer, Call, Route
-from mulligan.dashboard.parts import moment, run_link
+from mulligan.dashboard.parts import figure, moment, run_link
 from mulligan.dashboard.shell import HTML, empty, heading, may, page, page_route, panel, path_to, table
 from mulligan.errors import ScopeMissing
 from mulligan.service import Check, Diagnosis, Html, WorkerLine, WorkerTask, element, format_elapsed, join_html
@@ -12,6 +12,7 @@ from mulligan.service.formatting import format_size, pluralize
 _SECTION, _STYLES = "workers", ("operations.css",)
 _TASKS_MAX = 50
 _WIDTH = 120
+_TASK_HEAD = ("Run", "Step", *(figure(one) for one in ("Attempt", "CPUs", "Memory", "For")))
 
 
 def show_workers(call: Call) -> Answer:
@@ -121,7 +122,7 @@ def _tasks(tasks: list[WorkerTask]) -> Html | str:
         for one in tasks[:_TASKS_MAX]
     ]
     more = element("p", f"and {len(tasks) - _TASKS_MAX:,} more", class_="note") if len(tasks) > _TASKS_MAX else ""
-    return join_html([table(("Run", "Step", "Attempt", "CPUs", "Memory", "For"), rows, label="What it runs now"), more])
+    return join_html([table(_TASK_HEAD, rows, label="What it runs now"), more])
 
 
 def _others(others: list[WorkerLine]) -> Html | str:

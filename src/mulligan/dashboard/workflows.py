@@ -275,9 +275,9 @@ def _runs(call: Call, name: str) -> Html:
             element("td", element("a", f"#{one.run_id}", href=path_to("runs", one.run_id))),
             element("td", _status(one.status)),
             element("td", f"{one.failure.step}: {one.failure.code}" if one.failure else one.reason, class_="what"),
-            element("td", one.labels.get("version", ""), class_="n"),
+            element("td", one.labels.get("version", "")),
             element("td", time_element(one.created_at)),
-            element("td", format_elapsed(one.seconds), class_="n"),
+            element("td", format_elapsed(one.seconds)),
             element("td", one.started_by),
             id=f"run-{one.run_id}",
         )
@@ -331,7 +331,7 @@ def _field(name: str, one: Any) -> Html:
     """A field for a typed input. Its values are JSON, except for texts."""
     identifier = f"input-{name}"
     is_needed = not one.has_default
-    about = [one.type, "needed" if is_needed else f"default {_json(one.default)}"]
+    about = f"{one.type}, {'needed' if is_needed else f'default {_json(one.default)}'}"
     common = {"id": identifier, "data_input": name, "data_type": one.type, "required": is_needed}
     if one.enum or one.type == "boolean":
         values = one.enum or (True, False)
@@ -352,7 +352,7 @@ def _field(name: str, one: Any) -> Html:
         "div",
         element("label", name, for_=identifier),
         control,
-        element("small", join_html([", ".join(about), f". {one.description}" if one.description else ""])),
+        element("small", f"{one.description} · {about}" if one.description else about),
         element("p", class_="problem", role="alert", data_problem=name),
         class_="field",
     )

@@ -43,20 +43,30 @@ function makeView(text) {
         ...schemaHelp(() => checked?.graph?.steps.map((one) => one.name) ?? []),
         keymap.of([indentWithTab, { key: "Mod-s", preventDefault: true, run: () => (saveSoon(0), true) }]),
         EditorState.readOnly.of(isReadOnly),
-        EditorView.contentAttributes.of({ "aria-label": "Text of the workflow" }),
+        EditorView.contentAttributes.of({ "aria-label": "Text of the workflow", tabindex: "0" }),
         EditorView.updateListener.of((update) => {
           if (update.docChanged) {
             check();
             saveSoon();
           }
-          if (update.selectionSet || update.docChanged) graph.showLine(lineOf(update.state));
+          if (update.selectionSet || update.docChanged) graph.showLine(stepLineOf(update.state));
         }),
       ],
     }),
   });
 }
 
-const lineOf = (state) => state.doc.lineAt(state.selection.main.head).number;
+/** The line of the cursor; 0 if it is outside the steps of a file of ours. */
+function stepLineOf(state) {
+  const { number } = state.doc.lineAt(state.selection.main.head);
+  if (checked?.format !== "mulligan") return number;
+  for (let line = number; line >= 1; line--) {
+    const key = /^["']?(\w+)["']?\s*:/.exec(state.doc.line(line).text);
+    if (key) return key[1] === "steps" || key[1] === "end" ? number : 0;
+  }
+  return 0;
+}
+
 const textOf = () => view.state.doc.toString();
 
 /** Move the cursor to a line, and show it in the middle. */
@@ -100,10 +110,10 @@ async function check() {
       isStale = false;
       const answer = await send("POST", "workflows:validate", { text: textOf(), file, graph: true });
       if (isStale) continue;
-      checked = answer.graph ? answer : { ...answer, graph: checked?.graph ?? null };
+      checked = answer.graph ? answer : { ...answer, format: checked?.format ?? "mulligan", graph: checked?.graph ?? null };
       showProblems(answer.problems, answer.warnings);
       graph.show(answer.graph, answer.steps);
-      graph.showLine(lineOf(view.state));
+      graph.showLine(stepLineOf(view.state));
       showOrigin(answer.format);
     } while (isStale);
   } catch (error) {
@@ -297,7 +307,7 @@ addEventListener("focus", () => keeper.name && !isReadOnly && view && keeper.loo
 
 async function begin() {
   try {
-    const found = host.dataset.name ? await keeper.open(Number(host.dataset.version) || null) : { text: START, file: "workflow.yaml" };
+    const found = host.dataset.name ? await keeper.open(Number(host.dataset.version) || null, host.hasAttribute("data-draft")) : { text: START, file: "workflow.yaml" };
     file = found.file || "workflow.yaml";
     makeView(found.text);
     check();

@@ -3,6 +3,9 @@ import { get, send, segment } from "./api.js";
 import { say } from "./notes.js";
 import { formatTime } from "./times.js";
 
+// The most pairs of lines that are compared with each other.
+const MATCHED_MAX = 4_000_000;
+
 const make = (name, properties = {}, ...inside) => {
   const made = Object.assign(document.createElement(name), properties);
   made.append(...inside.filter(Boolean));
@@ -23,9 +26,9 @@ export class DraftKeeper {
   }
 
   /** The text to begin with: the draft, or a version. */
-  async open(version) {
+  async open(version, hasDraft) {
+    const draft = hasDraft ? await this.#find(`workflows/${segment(this.name)}/draft`) : null;
     const published = await this.#find(`workflows/${segment(this.name)}${version ? `?version=${version}` : ""}`);
-    const draft = await this.#find(`workflows/${segment(this.name)}/draft`);
     this.version = published?.version ?? 0;
     this.revision = draft?.revision ?? 0;
     const began = version ? published : draft ?? published;
@@ -148,18 +151,23 @@ function askWhich(mine, theirs) {
     };
     const [left, right] = markDifferences(mine, theirs.text);
     const when = formatTime(new Date(theirs.updated_at));
-    answer("Keep mine", "mine", "primary");
+    answer("Keep mine", "mine");
     answer("Take theirs", "theirs");
     answer("Back to my text", undefined, "quiet");
     dialog.append(
       make("h2", { id: "conflict-title", textContent: "Somebody else has changed this draft" }),
-      make("p", { className: "sentence", textContent: `${theirs.updated_by} saved revision ${theirs.revision}, ${when}. Yours is not saved. Whatever you choose, nothing was overwritten yet.` }),
+      make("p", { className: "sentence", textContent: `${theirs.updated_by} saved revision ${theirs.revision}, ${when}. Yours is not saved; nothing was overwritten.` }),
       make("div", { className: "both" }, column("Yours", left), column(`Theirs (${theirs.updated_by})`, right)),
       buttons,
     );
     dialog.addEventListener("close", () => (dialog.remove(), resolve(undefined)));
     document.body.append(dialog);
     dialog.showModal();
+    for (const pre of dialog.querySelectorAll("pre")) {
+      const first = pre.querySelector(".differs");
+      if (first) pre.scrollTop = first.offsetTop - pre.offsetTop - pre.clientHeight / 3;
+    }
+    buttons.lastChild.focus();
   });
 }
 
@@ -169,13 +177,34 @@ function column(title, lines) {
   return make("section", {}, make("h3", { textContent: title }), pre);
 }
 
-/** The lines of two texts as elements; those between the equal beginning and the equal end are marked. */
+/** The lines of two texts as elements; those that only one of them has are marked. */
 function markDifferences(one, other) {
   const [left, right] = [one.split("\n"), other.split("\n")];
+  const same = commonLines(left, right);
+  const show = (lines, kept) => lines.map((line, at) => make("span", { className: kept.has(at) ? "" : "differs", textContent: `${line}\n` }));
+  return [show(left, new Set(same.map(([at]) => at))), show(right, new Set(same.map(([, at]) => at)))];
+}
+
+/** Pairs of equal lines, in order: a longest common subsequence; of long texts only the equal beginning and end. */
+function commonLines(left, right) {
+  const found = [];
   let first = 0;
-  while (first < left.length && first < right.length && left[first] === right[first]) first++;
+  while (first < left.length && first < right.length && left[first] === right[first]) found.push([first, first++]);
   let last = 0;
-  while (last < left.length - first && last < right.length - first && left[left.length - 1 - last] === right[right.length - 1 - last]) last++;
-  const show = (lines) => lines.map((line, at) => make("span", { className: at >= first && at < lines.length - last ? "differs" : "", textContent: `${line}\n` }));
-  return [show(left), show(right)];
+  while (last < left.length - first && last < right.length - first && left[left.length - 1 - last] === right[right.length - 1 - last]) {
+    last++;
+    found.push([left.length - last, right.length - last]);
+  }
+  const [rows, columns] = [left.length - first - last, right.length - first - last];
+  if (rows * columns > MATCHED_MAX) return found;
+  const lengths = Array.from({ length: rows + 1 }, () => new Uint32Array(columns + 1));
+  for (let i = rows - 1; i >= 0; i--) {
+    for (let j = columns - 1; j >= 0; j--) lengths[i][j] = left[first + i] === right[first + j] ? lengths[i + 1][j + 1] + 1 : Math.max(lengths[i + 1][j], lengths[i][j + 1]);
+  }
+  for (let i = 0, j = 0; i < rows && j < columns; ) {
+    if (left[first + i] === right[first + j]) found.push([first + i++, first + j++]);
+    else if (lengths[i + 1][j] >= lengths[i][j + 1]) i++;
+    else j++;
+  }
+  return found;
 }

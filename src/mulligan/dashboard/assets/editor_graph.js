@@ -57,10 +57,11 @@ export class GraphPane {
     }
     const parsed = new DOMParser().parseFromString(graph.svg, "image/svg+xml").documentElement;
     this.svg = document.adoptNode(parsed);
+    // A picture whose parts are buttons is a group.
+    this.svg.setAttribute("role", "group");
     for (const node of this.#nodes()) {
       node.setAttribute("tabindex", "0");
       node.setAttribute("role", "button");
-      node.setAttribute("aria-label", `step ${node.dataset.step}${node.dataset.line ? `, line ${node.dataset.line}` : ""}`);
     }
     const { scrollLeft, scrollTop } = this.figure;
     this.figure.replaceChildren(this.svg);
@@ -90,7 +91,7 @@ export class GraphPane {
 
   #showBar(name) {
     const parts = [make("b", { textContent: name })];
-    if (name && !this.isReadOnly) {
+    if (name && name !== "end" && !this.isReadOnly) {
       const onFailure = make("button", { type: "button", textContent: "On failure…", className: "small" });
       onFailure.addEventListener("click", () => this.connect(name, "", "rerun"));
       const then = make("button", { type: "button", textContent: "Then…", className: "small" });

@@ -110,7 +110,7 @@ function readInputs(text) {
 function showInstants(preview, found) {
   if (!found.next.length) return preview.replaceChildren(line(found.is_paused ? "It is paused: nothing is started until it is resumed." : "It has no instant.", "muted"));
   const zone = found.timezone ?? "UTC";
-  const there = new Intl.DateTimeFormat("en-GB", { timeZone: zone, weekday: "long", day: "numeric", month: "long", hour: "2-digit", minute: "2-digit" });
+  const there = new Intl.DateTimeFormat("en-GB", { timeZone: zone, weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
   const table = document.createElement("table");
   const head = table.createTHead().insertRow();
   for (const title of [zone, "Your time", ""]) head.append(Object.assign(document.createElement("th"), { textContent: title, scope: "col" }));
@@ -118,7 +118,8 @@ function showInstants(preview, found) {
   for (const one of found.next) {
     const at = new Date(one);
     const row = body.insertRow();
-    for (const words of [there.format(at), formatTime(at, "time"), formatTime(at)]) row.insertCell().textContent = words;
+    const isSoon = at.getTime() - Date.now() < 7 * 86_400_000;
+    for (const words of [there.format(at), formatTime(at, "time"), isSoon ? formatTime(at) : ""]) Object.assign(row.insertCell(), { textContent: words, className: "nowrap" });
   }
   preview.replaceChildren(table);
 }

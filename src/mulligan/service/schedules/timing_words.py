@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from mulligan.core.model.formatting import format_duration
 
+_ZEROS = re.compile(r"(?<=[hm])00[ms]$")
 _DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _DAY_NUMBERS = {name[:3].upper(): number for number, name in enumerate(_DAYS)}
 _MACROS = {
@@ -20,7 +23,8 @@ _MACROS = {
 def describe_timing(cron: str | None, every: float | None) -> str:
     """The instants of a schedule in words; the expression itself where words would not be clearer."""
     if every is not None:
-        return f"every {format_duration(every)}"
+        # `6h`, not `6h00m`.
+        return f"every {_ZEROS.sub('', format_duration(every))}"
     text = (cron or "").strip()
     return _MACROS.get(text.lower()) or _fields(text.split()) or text
 
