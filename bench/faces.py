@@ -6,6 +6,7 @@
     python bench/faces.py starts    300 starts a second, kill -9, all asked again: exactly N runs
     python bench/faces.py engine    the engine's rate beside a server with 50 watchers: >= 0.9 of its rate alone
     python bench/faces.py remote    two workers over HTTP: >= 0.5 of the rate of two at the store
+    python bench/faces.py page      10,000 steps in Chromium: first paint < 250 ms, data < 600 ms, update p95 < 16 ms
     python bench/faces.py start     from the command to the address: < 2 s
     python bench/faces.py all       one after the other
 
@@ -23,7 +24,9 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -34,8 +37,10 @@ from urllib.parse import urlencode
 import runs_list
 from growing.server import database
 from growing.server import server as postgres
+from serving.browser import Browser, browser
 from serving.processes import ServerProcess, server, start_server
 from serving.requests import Connection, percentile, send_at_rate
+from serving.simulated_run import SimulatedRun
 from serving.streams import Watchers
 
 from mulligan.service import Home, RunQuery, Service
@@ -477,6 +482,108 @@ def measure_start(bench: Bench) -> None:
     bench.bars.check("from the command to the address, median", statistics.median(spent), 2.0, "s")
 
 
+# -- pages -------------------------------------------------------------------------------------------------------------
+
+# The mosaic has its cells, and the text says why the run is as it is.
+READY = "performance.getEntriesByName('run-data').length"
+
+
+def measure_page(bench: Bench) -> None:
+    """The page of a run with many steps in Chromium, the list of many runs, and how much larger the package is."""
+    home, store = bench.home()
+    home.mkdir(parents=True, exist_ok=True)
+    opened = open_store(store or str(home / "mulligan.db"))
+    steps, large_steps = (1_000, 12_000) if bench.is_small else (10_000, 100_000)
+    run, large = SimulatedRun(opened, steps), SimulatedRun(opened, large_steps)
+    run.advance(steps * 7 // 10)
+    large.advance(large_steps * 7 // 10)
+    with server(home, store=store, worker=False) as running, browser(running) as window:
+        _page_of_a_run(bench, window, run, f"{steps:,} steps")
+        _page_of_a_large_run(bench, window, large, f"{large_steps:,} steps")
+    opened.close()
+    _page_of_all_runs(bench)
+    _package_size(bench)
+
+
+def _page_of_a_run(bench: Bench, window: Browser, run: SimulatedRun, title: str) -> None:
+    window.open(f"/runs/{run.run_id}", READY).page.close()
+    opened = [window.open(f"/runs/{run.run_id}", READY) for _ in range(2 if bench.is_small else 7)]
+    for one in opened[1:]:
+        one.page.close()
+    first = opened[0]
+    bench.bars.check(f"{title}: first paint, median", statistics.median(one.first_paint for one in opened), 250, "ms")
+    bench.bars.check(f"{title}: data, median", statistics.median(one.data for one in opened), 600, "ms")
+    first.page.bring_to_front()
+    first.page.evaluate("window.mulliganUpdates = []")
+    for number in range(10 if bench.is_small else 100):
+        run.advance(3)
+        first.page.wait_for_function(f"() => window.mulliganUpdates.length > {number}", timeout=30_000)
+    spent = sorted(first.page.evaluate("window.mulliganUpdates"))
+    bench.bars.check(f"{title}: update, p95 of {len(spent)}", percentile(spent, 0.95), 16, "ms")
+    bench.bars.check(f"{title}: heap", first.heap(), 20, "MB")
+    print(f"    received {first.received():.0f} kB")
+    first.page.close()
+
+
+def _page_of_a_large_run(bench: Bench, window: Browser, run: SimulatedRun, title: str) -> None:
+    """The server has not loaded it yet, as after a start."""
+    opened = window.open(f"/runs/{run.run_id}", READY)
+    bench.bars.check(f"{title}: first paint, run not loaded", opened.first_paint, 2_000, "ms")
+    bench.bars.check(f"{title}: all steps on the screen, run not loaded", opened.data, 2_000, "ms")
+    page = opened.page
+    page.wait_for_selector("#run-reason", timeout=60_000)
+    print(f"    it says why after {page.evaluate('performance.now()'):.0f} ms")
+    again = window.open(f"/runs/{run.run_id}", READY)
+    bench.bars.check(f"{title}: all steps on the screen, run loaded", again.data, 2_000, "ms")
+    page = again.page
+    page.wait_for_function("() => document.getElementById('gantt-note').hidden", timeout=120_000)
+    begun = time.perf_counter()
+    page.evaluate("(view => view.scrollTop = view.scrollHeight / 2)(document.getElementById('gantt'))")
+    page.wait_for_function(
+        "() => { const rows = [...document.querySelectorAll('.gantt-row .name')].map((one) => one.textContent);"
+        " return rows.length > 10 && !rows.includes('…'); }"
+    )
+    bench.bars.check(f"{title}: scrolled to the middle", (time.perf_counter() - begun) * 1000, 1_000, "ms")
+    bench.bars.check(f"{title}: received", again.received(), 1_000, "kB")
+    bench.bars.check(f"{title}: heap", again.heap(), 40, "MB")
+
+
+def _page_of_all_runs(bench: Bench) -> None:
+    runs = 2_000 if bench.is_small else 100_000
+    home, store = bench.home()
+    home.mkdir(parents=True)
+    opened = open_store(store or str(home / "mulligan.db"))
+    runs_list.fill(opened, runs)
+    opened.close()
+    with server(home, store=store, worker=False) as running:
+        worst = asyncio.run(_each_page(running, runs, 3 if bench.is_small else 7))
+    bench.bars.check(f"{runs:,} runs: list page, slowest filter, median", worst * 1000, 300, "ms")
+
+
+async def _each_page(running: ServerProcess, runs: int, rounds: int) -> float:
+    client = Connection(running.host, running.port, running.token)
+    worst = 0.0
+    for name, query in runs_list.queries(runs).items():
+        path = _path(query).replace("/api/v1/runs", "/runs")
+        found = statistics.median([await _took(client, path) for _ in range(rounds)])
+        worst = max(worst, found)
+        print(f"    {name:40}{found * 1000:8.1f} ms")
+    client.close()
+    return worst
+
+
+def _package_size(bench: Bench) -> None:
+    """What the dashboard adds to the wheel, packed as a wheel is."""
+    folder = Path(__file__).parent.parent / "src" / "mulligan" / "dashboard"
+    with tempfile.TemporaryFile() as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+            for path in sorted(folder.rglob("*")):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    packed.write(path, path.relative_to(folder.parent.parent))
+        size = file.tell() / 1e3
+    bench.bars.check("the dashboard in the wheel", size, 500, "kB")
+
+
 # -- together --------------------------------------------------------------------------------------------------------
 
 
@@ -500,6 +607,7 @@ MEASURES: dict[str, Callable[[Bench], None]] = {
     "starts": measure_starts,
     "engine": measure_engine,
     "remote": measure_remote,
+    "page": measure_page,
 }
 
 

@@ -46,7 +46,7 @@ def render_overview(run: RunView) -> Tab:
     islands = join_html([_mosaic(run), _timeline(run)])
     root = (
         element("div", text, id="run-text"),
-        element("div", islands, id="run-charts", data_keep=True, data_run=run.run_id, data_loading=run.is_loading),
+        element("div", islands, id="run-charts", data_keep=True, data_run=run.run_id),
     )
     return Tab(join_html(root), modules=("run.js",), styles=("run.css",))
 

@@ -91,7 +91,9 @@ export class Gantt {
     } finally {
       this.loading = false;
     }
+    const begun = performance.now();
     this.draw();
+    window.mulliganUpdates?.push(performance.now() - begun);
     if (this.wanted) {
       this.wanted = false;
       this.load();

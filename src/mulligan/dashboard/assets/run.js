@@ -27,17 +27,13 @@ async function read() {
   reading = true;
   try {
     const found = await get(`${path}/mosaic`);
-    seq = found.seq;
     mosaic.show(found);
     showCounts(found.counts);
+    if (!seq) performance.mark("run-data");
+    seq = found.seq;
     tell(found.status, found.counts);
     gantt.setEnded(["completed", "failed", "cancelled"].includes(found.status));
-    if (charts.dataset.loading !== undefined) {
-      // The server loads the whole run now, which takes a moment; then it can say why it is as it is.
-      await get(path);
-      delete charts.dataset.loading;
-      refresh();
-    }
+    await loadText();
     follow();
     gantt.load();
   } catch {
@@ -45,6 +41,13 @@ async function read() {
   } finally {
     reading = false;
   }
+}
+
+/** The server has to load a large run before it can say why it is as it is, which takes a moment. */
+async function loadText() {
+  if (!document.getElementById("run-loading")) return;
+  await get(path);
+  refresh();
 }
 
 /** Take in the steps that have changed. */
@@ -63,7 +66,7 @@ function apply(changes) {
   gantt.update(changes.steps);
   tell(changes.status, changes.counts);
   // For bench/faces.py: how long an update takes.
-  if (window.mulliganUpdates) requestAnimationFrame(() => window.mulliganUpdates.push(performance.now() - begun));
+  window.mulliganUpdates?.push(performance.now() - begun);
 }
 
 function tell(status, counts) {
@@ -111,5 +114,7 @@ watch("pending", (event, data) => {
   const mine = [...(data.entries ?? []), ...(data.removed ?? [])].some((one) => one.run_id === runId);
   if (mine) textTimer ||= setTimeout(() => ((textTimer = 0), refresh()), 300);
 });
+// It may have forgotten the run meanwhile.
+document.getElementById("main").addEventListener("refreshed", () => loadText().catch(() => {}));
 new MutationObserver(() => (mosaic.draw(), gantt.draw())).observe(document.documentElement, { attributeFilter: ["data-theme"] });
 read();
