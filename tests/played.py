@@ -23,6 +23,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 SRC = ROOT / "src"
+# A whole start of the interpreter for every command.
+PROGRAM = f'#!/bin/sh\nexec "{sys.executable}" -m mulligan "$@"\n'
 _FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What a block with a name may hold: a workflow, in whatever it is written, or a program.
 _FILES = ("yaml", "json", "json5", "kdl", "python")
@@ -48,9 +50,12 @@ class Shown(NamedTuple):
     printed: str
 
 
-def play(page: Path, folder: Path) -> Iterator[Shown]:
-    """Do what the page says, in `folder`; every output that it shows, with the one that there was."""
-    environ = _environ(folder)
+def play(page: Path, folder: Path, program: str = PROGRAM) -> Iterator[Shown]:
+    """Do what the page says, in `folder`; every output that it shows, with the one that there was.
+
+    `program` is the text of the `mulligan` that is typed.
+    """
+    environ = _environ(folder, program)
     if page.parent.name == "tutorials":
         shutil.copytree(ROOT / "examples" / page.stem, folder, dirs_exist_ok=True)
     printed = ""
@@ -70,20 +75,24 @@ def steady(text: str) -> list[str]:
     return sorted(_SPACES.sub(" ", _VARYING.sub("…", line)).rstrip() for line in _TOOK.sub("", text).splitlines())
 
 
-def _environ(folder: Path) -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """What a page sees of the variables around it, and what it is to see."""
+    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_FAMILIES)}
+    ours = {"PYTHONPATH": str(SRC), "PYTHONIOENCODING": "utf-8", "LOGNAME": "operator", "COLUMNS": "120"}
+    return {**kept, **ours}
+
+
+def _environ(folder: Path, program: str) -> dict[str, str]:
     """As somebody finds it who has installed Mulligan, and nothing else of ours."""
     programs = Path(tempfile.mkdtemp(dir=folder.parent))
-    for name, words in (("mulligan", " -m mulligan"), ("python", "")):
-        program = programs / name
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}"{words} "$@"\n', encoding="utf-8")
-        program.chmod(0o755)
+    for name, text in (("mulligan", program), ("python", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')):
+        (programs / name).write_text(text, encoding="utf-8")
+        (programs / name).chmod(0o755)
     # Read by the shell of a block before its first line, and by none that it starts.
     exports, start = programs / "exports", programs / "start"
     start.write_text(f'unset BASH_ENV; [ ! -e "{exports}" ] || . "{exports}"; trap \'export -p > "{exports}"\' EXIT\n')
-    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_FAMILIES)}
     path = f"{programs}:{os.environ['PATH']}"
-    ours = {"PYTHONPATH": str(SRC), "PYTHONIOENCODING": "utf-8", "PATH": path, "LOGNAME": "operator", "COLUMNS": "120"}
-    return {**kept, **ours, "BASH_ENV": str(start), "MULLIGAN_CACHE": str(programs / "cache")}
+    return {**environment(), "PATH": path, "BASH_ENV": str(start), "MULLIGAN_CACHE": str(programs / "cache")}
 
 
 def _typed(commands: str, folder: Path, environ: dict[str, str]) -> str:

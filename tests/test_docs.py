@@ -32,6 +32,7 @@ from mulligan.language.shell import ShellRefused, rewrite
 from mulligan.language.workflow_keys import STEP, WORKFLOW
 
 from . import played
+from .forked_cli import forked_cli
 from .played import play
 
 ROOT = Path(__file__).parent.parent
@@ -239,12 +240,19 @@ def mulligan(folder: Path, *words: str, exit_code: int = 0) -> subprocess.Comple
     return ended
 
 
+@pytest.fixture(scope="module")
+def program() -> Iterator[str]:
+    """A `mulligan` for the two hundred calls of the pages. The quick start is typed with a whole one."""
+    with forked_cli(played.environment()) as text:
+        yield text
+
+
 @pytest.mark.parametrize("page", PLAYED_PAGES, ids=named)
-def test_what_a_page_shows_is_what_is_printed(page: Path, tmp_path: Path) -> None:
+def test_what_a_page_shows_is_what_is_printed(page: Path, tmp_path: Path, program: str) -> None:
     folder = tmp_path / "nightly"
     folder.mkdir()
 
-    shown = list(play(page, folder))
+    shown = list(play(page, folder, program))
 
     assert [played.steady(one.text) for one in shown] == [played.steady(one.printed) for one in shown], (
         f"write what is printed today with: PYTHONPATH=src python tests/played.py {named(page)}"

@@ -1,6 +1,7 @@
 """Sends requests that schemathesis makes from /openapi.json, and collects what is wrong with the answers.
 
-As a program: `python -m tests.api.schema_examples [EXAMPLES]`, with so many requests for each operation (default: 200).
+As a program: `python -W ignore -m tests.api.schema_examples [EXAMPLES [postgres]]`, with so many requests for each
+operation (default: 200), on SQLite or on a PostgreSQL of its own.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from schemathesis.python import asgi
 
 from mulligan.api.app import make_app
 from mulligan.service import Home, ServerConfig, Service, TokenForm
+from mulligan.testing.postgres import own_server
 
 HOST = "testserver"
 CONFIG = {"server": {"requests_per_second": 1_000_000, "requests_at_once": 1_000_000, "hosts": [HOST]}}
@@ -102,7 +104,9 @@ def _wrong(operation: Any, servers: Sequence[_Server], checks: list[Any], exampl
 
 if __name__ == "__main__":
     logging.disable(logging.ERROR)
-    with tempfile.TemporaryDirectory() as folder:
-        wrong = problems([Home(Path(folder) / "home")], int(sys.argv[1]) if len(sys.argv) > 1 else 200)
+    with ExitStack() as opened:
+        folder = opened.enter_context(tempfile.TemporaryDirectory())
+        store_url = opened.enter_context(own_server()).url if sys.argv[2:] == ["postgres"] else ""
+        wrong = problems([Home(Path(folder) / "home", store_url)], int(sys.argv[1]) if len(sys.argv) > 1 else 200)
     print("\n\n".join(wrong) or "no answer was wrong")
     sys.exit(bool(wrong))

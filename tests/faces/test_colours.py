@@ -9,7 +9,9 @@ import pytest
 
 from mulligan.service.page import styles
 
-STYLE = Path(styles.__file__).with_name("page.css").read_text(encoding="utf-8")
+STYLE = "".join(
+    Path(styles.__file__).with_name(name).read_text(encoding="utf-8") for name in ("page.css", "charts.css")
+)
 SOURCES = [path.read_text(encoding="utf-8") for path in Path(styles.__file__).parent.glob("*.py")]
 # What WCAG asks of text, and of a line or a bar that means something.
 TEXT_CONTRAST_MIN, MARK_CONTRAST_MIN = 4.5, 3.0

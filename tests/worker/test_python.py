@@ -430,16 +430,17 @@ def is_python(path: str) -> bool:
     return subprocess.run([path, "-c", ""], capture_output=True).returncode == 0
 
 
-@pytest.mark.parametrize("interpreter", other_pythons())
-def test_another_interpreter_needs_nothing_of_ours(work: Work, interpreter: str) -> None:
+def test_another_interpreter_needs_nothing_of_ours(work: Work) -> None:
+    """One test, so that the interpreters are looked for once, and not by each process that collects tests."""
     code = "import sys\ndef main(x):\n  print('said')\n  return [x, list(sys.version_info[:2])]"
-    told = subprocess.check_output([interpreter, "-c", "import sys; print(list(sys.version_info[:2]))"])
-    lease = work.lease("python", {"code": code, "args": {"x": "é"}, "interpreter": interpreter})
+    for interpreter in other_pythons():
+        told = subprocess.check_output([interpreter, "-c", "import sys; print(list(sys.version_info[:2]))"])
+        lease = work.lease("python", {"code": code, "args": {"x": "é"}, "interpreter": interpreter})
 
-    report = work.run(lease)
+        report = work.run(lease)
 
-    assert (report.outcome, report.output) == (Outcome(), ["é", json.loads(told)])
-    assert work.log(lease).read_text() == "said\n"
+        assert (report.outcome, report.output) == (Outcome(), ["é", json.loads(told)]), interpreter
+        assert work.log(lease).read_text() == "said\n"
 
 
 def test_the_path_of_an_interpreter_is_relative_to_where_run_was_called(work: Work) -> None:

@@ -23,7 +23,7 @@ COMMANDS = {
     "resume": ("mulligan.cli.resume:resume", "Resume a run that was interrupted or paused, or one of its steps."),
     "wait": ("mulligan.cli.wait:wait", "Wait until runs that another process drives have ended."),
     "worker": ("mulligan.cli.worker:worker", "Run tasks for the runs of a store, until stopped."),
-    "server": ("mulligan.cli.server:server", "Serve a dashboard and HTTP for the runs of a store, with a worker."),
+    "server": ("mulligan.cli.server:server", "Serve a dashboard and HTTP for the runs of a store."),
     "dashboard": ("mulligan.cli.dashboard:dashboard", "Show the runs of a store in a browser."),
     "list": (
         "mulligan.cli.list_command:list_runs",

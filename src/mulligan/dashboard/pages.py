@@ -6,6 +6,7 @@ from mulligan.api.routing import Pages
 from mulligan.dashboard import (
     assets,
     audit,
+    compare,
     editor,
     home,
     inbox,
@@ -29,6 +30,7 @@ _AREAS = (
     inbox,
     runs,
     step,
+    compare,
     editor,
     workflows,
     schedules,

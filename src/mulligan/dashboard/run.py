@@ -31,8 +31,8 @@ def show_run(call: Call) -> Answer:
     title = f"{run.head['workflow']}, run {run.run_id}"
     top = heading(_title(run), render_actions(run), over=_over(run))
     body = element("div", tab.content, id=f"tab-{run.query.tab}", class_="tab")
-    modules = dict.fromkeys(tab.modules)
-    styles = dict.fromkeys(tab.styles)
+    modules = dict.fromkeys(("run_actions.js", *tab.modules))
+    styles = dict.fromkeys(("run_tabs.css", *tab.styles))
     return page(
         call,
         title,

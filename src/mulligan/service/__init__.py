@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         summarize_failure,
     )
     from mulligan.service.doctor import Check, Diagnosis
+    from mulligan.service.drawing.picture import Node
     from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, Ending, capacity_for, machine
     from mulligan.service.earlier_decisions import EarlierDecision
     from mulligan.service.failure_summary import FailureGroup, FailureOutcome, group_failures, spent_budget
@@ -136,6 +137,7 @@ if TYPE_CHECKING:
     from mulligan.service.recent_runs import Day, Failing, FailingGroup, RecentRuns, WaitingRuns, WorkflowDays
     from mulligan.service.report import Report
     from mulligan.service.round_plans import ForkPlan, RoundPlan
+    from mulligan.service.run_comparison import ComparedRun, ComparedStep, RunComparison, ValuePair
     from mulligan.service.run_control import Prepared
     from mulligan.service.run_data import DataEntry
     from mulligan.service.run_details import (
@@ -146,6 +148,9 @@ if TYPE_CHECKING:
         StoryPage,
         UnknownArtifact,
     )
+    from mulligan.service.run_events import EventFeed, EventLine
+    from mulligan.service.run_graph import RunGraph
+    from mulligan.service.run_grid import GridAttempt, GridPage, GridQuery, GridRow
     from mulligan.service.run_list import (
         STATUSES,
         FailedStep,
@@ -236,6 +241,7 @@ _NAMES = {
     "mulligan.service.descriptions": "describe_artifact describe_value describe_budget describe_spending "
     "failure_tail message_lines summarize_failure",
     "mulligan.service.doctor": "Check Diagnosis",
+    "mulligan.service.drawing.picture": "Node",
     "mulligan.service.earlier_decisions": "EarlierDecision",
     "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending capacity_for machine",
     "mulligan.service.failure_summary": "FailureOutcome FailureGroup group_failures spent_budget",
@@ -267,9 +273,13 @@ _NAMES = {
     "mulligan.service.recent_runs": "Day Failing FailingGroup RecentRuns WaitingRuns WorkflowDays",
     "mulligan.service.report": "Report",
     "mulligan.service.round_plans": "ForkPlan RoundPlan",
+    "mulligan.service.run_comparison": "ComparedRun ComparedStep RunComparison ValuePair",
     "mulligan.service.run_control": "Prepared",
     "mulligan.service.run_data": "DataEntry",
     "mulligan.service.run_details": "ArtifactContent EventPage FailureHandlers RunDetails StoryPage UnknownArtifact",
+    "mulligan.service.run_events": "EventFeed EventLine",
+    "mulligan.service.run_graph": "RunGraph",
+    "mulligan.service.run_grid": "GridAttempt GridPage GridQuery GridRow",
     "mulligan.service.run_list": "FailedStep RunLine RunPage RunQuery STATUSES WaitReason parse_statuses",
     "mulligan.service.run_pages": "ItemPage ItemQuery RunChanges StepLine StepPage StepQuery",
     "mulligan.service.run_progress": "RunProgress Activity AnnouncementWriter Announcement",

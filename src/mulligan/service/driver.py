@@ -182,8 +182,9 @@ class Driver:
             self._heartbeat_at = time.monotonic()
             self.expire_dead_workers()
         except BaseException:
-            # If the store may know us, other workers see by our lock that we are gone.
-            self._shut_down(is_recorded=not may_be_known)
+            self._close_executor()
+            # An answer of the store may be lost. If it may still know us, others see by our lock that we are gone.
+            self._shut_down(is_recorded=not may_be_known or self._is_removed() or self._is_removed())
             raise
 
     def _record(self, lock_path: str) -> WorkerRecord:
@@ -211,6 +212,13 @@ class Driver:
         """Retire. False if the store is unavailable; a second try may succeed with a new connection."""
         try:
             self.engine.release_all()
+        except (StoreUnavailable, StoreRefused):
+            return False
+        return self._is_removed()
+
+    def _is_removed(self) -> bool:
+        """Remove this worker from the store, if it is there. False if the store cannot be asked."""
+        try:
             self.store.retire(self.name)
         except (StoreUnavailable, StoreRefused):
             return False

@@ -48,6 +48,14 @@ class EventIndex:
         """What the attempts at the items of a step cost together; None if nothing was measured."""
         return self._indexed(run_id).costs.by_step.get(step)
 
+    def count(self, run_id: int, step: str) -> int:
+        """How many events `entries` would give."""
+        return len(self._indexed(run_id).numbers_of(step, NO_ITEM))
+
+    def rounds(self, run_id: int) -> list[tuple[int, int]]:
+        """The rounds behind the first one: the number of the event that opened each, and its number."""
+        return list(self._indexed(run_id).rounds)
+
     def _indexed(self, run_id: int) -> _IndexedRun:
         run = self._runs.setdefault(run_id, _IndexedRun())
         self._runs.move_to_end(run_id)
@@ -80,6 +88,7 @@ def _ranges(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
 class _IndexedRun:
     def __init__(self) -> None:
         self.seq = 0
+        self.rounds: list[tuple[int, int]] = []
         # By step, in order; "" has those of the run itself. For each of them the item that it is about, if it is.
         self.numbers: dict[str, array[int]] = {}
         self.items: dict[str, array[int]] = {}
@@ -88,6 +97,8 @@ class _IndexedRun:
 
     def add(self, entry: e.Entry) -> None:
         self.seq = entry.seq
+        if isinstance(entry.fact, e.RunReopened):
+            self.rounds.append((entry.seq, entry.fact.round))
         place = place_of(entry)
         step = step_name(place)
         numbers = self.numbers.get(step)

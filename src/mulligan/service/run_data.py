@@ -10,6 +10,7 @@ import msgspec
 
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.run_data import name_problem, value_problem
+from mulligan.core.state.state import State
 from mulligan.errors import InputInvalid, MulliganError
 from mulligan.service.run_reader import RunReader
 from mulligan.worker.outputs import OutputInvalid, read_json_file
@@ -35,7 +36,12 @@ class DataEntry(msgspec.Struct, frozen=True):
 
 def run_data(reader: RunReader, run_id: int) -> list[DataEntry]:
     """The data of a run, by name."""
-    found = sorted(reader.state(run_id).run.data.items())
+    return data_entries(reader.state(run_id))
+
+
+def data_entries(state: State) -> list[DataEntry]:
+    """The data of a run whose state is known, by name."""
+    found = sorted(state.run.data.items())
     return [
         DataEntry(name, one.value, one.version, step_name(one.place) if one.place else "", one.attempt)
         for name, one in found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -132,11 +133,11 @@ def list_steps(cache: RunCache, run_id: int, query: StepQuery) -> StepPage:
     return StepPage(
         run_id=run_id,
         seq=run.seq,
-        steps=[_line(state, name, run.positions) for name in page],
+        steps=[step_line(state, name, run.positions) for name in page],
         next=page[-1] if len(left) > limit else None,
         total=len(chosen),
         counts=count_statuses(state),
-        end=_line(state, END, {}) if END in state.places else None,
+        end=step_line(state, END, {}) if END in state.places else None,
     )
 
 
@@ -160,7 +161,7 @@ def list_item_page(reader: RunReader, cache: RunCache, run_id: int, step: str, q
     """A page of the items of a map step, or of the steps of a matrix."""
     limit = _limit(query.limit)
     run = cache.get(run_id)
-    found = item_statuses(reader, run.state, step)
+    found = run.item_statuses(step, lambda: item_statuses(reader, run.state, step))
     chosen = [index for index, status in enumerate(found) if not query.statuses or status in query.statuses]
     left = [index for index in chosen if index > query.after] if query.after >= 0 else chosen
     page = left[query.offset : query.offset + limit]
@@ -212,7 +213,7 @@ def changes_since(cache: RunCache, run_id: int, after: int) -> RunChanges:
         round=state.run.round,
         degraded=state.run.degraded,
         reason=state.run.reason,
-        steps=[_line(state, name, run.positions) for name in names if name in state.places],
+        steps=[step_line(state, name, run.positions) for name in names if name in state.places],
         counts={} if kind == "none" else count_statuses(state),
     )
 
@@ -238,7 +239,8 @@ def count_statuses(state: State) -> dict[str, int]:
     return dict(Counter(_status(state.places.get(name)) for name in state.graph.nodes))
 
 
-def _line(state: State, name: str, positions: Mapping[str, int]) -> StepLine:
+def step_line(state: State, name: str, positions: Mapping[str, int] = MappingProxyType({})) -> StepLine:
+    """A step as lists show it; with its position among all steps, if `positions` has it."""
     place, index = state.places.get(name), positions.get(name, -1)
     if place is None:
         return StepLine(name, index=index)

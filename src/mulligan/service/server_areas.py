@@ -9,14 +9,26 @@ from typing import TYPE_CHECKING
 from mulligan.service.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from mulligan.service import audit, inbox, log_lines, logins, recent_runs, server_changes, step_history, trends
+    from mulligan.service import (
+        audit,
+        inbox,
+        log_lines,
+        logins,
+        recent_runs,
+        run_views,
+        server_changes,
+        step_history,
+        trends,
+    )
     from mulligan.service.audit import AuditLog
+    from mulligan.service.catalogue.catalogue import Catalogue
     from mulligan.service.inbox import Inbox
     from mulligan.service.log_lines import LogLines
     from mulligan.service.logins import Logins
     from mulligan.service.recent_runs import DayCache, RecentRuns
     from mulligan.service.run_cache import RunCache
     from mulligan.service.run_reader import RunReader
+    from mulligan.service.run_views import RunViews
     from mulligan.service.step_history import StepHistories
     from mulligan.service.telemetry import telemetry
     from mulligan.service.telemetry.telemetry import Telemetry
@@ -28,6 +40,7 @@ else:
     inbox = LazyModule("mulligan.service.inbox")
     recent_runs = LazyModule("mulligan.service.recent_runs")
     log_lines = LazyModule("mulligan.service.log_lines")
+    run_views = LazyModule("mulligan.service.run_views")
     server_changes = LazyModule("mulligan.service.server_changes")
     step_history = LazyModule("mulligan.service.step_history")
     telemetry = LazyModule("mulligan.service.telemetry.telemetry")
@@ -44,6 +57,9 @@ class ServerAreas:
         # Of `Service`.
         @property
         def by(self) -> str: ...
+
+        @cached_property
+        def catalogue(self) -> Catalogue: ...
 
         def now(self) -> datetime: ...
 
@@ -80,6 +96,11 @@ class ServerAreas:
         """Who may do what with a server."""
         kind = server_changes.RemoteTokens if self.reader.home.is_remote else tokens.Tokens
         return kind(self.reader, lambda: self.by, self.now)
+
+    @cached_property
+    def views(self) -> RunViews:
+        """Runs as pages show them: graph, grid, events in words, two runs beside each other."""
+        return run_views.RunViews(self.reader, self.cache, lambda: self.catalogue)
 
     @cached_property
     def telemetry(self) -> Telemetry:

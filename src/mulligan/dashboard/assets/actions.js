@@ -26,8 +26,9 @@ export async function openAction(action, { refresh = () => {}, opener = null, de
   return answer;
 }
 
-/** The dialog itself: the answer of the interface, or undefined. `describe(plan)` gives lines of text or elements. */
-export function confirmAction(action, describe = describePlan) {
+/** The dialog itself: the answer of the interface, or undefined. `describe(plan)` gives lines of text or elements;
+ * `shape(given)` makes the body of what was typed. */
+export function confirmAction(action, describe = describePlan, shape = (given) => given) {
   return new Promise((resolve) => {
     const problem = make("p", { className: "problem" });
     problem.setAttribute("role", "alert");
@@ -48,7 +49,7 @@ export function confirmAction(action, describe = describePlan) {
       if (reason && !isDry && reason.value()) given.reason = reason.value();
       else if (reason && isDry) given.reason = reason.value() || "preview";
       if (isDry) given.dry_run = true;
-      return given;
+      return shape(given);
     };
     let asked = 0;
     const showPreview = async () => {
@@ -91,7 +92,7 @@ export function confirmAction(action, describe = describePlan) {
 
 let fieldNumber = 0;
 
-function makeField({ name, label, type = "text", value = "", required = false, options = null, hint = "" }) {
+function makeField({ name, label, type = "text", value = "", required = false, options = null, suggestions = null, hint = "" }) {
   const id = `field-${++fieldNumber}`;
   let input;
   if (options) {
@@ -104,8 +105,10 @@ function makeField({ name, label, type = "text", value = "", required = false, o
     if (type === "checkbox") input.checked = Boolean(value);
     else input.value = type === "datetime-local" ? localTime(value) : value;
   }
+  if (suggestions) input.setAttribute("list", `${id}-names`);
+  const names = suggestions && make("datalist", { id: `${id}-names` }, ...suggestions.map((one) => make("option", { value: one })));
   const title = make("label", { textContent: label ?? name, htmlFor: id });
-  const row = type === "checkbox" ? make("p", { className: "field check" }, input, title) : make("p", { className: "field" }, title, input, hint && make("small", { textContent: hint }));
+  const row = type === "checkbox" ? make("p", { className: "field check" }, input, title) : make("p", { className: "field" }, title, input, names, hint && make("small", { textContent: hint }));
   const read = () => {
     if (type === "checkbox") return input.checked;
     if (type === "number") return input.value === "" ? undefined : Number(input.value);

@@ -50,7 +50,8 @@ export async function refresh() {
 
 function startLive() {
   const watched = (main.dataset.live ?? "").split(",").filter(Boolean);
-  for (const name of watched) watch(name, (event, data) => data.reason === "start" || refresh());
+  // Also when the stream starts: something may have changed since the server rendered the page.
+  for (const name of watched) watch(name, () => refresh());
   // The inbox has its count on every page.
   watch("pending", (event, data) => (event === "pending" ? showCount(data.total) : countPending()));
   const shown = document.getElementById("connection");

@@ -106,7 +106,9 @@ def _ranks(picture: Picture) -> dict[str, int]:
     for key in _topological_order(following, missing):
         for target in following[key]:
             ranks[target] = max(ranks[target], ranks[key] + 2)
-    ranks[END_KEY] = max((rank for key, rank in ranks.items() if key != END_KEY), default=-2) + 2
+    # A part of a graph has no `end`.
+    if END_KEY in ranks:
+        ranks[END_KEY] = max((rank for key, rank in ranks.items() if key != END_KEY), default=-2) + 2
     return ranks
 
 

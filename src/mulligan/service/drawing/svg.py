@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from zlib import crc32
 
@@ -69,6 +69,21 @@ def draw_page_svg(
 
 
 @dataclass(frozen=True, slots=True)
+class RunMarks:
+    """What the drawing of a run has besides: where nodes lead, by key, which arrows it took, which node is chosen."""
+
+    hrefs: Mapping[str, str] = field(default_factory=dict)
+    taken: frozenset[Link] = frozenset()
+    chosen: str = ""
+
+
+def draw_run_svg(drawn: Picture, marks: RunMarks) -> str:
+    """A picture of a run for the dashboard, with links, and with the arrows that the run took."""
+    around = _Surroundings(ON_PAGE, ON_PAGE, names=_names(drawn), marks=marks)
+    return "\n".join(_lines(drawn, compute_layout(drawn), around)) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
 class _Surroundings:
     """Where a drawing stands: the class and the ids of its own, and what it has besides shapes."""
 
@@ -80,6 +95,16 @@ class _Surroundings:
     # Only on a page that has scripts: the line of each step in the file, and the names of the nodes by their keys.
     lines: Mapping[str, int] | None = None
     names: Mapping[str, str] | None = None
+    # Only of a run on a page.
+    marks: RunMarks | None = None
+
+    def look(self, link: Link) -> str:
+        """The class of an arrow that the run took."""
+        return " taken" if self.marks is not None and link in self.marks.taken else ""
+
+    def order(self, link: Link) -> int:
+        """The light lines come first, so that the important ones are drawn above them."""
+        return 2 if self.look(link) else link.kind != "leaf"
 
 
 def _names(drawn: Picture) -> dict[str, str]:
@@ -89,10 +114,9 @@ def _names(drawn: Picture) -> dict[str, str]:
 def _lines(drawn: Picture, layout: Layout, around: _Surroundings) -> Iterator[str]:
     wide, high = layout.right - layout.left, layout.bottom - layout.top
     box = f"{layout.left:.1f} {layout.top:.1f} {wide:.1f} {high:.1f}"
-    yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="{around.scope}" role="img" width="{wide:.0f}" '
-        f'height="{high:.0f}" viewBox="{box}">'
-    )
+    # What has links is no single image to somebody who hears it.
+    kind = f'class="{around.scope}" role="img"' if around.marks is None else f'class="{around.scope} run" role="group"'
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" {kind} width="{wide:.0f}" height="{high:.0f}" viewBox="{box}">'
     yield f"<title>{_text(drawn.name)}</title>"
     if around.style:
         yield f"<style>{around.style}</style>"
@@ -100,9 +124,8 @@ def _lines(drawn: Picture, layout: Layout, around: _Surroundings) -> Iterator[st
     if around.has_background:
         size = f'width="{wide:.1f}" height="{high:.1f}"'
         yield f'<rect class="page" x="{layout.left:.1f}" y="{layout.top:.1f}" {size} rx="8"/>'
-    # The light lines come first, so that the important ones are drawn above them.
-    yield from (_curve(curve, around) for curve in sorted(layout.curves, key=lambda curve: curve.link.kind != "leaf"))
-    yield from (_label(label) for label in layout.labels)
+    yield from (_curve(curve, around) for curve in sorted(layout.curves, key=lambda curve: around.order(curve.link)))
+    yield from (_label(label, around) for label in layout.labels)
     yield from (_box(spot, spot.node, around) for spot in layout.boxes if spot.node)
     yield "</svg>"
 
@@ -133,15 +156,16 @@ def _curve(curve: Curve, around: _Surroundings) -> str:
     if around.names is not None:
         names = around.names
         ends = f' data-from="{_text(names[curve.link.source])}" data-to="{_text(names[curve.link.target])}"'
-    return f'<path class="line {kind}"{ends} d="{curve.path}"{start}{end}/>'
+    return f'<path class="line {kind}{around.look(curve.link)}"{ends} d="{curve.path}"{start}{end}/>'
 
 
-def _label(label: Label) -> str:
+def _label(label: Label, around: _Surroundings) -> str:
+    kind = _class(label.link) + around.look(label.link)
     left, top = label.x - label.width / 2, label.y - LABEL_HEIGHT / 2
     return (
         f'<rect class="behind" x="{left:.1f}" y="{top:.1f}" width="{label.width:.1f}" '
         f'height="{LABEL_HEIGHT:.0f}" rx="4"/>'
-        f'<text class="label {_class(label.link)}" x="{label.x:.1f}" y="{label.y + 4:.1f}">{_text(label.text)}</text>'
+        f'<text class="label {kind}" x="{label.x:.1f}" y="{label.y + 4:.1f}">{_text(label.text)}</text>'
     )
 
 
@@ -154,10 +178,14 @@ def _box(spot: Spot, node: Node, around: _Surroundings) -> str:
     words = "".join(_text_rows(spot, node))
     line = (around.lines or {}).get(node.members[0] if node.members else node.title)
     at = f' data-line="{line}"' if line else ""
-    return (
-        f'<g class="node {kind}{status}" data-step="{_text(node.name or node.title)}"{at}><title>{_hover(node)}</title>'
-        f"{_outline(spot, node)}{words}{_glyph(spot, node)}</g>"
+    marks = around.marks or RunMarks()
+    chosen = " chosen" if node.key == marks.chosen else ""
+    drawn = (
+        f'<g class="node {kind}{status}{chosen}" data-step="{_text(node.name or node.title)}"{at}>'
+        f"<title>{_hover(node)}</title>{_outline(spot, node)}{words}{_glyph(spot, node)}</g>"
     )
+    href = marks.hrefs.get(node.key)
+    return f'<a id="node-{node.key}" href="{_text(href)}">{drawn}</a>' if href else drawn
 
 
 def _hover(node: Node) -> str:
