@@ -12,7 +12,8 @@ from mulligan.dashboard.run_graph import render_graph
 from mulligan.dashboard.run_grid import render_grid
 from mulligan.dashboard.run_overview import render_overview
 from mulligan.dashboard.run_tab import RunPageQuery, RunView, Tab, TabName
-from mulligan.dashboard.shell import heading, page, page_route, path_to
+from mulligan.dashboard.shell import heading, may, page, page_route, path_to
+from mulligan.errors import UnknownWorkflow
 from mulligan.service import Html, element, join_html, status_label, status_tone
 
 _TABS: dict[TabName, tuple[str, Callable[[RunView], Tab]]] = {
@@ -73,9 +74,21 @@ def _places(run: RunView) -> Iterator[object]:
     if head["parent_run_id"]:
         yield element("a", f"called by run {head['parent_run_id']}", href=path_to("runs", head["parent_run_id"]))
     yield f"run {run.run_id}" + (f", round {head['round']}" if head["round"] > 1 else "")
+    if _is_published(run):
+        yield element("a", "workflow", href=path_to("workflows", head["workflow"]))
+        if may(run.call, "write"):
+            yield element("a", "edit", href=path_to("workflows", head["workflow"], "edit"))
     yield f"version {head['version']}"
     if head["started_by"]:
         yield f"started by {head['started_by']}"
+
+
+def _is_published(run: RunView) -> bool:
+    try:
+        run.call.service.catalogue.workflow(run.head["workflow"])
+    except UnknownWorkflow:
+        return False
+    return True
 
 
 def _tabs(run: RunView) -> Html:

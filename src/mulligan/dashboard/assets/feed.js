@@ -3,6 +3,7 @@
 // Where there are no shared workers, the page itself runs this file as a module of its own (see `live.js`).
 
 const ports = new Map(); // port -> { watches: Set of names, seen: time of its last sign of life }
+const changedAt = new Map(); // name -> when something was last told about it
 let connection = null; // { key, controller }
 let cursor = ""; // Last-Event-ID, of the watches of `cursorKey`
 let cursorKey = "";
@@ -21,6 +22,7 @@ function wanted() {
 }
 
 function tell(message, watch = null) {
+  if (watch !== null) changedAt.set(watch, Date.now());
   for (const [port, { watches }] of ports) {
     if (watch === null || watches.has(watch)) port.postMessage(message);
   }
@@ -108,7 +110,12 @@ export function attach(port) {
   port.onmessage = ({ data }) => {
     const entry = ports.get(port) ?? { watches: new Set(), seen: 0 };
     entry.seen = Date.now();
-    if (data.kind === "watch") entry.watches = new Set(data.watches);
+    if (data.kind === "watch") {
+      // What has changed after the page was rendered, and before it said what it watches.
+      const missed = data.watches.filter((name) => !entry.watches.has(name) && changedAt.get(name) > data.since);
+      entry.watches = new Set(data.watches);
+      for (const watch of missed) port.postMessage({ kind: "event", event: "reset", watch, data: { reason: "missed" } });
+    }
     if (data.kind === "bye") ports.delete(port);
     else ports.set(port, entry);
     // Several tabs that are restored at once cause one connection.

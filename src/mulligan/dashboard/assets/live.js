@@ -32,7 +32,7 @@ async function connect() {
 }
 
 function say() {
-  port?.postMessage({ kind: "watch", watches: [...handlers.keys()] });
+  port?.postMessage({ kind: "watch", watches: [...handlers.keys()], since: performance.timeOrigin });
 }
 
 /** Call `handler(event, data)` for `runs`, `pending` or `run:7`. Returns a function that ends it. */
