@@ -121,7 +121,7 @@ def test_items_are_listed_with_failures_first_and_filtered(site: Site, window: W
     page.locator(".item-box").evaluate("one => { one.scrollTop = one.scrollHeight; }")
     page.locator(".item-row", has_text="n=399").wait_for()
     page.get_by_role("button", name="failed 2").click()
-    page.wait_for_function("document.querySelectorAll('.item-box .item-row').length === 2")
+    rows.nth(2).wait_for(state="detached")
     assert page.url.endswith("?status=failed")
     page.get_by_role("link", name="42", exact=True).click()
 

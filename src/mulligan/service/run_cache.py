@@ -6,7 +6,7 @@ For faces that stay up. A state here belongs to the cache: it may be read until 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from mulligan.core.effects.snapshot import restore
 from mulligan.core.evolve.evolve_run import evolve
@@ -37,6 +37,16 @@ class CachedRun:
         self._changed_at: dict[str, int] = {}
         # Of the graph that it was made for.
         self._positions: tuple[object, dict[str, int]] | None = None
+        # The statuses of the items of maps, each as of an event: a table of them asks for one page after the other.
+        self._item_statuses: dict[str, tuple[int, list[str]]] = {}
+
+    def item_statuses(self, step: str, find: Callable[[], list[str]]) -> list[str]:
+        """The status of each item of a map step, or of each step of a matrix, as of now."""
+        seq, found = self._item_statuses.get(step, (-1, []))
+        if seq != self.seq:
+            found = find()
+            self._item_statuses[step] = self.seq, found
+        return found
 
     @property
     def positions(self) -> dict[str, int]:

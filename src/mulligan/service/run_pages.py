@@ -161,7 +161,7 @@ def list_item_page(reader: RunReader, cache: RunCache, run_id: int, step: str, q
     """A page of the items of a map step, or of the steps of a matrix."""
     limit = _limit(query.limit)
     run = cache.get(run_id)
-    found = item_statuses(reader, run.state, step)
+    found = run.item_statuses(step, lambda: item_statuses(reader, run.state, step))
     chosen = [index for index, status in enumerate(found) if not query.statuses or status in query.statuses]
     left = [index for index in chosen if index > query.after] if query.after >= 0 else chosen
     page = left[query.offset : query.offset + limit]

@@ -32,7 +32,7 @@ from mulligan.service.items import UnknownItem, item_statuses, items_at
 from mulligan.service.overview import step_overview
 from mulligan.service.report.attempts import Attempt, Attempts, Part
 from mulligan.service.report.visits import FailedVisit, FailedVisits
-from mulligan.service.run_cache import RunCache
+from mulligan.service.run_cache import CachedRun, RunCache
 from mulligan.service.run_details import FailureHandlers, describe_failure_handlers
 from mulligan.service.run_reader import RunReader
 
@@ -156,16 +156,17 @@ class StepHistories:
 
     def step(self, run_id: int, name: str) -> StepHistory:
         """A step, or a matrix. `UnknownRun`, `UnknownStep`; `Refused` if the run has not begun."""
-        record, state = self._reader.record(run_id), self._cache.get(run_id).state
+        record, run = self._reader.record(run_id), self._cache.get(run_id)
+        state = run.state
         if name in state.graph.matrices:
-            return self._matrix(record, state, name)
+            return self._matrix(record, run, name)
         if not state.places and name in state.graph.nodes:
             return self._unstarted(record, state, name)
         view = step_overview(self._reader, run_id, name, state, self._cache.index)
         collected = self._collect(state, name, NO_ITEM)
         is_map = state.step(name).map is not None
         place = state.places[name]
-        counts = _count(item_statuses(self._reader, state, name)) if is_map else {}
+        counts = _count(self._item_statuses(run, name)) if is_map else {}
         return self._history(
             record,
             state,
@@ -179,14 +180,14 @@ class StepHistories:
 
     def item(self, run_id: int, step: str, index: int) -> StepHistory:
         """One item of a map step; of a matrix, the step itself."""
-        record, state = self._reader.record(run_id), self._cache.get(run_id).state
-        statuses = item_statuses(self._reader, state, step)
+        record, run = self._reader.record(run_id), self._cache.get(run_id)
+        state, statuses = run.state, self._item_statuses(run, step)
         if not 0 <= index < len(statuses):
             hint = f"its items are 0 to {len(statuses) - 1}" if statuses else "it has no items yet"
             raise UnknownItem(f"step '{step}' of run {run_id} has no item {index}", hint=hint, step=step, item=index)
         if step in state.graph.matrices:
             return self.step(run_id, state.graph.matrices[step][index])
-        (found,) = items_at(self._reader, state, step, [index])
+        (found,) = items_at(self._reader, state, step, [index], statuses)
         values = state.places[step].items
         return self._history(
             record,
@@ -202,8 +203,11 @@ class StepHistories:
             failed_behind=str(next((at for at in range(index + 1, len(statuses)) if statuses[at] == "failed"), "")),
         )
 
-    def _matrix(self, record: RunRecord, state: State, name: str) -> StepHistory:
-        counts = _count(item_statuses(self._reader, state, name))
+    def _item_statuses(self, run: CachedRun, step: str) -> list[str]:
+        return run.item_statuses(step, lambda: item_statuses(self._reader, run.state, step))
+
+    def _matrix(self, record: RunRecord, run: CachedRun, name: str) -> StepHistory:
+        state, counts = run.state, _count(self._item_statuses(run, name))
         nothing = _Collector(name, StoryWriter())
         return self._history(
             record, state, nothing, step=name, kind="matrix", status=group_status(counts), view={}, items=counts

@@ -31,11 +31,23 @@ function concerns(event, change) {
   return items !== null || (change.steps ?? []).some(({ name }) => name === about.step || name === about.matrix);
 }
 
+// A page with very many items takes the server a while.
+const MANY_ITEMS = 5000;
+const MANY_PAUSE_MS = 5000;
+let timer = 0;
+
+function refreshSoon() {
+  if (timer) return;
+  const counts = JSON.parse(document.getElementById("item-counts")?.dataset.counts ?? "{}");
+  const isMany = Object.values(counts).reduce((sum, one) => sum + one, 0) > MANY_ITEMS;
+  timer = setTimeout(() => ((timer = 0), refresh()), isMany ? MANY_PAUSE_MS : 0);
+}
+
 let status = null;
 watch(`run:${about.run}`, (event, change) => {
   // What happened between the rendering of the page and the begin of the stream is in no event.
   if (change.reason === "start") return about.open === undefined ? undefined : refresh();
-  if (concerns(event, change)) refresh();
+  if (concerns(event, change)) refreshSoon();
   status = change.status ?? status;
 });
 main.addEventListener("refreshed", showParts);
