@@ -142,7 +142,7 @@ def test_a_schedule_is_put_paused_resumed_and_deleted(client: Client) -> None:
     past = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-03T00:00:00Z", "dry_run": True}
     backfill = client.post("schedules/nightly:backfill", past, scope="run").json
 
-    assert (dry.json["dry_run"], len(dry.json["next"]), none) == (True, 5, [])
+    assert (dry.json["dry_run"], len(dry.json["next"]), none) == (True, 10, [])
     assert (put.json["is_paused"], put.json["catch_up"], put.headers["etag"]) == (False, "all(3)", '"1"')
     assert (paused.json["pause"]["by"], paused.json["pause"]["reason"]) == ("admin", "for a while")
     assert paused.json["next"] == []

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.browser.conftest import NARROW, Site, Window
+from tests.browser.conftest import NARROW, Site, Window, assert_accessible
 
 BOTH = pytest.mark.parametrize("site", ["sqlite", "postgres"], indirect=True)
 PARKED = """name: nightly
@@ -159,3 +159,18 @@ def test_on_a_telephone_the_details_follow_the_list(site: Site, open_window: Cal
 
     page.get_by_role("button", name="Retry").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_and_its_dialog_are_accessible(site: Site, open_window: Callable[..., Window], dark: bool) -> None:
+    page = open_window(dark=dark).open("/inbox")
+    parked(site, page, 2)
+    site.run("release", APPROVAL)
+    waiting(site, page, 3)
+
+    page.keyboard.press("e")
+    page.get_by_role("toolbar").wait_for()
+    assert_accessible(page)
+    page.keyboard.press("r")
+    page.get_by_role("dialog").locator(".preview li").first.wait_for()
+    assert_accessible(page, within="dialog")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Annotated
@@ -15,6 +16,7 @@ from mulligan.errors import InputInvalid
 from mulligan.service import (
     Html,
     RunLine,
+    RunPage,
     RunQuery,
     element,
     format_elapsed,
@@ -86,7 +88,7 @@ def show_runs(call: Call) -> Answer:
         _views(call),
         _filters(call, asked, found.runs),
         _active_filters(asked),
-        _statuses(call, asked, query),
+        _statuses(call, asked, query, found),
         _toolbar() if can_change else "",
         _table(found.runs, asked, can_change=can_change) if found.runs else _nothing(asked),
         _pager(asked, found.next),
@@ -241,9 +243,9 @@ def _chip(text: object, path: str) -> Html:
     return element("a", text, cross, href=path, class_="chip", title="Leave out this filter")
 
 
-def _statuses(call: Call, asked: RunsQuery, query: RunQuery) -> Html:
+def _statuses(call: Call, asked: RunsQuery, query: RunQuery, found: RunPage) -> Html:
     """A tab for each status, with the number of runs that match everything else."""
-    counts = _counts(call, asked, query)
+    counts = _counts(call, asked, query, found)
     total = sum(counts.values())
     is_cut = any(count >= COUNTED_MAX for count in counts.values()) and not _is_plain(asked)
     chosen = set(parse_statuses(asked.status)) - {"new"}
@@ -257,9 +259,12 @@ def _statuses(call: Call, asked: RunsQuery, query: RunQuery) -> Html:
     return element("nav", *tabs, class_="tabs", aria_label="Status")
 
 
-def _counts(call: Call, asked: RunsQuery, query: RunQuery) -> dict[str, int]:
+def _counts(call: Call, asked: RunsQuery, query: RunQuery, found: RunPage) -> dict[str, int]:
     if _is_plain(asked):
         return call.service.status_counts()
+    if not asked.status and asked.before is None and found.next is None:
+        # This page has all of them.
+        return Counter(run.status for run in found.runs)
     everything = msgspec.structs.replace(query, before=None)
     return {
         status: call.service.count_runs(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from mulligan.api.routing import Answer, Call, Route
 from mulligan.dashboard.parts import figure, moment, run_link
 from mulligan.dashboard.shell import HTML, empty, heading, may, page, page_route, panel, path_to, table
-from mulligan.errors import ScopeMissing
 from mulligan.service import Check, Diagnosis, Html, WorkerLine, WorkerTask, element, format_elapsed, join_html
 from mulligan.service.formatting import format_size, pluralize
 
@@ -150,7 +149,9 @@ def _others(others: list[WorkerLine]) -> Html | str:
 
 def show_doctor(call: Call) -> Answer:
     if not _may_examine(call):
-        raise ScopeMissing("examining the server needs a token for all projects", hint="ask who runs the server")
+        words = "A token of one project may not examine the server. Ask who runs it."
+        top = heading("Doctor", over=element("a", "Workers", href="/workers"))
+        return page(call, "Doctor", top, empty(words), section=_SECTION, styles=_STYLES)
     found: Diagnosis = call.service.examine_machine()
     ordered = sorted(found.checks, key=lambda one: ("problem", "warning", "ok").index(one.health))
     problems = sum(one.health == "problem" for one in found.checks)
