@@ -62,7 +62,8 @@ def test_the_log_of_a_failed_step_opens_at_its_error_with_its_colours(site: Site
     page = window.open(f"/runs/{run_id}/steps/fetch")
 
     line = page.locator(".log-line").last
-    line.wait_for()
+    # The rows are there before their text.
+    line.locator(".ansi-1").wait_for()
     assert line.locator(".line-text").inner_text() == "ERROR <b>refused</b>"
     assert line.locator(".ansi-1.ansi-bold").inner_text() == "ERROR"
     page.get_by_role("button", name="stdout", exact=True).click()
