@@ -13,7 +13,7 @@ from mulligan.dashboard.run_grid import render_grid
 from mulligan.dashboard.run_overview import render_overview
 from mulligan.dashboard.run_tab import RunPageQuery, RunView, Tab, TabName
 from mulligan.dashboard.shell import heading, may, page, page_route, path_to
-from mulligan.errors import UnknownWorkflow
+from mulligan.errors import NotFound
 from mulligan.service import Html, element, join_html, status_label, status_tone
 
 _TABS: dict[TabName, tuple[str, Callable[[RunView], Tab]]] = {
@@ -86,7 +86,7 @@ def _places(run: RunView) -> Iterator[object]:
 def _is_published(run: RunView) -> bool:
     try:
         run.call.service.catalogue.workflow(run.head["workflow"])
-    except UnknownWorkflow:
+    except NotFound:
         return False
     return True
 
