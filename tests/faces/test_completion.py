@@ -330,7 +330,7 @@ def completed(shell: str, words: str, count: int) -> str:
     environment = {**os.environ, "PYTHONPATH": str(SRC), "_MULLIGAN_COMPLETE": f"complete_{shell}"}
     environment |= {"COMP_WORDS": words, "COMP_CWORD": str(count), "_TYPER_COMPLETE_ARGS": words}
     command = [sys.executable, "-m", "mulligan"]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300).stdout
 
 
 def test_the_shell_completes_the_options_of_a_command():
@@ -355,7 +355,7 @@ def test_the_shell_that_started_the_program_is_found(tmp_path: Path):
     line = f"'{sys.executable}' -m mulligan --show-completion; true"
 
     done = subprocess.run(
-        [tmp_path / "fish", "-c", line], env=environment, capture_output=True, text=True, timeout=60, check=True
+        [tmp_path / "fish", "-c", line], env=environment, capture_output=True, text=True, timeout=300, check=True
     )
 
     assert (done.stdout, done.stderr) == (SCRIPTS["fish"] + "\n", "")
