@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from mulligan.api import run_answers as shapes
 from mulligan.api.byte_ranges import read_range
 from mulligan.api.paging import Count, Limit, decode_cursor, encode_cursor
 from mulligan.api.routing import Answer, Call, Query, Route, Streamed
+from mulligan.api.run_filters import RunFilters, run_query
 from mulligan.errors import InputInvalid
 from mulligan.service import (
     RUN_ENDED,
@@ -27,11 +28,9 @@ from mulligan.service import (
     LogMatches,
     Mosaic,
     Report,
-    RunQuery,
     Service,
     StepQuery,
     Timeline,
-    parse_statuses,
     parse_time,
     to_json,
 )
@@ -51,24 +50,9 @@ SVG_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'no
 # -- the list --------------------------------------------------------------------------------------------------------
 
 
-class RunsQuery(Query, frozen=True):
+class RunsQuery(RunFilters, frozen=True):
     """Which runs to list. A parameter that is given several times matches any of its values; labels and inputs all."""
 
-    workflow: tuple[str, ...] = ()
-    # running, paused, completed, failed, cancelled; open and ended stand for several.
-    status: tuple[str, ...] = ()
-    # Started since then, before then: 2026-11-01T08:00:00Z, or how long ago: 2h, 7d.
-    since: str = ""
-    until: str = ""
-    # Who started them.
-    who: tuple[str, ...] = ()
-    # NAME=VALUE.
-    label: tuple[str, ...] = ()
-    input: tuple[str, ...] = ()
-    # Words in their name, labels, inputs or failures.
-    text: str = ""
-    # The code of a failure that nothing handled: TIMEOUT.
-    failure: tuple[str, ...] = ()
     # Also runs that other runs called.
     children: bool = False
     # Also how many match, and how many runs there are with each status.
@@ -79,21 +63,8 @@ class RunsQuery(Query, frozen=True):
 
 def list_runs(call: Call) -> Answer:
     asked: RunsQuery = call.query
-    now = datetime.now(UTC)
-    query = RunQuery(
-        statuses=parse_statuses(asked.status),
-        workflows=asked.workflow,
-        since=parse_time(asked.since, now) if asked.since else None,
-        until=parse_time(asked.until, now) if asked.until else None,
-        inputs=_pairs(asked.input, "input"),
-        labels=_pairs(asked.label, "label"),
-        starters=asked.who,
-        failure_codes=asked.failure,
-        text=asked.text,
-        with_children=asked.children,
-        limit=asked.limit,
-        before=decode_cursor(asked.cursor, Count),
-    )
+    before = decode_cursor(asked.cursor, Count)
+    query = run_query(asked, with_children=asked.children, limit=asked.limit, before=before)
     page = call.service.list_runs(query)
     found: dict[str, Any] = {"runs": to_json(page.runs), "next": encode_cursor(page.next)}
     if asked.counts:
@@ -107,16 +78,6 @@ def _is_relative(time: str) -> bool:
     """Whether it is another moment tomorrow, such as `2h`."""
     now = datetime.now(UTC)
     return bool(time) and parse_time(time, now) != parse_time(time, now + timedelta(days=1))
-
-
-def _pairs(given: Iterable[str], what: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise InputInvalid(f"'{text}' names no {what}", hint=f"write {what}=NAME=VALUE", parameter=what)
-        found[name] = value
-    return found
 
 
 # -- one run ---------------------------------------------------------------------------------------------------------

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated
 from urllib.parse import urlencode
 
 import msgspec
 
-from mulligan.api.routing import Answer, Call, Query
+from mulligan.api.routing import Answer, Call
+from mulligan.api.run_filters import RunFilters, run_query
 from mulligan.dashboard.shell import empty, heading, may, page, page_route, path_to, table
-from mulligan.errors import InputInvalid
 from mulligan.service import (
     Html,
     RunLine,
@@ -44,23 +44,9 @@ TIMES = (
 )
 
 
-class RunsQuery(Query, frozen=True):
+class RunsQuery(RunFilters, frozen=True):
     """Which runs to show. An empty text is no filter: a form sends all its fields."""
 
-    workflow: tuple[str, ...] = ()
-    # running, paused, completed, failed, cancelled; or open or ended.
-    status: tuple[str, ...] = ()
-    # How long ago, or a time: 2h, 2026-11-01T08:00:00Z.
-    since: str = ""
-    until: str = ""
-    who: tuple[str, ...] = ()
-    # NAME=VALUE.
-    label: tuple[str, ...] = ()
-    input: tuple[str, ...] = ()
-    # Words in their name, labels, inputs or failures.
-    text: str = ""
-    # The code of a failure that nothing handled.
-    failure: tuple[str, ...] = ()
     # Only runs with a lower number.
     before: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
@@ -78,7 +64,7 @@ def runs_path(**filters: object) -> str:
 
 def show_runs(call: Call) -> Answer:
     asked = _given(call.query)
-    query = _query(asked)
+    query = run_query(asked, limit=PER_PAGE, before=asked.before)
     found = call.service.list_runs(query)
     can_change = may(call, "run")
     return page(
@@ -120,32 +106,6 @@ def _given(asked: RunsQuery) -> RunsQuery:
         failure=texts(asked.failure),
         before=asked.before,
     )
-
-
-def _query(asked: RunsQuery, **changes: object) -> RunQuery:
-    now = datetime.now(UTC)
-    query = RunQuery(
-        statuses=parse_statuses(asked.status),
-        workflows=asked.workflow,
-        since=parse_time(asked.since, now) if asked.since else None,
-        until=parse_time(asked.until, now) if asked.until else None,
-        inputs=dict(_pairs(asked.input, "input")),
-        labels=dict(_pairs(asked.label, "label")),
-        starters=asked.who,
-        failure_codes=asked.failure,
-        text=asked.text,
-        limit=PER_PAGE,
-        before=asked.before,
-    )
-    return msgspec.structs.replace(query, **changes)
-
-
-def _pairs(given: Iterable[str], what: str) -> Iterator[tuple[str, str]]:
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise InputInvalid(f"'{text}' names no {what}", hint=f"write it as NAME=VALUE, such as {what} team=data")
-        yield name, value
 
 
 def _path(asked: RunsQuery, **changes: object) -> str:
