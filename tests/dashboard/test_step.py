@@ -180,7 +180,7 @@ def test_a_matrix_lists_its_steps_and_each_of_them_names_its_matrix(pages: Clien
 
     assert "2 steps: 1 failed, 1 completed" in text_of(whole)
     assert f'href="/runs/{run_id}/steps/sim"' in step
-    assert "size 2" in text_of(step)
+    assert '{"size": 2}' in text_of(step)
 
 
 def test_outputs_are_shown_as_table_tree_or_text(pages: Client, flows: Flows) -> None:
@@ -191,7 +191,7 @@ def test_outputs_are_shown_as_table_tree_or_text(pages: Client, flows: Flows) ->
     text = show(pages, f"/runs/{run_id}/steps/text")
 
     assert "Table Tree name rows note 0 a 10 1 b 22 late" in text_of(table)
-    assert "deep 1 key list 2 entries 0 1 1 2 entries 0 2 1 1 key three 3 empty {}" in text_of(tree)
+    assert '2 entries deep 1 entry list 2 items 0 1 1 2 items 0 2 1 {"three": 3} empty {}' in text_of(tree)
     assert '<pre tabindex="0">plain</pre>' in text
 
 

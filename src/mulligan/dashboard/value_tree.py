@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from mulligan.service import Html, element, join_html
+from mulligan.service import Html, describe_artifact, element, join_html
 
 # How many entries of one list or object, how many lines of the whole tree, and how many characters of a text are shown.
 ENTRIES_MAX, LINES_MAX, CHARS_MAX = 200, 1_500, 20_000
@@ -22,6 +22,8 @@ def value_tree(value: Any, *, name: str = "", is_open: bool = True) -> Html:
 
 def _node(value: Any, name: str, left: list[int], *, is_open: bool, depth: int) -> Html:
     left[0] -= 1
+    if said := describe_artifact(value):
+        return element("span", said, class_="muted")
     if not isinstance(value, dict | list) or not value:
         return _leaf(value)
     if (short := _in_one_line(value)) is not None:
