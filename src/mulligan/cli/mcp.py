@@ -28,7 +28,7 @@ def mcp(
 ) -> int:
     """Let an agent work with the runs of a store: the Model Context Protocol over stdin and stdout.
 
-    A client such as Claude Code, Cursor or VS Code starts this command; docs/agents shows how to tell it so. Needs
+    A client such as Claude Code, Cursor or VS Code starts this command; docs/agents shows how to set it up. Needs
     `pip install 'mulligan[mcp]'`.
     """
     if home is not None and server is not None:
@@ -39,7 +39,7 @@ def mcp(
             hint="add it to your client; for Claude Code: claude mcp add mulligan -- mulligan mcp",
         )
     stdio = _module("mulligan.mcp_server.stdio")
-    # Opened once before anything is answered, so that a wrong address is told at once.
+    # Opened once before anything is answered, so that a wrong address is refused at once.
     with open_service(server or home, by):
         pass
     code: int = stdio.serve(partial(open_service, server or home, by), ("read",) if read_only else SCOPES)

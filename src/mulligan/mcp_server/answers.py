@@ -1,4 +1,4 @@
-"""What a client is told: answers and errors as plain data and as text. Nothing here needs the library `mcp`.
+"""What a client gets: answers and errors as plain data and as text. Nothing here needs the library `mcp`.
 
 Everything that leaves the server, of tools, resources and prompts, passes through `present`.
 """
@@ -35,8 +35,8 @@ def present(answer: Any) -> dict[str, Any]:
 def present_error(error: MulliganError) -> dict[str, Any]:
     """An error as the JSON object that a client gets."""
     found = details(error)
-    told = ErrorAnswer(found.code, found.detail, found.hint, found.data, found.problems)
-    return {"error": msgspec.to_builtins(told)}
+    shown = ErrorAnswer(found.code, found.detail, found.hint, found.data, found.problems)
+    return {"error": msgspec.to_builtins(shown)}
 
 
 def error_text(error: MulliganError) -> str:

@@ -16,7 +16,7 @@ from mulligan.mcp_server.tool import Access, Tool
 from mulligan.mcp_server.tool_table import BY_NAME
 from mulligan.service import did_you_mean
 
-# What the library hands to a handler: over HTTP it has the request.
+# What the library gives to a handler: over HTTP it has the request.
 Context = Any
 INSTRUCTIONS = (
     "Mulligan runs workflows in which failure is a first-class path. Runs have steps; a failed step climbs a ladder of "
@@ -74,8 +74,8 @@ class _Handlers:
 
 def protocol_error(error: MulliganError) -> MCPError:
     """An error where the protocol has no answer for it: of resources and prompts."""
-    told = present_error(error)["error"]
-    return MCPError(types.INVALID_PARAMS, told["message"], {key: told[key] for key in told if key != "message"})
+    shown = present_error(error)["error"]
+    return MCPError(types.INVALID_PARAMS, shown["message"], {key: shown[key] for key in shown if key != "message"})
 
 
 def _described(tool: Tool) -> types.Tool:

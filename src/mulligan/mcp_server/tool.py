@@ -126,7 +126,7 @@ class Access(ABC):
             )
 
     def known_error(self, error: Exception, where: str) -> MulliganError:
-        """The error that the caller is told. What is not ours is written into the log, and nowhere else."""
+        """The error that the caller sees. What is not ours is written into the log, and nowhere else."""
         return as_known_error(error, where)
 
     @abstractmethod
