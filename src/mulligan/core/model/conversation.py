@@ -23,7 +23,7 @@ class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True):
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """A call that a model asks for. The result names it by `id`.
 
-    `invalid`: what the model wrote instead of a JSON object as arguments. Such a call is not made: the model gets an error.
+    `invalid`: what the model wrote instead of a JSON object as arguments. Such a call is not made: it gets an error.
     """
 
     id: str
