@@ -126,7 +126,9 @@ def test_a_fork_with_an_edited_text_runs_that_text(window: Window, site: Site, f
     text = dialog.get_by_label("Text")
     text.fill(text.input_value() + "  oops")
     dialog.get_by_role("alert").get_by_text("oops").or_(dialog.locator(".problem:not(:empty)")).first.wait_for()
-    text.fill("name: nightly\nsteps:\n  - {step: fetch, shell: 'true'}\n  - {step: mended, needs: [fetch], shell: 'true'}\n")
+    text.fill(
+        "name: nightly\nsteps:\n  - {step: fetch, shell: 'true'}\n  - {step: mended, needs: [fetch], shell: 'true'}\n"
+    )
     dialog.get_by_label("From step").select_option("fetch")
     dialog.locator(".plan-names code", has_text="mended").wait_for()
     confirm(page, "Start the fork")
