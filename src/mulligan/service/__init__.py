@@ -206,6 +206,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "mulligan.core.model.events": "HostCapacity",
     "mulligan.core.model.failure": "Failure",
+    "mulligan.core.model.guard_rails": "VERDICTS agent_user is_agent",
     "mulligan.core.model.scopes": "MEANINGS SCOPES allows",
     "mulligan.core.model.workflow": "Workflow",
     "mulligan.core.state.transitions": "RUN_ENDED",
@@ -306,6 +307,7 @@ _NAMES = {
     "mulligan.service.telemetry.log_lines": "log_line",
     "mulligan.service.telemetry.telemetry": "ENDPOINT_VARIABLES METRICS_TYPE merge_metrics request_metrics",
     "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
+    "mulligan.service.tokens.decision_ledger": "DecisionLedger TOOL_DECISIONS",
     "mulligan.service.tokens.tokens": "NewToken TokenForm TokenList TokenView",
     "mulligan.service.trends": "RecoveryTrend Spending WeekStats WorkflowSpending WorkflowUsage monday",
     "mulligan.service.usage": "ResourceProposal StepUsage UsedResources",
