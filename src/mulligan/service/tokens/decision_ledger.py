@@ -1,4 +1,4 @@
-"""Decisions of a token in the audit: a row for each, written before the run is told, and counted against its limit.
+"""Decisions of a token in the audit: a row for each, written before it reaches the run, and counted against its limit.
 
 Decisions are counted where they reach a run, so it does not matter which route or tool they came through.
 """
