@@ -319,6 +319,8 @@ class ChangeVerbs:
         except StoreUnavailable:
             raise
         except MulliganError as error:
+            if self._control.ledger is not None and not dry_run:
+                self._control.ledger.refuse(one.run_id, one.step, one.verdict, one.reason, error)
             return DecidedStep(one, by, False, error=error)
         return DecidedStep(one, by, not dry_run, preview.follows, preview.starts)
 
@@ -326,6 +328,7 @@ class ChangeVerbs:
 def preview_change(control: RunControl, run_id: int, report: r.Report) -> ChangeResult:
     """What would follow from a report. Writes nothing; raises what the core would raise."""
     refuse_unwritable(report)
+    control.refuse_beyond_limits(report)
     evaluator = Cel(os.environ, control.reader.store.artifacts.fetch)
     state = _current_state(control, run_id, evaluator)
     before = frozenset(_startable(state))
