@@ -2,8 +2,8 @@
 
 A budget limits calls, tokens, money, or calls of tools. An attempt of an agent starts while something of every limit is
 left. If it spends more than was left, its result is kept and the next attempt is refused. Calls are counted when an
-attempt is scheduled, tokens and money when it has ended. So parallel agents may together exceed a limit of tokens or money, but
-never a limit of calls.
+attempt is scheduled, tokens and money when it has ended. So parallel agents may together exceed a limit of
+tokens or money, but never a limit of calls.
 """
 
 from __future__ import annotations
