@@ -11,6 +11,8 @@ form?.addEventListener("submit", async (event) => {
     const answer = await fetch("/api/v1/logins", { method: "POST", headers: { authorization: `Bearer ${token}` } });
     if (!answer.ok) {
       said.textContent = answer.status === 401 ? "this token is not valid here" : await problemText(answer);
+      // The next token that is typed or pasted replaces this one.
+      form.elements.token.select();
       return;
     }
     const { url } = await answer.json();
