@@ -313,7 +313,8 @@ def _parked(writer: StoryWriter, fact: e.StepParked, at: datetime) -> _Sentence 
 def _classified(writer: StoryWriter, fact: e.StepClassified, at: datetime) -> _Sentence | None:
     if fact.is_default:
         return fact.step, f"no decision in time, default applied: {fact.verdict}", "try"
-    more = f"{describe_adjustment(fact.adjusted)}{format_raised_budgets(fact.budgets)}"
+    sure = "" if fact.confidence is None else f" ({fact.confidence:.0%} sure)"
+    more = f"{describe_adjustment(fact.adjusted)}{format_raised_budgets(fact.budgets)}{sure}"
     return fact.step, f"{fact.by or 'a person'} decided: {fact.verdict}{more}: {fact.reason}", "try"
 
 

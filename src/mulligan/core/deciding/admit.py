@@ -395,6 +395,8 @@ def _classified(now: Now, report: r.Classified) -> Facts:
             step=report.step,
             attempt=place.attempt,
         )
+    if report.confidence is not None and not 0 <= report.confidence <= 1:
+        raise InputInvalid(f"a confidence is a number from 0 to 1, not {report.confidence:g}")
     if not report.reason.strip():
         raise InputInvalid("a classification needs a reason", hint="say why: --reason TEXT")
     adjusted = _requested_adjustment(place, report)
@@ -407,6 +409,7 @@ def _classified(now: Now, report: r.Classified) -> Facts:
         by=report.by,
         adjusted=adjusted,
         budgets=report.budgets,
+        confidence=report.confidence,
     )
 
 

@@ -328,6 +328,8 @@ class StepClassified(Fact):
     is_default: bool = False
     # Budgets that are raised from here on: by step, "" of the run.
     budgets: dict[str, Budget] = {}
+    # How sure its author was, from 0 to 1; people do not say.
+    confidence: float | None = None
 
 
 class StepPutBack(Fact):

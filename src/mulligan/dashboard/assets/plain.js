@@ -11,7 +11,7 @@ form?.addEventListener("submit", async (event) => {
     const answer = await fetch("/api/v1/logins", { method: "POST", headers: { authorization: `Bearer ${token}` } });
     if (!answer.ok) {
       said.textContent = answer.status === 401 ? "this token is not valid here" : await problemText(answer);
-      // The next token that is typed or pasted replaces this one.
+      // What is pasted now replaces it, although nobody can see what the field has.
       form.elements.token.select();
       return;
     }
