@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mulligan.service.breakers import Breaker
     from mulligan.service.catalogue.catalogue import Draft, Publication, PublishedWorkflow, WorkflowList
     from mulligan.service.catalogue.drawn_texts import DrawnText, ExaminedText, StepPosition
-    from mulligan.service.catalogue.text_additions import NewEdge, NewStep
+    from mulligan.service.catalogue.text_additions import NewEdge, NewRule, NewStep
     from mulligan.service.catalogue.text_diff import DiffLine, diff_texts
     from mulligan.service.catalogue.text_edits import StepEdit
     from mulligan.service.catalogue.texts import published_reference
@@ -229,7 +229,7 @@ _NAMES = {
     "StartedRun",
     "mulligan.service.catalogue.catalogue": "Draft Publication PublishedWorkflow WorkflowList",
     "mulligan.service.catalogue.drawn_texts": "DrawnText ExaminedText StepPosition",
-    "mulligan.service.catalogue.text_additions": "NewEdge NewStep",
+    "mulligan.service.catalogue.text_additions": "NewEdge NewRule NewStep",
     "mulligan.service.catalogue.text_diff": "DiffLine diff_texts",
     "mulligan.service.catalogue.text_edits": "StepEdit",
     "mulligan.service.catalogue.texts": "published_reference",
