@@ -231,6 +231,8 @@ def _note_bad_address(params: dict[str, Any], key: str, node: Mapping, schemes: 
 def _agent(node: Node, fields: Fields, scope: Scope) -> Action:
     if isinstance(node, Mapping):
         action = _record_action("agent", AGENT, "upstream", "answer", "skip_permissions")(node, fields, scope)
+        if isinstance(answer := action.params.get("answer"), Fields):
+            action.params["answer"] = dict(answer.values)
     else:
         action = _text_action("agent", "prompt", node, scope)
     if scope.draft.agent_provider:
