@@ -257,9 +257,7 @@ def _object_problems(schema: dict[str, Any], value: dict[str, Any], path: str, r
 
 def _list_problems(schema: dict[str, Any], value: list[Any], path: str, root: Any, depth: int) -> Iterator[str]:
     yield from _count_problem(schema, len(value), path, "Items", "items")
-    if schema.get("uniqueItems") and len({msgspec.json.encode(one, order="deterministic") for one in value}) < len(
-        value
-    ):
+    if schema.get("uniqueItems") and len(set(map(_canonical, value))) < len(value):
         yield f"{path} has an item twice"
     if "items" in schema:
         for index, inner in enumerate(value):
@@ -291,6 +289,10 @@ def _equal(one: Any, other: Any) -> bool:
 def _canonical(value: Any) -> bytes:
     """The same bytes for equal JSON values: 1 is 1.0, and `true` is not 1."""
     return msgspec.json.encode(_with_integers(value), order="deterministic")
+
+
+def _is_integer(value: Any) -> bool:
+    return value.is_integer() if isinstance(value, float) else isinstance(value, int) and not isinstance(value, bool)
 
 
 def _with_integers(value: Any) -> Any:
