@@ -93,7 +93,7 @@ class LogFacts:
         self.undone: set[tuple[str, int]] = set()
         # The position in the log at which the step completed that was undone last in this round.
         self.last_undone_seq = 0
-        # For each agent with tools: the last answer of its model, and the calls that are open or answered, by their ids.
+        # For each agent with tools: the last answer of its model; the open call; the calls with an answer, by id.
         self.turns: dict[str, str] = {}
         self.open_calls: dict[str, tuple[str, int]] = {}
         self.answered_calls: set[tuple[str, str, str]] = set()

@@ -19,6 +19,8 @@ BUILT_IN = {
     "sql": "mulligan.worker.actions.sql:run",
     "workspace": "mulligan.worker.workspaces:run",
 }
+# An agent that is a model: see `actions/model`.
+MODEL = "model"
 PLUGIN = "mulligan.worker.actions.plugin:run"
 _OURS = "mulligan."
 # The group of children that run nothing but our own code.
@@ -32,7 +34,7 @@ def is_known(task: Task) -> bool:
 
 def runs_own_code(task: Task) -> bool:
     """Whether it runs only our own code, which leaves no secrets behind in the process for others."""
-    return task.kind in BUILT_IN or _is_code_free(task)
+    return task.kind in BUILT_IN or task.kind == MODEL or _is_code_free(task)
 
 
 def _is_code_free(task: Task) -> bool:
