@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from mulligan.core.model.agent_messages import NOT_ACCEPTED, tools_of_server, turn_messages
 from mulligan.core.model.conversation import Message, ToolCall, ToolSpec
+from mulligan.core.model.credential_patterns import hide_in
 
 
 class ConversationParts(NamedTuple):
@@ -18,12 +19,15 @@ class ConversationParts(NamedTuple):
     tools: tuple[ToolSpec, ...]
 
 
-def read_conversation(conversation: Mapping[str, Any]) -> ConversationParts:
-    """Return the parts of a question, after references in the conversation were replaced by their contents."""
+def read_conversation(conversation: Mapping[str, Any], *, hides: bool = False) -> ConversationParts:
+    """Return the parts of a question, after references in the conversation were replaced by their contents.
+
+    `hides`: what looks like a credential is hidden in the results of tools.
+    """
     said = [message for part in conversation.get("session", ()) for message in part]
     return ConversationParts(
-        history=tuple(map(_message, said)),
-        later=tuple(map(_message, _later(conversation))),
+        history=tuple(_message(one, hides) for one in said),
+        later=tuple(_message(one, hides) for one in _later(conversation)),
         tools=tuple(_tools(conversation)),
     )
 
@@ -41,13 +45,13 @@ def _later(conversation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield from turn_messages(turns[begun:])
 
 
-def _message(said: Mapping[str, Any]) -> Message:
+def _message(said: Mapping[str, Any], hides: bool) -> Message:
     calls = tuple(
         ToolCall(call["id"], call["name"], json.loads(call["arguments"])) for call in said.get("tool_calls", ())
     )
     return Message(
         said["role"],
-        said["text"],
+        hide_in(said["text"]) if hides and said["role"] == "tool" else said["text"],
         calls,
         tool_call_id=said.get("tool_call_id", ""),
         is_error=said.get("is_error", False),
