@@ -105,7 +105,7 @@ class Access(ABC):
 
     # Of the token; a local caller is given them by the command that starts the server.
     scopes: Collection[str]
-    # Whether the steps of a run work in this folder and with these files, so that a tool may be given a file by name.
+    # Whether the caller is on this machine, so that a tool may be given a file by name.
     has_files: bool = False
 
     def may(self, tool: Tool) -> bool:

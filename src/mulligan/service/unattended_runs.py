@@ -99,7 +99,7 @@ class UnattendedRuns:
         _refuse_unclear(source)
         if source.file:
             if self._is_for_others:
-                raise InputInvalid("this server reads no files of yours", hint="send the text of the file")
+                raise InputInvalid("a server reads no files of its clients", hint="send the text", argument="file")
             return load(source.file, given=given, **how)
         if source.text:
             return read_text(WorkflowText(source.text, "workflow.yaml")).workflow
