@@ -440,6 +440,9 @@ def _step_classified(state: State, place: Place, fact: e.StepClassified, entry: 
         parked_for="",
         ruling=decision,
     )
+    if fact.verdict == "retry":
+        # It goes on only now, so it counts now if the run was resumed for some steps.
+        release(state, place)
 
 
 def _triage_decision(place: Place, fact: e.StepClassified) -> TriageDecision:
