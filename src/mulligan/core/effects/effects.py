@@ -144,7 +144,7 @@ def _handler(state: State, fact: e.HandlerStarted) -> Iterable[Effect]:
         yield SetTimer("handler", fact.due, fact.place, fact.attempt)
 
 
-def _parked(state: State, fact: e.StepParked) -> Iterable[Effect]:
+def _parked(state: State, fact: e.StepParked | e.TriageSuggested) -> Iterable[Effect]:
     if fact.due is not None:
         yield SetTimer("triage", fact.due, fact.step, fact.attempt)
 
@@ -256,6 +256,7 @@ _TABLE: dict[type[e.Fact], Callable[[State, Any], Iterable[Effect]]] = {
     e.RetryScheduled: _retry,
     e.HandlerStarted: _handler,
     e.StepParked: _parked,
+    e.TriageSuggested: _parked,
     e.LoopTaken: _loop,
     e.StepCompleted: _step_ended,
     e.StepFailed: _step_ended,
