@@ -178,6 +178,9 @@ def _idle_loops(state: State) -> Iterable[Effect]:
 
 
 def _command_ended(state: State, fact: Any) -> Iterable[Effect]:
+    if fact.role == "triager":
+        # Its deadline has no effect any more. Until then, a run that waits for a person would not be left alone.
+        yield SetTimer("deadline", state.run.at, fact.place, 1)
     parent = state.places.get(fact.parent) if fact.role == "script" else None
     if parent is not None and parent.status == "backing_off" and parent.climb.due is not None:
         yield SetTimer("retry", parent.climb.due, parent.key, parent.attempt + 1)
@@ -262,4 +265,5 @@ _TABLE: dict[type[e.Fact], Callable[[State, Any], Iterable[Effect]]] = {
     e.StepFailed: _step_ended,
     e.CommandCompleted: _command_ended,
     e.CommandFailed: _command_ended,
+    e.CommandCancelled: _command_ended,
 }
