@@ -51,15 +51,15 @@ NOT_APPLIED = {
 
 
 def describe_suggestion(found: TriageSuggested | Suggestion) -> str:
-    """What a triager suggests and why that was not applied: `agent 'claude' suggests retry (confidence 0.6): …`."""
+    """What a triager suggests and why that was not applied: `agent 'claude' suggests retry (60% sure): …`."""
     why = NOT_APPLIED.get(found.why_not, found.why_not)
     detail = f" ({escape_unprintable(single_line(found.detail))})" if found.detail else ""
     if found.verdict is None:
         return f"agent '{found.agent}' gave no answer: {why}{detail}"
     more = describe_suggested_limits(found)
     said = escape_unprintable(single_line(found.reason))
-    sure = f" (confidence {found.confidence:g})" if found.confidence is not None else ""
-    return f"agent '{found.agent}' suggests {found.verdict}{sure}{more}: {said}; not applied: {why}{detail}"
+    sure = f" ({found.confidence:.0%} sure)" if found.confidence is not None else ""
+    return f"agent '{found.agent}' suggests {found.verdict}{more}{sure}: {said}; not applied: {why}{detail}"
 
 
 def describe_suggested_limits(found: TriageSuggested | Suggestion) -> str:

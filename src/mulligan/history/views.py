@@ -384,6 +384,9 @@ _ROLES = {
     "lister": "its list of items",
     "undo": "its undo",
     "triager": "its triager",
+    "tool_list": "the list of its tools",
+    "model": "its model",
+    "tool": "its tool",
 }
 
 

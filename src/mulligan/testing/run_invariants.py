@@ -211,7 +211,7 @@ def promise_3_agents_decide_within_their_limits(facts: LogFacts, entry: e.Entry)
     """A decision of a triager is what it answered about this attempt, and within the limits of its policy."""
     fact = entry.fact
     assert isinstance(fact, e.StepClassified)
-    if fact.confidence is None:
+    if not fact.is_triagers:
         return
     policy = facts.steps[fact.step].triage
     agent = policy.agent if policy is not None else None
@@ -226,7 +226,11 @@ def promise_3_agents_decide_within_their_limits(facts: LogFacts, entry: e.Entry)
     ):
         raise facts.violation("promise 3", f"the agent of '{fact.step}' answered something else", entry)
     given = answer.get("memory") or 0
-    if fact.verdict not in agent.may or fact.confidence < agent.min_confidence or given > (agent.memory_max or 0):
+    if (
+        fact.verdict not in agent.may
+        or (fact.confidence or 0) < agent.min_confidence
+        or given > (agent.memory_max or 0)
+    ):
         raise facts.violation("promise 3", f"the agent of '{fact.step}' may not decide that", entry)
     if facts.agent_decisions >= agent.max_per_run:
         raise facts.violation("promise 3", f"agents have decided {agent.max_per_run} times in this run", entry)

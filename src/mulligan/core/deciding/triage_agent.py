@@ -52,7 +52,7 @@ def judge_suggestion(agent: TriageAgent, decided: int, answer: Any) -> Judgement
     if found.verdict not in agent.may:
         return Judgement(found, "not_allowed", f"it may decide: {', '.join(agent.may)}")
     if found.confidence < agent.min_confidence:
-        return Judgement(found, "below_confidence", f"{found.confidence:g} is below {agent.min_confidence:g}")
+        return Judgement(found, "below_confidence", f"{found.confidence:.0%} is below {agent.min_confidence:.0%}")
     if found.memory is not None and found.memory > (agent.memory_max or 0):
         return Judgement(found, "memory_max", _cap(format_size(found.memory), agent.memory_max, format_size))
     if found.timeout is not None and found.timeout > (agent.timeout_max or 0):
@@ -88,6 +88,7 @@ def after_triager(now: Now, place: Place, fact: e.Fact) -> Facts:
             by=f"{AGENT_PREFIX}{agent.provider}",
             adjusted=decided_adjustment(place, answer.memory, answer.timeout),
             confidence=answer.confidence,
+            is_triagers=True,
             rule=answer.rule,
         )
         return
