@@ -7,7 +7,7 @@ attempt, a timer by kind, place and number.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, dataclass_transform
 
 import msgspec
@@ -180,10 +180,14 @@ def _idle_loops(state: State) -> Iterable[Effect]:
             yield SetTimer("loop", loop.due, loop.step, loop.edge)
 
 
+_AT_ONCE = timedelta(milliseconds=1)
+
+
 def _command_ended(state: State, fact: Any) -> Iterable[Effect]:
     if fact.role == "triager":
-        # Its deadline has no effect any more. Until then, a run that waits for a person would not be left alone.
-        yield SetTimer("deadline", state.run.at, fact.place, 1)
+        # Its deadline has no effect any more, so it may pass: a process leaves a run that waits for a person alone only
+        # if no time is near.
+        yield SetTimer("deadline", state.run.at + _AT_ONCE, fact.place, 1)
     parent = state.places.get(fact.parent) if fact.role == "script" else None
     if parent is not None and parent.status == "backing_off" and parent.climb.due is not None:
         yield SetTimer("retry", parent.climb.due, parent.key, parent.attempt + 1)
