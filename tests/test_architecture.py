@@ -26,7 +26,7 @@ PARTS = (
     *("errors", "step_context", "values", "core", "history", "plugins", "language", "flows", "formats"),
     *("ports", "store", "engine", "worker", "runtime", "service", "client"),
     # `python -m mulligan` stands at the very bottom: it calls the command line, and nobody calls it.
-    *("api", "dashboard", "cli", "mcp", "testing", "pytest_plugin", "app", "__main__"),
+    *("api", "dashboard", "mcp_server", "cli", "testing", "pytest_plugin", "app", "__main__"),
 )
 # `formats/SYSTEM/runtime` runs the steps of a system in a child process of a worker. It is a part of its own, below the
 # worker, because it builds on the worker's actions and databases. It stands with its format so that a system is one
@@ -36,11 +36,12 @@ RUNTIME = re.compile(r"mulligan\.formats\.(\w+)\.runtime\b")
 NAMED = re.compile(r"mulligan(\.\w+)+\.?(:\w+)?")
 # What the package exports, and the table of its own plugins, which stands for entry points in pyproject.toml.
 NAME_ANY = frozenset({"mulligan/__init__.py", "mulligan/plugins.py"})
-FACES = frozenset({"client", "api", "cli", "dashboard", "mcp"})
+FACES = frozenset({"client", "api", "cli", "dashboard", "mcp_server"})
 STRANGERS = frozenset({"store", "engine", "worker"})
 FACES_KNOW = frozenset({"errors", "service"})
-# The dashboard is made of routes of the API; `mulligan server` starts both.
-FACES_KNOW_FACES = {"dashboard": {"api"}, "cli": {"api", "dashboard"}}
+# The dashboard is made of routes of the API; `mulligan server` starts both. Tools of agents check what they are given
+# as routes do, and are mounted on the server.
+FACES_KNOW_FACES = {"dashboard": {"api"}, "mcp_server": {"api"}, "cli": {"api", "dashboard", "mcp_server"}}
 # What runs in the process of a step, and what gives its values back to a program.
 IN_A_STEP = frozenset({"step_context", "values"})
 KNOW_WHAT_RUNS_IN_A_STEP = frozenset({"worker", "runtime", "service", "client", "testing", "app"})
@@ -394,7 +395,11 @@ def test_the_arrows_of_the_design_are_lawful() -> None:
             "mulligan/worker/lease.py:1: 'worker' may not know 'engine'",
         ),
         # a face knows neither another face nor what lies behind the service
-        ("mulligan/mcp/tools.py", "import mulligan.api.routes", "mulligan/mcp/tools.py:1: 'mcp' may not know 'api'"),
+        (
+            "mulligan/mcp_server/server.py",
+            "import mulligan.dashboard.pages",
+            "mulligan/mcp_server/server.py:1: 'mcp_server' may not know 'dashboard'",
+        ),
         ("mulligan/api/routes.py", "import mulligan.core.turn", "mulligan/api/routes.py:1: 'api' may not know 'core'"),
         # the simulated world has the real engine and the real stores, and no process
         (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -112,18 +112,39 @@ class BodyDecoder:
             raise RequestRefused(message, hint=hint) from None
 
     def _refusal(self, error: msgspec.ValidationError) -> InputInvalid:
-        what, where = _parts(error)
+        found = parse_refusal(error)
+        name, where = found.name, found.where
         inside = f" in '{where}'" if where else ""
-        if match := _UNKNOWN.fullmatch(what):
-            name = match["name"]
+        if found.kind == "unknown":
             known = _field_names(self._type) if not where else set()
             hint = did_you_mean(name, known) or (f"it may have: {', '.join(sorted(known))}" if known else "")
             return InputInvalid(f"the body has an unknown field '{name}'{inside}", hint=hint, field=name)
-        if match := _MISSING.fullmatch(what):
-            name = match["name"]
+        if found.kind == "missing":
             return InputInvalid(f"the body lacks the field '{name}'{inside}", hint="add it", field=name)
         about = f"field '{where}' of the body" if where else "the body"
-        return InputInvalid(f"{about}: {_reason(what)}", field=where)
+        return InputInvalid(f"{about}: {found.reason}", field=where)
+
+
+class FieldRefusal(NamedTuple):
+    """What is wrong with a value that was sent, and where."""
+
+    kind: Literal["unknown", "missing", "invalid"]
+    # Of the unknown or missing field.
+    name: str
+    # The path of the object that has it not, or of the field that is invalid; "" for the whole.
+    where: str
+    # Why it is invalid.
+    reason: str
+
+
+def parse_refusal(error: msgspec.ValidationError) -> FieldRefusal:
+    """What msgspec says is wrong, as data."""
+    what, where = _parts(error)
+    if match := _UNKNOWN.fullmatch(what):
+        return FieldRefusal("unknown", match["name"], where, "")
+    if match := _MISSING.fullmatch(what):
+        return FieldRefusal("missing", match["name"], where, "")
+    return FieldRefusal("invalid", "", where, _reason(what))
 
 
 def refuse_nul(text: str, where: str) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from mulligan.core.model.events import HostCapacity
     from mulligan.core.model.failure import Failure
+    from mulligan.core.model.guard_rails import VERDICTS, agent_user, is_agent
     from mulligan.core.model.scopes import MEANINGS, SCOPES, allows
     from mulligan.core.model.workflow import Workflow
     from mulligan.core.state.transitions import RUN_ENDED
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from mulligan.service.breakers import Breaker
     from mulligan.service.catalogue.catalogue import Draft, Publication, PublishedWorkflow, WorkflowList
     from mulligan.service.catalogue.drawn_texts import DrawnText, ExaminedText, StepPosition
-    from mulligan.service.catalogue.text_additions import NewEdge, NewStep
+    from mulligan.service.catalogue.text_additions import NewEdge, NewRule, NewStep
     from mulligan.service.catalogue.text_diff import DiffLine, diff_texts
     from mulligan.service.catalogue.text_edits import StepEdit
     from mulligan.service.catalogue.texts import published_reference
@@ -163,7 +164,7 @@ if TYPE_CHECKING:
     from mulligan.service.run_pages import ItemPage, ItemQuery, RunChanges, StepLine, StepPage, StepQuery
     from mulligan.service.run_progress import Activity, Announcement, AnnouncementWriter, RunProgress
     from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
-    from mulligan.service.run_reasons import RunFailures, RunReason, explain_run
+    from mulligan.service.run_reasons import RunFailures, RunReason, explain_run, waits_only_for_a_person
     from mulligan.service.run_snapshot import FailedVisit, RunSnapshot, RunStatus, StepSnapshot
     from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
     from mulligan.service.run_timeline import Mosaic, Timeline
@@ -194,6 +195,7 @@ if TYPE_CHECKING:
     from mulligan.service.telemetry.log_lines import log_line
     from mulligan.service.telemetry.telemetry import ENDPOINT_VARIABLES, METRICS_TYPE, merge_metrics, request_metrics
     from mulligan.service.telemetry.worker_metrics import MetricsServer, WorkerMetrics
+    from mulligan.service.tokens.decision_ledger import TOOL_DECISIONS, DecisionLedger
     from mulligan.service.tokens.tokens import NewToken, TokenForm, TokenList, TokenView
     from mulligan.service.trends import RecoveryTrend, Spending, WeekStats, WorkflowSpending, WorkflowUsage, monday
     from mulligan.service.usage import ResourceProposal, StepUsage, UsedResources
@@ -206,6 +208,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "mulligan.core.model.events": "HostCapacity",
     "mulligan.core.model.failure": "Failure",
+    "mulligan.core.model.guard_rails": "VERDICTS agent_user is_agent",
     "mulligan.core.model.scopes": "MEANINGS SCOPES allows",
     "mulligan.core.model.workflow": "Workflow",
     "mulligan.core.state.transitions": "RUN_ENDED",
@@ -226,7 +229,7 @@ _NAMES = {
     "StartedRun",
     "mulligan.service.catalogue.catalogue": "Draft Publication PublishedWorkflow WorkflowList",
     "mulligan.service.catalogue.drawn_texts": "DrawnText ExaminedText StepPosition",
-    "mulligan.service.catalogue.text_additions": "NewEdge NewStep",
+    "mulligan.service.catalogue.text_additions": "NewEdge NewRule NewStep",
     "mulligan.service.catalogue.text_diff": "DiffLine diff_texts",
     "mulligan.service.catalogue.text_edits": "StepEdit",
     "mulligan.service.catalogue.texts": "published_reference",
@@ -284,7 +287,7 @@ _NAMES = {
     "mulligan.service.run_pages": "ItemPage ItemQuery RunChanges StepLine StepPage StepQuery",
     "mulligan.service.run_progress": "RunProgress Activity AnnouncementWriter Announcement",
     "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",
-    "mulligan.service.run_reasons": "RunFailures RunReason explain_run",
+    "mulligan.service.run_reasons": "RunFailures RunReason explain_run waits_only_for_a_person",
     "mulligan.service.run_snapshot": "FailedVisit RunSnapshot RunStatus StepSnapshot",
     "mulligan.service.run_story": "LocatedWait StoryLine LocatedLine",
     "mulligan.service.run_timeline": "Mosaic Timeline",
@@ -306,6 +309,7 @@ _NAMES = {
     "mulligan.service.telemetry.log_lines": "log_line",
     "mulligan.service.telemetry.telemetry": "ENDPOINT_VARIABLES METRICS_TYPE merge_metrics request_metrics",
     "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
+    "mulligan.service.tokens.decision_ledger": "DecisionLedger TOOL_DECISIONS",
     "mulligan.service.tokens.tokens": "NewToken TokenForm TokenList TokenView",
     "mulligan.service.trends": "RecoveryTrend Spending WeekStats WorkflowSpending WorkflowUsage monday",
     "mulligan.service.usage": "ResourceProposal StepUsage UsedResources",

@@ -1,0 +1,57 @@
+"""`mulligan mcp`: the tools of an agent, over stdin and stdout."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from importlib import import_module
+from typing import Annotated, Any
+
+from mulligan.cli.options import By, HomeFolder
+from mulligan.cli.parameters import Option
+from mulligan.cli.terminal import UsageRefused
+from mulligan.errors import ServerUnusable
+from mulligan.service import open_service
+
+# What an agent on this machine may do unless less is asked for: what the person may do who has started it.
+SCOPES = ("read", "run", "decide", "write")
+
+
+def mcp(
+    home: HomeFolder = None,
+    server: Annotated[
+        str | None,
+        Option("--server", metavar="URL", help="Work with the runs of this server (log in first: mulligan login URL)."),
+    ] = None,
+    by: By = "",
+    read_only: Annotated[bool, Option("--read-only", help="Offer only tools that change nothing.")] = False,
+) -> int:
+    """Let an agent work with the runs of a store: the Model Context Protocol over stdin and stdout.
+
+    A client such as Claude Code, Cursor or VS Code starts this command; docs/agents shows how to set it up. Needs
+    `pip install 'mulligan[mcp]'`.
+    """
+    if home is not None and server is not None:
+        raise UsageRefused("--home and --server name two places", hint="leave one of them out")
+    if sys.stdin.isatty():
+        raise UsageRefused(
+            "`mulligan mcp` is started by a client, and reads its messages from stdin",
+            hint="add it to your client; for Claude Code: claude mcp add mulligan -- mulligan mcp",
+        )
+    stdio = _module("mulligan.mcp_server.stdio")
+    # Opened once before anything is answered, so that a wrong address is refused at once.
+    with open_service(server or home, by):
+        pass
+    code: int = stdio.serve(partial(open_service, server or home, by), ("read",) if read_only else SCOPES)
+    return code
+
+
+def _module(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("mulligan"):
+            raise
+        raise ServerUnusable(
+            f"`mulligan mcp` needs '{error.name}', which is not installed", hint="pip install 'mulligan[mcp]'"
+        ) from None

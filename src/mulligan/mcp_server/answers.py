@@ -1,0 +1,54 @@
+"""What a client gets: answers and errors as plain data and as text. Nothing here needs the library `mcp`.
+
+Everything that leaves the server, of tools, resources and prompts, passes through `present`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mulligan.api.problems import FileProblem, details
+from mulligan.errors import LanguageError, MulliganError
+from mulligan.service import to_json
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An error as every other face says it: code, message, hint and data."""
+
+    code: str
+    message: str
+    # What to do.
+    hint: str = ""
+    data: dict[str, Any] = {}
+    # If a workflow file is refused: all that is wrong with it.
+    problems: list[FileProblem] = []
+
+
+def present(answer: Any) -> dict[str, Any]:
+    """What a handler gave, as the JSON object that a client gets."""
+    found = to_json(answer)
+    return found if isinstance(found, dict) else {"result": found}
+
+
+def present_error(error: MulliganError) -> dict[str, Any]:
+    """An error as the JSON object that a client gets."""
+    found = details(error)
+    shown = ErrorAnswer(found.code, found.detail, found.hint, found.data, found.problems)
+    return {"error": msgspec.to_builtins(shown)}
+
+
+def error_text(error: MulliganError) -> str:
+    """An error as text: what a model reads first."""
+    text = error.render()
+    return text if isinstance(error, LanguageError) or not error.data else f"{text}\n  data: {_line(error)}"
+
+
+def _line(error: MulliganError) -> str:
+    return msgspec.json.encode(details(error).data).decode()
+
+
+def as_text(answer: dict[str, Any]) -> str:
+    """An answer for clients that read text alone."""
+    return msgspec.json.encode(answer).decode("utf-8", "replace")

@@ -1,0 +1,53 @@
+"""An agent on this machine: the service of its process, with the permissions of the person who has started it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+
+from mulligan.api.problems import as_known_error
+from mulligan.errors import MulliganError, StoreUnavailable
+from mulligan.mcp_server.tool import Access, Result
+from mulligan.service import Service
+
+
+class LocalAccess(Access):
+    """A service with a thread of its own: a connection to a store belongs to one thread."""
+
+    def __init__(self, open_service: Callable[[], Service], scopes: Collection[str]) -> None:
+        self.scopes = scopes
+        self._open = open_service
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="mcp")
+        self._service: Service | None = None
+
+    async def read(self, work: Callable[[Service], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._call, work)
+
+    async def change(self, work: Callable[[Service], Result]) -> Result:
+        return await self.read(work)
+
+    def known_error(self, error: Exception, where: str) -> MulliganError:
+        """A local caller may know everything that is said of the store."""
+        return error if isinstance(error, MulliganError) else as_known_error(error, where)
+
+    def _call(self, work: Callable[[Service], Result]) -> Result:
+        if self._service is None:
+            self._service = self._open()
+            self.has_files = not self._service.home.is_remote
+        try:
+            return work(self._service)
+        except StoreUnavailable:
+            # The next call opens the store again: a server may have been restarted.
+            self._close()
+            raise
+
+    def close(self) -> None:
+        """Wait for what is running, and close the store."""
+        self._thread.submit(self._close).result()
+        self._thread.shutdown()
+
+    def _close(self) -> None:
+        if self._service is not None:
+            service, self._service = self._service, None
+            service.close()

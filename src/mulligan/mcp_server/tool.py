@@ -1,0 +1,160 @@
+"""What a tool is, who calls it, and what its arguments look like to a model.
+
+`tool_table` has the one table of tools. The server, the reference in docs/agents and the checks of scopes are made from
+it. Nothing here needs the library `mcp`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from mulligan.api.decoding import parse_refusal, refuse_nul
+from mulligan.api.problems import as_known_error
+from mulligan.errors import InputInvalid, MulliganError, ScopeMissing
+from mulligan.service import Service, allows, did_you_mean
+
+Result = TypeVar("Result")
+ToolScope = Literal["read", "run", "decide", "write"]
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The arguments of a tool. One that it does not have is refused, at any depth."""
+
+
+class NoArguments(Arguments, frozen=True):
+    """A tool that asks for nothing."""
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """One call of a tool, after its arguments and its scope were checked."""
+
+    # In the name of the caller, for the caller's project.
+    service: Service
+    # Of the type that the tool names.
+    arguments: Any
+    access: Access
+
+
+# It gives a struct of the service, or plain data. It runs in a thread, and may wait for the store.
+Handler = Callable[[ToolCall], Any]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One line of the table."""
+
+    name: str
+    scope: ToolScope
+    # What it does and when to use it, for the model that chooses.
+    describe: str
+    arguments: type[Arguments]
+    handler: Handler
+    # Whether it may end something that cannot be had back, so that a client asks its user first.
+    is_destructive: bool = False
+    # The `ui://` page that shows its answer in clients that can.
+    page: str = ""
+    # Other names for it, of programs that people come from.
+    also: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        return self.scope != "read"
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of its arguments."""
+        return schema_of(self.arguments)
+
+    def decode(self, given: Mapping[str, Any] | None) -> Any:
+        """The arguments as the struct. `InputInvalid` names the argument.
+
+        A number that is given as a text counts: models write both.
+        """
+        try:
+            arguments = msgspec.convert(dict(given or {}), self.arguments, strict=False)
+        except msgspec.ValidationError as error:
+            raise self._refusal(error) from None
+        _refuse_nul(given)
+        return arguments
+
+    def _refusal(self, error: msgspec.ValidationError) -> InputInvalid:
+        found = parse_refusal(error)
+        inside = f" in '{found.where}'" if found.where else ""
+        known = [one.encode_name for one in msgspec.structs.fields(self.arguments)]
+        if found.kind == "unknown":
+            choice = f"it takes: {', '.join(known)}" if known else "it takes none"
+            hint = "" if inside else did_you_mean(found.name, known) or choice
+            message = f"'{self.name}' has no argument '{found.name}'{inside}"
+            return InputInvalid(message, hint=hint, argument=found.name)
+        if found.kind == "missing":
+            message = f"'{self.name}' needs the argument '{found.name}'{inside}"
+            return InputInvalid(message, hint="add it", argument=found.name)
+        about = f"argument '{found.where}' of '{self.name}'" if found.where else f"the arguments of '{self.name}'"
+        return InputInvalid(f"{about}: {found.reason}", argument=found.where)
+
+
+class Access(ABC):
+    """What one caller may do. A server makes one for each connection, or for each request."""
+
+    # Of the token; a local caller is given them by the command that starts the server.
+    scopes: Collection[str]
+    # Whether the steps of a run work in this folder and with these files, so that a tool may be given a file by name.
+    has_files: bool = False
+
+    def may(self, tool: Tool) -> bool:
+        """Whether the scopes allow this tool."""
+        return allows(self.scopes, tool.scope)
+
+    async def call(self, tool: Tool, arguments: object) -> object:
+        """What the tool gives. `ScopeMissing`, and what the service raises."""
+        self.refuse_without(tool.scope, f"the tool '{tool.name}' needs it")
+        work = self.change if tool.changes else self.read
+        return await work(lambda service: tool.handler(ToolCall(service, arguments, self)))
+
+    def refuse_without(self, scope: str, why: str) -> None:
+        """`ScopeMissing` if the caller lacks a scope."""
+        if not allows(self.scopes, scope):
+            raise ScopeMissing(
+                f"this caller has no scope '{scope}': {why}", hint="use a token that has it", scope=scope
+            )
+
+    def known_error(self, error: Exception, where: str) -> MulliganError:
+        """The error that the caller sees. What is not ours is written into the log, and nowhere else."""
+        return as_known_error(error, where)
+
+    @abstractmethod
+    async def read(self, work: Callable[[Service], Result]) -> Result:
+        """Call `work`, which reads, in a thread of the service."""
+
+    @abstractmethod
+    async def change(self, work: Callable[[Service], Result]) -> Result:
+        """Call `work`, which changes something, in a thread of the service."""
+
+
+def _refuse_nul(value: Any) -> None:
+    """`InputInvalid` for a NUL anywhere in the arguments, which no database keeps in a text."""
+    if isinstance(value, str):
+        refuse_nul(value, "an argument")
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            _refuse_nul(key)
+            _refuse_nul(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _refuse_nul(inner)
+
+
+def schema_of(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    """The JSON Schema of a struct, with an object at its root, as clients expect it."""
+    (root,), definitions = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
+    found: dict[str, Any] = definitions.pop(root["$ref"].rpartition("/")[2])
+    # The tool has a description and a name of its own.
+    plain = {key: value for key, value in found.items() if key not in ("title", "description")}
+    return {**plain, "additionalProperties": False, **({"$defs": definitions} if definitions else {})}
