@@ -43,6 +43,20 @@ def step_logs(
 
     With `part`, the handlers or scripts that ran after that attempt. Without `item`, every item of a map step.
     """
+    meant = find_attempts(reader, run_id, step, item=item, attempt=attempt, part=part)
+    return [reader.attempt_log(run_id, *one) for one in meant]
+
+
+def find_attempts(
+    reader: RunReader,
+    run_id: int,
+    step: str,
+    *,
+    item: int | None = None,
+    attempt: int | None = None,
+    part: Part = "own",
+) -> list[tuple[str, int]]:
+    """The attempts that are meant, by place and number. `UnknownStep`, `UnknownAttempt`."""
     place = step if item is None else item_key(step, item)
     every = reader.attempts(run_id, step)
     below = [one for one in every if is_at_or_below(one[0], place) and is_meant(place, one[0], part)]
@@ -50,7 +64,7 @@ def step_logs(
     meant = _last(below, place) if attempt is None else [one for one in below if _number(place, *one) == attempt]
     if not meant:
         refuse_without_attempt(reader, run_id, step, item=item, attempt=attempt, part=part)
-    return [reader.attempt_log(run_id, *one) for one in meant]
+    return meant
 
 
 def refuse_without_attempt(
