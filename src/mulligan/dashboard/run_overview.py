@@ -48,7 +48,7 @@ def render_overview(run: RunView) -> Tab:
     made_of = None if run.is_loading else json.dumps({"status": run.head["status"], "counts": run.head["step_counts"]})
     root = (
         element("div", text, id="run-text"),
-        element("div", islands, id="run-charts", data_keep=True, data_run=run.run_id, data_told=made_of),
+        element("div", islands, id="run-charts", data_keep=True, data_run=run.run_id, data_shown=made_of),
     )
     return Tab(join_html(root), modules=("run.js",), styles=("run.css",))
 

@@ -17,7 +17,7 @@ const mosaic = new Mosaic(document.getElementById("mosaic"), document.getElement
 const gantt = new Gantt(document.getElementById("gantt"), path);
 let seq = 0;
 // What the text of the page says; the run may have gone on since the server wrote it.
-let told = charts.dataset.told ? wordsOf(JSON.parse(charts.dataset.told)) : "";
+let told = charts.dataset.shown ? wordsOf(JSON.parse(charts.dataset.shown)) : "";
 let textTimer = 0;
 let readTimer = 0;
 let reading = false;

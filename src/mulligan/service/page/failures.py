@@ -125,7 +125,7 @@ def render_visit(
     fold = element("details", head, *parts, class_=f"visit fate-{visit.fate}", open=is_open, id=name or None)
     if not href:
         return fold
-    # Beside the line that opens and closes, not in it: a keyboard or a screen reader could not tell the two apart.
+    # Beside the line that opens and closes, not in it: a screen reader does not know two actions of one line.
     link = element("a", "Open", href=href, aria_label=f"Open {visit.name or visit.unit}")
     return element("div", fold, link, class_="visit-beside", id=f"{name}-beside" if name else None)
 
