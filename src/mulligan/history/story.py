@@ -32,6 +32,7 @@ from mulligan.history.phrases import (
     up_to_date_since,
 )
 from mulligan.history.story_memory import StoryMemory
+from mulligan.history.tool_phrases import session_text, tool_answer_text, tool_call_text
 
 Tone = Literal["plain", "good", "bad", "try", "wait"]
 # The longest part of a command's text that a sentence quotes.
@@ -491,6 +492,15 @@ def _item_completed(writer: StoryWriter, fact: e.ItemCompleted, at: datetime) ->
     return (fact.place, f"item {_how(fact.recovered_by)}", "good") if fact.recovered_by else None
 
 
+def _tool_called(writer: StoryWriter, fact: e.ToolCalled, at: datetime) -> _Sentence | None:
+    """Only of a call that is made; why one is not made is in the answer."""
+    return (fact.place, f"called {tool_call_text(fact)}", "plain") if fact.position >= 0 else None
+
+
+def _tool_answered(writer: StoryWriter, fact: e.ToolAnswered, at: datetime) -> _Sentence | None:
+    return fact.place, tool_answer_text(fact), "bad" if fact.error else "plain"
+
+
 _Rule = Callable[[StoryWriter, Any, datetime], _Sentence | None]
 _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.RunStarted: lambda t, f, at: ("", f"forked from run {f.forked_from}{_by(f)}", "plain") if f.forked_from else None,
@@ -549,6 +559,8 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.UndoCompleted: lambda t, f, at: (f.step, "undone", "good"),
     e.UndoFailed: lambda t, f, at: (f.step, f"undo failed with {describe_failure(f.failure)}", "bad"),
     e.DataSet: lambda t, f, at: (f.place, f"set data '{f.name}' (version {f.version})", "plain"),
+    e.ToolCalled: _tool_called,
+    e.ToolAnswered: _tool_answered,
     e.WarningRecorded: lambda t, f, at: (f.place, f"warning: {describe_failure(f.failure)}", "wait"),
 }
 # The facts that may have a sentence.
@@ -565,6 +577,7 @@ _DETAILS: dict[type[e.Fact], _Details] = {
     e.CommandFailed: _command_failed,
     e.CommandSkipped: _command_skipped,
     e.UndoStarted: lambda t, f, at: iter([(f.step, "undo started", "try")]),
+    e.SessionKept: lambda t, f, at: iter([(f.place, session_text(f), "plain")]),
     e.ReportRefused: lambda t, f, at: iter([(f.place, f"late report on attempt {f.attempt} ignored", "plain")]),
 }
 

@@ -46,7 +46,7 @@ def error_text(error: MulliganError) -> str:
     text = clean(error.render())
     if isinstance(error, LanguageError):
         return mark_text(text)
-    return f"{text}\n  data: {as_text(mark(details(error).data))}" if error.data else text
+    return f"{text}\n  data: {as_text(mark_error(details(error).data))}" if error.data else text
 
 
 def as_text(answer: dict[str, Any]) -> str:

@@ -143,8 +143,8 @@ class ChangeVerbs:
         except InputInvalid:
             return False
 
-    @staticmethod
     def prepare_text(
+        self,
         text: str,
         inputs: dict[str, Any],
         labels: Mapping[str, str],
@@ -153,8 +153,12 @@ class ChangeVerbs:
         format: str | None = None,
     ) -> Prepared:
         """A run of a text that nobody has published. No other file is read for it, and it is no Python."""
-        workflow = read_text(WorkflowText(text, "workflow.yaml", format)).workflow
-        return prepare(workflow, inputs, cwd, labels=labels)
+        return prepare(self.read_text(text, format), inputs, cwd, labels=labels)
+
+    @staticmethod
+    def read_text(text: str, format: str | None = None) -> Workflow:
+        """The workflow of a text that nobody has published, as `prepare_text` reads it."""
+        return read_text(WorkflowText(text, "workflow.yaml", format)).workflow
 
     # -- cancel, pause, resume ---------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import msgspec
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.workflow import END, Command, Workflow
+from mulligan.core.model.workflow import END, Action, Command, Workflow
 from mulligan.core.model.workflow import decode as read_workflow
 from mulligan.testing.agent_spending import AgentSpending
 
@@ -102,8 +102,10 @@ class LogFacts:
         return found
 
     def is_agent(self, place: str) -> bool:
-        action = self.specs[place].action
-        return action is not None and action.kind == "agent"
+        """Whether an attempt of it is a call of an agent: not of one whose model is asked turn by turn, below it."""
+        spec = self.specs[place]
+        is_asked_below = spec.tools is not None or spec.session != ""
+        return spec.action is not None and spec.action.kind == "agent" and not is_asked_below
 
     def violation(self, promise: str, sentence: str, entry: e.Entry) -> AssertionError:
         """Return the error for a violated invariant, with the last facts."""
@@ -325,6 +327,12 @@ def command_of(facts: LogFacts, fact: e.CommandEntered) -> Command:
     scripts = tuple(rule.recovery_script for rule in above.rules)
     choices = {"do": step.do, "handler": handler, "success": above.on_success, "script": scripts}
     single = {"validator": above.validator, "undo": step.undo, "lister": lister}
+    if above.tools is not None or above.session:
+        # A model is asked with the parameters of its agent, whose rules decide about its failures.
+        kind = above.action.kind if above.action else ""
+        single["model"] = Command(action=Action(kind, {}), on_lost=above.on_lost)
+        choices["tool"] = above.tools.commands if above.tools else ()
+        choices["tool_list"] = tuple(server.command for server in above.tools.servers) if above.tools else ()
     found = single[fact.role] if fact.role in single else choices[fact.role][fact.index]
     return found or Command()
 

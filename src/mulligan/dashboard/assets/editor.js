@@ -5,7 +5,7 @@ import { confirmAction, openAction } from "./actions.js";
 import { say, sayError } from "./notes.js";
 import { appearance } from "./editor_theme.js";
 import { schemaHelp } from "./editor_schema.js";
-import { DraftKeeper } from "./editor_draft.js";
+import { DraftKeeper, changedLines } from "./editor_draft.js";
 import { GraphPane } from "./editor_graph.js";
 
 const START = `# What this workflow is for.
@@ -215,7 +215,11 @@ const graph = new GraphPane({
   isReadOnly,
   goTo,
   edit: async (change) => {
-    const answer = await send("POST", "workflows:edit", { text: textOf(), file, ...change });
+    const before = textOf();
+    const answer = await send("POST", "workflows:edit", { text: before, file, ...change });
+    // What the form would break is said in the form, and the text stays as it is.
+    const [problem] = answer.validation.problems;
+    if (problem && (checked?.problems ?? []).length < answer.validation.problems.length) throw problem;
     replaceText(answer.text);
     if (answer.line) goTo(answer.line, 1);
     return answer;
@@ -278,18 +282,20 @@ async function publish() {
     headers: { "if-match": `"${keeper.revision}"` },
     fields: [{ name: "note", label: "What changed (optional)" }],
   };
-  const answer = await confirmAction(action, (plan) => describePublication(plan));
+  const newest = keeper.version ? await get(`workflows/${segment(name)}`).catch(() => null) : null;
+  const answer = await confirmAction(action, (plan) => describePublication(plan, newest));
   if (answer === undefined) return void view.focus();
   keeper.forget();
   location.assign(`/workflows/${segment(name)}`);
 }
 
-function describePublication(plan) {
+function describePublication(plan, newest) {
   const lines = [plan.is_new ? `It becomes version ${plan.version}.` : `Version ${plan.version} has this text already.`];
   if (keeper.version && plan.is_new && plan.version > keeper.version + 1) lines.push(`Version ${plan.version - 1} was published since you began with version ${keeper.version}.`);
   if (plan.schedules?.length) lines.push(`Its schedules are in force then: ${plan.schedules.join(", ")}`);
   if (plan.warnings?.length) lines.push(`${plan.warnings.length} warnings, see below the text.`);
-  return lines;
+  const changes = newest && plan.is_new ? changedLines(newest.text, textOf()) : null;
+  return changes ? [...lines, `Against version ${newest.version}:`, changes] : lines;
 }
 
 async function discard() {

@@ -79,6 +79,9 @@ def build_command(
 ) -> tuple[tuple[Any, ...], bool]:
     """Return what the supervisor has to start: the provider's command, in bash. InputInvalid if there is none."""
     task = lease.task
+    if task.conversation:
+        message = f"agent '{provider_of(task)}' is a command, which has neither our 'tools' nor a 'session'"
+        raise InputInvalid(f"{message}: name a model, such as openai or anthropic")
     command = _command(task, programs)
     environment = task_environment(lease, scratch, folders.outputs(task.run_id))
     environment |= {
