@@ -335,7 +335,7 @@ class Catalogue:
         if stored is not None and stored.updated_by != self._by:
             raise Refused(
                 f"'{name}' has a draft of {stored.updated_by or 'somebody else'}, which stays as it is",
-                hint="tell them what you would change, or propose it when the draft is published or gone",
+                hint="say what you would change, or propose it when the draft is published or gone",
                 workflow=name,
             )
         revision = 0
