@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from mcp import Client as McpClient
 from tests.api.conftest import Client as ApiClient
 from tests.api.conftest import open_client, token_record
 from tests.faces.commands import mulligan
@@ -116,9 +117,12 @@ def test_without_its_scope_no_tool_changes_anything_and_each_refusal_is_in_the_a
     changing = {name: tool for name, tool in BY_NAME.items() if tool.changes}
     assert set(changing) <= set(CHANGES)
 
-    for name, tool in changing.items():
-        refused = agent(server, "read").refused(name, **CHANGES[name])
-        assert (refused["code"], refused["data"]) == ("token.scope", {"scope": tool.scope}), name
+    async def ask_all(client: McpClient) -> list[Any]:
+        return [await client.call_tool(name, CHANGES[name]) for name in changing]
+
+    for found, tool in zip(agent(server, "read").talk(ask_all), changing.values(), strict=True):
+        refused = found.structured_content["error"]
+        assert (refused["code"], refused["data"]) == ("token.scope", {"scope": tool.scope}), tool.name
 
     assert contents(server) == before
     assert audited(server)[len(rows) :] == [("agent:read", f"MCP {name}", 403) for name in changing]
@@ -126,9 +130,13 @@ def test_without_its_scope_no_tool_changes_anything_and_each_refusal_is_in_the_a
 
 def test_wrong_arguments_are_typed_errors_of_every_tool(server: ApiClient) -> None:
     before = contents(server)
-    for name in BY_NAME:
-        for wrong in ({"no_such_argument": 1}, {"run_id": -1, "step": [], "name": 7, "classifications": []}):
-            assert agent(server, "admin").refused(name, **wrong)["code"] == "input.invalid", name
+    wrong = ({"no_such_argument": 1}, {"run_id": -1, "step": [], "name": 7, "classifications": []})
+
+    async def ask_all(client: McpClient) -> list[Any]:
+        return [await client.call_tool(name, arguments) for name in BY_NAME for arguments in wrong]
+
+    for found in agent(server, "admin").talk(ask_all):
+        assert (found.is_error, found.structured_content["error"]["code"]) == (True, "input.invalid"), found
 
     assert contents(server) == before
 

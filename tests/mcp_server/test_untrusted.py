@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from mcp import Client
 from tests.faces.commands import mulligan
 from tests.mcp_server.conversation import Agent, agent_at
 
@@ -198,8 +199,11 @@ def texts(value: Any) -> Iterator[str]:
 def test_no_tool_says_what_a_step_said_outside_of_a_frame(victim: Agent) -> None:
     assert set(BY_NAME) - set(CALLS) == set(), "a new tool: add what it says about the hostile run"
     quoted = set()
-    for name in BY_NAME:
-        found = victim.result(name, CALLS[name])
+
+    async def ask_all(client: Client) -> dict[str, Any]:
+        return {name: await client.call_tool(name, CALLS[name]) for name in BY_NAME}
+
+    for name, found in victim.talk(ask_all).items():
         for text in (*texts(found.structured_content), found.content[0].text):
             assert KEY not in text, name
             assert ORDER not in outside(text), name
