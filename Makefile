@@ -21,7 +21,7 @@ unexport CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo quick test browser check lint format bench growth simulate crashes chaos mutants fuzz generated pins clean
+.PHONY: help demo quick test browser pictures check lint format bench growth simulate crashes chaos mutants fuzz generated pins clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +43,9 @@ test: $(STAMP) ## run all tests
 browser: $(STAMP) ## open every page of the dashboard in Chromium (Debian: apt-get install chromium)
 	@command -v chromium chromium-browser google-chrome >/dev/null || { echo "Chromium is missing; on Debian: apt-get install chromium" >&2; exit 1; }
 	MULLIGAN_BROWSER=1 $(BIN)/pytest tests/browser
+
+pictures: $(STAMP) ## take pictures of every page of the dashboard, to build/pictures; those of the documentation anew
+	$(BIN)/python -m tests.browser.pictures --docs
 
 check: lint test ## format, lint, types, tests: what a change must pass
 

@@ -15,8 +15,8 @@ PINS = ("requirements/runtime.txt", "requirements/dev.txt")
 PROSE = ("README.md", "CONTRIBUTING.md")
 
 DOCUMENTED_TARGETS = tuple(
-    "help demo quick test browser check lint format bench growth simulate crashes chaos fuzz mutants generated pins "
-    "clean".split()
+    "help demo quick test browser pictures check lint format bench growth simulate crashes chaos fuzz mutants "
+    "generated pins clean".split()
 )
 ADDRESS = re.compile(r"://|--(extra-)?index-url|--default-index|--find-links|^-[if]\s| @ ", re.MULTILINE)
 PERSONAL_PATH = re.compile(r"(?<![\w.~-])/(home|root|work|Users)/\w")

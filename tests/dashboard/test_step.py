@@ -209,6 +209,8 @@ def test_a_step_of_a_run_that_nobody_took_waits(pages: Client, flows: Flows) -> 
     text = text_of(show(pages, f"/runs/{run_id}/steps/fetch"))
 
     assert "Waits for a worker that takes the run" in text
+    refused = pages.get(f"runs/{run_id}/steps/fetch")
+    assert (refused.status, refused.json["detail"].partition(":")[0]) == (409, f"run {run_id} has not started yet")
 
 
 def test_hostile_text_stays_text(pages: Client, flows: Flows) -> None:

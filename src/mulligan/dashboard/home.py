@@ -178,12 +178,16 @@ def _breakers(breakers: list[Breaker]) -> Html | str:
     lines = []
     for one in breakers:
         held = f"{pluralize(one.waiting, 'task')} {'waits' if one.waiting == 1 else 'wait'}"
-        again = join_html([", tries again ", time_element(one.retry_at)]) if one.retry_at else ""
+        again = join_html(["tries again ", time_element(one.retry_at)]) if one.retry_at else ""
         lines.append(
             element(
                 "li",
                 element("span", one.name, class_="status bad strong"),
-                element("span", f"{one.status.replace('_', ' ')} after {pluralize(one.failures, 'failure')}; ", held),
+                element(
+                    "span",
+                    f"{one.status.replace('_', ' ')} after {pluralize(one.failures, 'failure')}; {held}",
+                    class_="words",
+                ),
                 element("small", again) if again else "",
                 id=f"breaker-{one.name}",
             )

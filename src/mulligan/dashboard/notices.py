@@ -13,6 +13,7 @@ from mulligan.service import Hooks, Html, NoticeLine, NoticeStatus, element
 from mulligan.service.formatting import pluralize
 
 _LIMIT = 100
+_WORDS = {"needs_person": "needs a person"}
 _TONES = {"waiting": "try", "sent": "good", "given_up": "bad"}
 
 
@@ -93,7 +94,7 @@ def _rules(call: Call, found: Hooks) -> Html:
     rows = [
         element(
             "tr",
-            element("td", ", ".join(kind.replace("_", " ") for kind in one.on)),
+            element("td", ", ".join(_WORDS.get(kind, kind) for kind in one.on)),
             element("td", ", ".join(one.to)),
             element("td", f"late after {one.late_after}" if one.late_after else ""),
         )

@@ -141,7 +141,7 @@ def step_overview(
         steps = [{"name": member, **shown["steps"][member]} for member in _by_attention(group, shown["steps"])]
         return {"run_id": run_id, "name": name, **group, "steps": steps}
     if name not in state.places or (name != END and name not in state.graph.nodes):
-        _refuse_no_step(reader, state, name)
+        _refuse_no_step(reader, run_id, state, name)
     children = [child for child in reader.store.children(run_id) if step_name(child.parent_place) == name]
     index = index or EventIndex(reader)
     entries = index.entries(run_id, name)
@@ -157,8 +157,8 @@ def step_overview(
     return {"run_id": run_id, "name": name, **found, "matrix": _matrix_of(state, name), "tries": tried}
 
 
-def _refuse_no_step(reader: RunReader, state: State, name: str) -> NoReturn:
-    run_id = state.run.run_id
+def _refuse_no_step(reader: RunReader, run_id: int, state: State, name: str) -> NoReturn:
+    # The state of a run that no worker has taken yet does not have its number.
     reader.refuse_unknown(run_id, name)
     reader.refuse_removed(run_id, name)
     if not state.places:

@@ -25,7 +25,8 @@ export function showTimes(root) {
 export function formatTime(at, show = "ago") {
   if (show === "clock") return near.format(at);
   if (show === "day") return day.format(at);
-  if (show === "time") return isToday(at) ? near.format(at) : at.getFullYear() === new Date().getFullYear() ? short.format(at) : long.format(at);
+  // Seconds say something about what has happened, not about what is planned.
+  if (show === "time") return isToday(at) && at <= new Date() ? near.format(at) : at.getFullYear() === new Date().getFullYear() ? short.format(at) : long.format(at);
   let amount = (at.getTime() - Date.now()) / 1000;
   if (Math.abs(amount) < 10) return "now";
   for (const [unit, size] of UNITS) {
