@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faces.commands import mulligan
 from tests.mcp_server.conftest import ran
 from tests.mcp_server.conversation import Agent, agent_at
 
@@ -169,13 +168,3 @@ def test_a_server_does_not_read_files_of_its_clients(served: Agent) -> None:
 
     assert served.refused("start_run", file="flow.yaml")["data"] == {"argument": "file"}
     assert served.refused("validate_workflow", file="flow.yaml")["code"] == "input.invalid"
-
-
-def test_a_run_that_an_agent_starts_is_driven_in_the_background(folder: Path, agent: Agent) -> None:
-    Path("flow.yaml").write_text(FIXED, encoding="utf-8")
-
-    started = agent.call("start_run", file="flow.yaml", inputs={"day": "friday"})
-
-    assert (started["run_id"], started["workflow"]) == (1, "daily")
-    assert mulligan("wait", "1", "--timeout", "60s").code == 0
-    assert agent.call("get_run", run_id=1)["status"] == "completed"
