@@ -81,7 +81,7 @@ fuzz: $(STAMP) ## MINUTES of inputs that nobody would write, to all that reads: 
 mutants: $(STAMP) ## change the core in thousands of places and see which changes no test notices: make mutants MODULE=ladder
 	nice -n 19 $(BIN)/python -m proof.mutation $(MODULE)
 
-generated: $(STAMP) ## write what is made from the code: reference.md, api.md and tools.md in docs/, the JSON Schema, the table of completion
+generated: $(STAMP) ## write what is made from the code: the references in docs/, the JSON Schema, the table of completion
 	$(BIN)/python -m mulligan.language.reference
 	$(BIN)/python -m mulligan.language.schema
 	$(BIN)/python -m mulligan.cli.completion_table

@@ -118,6 +118,24 @@ def test_a_retry_for_an_exit_code_is_written_by_the_dialog_and_shown_before_it_i
     assert load["retry"] == {"exit_codes": [75], "max_retries": 2, "delay": "10s"}
 
 
+def test_a_new_workflow_takes_the_name_that_is_right_in_the_end(site: Site, window: Window) -> None:
+    site.publish("nightly", TEXT)
+    page = window.open("/workflows/new")
+    name, state = page.get_by_label("Name of the workflow"), page.locator("#draft-state")
+
+    for wrong, words in (("My Flow!", "letters, digits"), ("nightly", "there is a workflow 'nightly' already")):
+        name.fill(wrong)
+        append(page, "    # more\n")
+        state.filter(has_text=words).wait_for()
+    name.fill("my-flow")
+    name.press("Enter")
+    name.blur()
+    page.locator("#draft-state[data-state=saved]").wait_for()
+
+    assert "# more" in site.ask("GET", "workflows/my-flow/draft")["text"]
+    assert "more" not in site.ask("GET", "workflows/nightly")["text"]
+
+
 def test_a_mistake_is_said_in_the_form_and_the_text_stays(site: Site, window: Window) -> None:
     page = open_editor(window, site)
 

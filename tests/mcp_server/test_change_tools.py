@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.faces.commands import mulligan
 from tests.mcp_server.conftest import ran
 from tests.mcp_server.conversation import Agent, agent_at
 
@@ -24,6 +25,7 @@ steps:
     needs: [first]
     shell: exit 7
 """
+FOLLOWS = "a process in the background continues it: no other drives it"
 FIXED = FLOW.replace("exit 7", "'true'")
 
 
@@ -161,6 +163,19 @@ def test_code_of_the_caller_needs_the_scope_for_it(folder: Path) -> None:
         assert agent.refused("fork_run", run_id=1, from_step="load", text=FIXED)["code"] == "token.scope"
     with agent_at(folder / ".mulligan", scopes=("read",)) as agent:
         assert agent.refused("cancel_run", run_id=1)["code"] == "token.scope"
+
+
+def test_a_run_that_nobody_drives_goes_on_in_the_background(agent: Agent, home: Home) -> None:
+    with Service(home) as service:
+        service.start(service.changes.prepare_text(FIXED, {}, {}, cwd=home.folder.parent))
+
+    planned = agent.call("resume_run", run_id=1, dry_run=True)
+    left = agent.call("get_run", run_id=1)
+    agent.call("resume_run", run_id=1)
+
+    assert (planned["dry_run"], planned["follows"]) == (True, [FOLLOWS])
+    assert left["driver"] is None
+    assert mulligan("wait", "1", "--timeout", "60s").code == 0
 
 
 def test_a_server_does_not_read_files_of_its_clients(served: Agent) -> None:

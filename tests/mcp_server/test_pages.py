@@ -16,6 +16,7 @@ from mulligan.mcp_server.reference import PAGE, page
 from mulligan.mcp_server.tool_table import BY_NAME, TOOLS
 
 FOLDER = PAGE.parent
+CLIENTS = ("README.md", "claude-code.md", "cursor.md", "vs-code.md", "others.md")
 _FENCE = re.compile(r"^```(json|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -30,7 +31,7 @@ def test_the_first_page_names_every_tool() -> None:
 
 
 def configurations() -> Iterator[tuple[str, Any]]:
-    for file in sorted(FOLDER.glob("*.md")):
+    for file in (FOLDER / name for name in CLIENTS):
         for kind, text in _FENCE.findall(file.read_text(encoding="utf-8")):
             yield file.name, json.loads(text) if kind == "json" else tomllib.loads(text)
 
@@ -44,7 +45,7 @@ def commands(value: Any) -> Iterator[list[str]]:
             yield from commands(inner)
 
 
-@pytest.mark.parametrize("name", ["README.md", "claude-code.md", "cursor.md", "vs-code.md", "others.md"])
+@pytest.mark.parametrize("name", CLIENTS)
 def test_what_a_page_configures_is_a_command_that_there_is(name: str) -> None:
     found = [value for file, value in configurations() if file == name]
 

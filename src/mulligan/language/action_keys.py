@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mulligan.core.deciding.json_schema import schema_problem
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import MAX_TURNS_DEFAULT
 from mulligan.language.nodes import Node, Source
@@ -18,12 +19,14 @@ from mulligan.language.shapes import (
     TEXT,
     Choice,
     Deferred,
+    Definitions,
     Either,
     Json,
     Key,
     ListOf,
     MapOf,
     Record,
+    Schema,
     Shape,
     Template,
     Value,
@@ -131,6 +134,29 @@ TOOL_SERVER = Record(
     },
 )
 PROVIDER = Value(STEP_NAME.expected, _provider, {"type": "string", "pattern": r"^[A-Za-z0-9_-]+$|\$\{"})
+
+
+class JsonSchema(Json, frozen=True):
+    """A JSON Schema of which every keyword is checked."""
+
+    def read(self, node: Node, label: str, source: Source) -> Any:
+        schema = super().read(node, label, source)
+        if not isinstance(schema, dict):
+            raise self.refuse(node, label, source)
+        if problem := schema_problem(schema):
+            hint = "docs/agents/providers.md lists the keywords of JSON Schema that are checked"
+            raise source.refuse("answer_schema", f"{label} is not valid: {problem}", node, hint=hint)
+        return schema
+
+    def schema(self, definitions: Definitions) -> Schema:
+        return {"type": "object"}
+
+
+ANSWER = Either(
+    "text, json, or a mapping with 'schema'",
+    text=Choice(("text", "json")),
+    mapping=Record("answer", {"schema": Key(JsonSchema("a JSON Schema"), "what it must match", is_required=True)}),
+)
 AGENT = Record(
     "agent",
     {
@@ -139,7 +165,7 @@ AGENT = Record(
         "model": Key(as_node(Template("a model")), "the model"),
         "context": Key(as_node(TEMPLATED), "more context, in addition to the prompt and the outputs of earlier steps"),
         "upstream": Key(FLAG, "false: do not include the outputs of earlier steps"),
-        "answer": Key(Choice(("text", "json")), "json: it must answer with JSON, available as output.json"),
+        "answer": Key(ANSWER, "json, or {schema: …}: it must answer with JSON, available as output.json"),
         "skip_permissions": Key(FLAG, "true: it edits files and runs commands without asking"),
         "tools": Key(
             as_node(

@@ -234,6 +234,8 @@ def _agent(node: Node, fields: Fields, scope: Scope) -> Action:
     if isinstance(node, Mapping):
         static = ("upstream", "answer", "skip_permissions", *CONVERSATION_KEYS)
         action = _record_action("agent", AGENT, *static)(node, fields, scope)
+        if isinstance(answer := action.params.get("answer"), Fields):
+            action.params["answer"] = dict(answer.values)
         for key in CONVERSATION_KEYS:
             # What it may call is not part of the action: see `agent_tools`.
             action.params.pop(key, None)

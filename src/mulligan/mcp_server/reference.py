@@ -1,4 +1,4 @@
-"""docs/agents/tools.md, made from the table of tools: `python -m mulligan.mcp_server.reference`."""
+"""docs/agents/reference.md, made from the table of tools: `python -m mulligan.mcp_server.reference`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mulligan.mcp_server.resources import TEMPLATES
 from mulligan.mcp_server.tool import Tool
 from mulligan.mcp_server.tool_table import TOOLS
 
-PAGE = Path(__file__).parents[3] / "docs/agents/tools.md"
+PAGE = Path(__file__).parents[3] / "docs/agents/reference.md"
 _HEAD = """\
 # Tools for agents
 

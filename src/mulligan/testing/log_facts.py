@@ -93,6 +93,10 @@ class LogFacts:
         self.undone: set[tuple[str, int]] = set()
         # The position in the log at which the step completed that was undone last in this round.
         self.last_undone_seq = 0
+        # For each agent with tools: the last answer of its model; the open call; the calls with an answer, by id.
+        self.turns: dict[str, str] = {}
+        self.open_calls: dict[str, tuple[str, int]] = {}
+        self.answered_calls: set[tuple[str, str, str]] = set()
 
     def lineage(self, place: str) -> list[str]:
         """Return the place, its parent, and so on up to its step."""
@@ -344,6 +348,18 @@ def _command_ended(
     facts.forget_retries(fact.place)
     if fact.role == "script":
         facts.open_scripts.discard(fact.parent)
+    elif fact.role == "model" and isinstance(fact, e.CommandCompleted):
+        facts.turns[fact.parent] = fact.place
+
+
+def _tool_called(facts: LogFacts, fact: e.ToolCalled, entry: e.Entry) -> None:
+    facts.open_calls[fact.place] = (fact.id, fact.number)
+    facts.spending.record_tool_call(fact, facts.lineage(fact.place)[-1])
+
+
+def _tool_answered(facts: LogFacts, fact: e.ToolAnswered, entry: e.Entry) -> None:
+    facts.open_calls.pop(fact.place, None)
+    facts.answered_calls.add((fact.place, facts.turns.get(fact.place, ""), fact.id))
 
 
 def _item_entered(facts: LogFacts, fact: e.ItemEntered, entry: e.Entry) -> None:
@@ -373,6 +389,8 @@ _LEARN: dict[type[e.Fact], Callable[[LogFacts, Any, e.Entry], None]] = {
     e.RunReopened: _reopened,
     e.RunStopping: _stopping,
     **dict.fromkeys(TERMINAL, _over),
+    e.ToolCalled: _tool_called,
+    e.ToolAnswered: _tool_answered,
     e.StepEntered: _step_entered,
     **dict.fromkeys(STEP_ENDS, _step_ended),
     e.StepSkipped: _passed_over,

@@ -104,12 +104,14 @@ def offered_tools(tools: AgentTools | None, lists: Sequence[Any]) -> list[Offere
         for position, tool in enumerate(tools.steps)
     ]
     for index, (server, listed) in enumerate(zip(tools.servers, lists, strict=False)):
-        position = len(tools.steps) + index
-        by_name = {tool.get("name"): tool for tool in _listed_tools(listed)}
-        for name in server.allow:
-            if (tool := by_name.get(name)) is not None:
-                found.append(_offered_by_server(tool, name, server.prefix, position))
+        found += tools_of_server(listed, server.allow, server.prefix, len(tools.steps) + index)
     return found
+
+
+def tools_of_server(listed: Any, allow: Iterable[str], prefix: str, position: int = -1) -> list[OfferedTool]:
+    """The allowed tools among those that a server listed."""
+    by_name = {tool.get("name"): tool for tool in _listed_tools(listed)}
+    return [_offered_by_server(by_name[name], name, prefix, position) for name in allow if name in by_name]
 
 
 def _listed_tools(listed: Any) -> Iterator[Mapping[str, Any]]:

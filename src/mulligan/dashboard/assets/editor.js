@@ -241,7 +241,7 @@ function saveSoon(after = SAVE_MS) {
 
 async function save() {
   clearTimeout(timer);
-  if (nameBox && !keeper.name && !takeName()) return false;
+  if (nameBox && !nameBox.disabled && !(await takeName())) return false;
   const saved = await keeper.save(textOf(), file, { replace: replaceText });
   if (saved && nameBox && !nameBox.disabled) {
     nameBox.disabled = true;
@@ -250,9 +250,24 @@ async function save() {
   return saved;
 }
 
-function takeName() {
+const WORKFLOW_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
+
+/** Take the name in the box, which may change until there is a draft under it. False if it cannot be used. */
+async function takeName() {
   const name = nameBox.value.trim();
+  const refuse = (text) => (nameBox.setAttribute("aria-invalid", "true"), showState("refused", text), false);
+  nameBox.removeAttribute("aria-invalid");
   if (!name) return void showState("name", "give it a name to save it");
+  if (!WORKFLOW_NAME.test(name)) return refuse("a name has letters, digits, '.', '_' and '-', and begins with a letter or digit");
+  if (name === keeper.name) return true;
+  for (const path of [`workflows/${segment(name)}`, `workflows/${segment(name)}/draft`]) {
+    try {
+      await get(path);
+      return refuse(`there is a workflow '${name}' already: choose another name, or edit that one`);
+    } catch (error) {
+      if (error.status !== 404) return refuse(error.status ? error.message : "not saved: the server does not answer");
+    }
+  }
   keeper.name = name;
   return true;
 }
@@ -271,7 +286,7 @@ document.getElementById("discard")?.addEventListener("click", discard);
 stateText?.addEventListener("click", () => stateText.dataset.state === "conflict" && save());
 
 async function publish() {
-  if (!(await save())) return void (keeper.name || nameBox?.focus());
+  if (!(await save())) return void (nameBox && !nameBox.disabled && nameBox.focus());
   const name = keeper.name;
   const action = {
     path: `workflows/${segment(name)}:publish`,

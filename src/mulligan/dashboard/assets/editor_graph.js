@@ -229,15 +229,17 @@ export class GraphPane {
   /** Ask for a new step, and write it into the text. */
   addStep() {
     const step = newStepFields("step");
-    const after = select("Behind", "after", [{ value: "", label: "all others" }, ...this.#names()], this.#names().includes(this.current) ? this.current : "");
+    const after = select("Place in the text", "after", [{ value: "", label: "at the end" }, ...this.#names().map((name) => ({ value: name, label: `behind ${name}` }))], this.#names().includes(this.current) ? this.current : "");
     const needs = make("input", { type: "checkbox", id: "waits", checked: true });
     const waits = make("p", { className: "field check" }, needs, make("label", { htmlFor: "waits" }));
+    const alone = make("p", { className: "note", textContent: "It waits for no other step." });
     const show = () => {
       step.show(true);
       waits.hidden = !after.input.value;
+      alone.hidden = Boolean(after.input.value && needs.checked);
       waits.lastChild.textContent = `it waits until ${after.input.value} has completed`;
     };
-    ask("Add a step", "Write it into the text", [...step.rows, after.row, waits], show, async () => {
+    ask("Add a step", "Write it into the text", [...step.rows, after.row, waits, alone], show, async () => {
       const given = step.value();
       if (after.input.value && needs.checked) given.set.needs = [after.input.value];
       await this.edit({ add_step: { ...given, after: after.input.value } });
