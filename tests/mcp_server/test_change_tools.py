@@ -65,7 +65,7 @@ def test_a_published_workflow_is_started_once_for_a_key(served: Agent, home: Hom
     assert (planned["dry_run"], planned["steps"], planned["inputs"]) == (True, 2, {"day": "monday"})
     assert (first["run_id"], first["is_new"], again["run_id"], again["is_new"]) == (1, True, 1, False)
     assert (other["code"], other["data"]) == ("run.key_mismatch", {"run_id": 1, "inputs": ["day"]})
-    assert served.call("list_runs", text="ops")["runs"][0]["started_by"] == "robot"
+    assert served.call("list_runs", text="ops")["runs"][0]["started_by"] == "agent:robot"
 
 
 def test_a_run_is_paused_resumed_and_cancelled_with_a_look_before(served: Agent, home: Home) -> None:
@@ -175,6 +175,18 @@ def test_a_run_that_nobody_drives_goes_on_in_the_background(agent: Agent, home: 
 
     assert (planned["dry_run"], planned["follows"]) == (True, [FOLLOWS])
     assert left["driver"] is None
+    assert mulligan("wait", "1", "--timeout", "60s").code == 0
+
+
+def test_a_run_that_waited_for_a_decision_goes_on_after_it(agent: Agent) -> None:
+    ran("name: nightly\nsteps:\n  - step: fetch\n    shell: test -e there\n    triage: true\n")
+    Path("there").touch()
+    decision = {"run_id": 1, "step": "fetch", "verdict": "retry", "reason": "it is there now"}
+
+    trial = agent.call("classify", **decision)
+    assert (trial["dry_run"], agent.call("list_pending")["total"]) == (True, 1)
+    agent.call("classify", **decision, dry_run=False)
+
     assert mulligan("wait", "1", "--timeout", "60s").code == 0
 
 

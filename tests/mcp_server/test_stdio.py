@@ -22,7 +22,7 @@ def test_a_client_works_with_the_command(folder: Path) -> None:
     Path("flow.yaml").write_text(FLOW, encoding="utf-8")
     server = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "mulligan", "mcp", "--by", "robot"],
+        args=["-m", "mulligan", "mcp", "--agent", "robot"],
         cwd=folder,
         env={"PYTHONPATH": str(SRC), "PATH": os.environ["PATH"], "HOME": str(folder)},
     )
@@ -45,7 +45,7 @@ def test_a_client_works_with_the_command(folder: Path) -> None:
 
     assert {"list_pending", "start_run", "docs"} <= found["tools"]
     assert found["started"]["run_id"] == 1
-    assert (found["run"]["workflow"], found["run"]["started_by"]) == ("tiny", "robot")
+    assert (found["run"]["workflow"], found["run"]["started_by"]) == ("tiny", "agent:robot")
     assert [found[name].structured_content["error"]["code"] for name in ("wrong", "unknown")] == [
         "input.invalid",
         "run.unknown",

@@ -144,5 +144,6 @@ TOOLS = (
         "that failed, compare it with the last one that completed.",
         CompareRuns,
         compare_runs,
+        is_slow=True,
     ),
 )

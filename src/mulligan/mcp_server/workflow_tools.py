@@ -107,6 +107,7 @@ TOOLS = (
         "that you write before you propose or start it.",
         ValidateWorkflow,
         validate_workflow,
+        is_slow=True,
     ),
     Tool(
         "docs",
@@ -115,5 +116,6 @@ TOOLS = (
         "handlers, triage, and what each failure code means. Without arguments: the list of pages.",
         Docs,
         docs,
+        is_ours=True,
     ),
 )
