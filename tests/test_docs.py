@@ -50,6 +50,7 @@ PLAYED_PAGES = [
         "agents/tools",
         "reference/actions",
         "how-to/agents",
+        "agents/triage",
         "concepts/breakers",
         "other-systems/coming-from",
         "concepts/data",
