@@ -110,7 +110,7 @@ PROVIDER = Record(
         "output": Key(
             Either("claude, codex or a mapping", text=Choice(tuple(FORMS)), mapping=_OUTPUT), "how it is read"
         ),
-        "prices": Key(MapOf(_PRICES), "by model; 'default' for all others"),
+        "prices": Key(MapOf(_PRICES, pattern=r"(?s:.+)"), "by model; 'default' for all others"),
         "kind": Key(Choice(KINDS), "a model that is asked directly, without a command"),
         "url": Key(TEXT, "where it is asked: the address before /chat/completions or /messages"),
         "key": Key(SECRET, "where the worker finds the key; without it and with 'url', none is sent"),

@@ -34,6 +34,7 @@ def run(task: dict[str, Any], references: str, settings: dict[str, Any], access:
     log = StepLog(os.environ.get("MULLIGAN_OUTPUT", ""), provider.prices)
     try:
         request = make_request(asked, provider)
+        log.asked_model = request.model
         answer = find_kind(provider.kind).ask(request, provider, msgspec.convert(access, Access), log)
         log.end()
         return _output(asked, answer, log)
@@ -104,6 +105,8 @@ class StepLog:
         self._usage_file = usage_file
         self._prices = prices
         self._is_line_open = False
+        # The model that was asked for. The one that answers often has a longer name, with a date.
+        self.asked_model = ""
         self.used: dict[str, Any] = {}
 
     def write(self, text: str) -> None:
@@ -121,7 +124,10 @@ class StepLog:
     def spend(self, usage: dict[str, Any], model: str) -> None:
         """Record what was spent so far. The file is replaced, so that the worker never reads half of it."""
         named = {"model": model[:MODEL_CHARS_MAX]} if model else {}
-        self.used = priced({**usage, **named}, self._prices)
+        prices = self._prices
+        if model and model not in prices and self.asked_model in prices:
+            prices = {**prices, model: prices[self.asked_model]}
+        self.used = priced({**usage, **named}, prices)
         if self._usage_file:
             with open(f"{self._usage_file}.new", "wb") as file:
                 file.write(msgspec.json.encode(self.used))
