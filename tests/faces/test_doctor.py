@@ -26,7 +26,7 @@ def test_a_fit_machine_is_told_line_by_line_and_nothing_is_made():
 
     assert [check["name"] for check in said.json["checks"]] == [
         *("python", "sqlite", "store", "disk", "bash", "tasks", "processes", "memory", "limits"),
-        *("requirements", "clock"),
+        *("requirements", "agents", "clock"),
     ]
     by_name = {check["name"]: check for check in said.json["checks"]}
     for name in ("python", "sqlite", "store", "bash", "tasks"):
