@@ -29,7 +29,10 @@
         HostRefused                     request.host             421   2   under a name that the server does not have
         TokenRefused                    token.refused            401   2   missing, unknown, expired or revoked
         ScopeMissing                    token.scope              403   2   the token may not do this
+          VerdictNotAllowed             token.verdict            403   2   the token may not decide this
+          ConfidenceTooLow              token.confidence         403   2   the author is not sure enough
         TooManyRequests                 token.too_many           429   1   temporary: retry later
+          TooManyDecisions              token.decisions          429   1   temporary: as many as it may make in an hour
       ServerUnusable                    server.unusable          500   2   it cannot be started as it is
       ServerFailed                      server.failed            500   1   a bug: its log has the reason
       Conflict                          store.conflict           409   1   another process has written the run
@@ -234,12 +237,30 @@ class ScopeMissing(RequestRefused):
     http_status = 403
 
 
+class VerdictNotAllowed(ScopeMissing):
+    """A decision of a kind that the token may not make."""
+
+    code = "token.verdict"
+
+
+class ConfidenceTooLow(ScopeMissing):
+    """A decision that its author is not sure enough of, or does not say how sure."""
+
+    code = "token.confidence"
+
+
 class TooManyRequests(RequestRefused):
     """More requests than the token may send. A later one is accepted."""
 
     code = "token.too_many"
     http_status = 429
     exit_code = 1
+
+
+class TooManyDecisions(TooManyRequests):
+    """More decisions than the token may make in an hour."""
+
+    code = "token.decisions"
 
 
 class ServerUnusable(MulliganError):

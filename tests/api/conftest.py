@@ -21,7 +21,7 @@ from mulligan.api.routing import Pages, Route
 from mulligan.service import Home, Scope, ServerConfig, Service, TokenRecord, digest_of
 
 # One token for each scope, and two that count for nothing.
-SCOPES: tuple[Scope, ...] = ("read", "run", "decide", "write", "admin", "worker")
+SCOPES: tuple[Scope, ...] = ("read", "run", "decide", "propose", "write", "admin", "worker")
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 A_WORKFLOW = "name: nightly\nsteps:\n  - step: fetch\n    shell: 'true'\n"
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.api.conftest import A_WORKFLOW, Client, open_client, token_record
+from tests.api.conftest import A_WORKFLOW, AT, Client, open_client, token_record
 
 from mulligan.api.auth import REFUSALS_AT_ONCE
 from mulligan.api.rate_limits import TokenBuckets
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Body, Call, Route
+from mulligan.core.model.reports import Classified
 from mulligan.errors import InputInvalid, Refused, TooManyRequests
 from mulligan.service import Home, ServerConfig, ServerSection, TokenLimits, TrustedProxy
 from mulligan.service.logins import LINKS_MAX
@@ -29,10 +30,16 @@ def wish(call: Call) -> Any:
     return {"by": call.service.by}
 
 
+def choose(call: Call) -> Any:
+    """What the store does with a decision before the run gets it."""
+    call.service.ledger.begin(1, Classified(AT, "build", "retry", call.service.by, call.body.reason))
+    return wish(call)
+
+
 TABLE = (
     *ROUTES,
     Route("POST", "wishes", wish, "run", "Wish.", body=Wish, answer=dict[str, str]),
-    Route("POST", "choices", wish, "decide", "Choose.", body=Wish, answer=dict[str, str]),
+    Route("POST", "choices", choose, "decide", "Choose.", body=Wish, answer=dict[str, str]),
 )
 PROXY = TrustedProxy(("10.0.0.0/8",), scopes=("read", "run"))
 

@@ -328,6 +328,24 @@ def test_a_failed_run_continues_with_a_corrected_version(client: Client, service
     assert client.get("runs/1").json["revision"] is not None
 
 
+def test_a_failed_run_continues_with_an_edited_text(client: Client) -> None:
+    ran(FAILED)
+    edited = FAILED.replace("exit 7", "'true'")
+
+    wrong = client.post("runs/1:fork", {"from_step": "load", "text": edited.replace("shell", "shel")})
+    both = client.post("runs/1:fork", {"from_step": "load", "text": edited, "version": 1})
+    unneeded = client.post("runs/1:fork", {"from_step": "load", "format": "torc"})
+    as_reader = client.post("runs/1:fork", {"from_step": "load", "text": edited}, scope="run")
+    plan = fits(client.post("runs/1:retry", {"text": edited, "dry_run": True}), f"{RUN}:retry")
+    fork = fits(client.post("runs/1:fork", {"from_step": "load", "text": edited}), f"{RUN}:fork", 201)
+
+    assert wrong.code == "language"
+    assert (both.code, unneeded.code, as_reader.code) == ("input.invalid", "input.invalid", "token.scope_missing")
+    assert plan["correction"]["changed"].keys() == {"load"}
+    assert (fork["kept"], fork["steps"]) == (["first"], ["load"])
+    assert client.post("runs/1:retry", {"text": edited}).json["status"] == "running"
+
+
 def test_one_step_is_retried_with_its_checks(client: Client) -> None:
     ran(FAILED)
     path, body = "runs/1/steps/load:retry", {"reason": "the disk is back"}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 from tests.browser.conftest import NARROW, Site, Window, assert_accessible
 
 TEXT = """\
@@ -83,10 +84,10 @@ def test_a_step_is_added_by_a_dialog_together_with_its_edge(site: Site, window: 
     page.locator("#graph [data-step=load]").focus()
     page.keyboard.press("Enter")
     page.get_by_role("button", name="On failure…").click()
+    page.get_by_label("when load fails, go to").check()
     page.get_by_label("Name of the new step").fill("notify")
     page.get_by_label("What it does").fill("echo failed")
-    page.get_by_label("when load fails, go to notify").check()
-    page.get_by_label("Only for these failure codes").fill("TIMEOUT")
+    page.get_by_label("Only for these exit codes").fill("TIMEOUT")
     page.get_by_role("button", name="Write it into the text").click()
 
     page.locator("#graph [data-step=notify]").wait_for()
@@ -96,6 +97,56 @@ def test_a_step_is_added_by_a_dialog_together_with_its_edge(site: Site, window: 
         draft
         == TEXT + "    next: {to: notify, on: failure, codes: [TIMEOUT]}\n  - step: notify\n    shell: echo failed\n"
     )
+
+
+def test_a_retry_for_an_exit_code_is_written_by_the_dialog_and_shown_before_it_is_published(
+    site: Site, window: Window
+) -> None:
+    page = open_editor(window, site)
+
+    page.locator("#graph [data-step=load]").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="On failure…").click()
+    page.get_by_label("Only for these exit codes").fill("75")
+    page.get_by_role("button", name="Write it into the text").click()
+    page.locator("#draft-state[data-state=saved]").wait_for()
+    page.get_by_role("button", name="Publish").click()
+
+    page.locator(".changes .added", has_text="retry:").wait_for()
+    draft = yaml.safe_load(site.ask("GET", "workflows/nightly/draft")["text"])
+    load = next(one for one in draft["steps"] if one["step"] == "load")
+    assert load["retry"] == {"exit_codes": [75], "max_retries": 2, "delay": "10s"}
+
+
+def test_a_new_workflow_takes_the_name_that_is_right_in_the_end(site: Site, window: Window) -> None:
+    site.publish("nightly", TEXT)
+    page = window.open("/workflows/new")
+    name, state = page.get_by_label("Name of the workflow"), page.locator("#draft-state")
+
+    for wrong, words in (("My Flow!", "letters, digits"), ("nightly", "there is a workflow 'nightly' already")):
+        name.fill(wrong)
+        append(page, "    # more\n")
+        state.filter(has_text=words).wait_for()
+    name.fill("my-flow")
+    name.press("Enter")
+    name.blur()
+    page.locator("#draft-state[data-state=saved]").wait_for()
+
+    assert "# more" in site.ask("GET", "workflows/my-flow/draft")["text"]
+    assert "more" not in site.ask("GET", "workflows/nightly")["text"]
+
+
+def test_a_mistake_is_said_in_the_form_and_the_text_stays(site: Site, window: Window) -> None:
+    page = open_editor(window, site)
+
+    page.get_by_role("button", name="Add a step").click()
+    page.get_by_label("Name of the new step").fill("two words")
+    page.get_by_label("What it does").fill("echo")
+    page.get_by_role("button", name="Write it into the text").click()
+
+    page.locator("dialog [role=alert]", has_text="two words").wait_for()
+    page.keyboard.press("Escape")
+    assert page.locator(".cm-line", has_text="two words").count() == 0
 
 
 def test_what_the_server_refuses_is_said_in_the_dialog(site: Site, window: Window) -> None:

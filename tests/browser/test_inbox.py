@@ -37,6 +37,19 @@ def parked(site: Site, page: Any, times: int) -> list[int]:
     return runs
 
 
+def test_a_run_that_waits_leads_to_its_entry_which_is_ready_for_a_key(site: Site, window: Window) -> None:
+    page = window.open("/inbox")
+    _, second = parked(site, page, 2)
+
+    page.goto(f"{page.url.partition('/inbox')[0]}/runs/{second}")
+    page.locator("#run-status", has_text="waits for a decision").wait_for()
+    page.get_by_role("link", name="Decide").click()
+
+    page.locator(f".entries li[data-run='{second}'][data-current] a:focus").wait_for()
+    page.keyboard.press("r")
+    page.get_by_role("dialog").get_by_text(f"run {second}").first.wait_for()
+
+
 @BOTH
 def test_one_decides_with_the_keyboard_alone_and_the_run_goes_on(site: Site, window: Window) -> None:
     page = window.open("/inbox")

@@ -127,6 +127,24 @@ def test_a_token_is_made_its_secret_shown_once_and_it_is_revoked(site: Site, win
     page.get_by_role("table", name="Audit").get_by_role("link", name="DELETE tokens/{token_id}").wait_for()
 
 
+def test_a_token_for_an_agent_shows_its_guard_rails_before_it_is_made(site: Site, window: Window) -> None:
+    page = window.open("/tokens")
+    page.get_by_role("button", name="New token").click()
+    asked = dialog(page, "New token")
+    asked.get_by_label("For whom").fill("night")
+    asked.get_by_label(re.compile("^it is an agent")).check()
+    assert asked.get_by_label("Decisions an hour").input_value() == "20"
+    assert asked.get_by_label(re.compile("^admin:")).is_disabled()
+    asked.get_by_label("fail", exact=True).uncheck()
+    asked.get_by_label("Sure of a decision").fill("0.8")
+    asked.get_by_role("button", name="Make the token").click()
+    page.get_by_role("button", name="I have kept it").click()
+
+    page.get_by_text("20 decisions an hour; may decide retry; at least 80% sure").wait_for()
+    made = site.ask("GET", "tokens")["tokens"][0]
+    assert (made["user"], made["scopes"], made["verdicts"]) == ("agent:night", ["read", "decide"], ["retry"])
+
+
 def test_the_rules_for_all_workflows_are_edited(site: Site, window: Window) -> None:
     page = window.open("/notices")
 

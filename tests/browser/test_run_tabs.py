@@ -116,6 +116,28 @@ def test_a_fork_with_another_input_starts_another_run(window: Window, site: Site
     assert site.ask("GET", f"runs/{failed + 1}")["inputs"] == {"day": "sunday", "rows": 3}
 
 
+def test_a_fork_with_an_edited_text_runs_that_text(window: Window, site: Site, failed: int) -> None:
+    page = window.open(f"/runs/{failed}")
+    page.get_by_role("button", name="Fork", exact=True).click()
+    dialog = page.locator("dialog")
+    dialog.locator(".plan-sentence", has_text="The new run would run").wait_for()
+
+    dialog.get_by_label("Definition").select_option("an edited text")
+    text = dialog.get_by_label("Text")
+    text.fill(text.input_value() + "  oops")
+    dialog.get_by_role("alert").get_by_text("oops").or_(dialog.locator(".problem:not(:empty)")).first.wait_for()
+    text.fill(
+        "name: nightly\nsteps:\n  - {step: fetch, shell: 'true'}\n  - {step: mended, needs: [fetch], shell: 'true'}\n"
+    )
+    dialog.get_by_label("From step").select_option("fetch")
+    dialog.locator(".plan-names code", has_text="mended").wait_for()
+    confirm(page, "Start the fork")
+
+    page.wait_for_url(f"**/runs/{failed + 1}")
+    ended(site, failed + 1, "completed")
+    assert site.ask("GET", f"runs/{failed + 1}/steps/mended")["status"] == "completed"
+
+
 def test_a_run_is_paused_resumed_and_cancelled(window: Window, site: Site, held: int) -> None:
     page = window.open(f"/runs/{held}?tab=grid")
     page.locator("#row-wait .mark.now").wait_for()

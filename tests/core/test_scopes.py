@@ -16,8 +16,9 @@ from mulligan.ports.server_records import Scope
         ("read", {"read"}),
         ("run", {"run", "read"}),
         ("decide", {"decide", "read"}),
-        ("write", {"write", "run", "read"}),
-        ("admin", {"admin", "write", "run", "decide", "read"}),
+        ("propose", {"propose", "read"}),
+        ("write", {"write", "propose", "run", "read"}),
+        ("admin", {"admin", "write", "propose", "run", "decide", "read"}),
         ("worker", {"worker"}),
     ],
 )

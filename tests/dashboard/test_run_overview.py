@@ -53,7 +53,40 @@ def test_a_parked_step_is_the_headline_and_leads_to_the_inbox(pages: Client, flo
 
     assert "'deploy' failed and waits for a decision" in text_of(html)
     assert "no route" in reason(html)
-    assert 'href="/inbox"' in reason(html)
+    assert f'href="/inbox?run={run_id}&amp;step=deploy"' in reason(html)
+    assert badge(html) == "waits for a decision"
+
+
+def badge(html: str) -> str:
+    return re.findall(r'id="run-status"[^>]*>([^<]*)<', html)[0]
+
+
+def test_a_run_that_called_one_which_waits_says_so(pages: Client, flows: Flows) -> None:
+    (flows.folder / "release.yaml").write_text(PARKS, encoding="utf-8")
+    run_id = flows.run("name: outer\nsteps: [{step: release, workflow: ./release.yaml}]\n")
+
+    html = show(pages, f"/runs/{run_id}")
+
+    child = run_id + 1
+    assert f"'deploy' of run {child}, which this run called, waits for a decision" in text_of(html)
+    assert f'href="/inbox?run={child}&amp;step=deploy"' in reason(html)
+    assert f'href="/runs/{child}/steps/deploy"' in reason(html)
+    assert badge(html) == "waits for a decision"
+
+
+def test_a_run_that_waits_for_a_paused_step_can_be_resumed_there(pages: Client, flows: Flows) -> None:
+    run_id = flows.start(FAILS)
+    pages.post(f"runs/{run_id}:pause", {"step": "fetch", "reason": "the disk is being changed"})
+    flows.drive(run_id)
+
+    html = show(pages, f"/runs/{run_id}")
+    grid = show(pages, f"/runs/{run_id}", tab="grid")
+    graph = show(pages, f"/runs/{run_id}", tab="graph", step="fetch")
+
+    assert badge(html) == "waits to be resumed"
+    assert "'fetch' is paused" in text_of(html) and "the disk is being changed" in text_of(html)
+    assert f"runs/{run_id}:resume" in reason(html) and "&quot;step&quot;: &quot;fetch&quot;" in reason(html)
+    assert "Resume this step" in grid and "Resume this step" in graph and "Pause this step" not in graph
 
 
 def test_a_completed_run_has_nothing_to_do(pages: Client, flows: Flows) -> None:
@@ -113,3 +146,13 @@ def test_every_tab_opens_and_an_unknown_one_is_refused(pages: Client, flows: Flo
         show(pages, f"/runs/{run_id}", tab=tab)
     assert pages.get(f"/runs/{run_id}", tab="other").status == 422
     assert pages.get("/runs/99").status == 404
+
+
+def test_the_page_of_what_is_not_there_leads_to_what_is(pages: Client, flows: Flows) -> None:
+    run_id = flows.run(GOOD)
+
+    unknown = pages.get("/runs/99").body.decode()
+    step = pages.get(f"/runs/{run_id}/steps/none").body.decode()
+
+    assert 'href="/runs"' in unknown and "there is no run 99" in unknown and "mulligan list" not in unknown
+    assert f'href="/runs/{run_id}"' in step

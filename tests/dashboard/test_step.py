@@ -116,10 +116,10 @@ def test_a_parked_step_can_be_decided_by_who_may(pages: Client, flows: Flows) ->
     read = show(pages, f"/runs/{run_id}/steps/fetch", scope="read")
 
     assert "Parked until somebody decides: EXIT_NONZERO 3" in text_of(html)
-    assert f'href="/inbox#run-{run_id}-fetch"' in html
+    assert f'href="/inbox?run={run_id}&amp;step=fetch"' in html
     action = actions(html)["Retry step"]
     assert pages.post(action["path"], {"reason": "again", "dry_run": True}, scope="decide").status == 200
-    assert (actions(read), "/inbox#" in read) == ({}, False)
+    assert (actions(read), "/inbox?" in read) == ({}, False)
 
 
 def test_an_approval_is_answered_here(pages: Client, flows: Flows) -> None:

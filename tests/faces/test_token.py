@@ -30,12 +30,21 @@ def test_a_token_is_made_listed_and_revoked() -> None:
     assert re.fullmatch(r"mul_[A-Za-z0-9_-]{43}\n", made.out)
     assert made.err.startswith(f"token {token_id} for 'ci' (run, decide; valid until 2")
     assert made.out.strip() not in listed.out
-    assert listed.out.splitlines()[0].split() == ["ID", "USER", "SCOPES", "PROJECT", "STATUS", "NOTE"]
+    assert listed.out.splitlines()[0].split() == ["ID", "USER", "SCOPES", "PROJECT", "LIMITS", "STATUS", "NOTE"]
     assert revoked.err == f"token {token_id} of 'ci' is revoked\n"
     assert "revoked 2" in mulligan("token", "list").out
     with open_service() as service:
         audit = [(one.action, one.target, one.why) for one in service.audit.page(project=None).audit]
     assert audit == [(f"mulligan token {word}", token_id, "builds") for word in ("revoke", "create")]
+
+
+def test_the_token_of_an_agent_says_its_guard_rails() -> None:
+    made = mulligan("token", "create", "--agent", "night", "--may", "retry", "--min-confidence", "0.8")
+    listed = mulligan("token", "list")
+
+    limits = "may decide retry; 20 decisions an hour; at least 80% sure"
+    assert f" for 'agent:night' (decide; {limits}; valid), shown this once:" in made.err
+    assert f"{limits}  valid" in listed.out
 
 
 def test_json_has_the_secret_once() -> None:
@@ -58,6 +67,10 @@ def test_json_has_the_secret_once() -> None:
         (("revoke", "x"), "there is no token 'x'"),
         (("create", "ci"), "a token needs a scope"),
         (("create", "ci", "--scope", "reed"), "'reed' is not a scope"),
+        (("create", "ci", "--agent", "night"), "'token create' has other arguments"),
+        (("create", "--agent", "night", "--may", "retri"), "'retri' is not what a token may decide"),
+        (("create", "--agent", "night", "--min-confidence", "high"), "'high' is not a number"),
+        (("list", "--agent", "night"), "'token list' has other arguments"),
         (("create", "ci", "--scope", "run", "--expires", "soon"), "'soon' is not a duration"),
         (
             ("create", "ci", "--scope", "run", "--project", "a", "--all-projects"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from hashlib import sha256
 from threading import Barrier
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from mulligan.ports import (
     LogChunk,
     LogKey,
     NoticeRecord,
+    ServerRecords,
     Store,
     TokenLimits,
     TokenRecord,
@@ -280,6 +282,34 @@ def test_accepted_changes_of_a_token_are_counted_since_a_moment(store: Store) ->
     assert store.server_records.count_audit("t1", [counted], T0) == 2
     assert store.server_records.count_audit("t1", [counted, other], T0) == 3
     assert store.server_records.count_audit("t1", [], T0) == 0
+
+
+def test_rows_are_added_within_a_limit_all_or_none(store: Store) -> None:
+    counted = "POST decisions"
+    records = store.server_records
+    records.add_audit([audited(counted, at=T0 - MINUTE), audited(counted, status=403), audited(counted, token_id="t2")])
+
+    def add(number: int) -> bool:
+        rows = [audited(counted)] * number
+        return records.add_audit_within(rows, actions=[counted], since=T0, count_max=3)
+
+    assert [add(2), add(2), add(1), add(1), add(0)] == [True, False, True, False, True]
+    assert records.count_audit("t1", [counted], T0) == 3
+    blue = view_project(store, "blue").server_records
+    assert not blue.add_audit_within([audited(counted)], actions=[counted], since=T0, count_max=3)
+
+
+def test_two_that_take_the_last_places_at_once_do_not_both_get_them(place: Place, opened: Open) -> None:
+    counted, stores = "POST decisions", [opened(), opened()]
+
+    def take(records: ServerRecords) -> list[bool]:
+        row = audited(counted)
+        return [records.add_audit_within([row], actions=[counted], since=T0, count_max=7) for _ in range(10)]
+
+    taken = at_once(place, *(partial(take, store.server_records) for store in stores))
+
+    assert sum(sum(one) for one in taken) == 7
+    assert stores[0].server_records.count_audit("t1", [counted], T0) == 7
 
 
 def test_the_audit_of_a_start_is_written_with_the_run_or_not_at_all(store: Store) -> None:

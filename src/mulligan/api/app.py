@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -37,7 +36,16 @@ from mulligan.errors import (
     RequestTooLarge,
     UnknownPath,
 )
-from mulligan.service import AuditWithRun, Home, ServerConfig, Service, TokenLimits, TokenRecord, to_json
+from mulligan.service import (
+    AuditWithRun,
+    DecisionLedger,
+    Home,
+    ServerConfig,
+    Service,
+    TokenLimits,
+    TokenRecord,
+    to_json,
+)
 
 # What no answer does without.
 SECURITY_HEADERS = {
@@ -99,10 +107,10 @@ class Api:
         self.closing = asyncio.Event()
         self.hub = StreamHub(self.threads.read, find)
         self._shared = SharedAnswers()
-        self._counting = threading.Lock()
         self._streams: set[asyncio.Timeout] = set()
         self._closer: asyncio.Future[None] | None = None
         self._routes = tuple(routes)
+        self._decisions = tuple(one.name for one in self._routes if one.scope == "decide" and one.changes)
         described = Route(**openapi.ROUTE, handler=partial(openapi.answer, self._routes))
         table = (*self._routes, described, *(pages.routes if pages else ()))
         self._paths = PathTable(table)
@@ -217,10 +225,12 @@ class Api:
             """Check the limits of the token, and write the audit before the change: a crash does not lose it."""
             call = make(service=_service_of(service, token))
             if audit.is_written(route, call.body, call.query):
-                # Limits are counted in the audit: no other thread writes between the count and the row.
-                with self._counting if token.limits.decisions_per_hour is not None else nullcontext():
-                    check_limits(call, route, self._routes)
-                    service.audit.add(audit.accepted(call, route, exchange.request))
+                check_limits(call, route)
+                if route.scope == "decide":
+                    row = audit.decision(call, route, exchange.request)
+                    ledger = DecisionLedger(service.audit, row, token.limits, self._decisions, service.now)
+                    return replace(call, service=service.for_token(token, ledger=ledger))
+                service.audit.add(audit.accepted(call, route, exchange.request))
             return call
 
         def create(service: Service) -> Answer | Streamed:
@@ -230,7 +240,7 @@ class Api:
                 return _as_answer(route, route.handler(prepare(service)))
             rows = AuditWithRun(audit.accepted(asked, route, exchange.request))
             call = replace(asked, service=service.for_token(token, rows))
-            check_limits(call, route, self._routes)
+            check_limits(call, route)
             answer = _as_answer(route, route.handler(call))
             rows.write_rest(service.audit)
             return answer

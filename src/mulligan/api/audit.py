@@ -12,7 +12,7 @@ import msgspec
 
 from mulligan.api.auth import NOBODY, Request
 from mulligan.api.routing import Call, Query, Route
-from mulligan.errors import MulliganError
+from mulligan.errors import MulliganError, TooManyDecisions
 from mulligan.service import ACCEPTED, AuditPage, AuditRecord, TokenRecord, owner_of
 
 _log = logging.getLogger("mulligan.server")
@@ -47,20 +47,25 @@ def is_written(route: Route, body: Any, query: Any) -> bool:
 
 
 def accepted(call: Call, route: Route, request: Request) -> list[AuditRecord]:
-    """The rows of a change that is accepted: one, or one for each decision."""
+    """The row of a change that is accepted."""
     if isinstance(call.body, bytes):
         about, why = _store_change(call.body)
         row = _record(route, request, call.token, call.source, ACCEPTED, why=why)
         return [msgspec.structs.replace(row, target=row.target + about)]
-    found = getattr(call.body, "decisions", None) or (call.body,)
-    return [_record(route, request, call.token, call.source, ACCEPTED, why=_reason(one)) for one in found]
+    return [_record(route, request, call.token, call.source, ACCEPTED, why=_reason(call.body))]
+
+
+def decision(call: Call, route: Route, request: Request) -> AuditRecord:
+    """The row of a decision, without what is decided: the ledger of the service adds it."""
+    return _record(route, request, call.token, call.source, ACCEPTED, why="")
 
 
 def refused(
     route: Route | None, request: Request, source: str, error: MulliganError, token: TokenRecord | None
 ) -> Iterator[AuditRecord]:
     """The row of a refusal that somebody should see: every change, and what a token may not even read."""
-    if route is None or error.http_status in (429, 503):
+    is_temporary = error.http_status in (429, 503) and not isinstance(error, TooManyDecisions)
+    if route is None or is_temporary:
         return
     known = token or getattr(error, "token", None) or NOBODY
     is_limited = error.http_status == 404 and bool(known.project)

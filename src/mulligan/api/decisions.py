@@ -59,6 +59,8 @@ class DecisionBody(Body, frozen=True):
     budgets: tuple[str, ...] = ()
     # The attempt that it is about: refused if another one is parked by now.
     attempt: Annotated[int, msgspec.Meta(ge=1, lt=2**31)] | None = None
+    # How sure its author is. A token may need it to be above a limit.
+    confidence: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
 
 
 class DecisionsBody(Body, frozen=True):
@@ -82,6 +84,7 @@ def decide(call: Call) -> DecisionsResult:
             timeout=one.timeout,
             budget=one.budgets,
             attempt=one.attempt,
+            confidence=one.confidence,
         )
         for one in asked.decisions
     ]

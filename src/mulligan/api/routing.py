@@ -19,7 +19,7 @@ from mulligan.service import Service, TokenRecord
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 # "public" needs no token.
-RouteScope = Literal["public", "read", "run", "decide", "write", "admin", "worker"]
+RouteScope = Literal["public", "read", "run", "decide", "propose", "write", "admin", "worker"]
 JSON = "application/json"
 PREFIX = "/api/v1/"
 BODY_BYTES_MAX = 4 * 1024 * 1024

@@ -483,6 +483,7 @@ class DecidedView(Shape, frozen=True):
     memory: int | None
     timeout: float | None
     attempt: int | None
+    confidence: float | None
     by: str
     is_recorded: bool
     error: RefusalView | None

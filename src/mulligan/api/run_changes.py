@@ -155,8 +155,11 @@ class RetryBody(Body, frozen=True):
     budgets: tuple[str, ...] = ()
     # Continue with this version of the published workflow of the same name, and these inputs.
     version: Positive | None = None
+    # Or with this text, which needs the scope `write`. Its format is by default recognized.
+    text: str = ""
+    format: str | None = None
     inputs: dict[str, Any] = msgspec.field(default_factory=dict)
-    # Keep results of completed steps, even if that version changes them.
+    # Keep results of completed steps, even if that version or text changes them.
     keep_completed: bool = False
     reason: str = ""
     dry_run: bool = False
@@ -165,12 +168,13 @@ class RetryBody(Body, frozen=True):
 def retry_run(call: Call) -> RetryResult:
     asked: RetryBody = call.body
     run_id = changed_run(call)
-    if asked.version is None and (asked.inputs or asked.keep_completed):
+    if asked.version is None and not asked.text and (asked.inputs or asked.keep_completed):
         field = "inputs" if asked.inputs else "keep_completed"
-        raise InputInvalid(f"'{field}' needs 'version'", hint="name the version to continue with", field=field)
+        hint = "name the version or send the text to continue with"
+        raise InputInvalid(f"'{field}' needs 'version' or 'text'", hint=hint, field=field)
     if asked.items is not None and not asked.from_step:
         raise InputInvalid("'items' needs 'from_step'", hint="name the map step", field="items")
-    workflow = _published(call, run_id, asked.version)
+    workflow = _other_definition(call, run_id, asked)
     return call.service.changes.retry(
         run_id,
         from_step=asked.from_step,
@@ -187,11 +191,22 @@ def retry_run(call: Call) -> RetryResult:
     )
 
 
-def _published(call: Call, run_id: int, version: int | None) -> Workflow | None:
-    """That version of the workflow of a run."""
-    if version is None:
+def _other_definition(call: Call, run_id: int, asked: RetryBody | ForkBody) -> Workflow | None:
+    """The version of the workflow of a run, or the text, that is asked for; None for the definition that it has."""
+    if asked.format is not None and not asked.text:
+        raise InputInvalid("'format' is for a text", hint="leave it out, or send a text", field="format")
+    workflow: Workflow
+    if asked.text:
+        refuse_without(call, "write", "sending text to run is sending code")
+        if asked.version is not None:
+            hint = "name a version or send a text, not both"
+            raise InputInvalid("a text has no version", hint=hint, field="version")
+        workflow = call.service.changes.read_text(asked.text, asked.format)
+        refuse_other_workflow(call, workflow.name)
+        return workflow
+    if asked.version is None:
         return None
-    workflow: Workflow = call.service.catalogue.load(call.service.record(run_id).workflow, version)
+    workflow = call.service.catalogue.load(call.service.record(run_id).workflow, asked.version)
     return workflow
 
 
@@ -202,13 +217,16 @@ class ForkBody(Body, frozen=True):
     inputs: dict[str, Any] = msgspec.field(default_factory=dict)
     # This version of the published workflow of the same name.
     version: Positive | None = None
+    # Or this text, which needs the scope `write`. Its format is by default recognized.
+    text: str = ""
+    format: str | None = None
     dry_run: bool = False
 
 
 def fork_run(call: Call) -> Answer:
     asked: ForkBody = call.body
     run_id = changed_run(call)
-    workflow = _published(call, run_id, asked.version)
+    workflow = _other_definition(call, run_id, asked)
     found = call.service.changes.fork(run_id, asked.from_step, dict(asked.inputs), workflow, dry_run=asked.dry_run)
     if found.fork_run_id is None:
         return Answer(found)

@@ -1,44 +1,18 @@
-"""What a token may do less than its scopes say: only some workflows, only so many decisions an hour."""
+"""What a token may do less than its scopes say: only some workflows. What it may decide is checked by the service."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from functools import cache
-from typing import Any
-
 from mulligan.api.auth import allows
 from mulligan.api.routing import Call, Route, RouteScope
-from mulligan.errors import NotFound, ScopeMissing, TooManyRequests
-from mulligan.service import owner_of
-
-_HOUR = timedelta(hours=1)
+from mulligan.errors import NotFound, ScopeMissing
 
 
-def check_limits(call: Call, route: Route, routes: tuple[Route, ...]) -> None:
-    """`ScopeMissing` for a workflow that the token may not touch, `TooManyRequests` for a decision too many."""
+def check_limits(call: Call, route: Route) -> None:
+    """`ScopeMissing` for a workflow that the token may not touch."""
     limits = call.token.limits
     if limits.workflows:
         for workflow in _workflows(call, route):
             refuse_other_workflow(call, workflow)
-    if limits.decisions_per_hour is not None and route.scope == "decide":
-        since = datetime.now(UTC) - _HOUR
-        made = call.service.audit.count(owner_of(call.token.id), _decision_names(routes), since)
-        if made + _decision_count(call.body) > limits.decisions_per_hour:
-            raise TooManyRequests(
-                f"this token may make {limits.decisions_per_hour} decisions an hour",
-                hint="wait, or let somebody else decide",
-                retry_after=int(_HOUR.total_seconds()),
-            )
-
-
-@cache
-def _decision_names(routes: tuple[Route, ...]) -> tuple[str, ...]:
-    return tuple(one.name for one in routes if one.scope == "decide" and one.changes)
-
-
-def _decision_count(body: Any) -> int:
-    """How many decisions a request has."""
-    return max(1, len(getattr(body, "decisions", ())))
 
 
 def _workflows(call: Call, route: Route) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -11,9 +12,9 @@ from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service import AuditRecord, NewToken, Service, TokenForm, TokenView, parse_duration, to_json
 
-HEADS = ("ID", "USER", "SCOPES", "PROJECT", "STATUS", "NOTE")
+HEADS = ("ID", "USER", "SCOPES", "PROJECT", "LIMITS", "STATUS", "NOTE")
 _USAGE = {
-    "create": "write: mulligan token create USER --scope SCOPE",
+    "create": "write: mulligan token create USER --scope SCOPE, or: mulligan token create --agent NAME",
     "list": "write: mulligan token list",
     "revoke": "write: mulligan token revoke ID",
 }
@@ -29,7 +30,7 @@ def token(
         Option(
             "--scope",
             metavar="SCOPE",
-            help="What it allows: read, run, decide, write, admin or worker; may be repeated.",
+            help="What it allows: read, run, decide, propose, write, admin or worker; may be repeated.",
         ),
     ] = None,
     expires: Annotated[
@@ -46,6 +47,21 @@ def token(
     decisions: Annotated[
         int | None, Option("--decisions-per-hour", metavar="N", help="How often it may decide for a person.")
     ] = None,
+    agent: Annotated[
+        str, Option("--agent", metavar="NAME", help="Instead of USER: it is for an agent, recorded as agent:NAME.")
+    ] = "",
+    may: Annotated[
+        str,
+        Option(
+            "--may",
+            metavar="VERDICTS",
+            help="What it may decide: retry, fail, approve, refuse (default: all; for an agent retry,fail).",
+        ),
+    ] = "",
+    min_confidence: Annotated[
+        str,
+        Option("--min-confidence", metavar="N", help="How sure its decisions about failures have to be, like 0.8."),
+    ] = "",
     note: Annotated[str, Option("--note", metavar="TEXT", help="What it is for.")] = "",
     by: By = "",
     home: HomeFolder = None,
@@ -54,14 +70,17 @@ def token(
     """Make, list or revoke the tokens of a server.
 
     The secret of a token is printed once, on stdout, when the token is made: the store keeps its SHA-256 alone. A
-    revoked token lets nobody in from then on. The server need not be up,
+    revoked token lets nobody in from then on. The token of an agent may read and decide unless other scopes are given,
+    answers failures with retry or fail unless --may says more, and makes 20 decisions an hour unless
+    --decisions-per-hour says another number. The server need not be up,
     unless it is asked to do it: $MULLIGAN_SERVER or --home URL, with a token of an administrator.
     """
     if word not in _USAGE:
         raise UsageRefused(f"'{word[:40]}' is not what token can do", hint="write create, list or revoke")
-    options = (scopes, expires, project, is_for_all, workflows, decisions, note)
-    has_options = any(one not in (None, False, "") for one in options)
-    if (name is None) != (word == "list") or (word != "create" and has_options):
+    options = (scopes, expires, project, is_for_all, workflows, decisions, agent, may, min_confidence, note)
+    # A limit of 0 is one.
+    has_options = any(one is not None and one is not False and one != "" for one in options)
+    if (name is None) != (word == "list" or bool(agent)) or (word != "create" and has_options):
         raise UsageRefused(f"'token {word}' has other arguments", hint=_USAGE[word])
     if is_for_all and project is not None:
         raise UsageRefused("--all-projects and --project exclude each other", hint="give one of them")
@@ -70,25 +89,34 @@ def token(
             found = service.tokens.list_tokens()
             show_json(to_json(found)) if as_json else _show_list(found.tokens)
             return
-        assert name is not None
-        if word == "revoke":
+        if word == "revoke" and name is not None:
             revoked = service.tokens.revoke(name)
             _note(service, "mulligan token revoke", revoked)
             show_json(to_json(revoked)) if as_json else complain(f"token {revoked.id} of '{revoked.user}' is revoked")
             return
         form = TokenForm(
-            user=name,
+            user=name or "",
             scopes=tuple(scopes or ()),
             note=note,
             expires_in_seconds=None if expires is None else parse_duration(expires),
             workflows=tuple(workflows or ()),
             decisions_per_hour=decisions,
+            agent=agent,
+            verdicts=tuple(one.strip() for one in may.split(",")) if may else (),
+            min_confidence=_confidence(min_confidence),
             project=project or "",
             all_projects=is_for_all,
         )
         made = service.tokens.create(form)
         _note(service, "mulligan token create", made.token)
     show_json(to_json(made)) if as_json else _show_new(made)
+
+
+def _confidence(text: str) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        raise UsageRefused(f"--min-confidence: '{text[:40]}' is not a number", hint="write it like 0.8") from None
 
 
 def _note(service: Service, action: str, one: TokenView) -> None:
@@ -110,7 +138,8 @@ def _note(service: Service, action: str, one: TokenView) -> None:
 def _show_new(made: NewToken) -> None:
     """The secret alone goes to stdout, so that it can be put into a file or a variable."""
     one = made.token
-    complain(f"token {one.id} for '{one.user}' ({', '.join(one.scopes)}; {_valid(one)}), shown this once:")
+    limits = "; ".join(text for text in (", ".join(one.scopes), *_limits(one), _valid(one)))
+    complain(f"token {one.id} for '{one.user}' ({limits}), shown this once:")
     show(made.secret)
 
 
@@ -122,7 +151,17 @@ def _show_list(found: tuple[TokenView, ...]) -> None:
 
 def _row(one: TokenView) -> tuple[str, ...]:
     project = "all" if one.project is None else one.project or "-"
-    return one.id, one.user, ",".join(one.scopes), project, _valid(one), one.note
+    limits = "; ".join((*(f"only {name}" for name in one.workflows), *_limits(one))) or "-"
+    return one.id, one.user, ",".join(one.scopes), project, limits, _valid(one), one.note
+
+
+def _limits(one: TokenView) -> Iterator[str]:
+    if one.verdicts:
+        yield f"may decide {', '.join(one.verdicts)}"
+    if one.decisions_per_hour is not None:
+        yield f"{one.decisions_per_hour:,} decisions an hour"
+    if one.min_confidence is not None:
+        yield f"at least {one.min_confidence:.0%} sure"
 
 
 def _valid(one: TokenView) -> str:

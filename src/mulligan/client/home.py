@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +33,20 @@ _STATUSES: dict[str, tuple[str, ...]] = {
     "open": ("running", "new", "paused"),
     "ended": tuple(sorted(RUN_ENDED)),
 }
+
+
+@dataclass(frozen=True)
+class _PublishedRun:
+    """A run of what is published on a server."""
+
+    workflow: str
+    version: int | None
+    inputs: dict[str, Any]
+    labels: Mapping[str, str]
+
+    def start(self, service: services.Service, key: str) -> int:
+        asked = (self.workflow, self.version, self.inputs, self.labels)
+        return services.start_published(service.home, *asked, key=key)
 
 
 class Home:
@@ -87,31 +102,37 @@ class Home:
                     "parallel, memory and gpus are about this machine, and the workers of a server run the steps",
                     hint="leave them out",
                 )
-            checked_key = _read_key(key)
-            published = self._published(flow, changed_only=changed_only, force=force)
-            if published is not None:
-                asked = (*published, _all_inputs(inputs, given), labels or {})
-            else:
-                prepared = _prepare(
-                    flow,
-                    inputs,
-                    given,
-                    labels,
-                    changed_only=changed_only,
-                    force=force,
-                    capacity=options.capacity,
-                    has_files=not self._session.is_remote,
-                )
-        if published is not None:
-            run_id = drive(
-                self._session,
-                lambda service, _: services.start_published(service.home, *asked, key=checked_key),
-                options,
+            checked_key, asked = self._read_request(
+                flow, inputs, given, key, labels, changed_only=changed_only, force=force, capacity=options.capacity
             )
+        if isinstance(asked, _PublishedRun):
+            start = asked.start
+            run_id = drive(self._session, lambda service, _: start(service, checked_key), options)
         else:
-            run_id = self._run(prepared, checked_key, options)
+            run_id = self._run(asked, checked_key, options)
         found = Run(self._session, run_id, options, is_driven_here=True)
         return found.raise_for_status() if check else found
+
+    def _read_request(
+        self,
+        flow: Runnable,
+        inputs: Mapping[str, Any] | None,
+        given: Mapping[str, Any],
+        key: str | None,
+        labels: Mapping[str, str] | None,
+        *,
+        changed_only: bool,
+        force: Iterable[str],
+        capacity: HostCapacity | None = None,
+    ) -> tuple[str, Prepared | _PublishedRun]:
+        """The key, and what is to be run, checked: a workflow, or the name of one that the server has."""
+        checked_key = _read_key(key)
+        published = self._published(flow, changed_only=changed_only, force=force)
+        if published is not None:
+            return checked_key, _PublishedRun(*published, _all_inputs(inputs, given), labels or {})
+        has_files = not self._session.is_remote
+        chosen: dict[str, Any] = {"changed_only": changed_only, "force": force, "capacity": capacity}
+        return checked_key, _prepare(flow, inputs, given, labels, has_files=has_files, **chosen)
 
     def _published(self, flow: Runnable, *, changed_only: bool, force: Iterable[str]) -> tuple[str, int | None] | None:
         """The name and the version of what is published on the server: `nightly`, `nightly@3`. None for a workflow."""
@@ -157,27 +178,16 @@ class Home:
             handle.wait(timeout="1h")
         """
         with ExplainedErrors():
-            checked_key = _read_key(key)
-            published = self._published(flow, changed_only=changed_only, force=force)
-            if published is not None:
-                asked = (*published, _all_inputs(inputs, given), labels or {})
-                with self._session.service() as service:
-                    run_id = services.start_published(service.home, *asked, key=checked_key)
-                return Run(self._session, run_id)
-            prepared = _prepare(
-                flow,
-                inputs,
-                given,
-                labels,
-                changed_only=changed_only,
-                force=force,
-                has_files=not self._session.is_remote,
+            checked_key, asked = self._read_request(
+                flow, inputs, given, key, labels, changed_only=changed_only, force=force
             )
         with self._session.service() as service:
+            if isinstance(asked, _PublishedRun):
+                return Run(self._session, asked.start(service, checked_key))
             try:
-                (run_id,) = service.start(prepared, key=checked_key)
+                (run_id,) = service.start(asked, key=checked_key)
             except KeyUsed as used:
-                run_id = service.find_existing_run(prepared, checked_key, used).run_id
+                run_id = service.find_existing_run(asked, checked_key, used).run_id
         return Run(self._session, run_id)
 
     # -- finding -----------------------------------------------------------------------------------------------------

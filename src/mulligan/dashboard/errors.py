@@ -5,21 +5,42 @@ from __future__ import annotations
 from mulligan.api.problems import ProblemDetails
 from mulligan.api.routing import Answer
 from mulligan.dashboard.shell import bare_page
+from mulligan.errors import UnknownRun
 from mulligan.service import Html, element, join_html
 
-_UNAUTHORISED = 401
+_UNAUTHORISED, _NOT_FOUND = 401, 404
+# By the first part of an address: the list that it belongs to.
+_LISTS = {
+    "runs": ("All runs", "/runs"),
+    "compare": ("All runs", "/runs"),
+    "workflows": ("All workflows", "/workflows"),
+    "schedules": ("All schedules", "/schedules"),
+}
 
 
 def render_error(problem: ProblemDetails, path: str) -> Answer:
     """What is wrong, and what to do."""
     if problem.status == _UNAUTHORISED:
         return _login_page()
+    back = _way_back(problem, path)
     parts = [element("h1", _title(problem)), element("p", problem.detail, class_="sentence")]
-    if problem.hint:
+    # Where there is a link to what a command would list, the command is not named.
+    if problem.hint and not (back and "mulligan " in problem.hint):
         parts.append(element("p", problem.hint, class_="note"))
-    back = element("a", "Home", href="/", class_="button")
+    home = element("a", "Home", href="/", class_="button")
     again = element("a", "Try again", href=path, class_="button") if problem.status >= 500 else ""
-    return bare_page(_title(problem), *parts, element("p", join_html([back, again], " "), class_="actions"))
+    return bare_page(_title(problem), *parts, element("p", join_html([back, again, home], " "), class_="actions"))
+
+
+def _way_back(problem: ProblemDetails, path: str) -> Html:
+    """A link to the list in which what was looked for would be; of a step, to its run."""
+    area, *rest = path.strip("/").split("/")
+    if problem.status != _NOT_FOUND or area not in _LISTS:
+        return Html("")
+    if area == "runs" and problem.code != UnknownRun.code and rest and rest[0].isdecimal():
+        return element("a", f"Run {rest[0]}", href=f"/runs/{rest[0]}", class_="button primary")
+    title, href = _LISTS[area]
+    return element("a", title, href=href, class_="button primary")
 
 
 def _title(problem: ProblemDetails) -> str:

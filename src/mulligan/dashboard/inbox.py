@@ -211,7 +211,9 @@ def _pane(call: Call, entries: Sequence[PendingEntry], shown: _Shown | None) -> 
         return element("section", id="detail", class_="detail")
     inside = join_html(_details(call, entries, shown))
     label = f"{shown.step or 'run'} of run {shown.run_id}"
-    return element("section", inside, id="detail", class_="detail", tabindex="-1", aria_label=label)
+    # An entry that the list does not have on this page can be decided all the same.
+    about = {"data_run": shown.run_id, "data_step": shown.step or None}
+    return element("section", inside, id="detail", class_="detail", tabindex="-1", aria_label=label, **about)
 
 
 def _details(call: Call, entries: Sequence[PendingEntry], shown: _Shown) -> Iterator[object]:
@@ -259,7 +261,8 @@ def _head(call: Call, entry: PendingEntry) -> Html:
     step = element("a", entry.step, href=path_to("runs", entry.run_id, "steps", (entry.step or "").partition("[")[0]))
     title = element("div", element("h2", step), element("p", *where, *since, class_="muted"))
     buttons = "" if entry.error else _buttons(call, entry)
-    return element("header", title, element("div", buttons, class_="actions"), class_="detail-head")
+    about = {"data_kind": entry.kind, "data_attempt": entry.attempt}
+    return element("header", title, element("div", buttons, class_="actions"), class_="detail-head", **about)
 
 
 def _buttons(call: Call, entry: PendingEntry) -> Html:

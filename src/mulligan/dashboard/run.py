@@ -14,7 +14,7 @@ from mulligan.dashboard.run_overview import render_overview
 from mulligan.dashboard.run_tab import RunPageQuery, RunView, Tab, TabName
 from mulligan.dashboard.shell import heading, may, page, page_route, path_to
 from mulligan.errors import NotFound
-from mulligan.service import Html, element, join_html, status_label, status_tone
+from mulligan.service import Html, element, join_html, status_label, status_tone, waits_only_for_a_person
 
 _TABS: dict[TabName, tuple[str, Callable[[RunView], Tab]]] = {
     "overview": ("Overview", render_overview),
@@ -58,8 +58,11 @@ def _read(call: Call) -> RunView:
 
 def _title(run: RunView) -> Html:
     status = run.head["status"]
-    words = f"{status_label(status)}, degraded" if run.head["degraded"] else status_label(status)
-    badge = element("span", words, class_=f"badge {status_tone(status)}", id="run-status")
+    asked = waits_only_for_a_person(run.line)
+    words = asked or status_label(status)
+    if run.head["degraded"]:
+        words += ", degraded"
+    badge = element("span", words, class_=f"badge {'ask' if asked else status_tone(status)}", id="run-status")
     return join_html([run.head["workflow"], badge], " ")
 
 

@@ -9,8 +9,11 @@ import json
 from typing import Any, Literal
 
 from mulligan.dashboard.run_tab import RunView
-from mulligan.dashboard.shell import may, path_to
+from mulligan.dashboard.shell import may, path_to, path_to_entry
 from mulligan.service import Html, element, join_html
+
+# A step with one of these runs no more in this round.
+ENDED_STEP = ("completed", "failed", "skipped", "cancelled")
 
 ActionKind = Literal["pause", "resume", "cancel", "retry", "fork"]
 
@@ -39,10 +42,10 @@ def _buttons(run: RunView) -> list[Html]:
     return [pause, _button(run, "cancel", "Cancel")]
 
 
-def step_buttons(run: RunView, step: str, status: str, *, is_short: bool = False) -> Html:
-    """What can be done with one step: run it and what follows again, or hold it."""
+def step_buttons(run: RunView, step: str, status: str, *, is_paused: bool = False, is_short: bool = False) -> Html:
+    """What can be done with one step: run it and what follows again, hold it, or let it go on."""
     if status == "pending_failed" and may(run.call, "decide"):
-        return element("a", "Decide", href="/inbox", class_="button small")
+        return element("a", "Decide", href=path_to_entry(run.run_id, step), class_="button small")
     if not may(run.call, "run") or run.head["parent_run_id"] or step == "end":
         return Html("")
     if run.has_ended:
@@ -54,11 +57,16 @@ def step_buttons(run: RunView, step: str, status: str, *, is_short: bool = False
         if not is_short:
             parts.append(_button(run, "fork", "Fork from here", "small", step=step))
         return join_html(parts, " ")
-    if is_short:
+    if is_paused:
+        return _button(run, "resume", "Resume this step", "small", step=step)
+    if is_short or status in ENDED_STEP:
         return Html("")
     return _button(run, "pause", "Pause this step", "small", step=step)
 
 
 def _button(run: RunView, kind: ActionKind, title: str, look: str = "", **more: Any) -> Html:
     action = {"kind": kind, "run_id": run.run_id, "workflow": run.head["workflow"], **more}
+    if kind in ("retry", "fork"):
+        # A text that is typed is code.
+        action["writes"] = may(run.call, "write")
     return element("button", title, type="button", class_=look or None, data_run_action=json.dumps(action))

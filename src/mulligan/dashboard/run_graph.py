@@ -83,7 +83,7 @@ def _around(run: RunView, found: RunGraph) -> Html:
         _neighbours(run, "Before it", found.before.names, found.before.count),
         _neighbours(run, "After it", found.after.names, found.after.count),
     ]
-    buttons = step_buttons(run, found.step, found.status)
+    buttons = step_buttons(run, found.step, found.status, is_paused=found.is_paused)
     actions = element("div", buttons, class_="actions step-actions") if buttons else ""
     return element("div", top, actions, element("dl", *rows, class_="neighbours"))
 

@@ -111,7 +111,7 @@ def _row(run: RunView, row: GridRow, rounds: int) -> Html:
         element("th", name, scope="row"),
         element("td", *status),
         *cells,
-        element("td", step_buttons(run, step.name, step.status, is_short=True), class_="n"),
+        element("td", step_buttons(run, step.name, step.status, is_paused=step.paused, is_short=True), class_="n"),
         id=f"row-{step.name}",
     )
 

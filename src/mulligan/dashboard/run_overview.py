@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mulligan.dashboard.run_tab import RunView, Tab
-from mulligan.dashboard.shell import may, panel, path_to
+from mulligan.dashboard.shell import may, panel, path_to, path_to_entry
 from mulligan.service import (
     Html,
     RunFailures,
@@ -38,7 +38,7 @@ def render_overview(run: RunView) -> Tab:
     else:
         failures = run.call.service.details.failures(run.run_id)
         parts = [
-            _render_reason(run, explain_run(run.head, failures)),
+            _render_reason(run, explain_run(run.head, failures, run.line)),
             _status_bar(run.head["step_counts"]),
             _failures(run, failures),
         ]
@@ -56,7 +56,8 @@ def render_overview(run: RunView) -> Tab:
 
 def _render_reason(run: RunView, reason: RunReason) -> Html:
     """What is wrong, why, what was tried, what can be done; in this order."""
-    step = element("a", "Open the step", href=path_to("runs", run.run_id, "steps", reason.step), class_="button")
+    path = path_to("runs", reason.run_id or run.run_id, "steps", _name_of_step(reason.step))
+    step = element("a", "Open the step", href=path, class_="button")
     buttons = [*_buttons(run, reason), step if reason.step else ""]
     parts = [element("h2", reason.title, id="why")]
     parts += [element("p", reason.why, class_="what")] if reason.why else []
@@ -72,17 +73,26 @@ def _render_reason(run: RunView, reason: RunReason) -> Html:
     )
 
 
+def _name_of_step(place: str) -> str:
+    """The step of an item: `check` of `check[3]`."""
+    return place.partition("[")[0]
+
+
 def _buttons(run: RunView, reason: RunReason) -> Iterator[Html]:
     """The next sensible action, if whoever looks at the page may do it."""
     run_id, is_called = run.run_id, bool(run.head["parent_run_id"])
+    entry = path_to_entry(reason.run_id or run_id, reason.step)
     if reason.action == "decide" and may(run.call, "decide"):
-        yield element("a", "Decide", href="/inbox", class_="button primary")
+        yield element("a", "Decide", href=entry, class_="button primary")
     elif reason.action == "approve" and may(run.call, "decide"):
-        yield element("a", "Answer", href="/inbox", class_="button primary")
+        yield element("a", "Answer", href=entry, class_="button primary")
     elif reason.action == "workers":
         yield element("a", "Workers", href="/workers", class_="button primary")
     elif reason.action == "resume" and may(run.call, "run") and not is_called:
         yield _button("Resume", f"runs/{run_id}:resume", f"Resume run {run_id}", "the run goes on")
+    elif reason.action == "resume_step" and may(run.call, "run"):
+        title, done = f"Resume '{reason.step}'", "the step goes on"
+        yield _button("Resume", f"runs/{reason.run_id or run_id}:resume", title, done, step=reason.step)
     elif reason.action == "retry" and may(run.call, "run") and not is_called:
         yield _button("Retry", f"runs/{run_id}:retry", f"Retry run {run_id}", "a new round begins")
         if reason.has_run_out:
@@ -92,7 +102,7 @@ def _buttons(run: RunView, reason: RunReason) -> Iterator[Html]:
 
 def _button(label: str, path: str, title: str, done: str, **body: Any) -> Html:
     action = {"path": path, "title": title, "label": label, "done": done, "preview": True, "reason": "optional"}
-    kind = "" if body else "primary"
+    kind = "" if "adjust" in body else "primary"
     return element("button", label, type="button", class_=kind, data_action=json.dumps({**action, "body": body}))
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from mulligan.api.routing import Call, Query
-from mulligan.service import Html
+from mulligan.service import Html, RunLine
 
 TabName = Literal["overview", "graph", "grid", "events", "data"]
 
@@ -45,6 +46,12 @@ class RunView:
     @property
     def query(self) -> RunPageQuery:
         found: RunPageQuery = self.call.query
+        return found
+
+    @cached_property
+    def line(self) -> RunLine:
+        """The run as the list of runs shows it."""
+        (found,) = self.call.service.summarize_runs([self.run_id])
         return found
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from mulligan.api.routing import Answer, Call, Handler, Query, Route, RouteScope
 from mulligan.dashboard.assets import POLICY, url_of
@@ -93,6 +93,11 @@ def page_route(
 def path_to(*parts: object) -> str:
     """The path of a page: `path_to("runs", 7, "steps", "a/b")` is `/runs/7/steps/a%2Fb`."""
     return "/" + "/".join(quote(str(part), safe="") for part in parts)
+
+
+def path_to_entry(run_id: int, step: str = "") -> str:
+    """The inbox with the entry of a step, or of a run that is paused, shown in full."""
+    return f"/inbox?{urlencode({'run': run_id, **({'step': step} if step else {})})}"
 
 
 def may(call: Call, scope: RouteScope) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from mulligan.api.routing import Call
-from mulligan.dashboard.shell import may
+from mulligan.dashboard.shell import may, path_to_entry
 from mulligan.service import (
     Html,
     StepHistory,
@@ -101,7 +101,7 @@ def step_actions(call: Call, found: StepHistory) -> list[Html]:
     if found.kind == "item":
         return _item_actions(call, found)
     if found.status == "pending_failed" and may(call, "decide"):
-        buttons.append(element("a", "Decide", href=f"/inbox#run-{found.run_id}-{quote(found.step)}", class_="button"))
+        buttons.append(element("a", "Decide", href=path_to_entry(found.run_id, found.step), class_="button"))
         buttons.insert(0, _retry_step(found))
     elif "approval" in kinds and may(call, "decide"):
         buttons += [_approve(found, is_approved=True), _approve(found, is_approved=False)]

@@ -7,7 +7,7 @@ import json
 from mulligan.api.routing import Answer, Call
 from mulligan.dashboard.parts import action_button, moment
 from mulligan.dashboard.shell import empty, heading, page, page_route, path_to, table
-from mulligan.service import MEANINGS, Html, TokenView, element, join_html
+from mulligan.service import MEANINGS, VERDICTS, Html, TokenView, element, join_html
 from mulligan.service.formatting import pluralize
 
 _SHOWN_MAX = 200
@@ -18,7 +18,7 @@ def show_tokens(call: Call) -> Answer:
     sessions = [one for one in found if one.id.startswith("session-") and one.is_valid]
     valid = [one for one in found if one.is_valid and not one.id.startswith("session-")]
     ended = [one for one in found if not one.is_valid and not one.id.startswith("session-")]
-    form = {"meanings": dict(MEANINGS), "project": call.token.project}
+    form = {"meanings": dict(MEANINGS), "verdicts": VERDICTS, "project": call.token.project}
     new = element("button", "New token", type="button", class_="primary", id="new-token", data_form=json.dumps(form))
     words = "A token lets a person or a program in. This server has none but the one that it printed when it started."
     return page(
@@ -78,6 +78,10 @@ def _limits(one: TokenView) -> Html:
         found.append(f"only {', '.join(one.workflows)}")
     if one.decisions_per_hour is not None:
         found.append(f"{pluralize(one.decisions_per_hour, 'decision')} an hour")
+    if one.verdicts:
+        found.append(f"may decide {', '.join(one.verdicts)}")
+    if one.min_confidence is not None:
+        found.append(f"at least {one.min_confidence:.0%} sure")
     return join_html(["; ".join(found) or element("span", "none", class_="muted")])
 
 

@@ -383,6 +383,9 @@ _ROLES = {
     "validator": "its validation",
     "lister": "its list of items",
     "undo": "its undo",
+    "tool_list": "the list of its tools",
+    "model": "its model",
+    "tool": "its tool",
 }
 
 

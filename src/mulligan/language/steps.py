@@ -167,6 +167,8 @@ def _with_file_check(values: dict[str, Any]) -> dict[str, Any]:
     """Let the validator check the files that a map or engine action writes, since no worker runs the step itself."""
     action = values.get("action")
     is_engines = "map" in values or (action is not None and action.kind in ENGINE_ACTIONS)
+    # An agent with tools is several tasks, and none of them is the step itself.
+    is_engines = is_engines or bool(values.get("tools") or values.get("session"))
     if not is_engines or not values.get("writes"):
         return values
     check = values.get("validator") or Command(action=Action("shell", {"text": ":"}))

@@ -259,6 +259,18 @@ CACHE = Record(
     {"key": Key(Template("a text"), "what must also be equal, such as '${inputs.day}'", is_required=True)},
 )
 
+INPUT = Record(
+    "input",
+    {
+        "type": Key(Choice(INPUT_TYPES), "default string"),
+        "default": Key(as_node(Json()), "its value if none is given; without it the input is required"),
+        "enum": Key(as_node(ListOf(Json(), at_least=1)), "the allowed values"),
+        "description": Key(TEXT, "what it is for"),
+    },
+)
+INPUTS = MapOf(Either("a type or a mapping", text=Choice(INPUT_TYPES), mapping=INPUT, empty=Nothing()))
+TOOL = Record("tool", {"inputs": Key(INPUTS, "its arguments, read as ${inputs.NAME}")})
+
 GROUP = Record(
     "group",
     {
@@ -332,6 +344,10 @@ STEP_KEYS = {
     "budget": Key(
         BUDGET, "what its agents may spend, including those of its items and handlers: {tokens, cost, calls}"
     ),
+    "tool": Key(
+        Either("true or a mapping with 'inputs'", flag=FLAG, mapping=TOOL),
+        "agents call this step: it is not part of the graph, and runs when an agent that names it asks for it",
+    ),
 }
 STEP: Record = ActionRecord("step", STEP_KEYS, one_of=(*_ONE_ACTION, ("group",), ("map", "do")))
 
@@ -356,15 +372,6 @@ DEFAULTS = Record(
     },
 )
 
-INPUT = Record(
-    "input",
-    {
-        "type": Key(Choice(INPUT_TYPES), "default string"),
-        "default": Key(as_node(Json()), "its value if none is given; without it the input is required"),
-        "enum": Key(as_node(ListOf(Json(), at_least=1)), "the allowed values"),
-        "description": Key(TEXT, "what it is for"),
-    },
-)
 SECRET = SecretShape(
     "secret",
     {
@@ -405,7 +412,7 @@ WORKFLOW = Record(
             "labels of its runs, to find them with 'mulligan list --label'; 'run --label' adds to them",
         ),
         "inputs": Key(
-            MapOf(Either("a type or a mapping", text=Choice(INPUT_TYPES), mapping=INPUT, empty=Nothing())),
+            INPUTS,
             "typed inputs",
         ),
         "defaults": Key(as_node(DEFAULTS), "settings for all steps that do not set them"),

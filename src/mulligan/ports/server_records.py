@@ -87,7 +87,7 @@ class Documents(Protocol):
 
 # -- tokens and audit ------------------------------------------------------------------------------------------------
 
-Scope = Literal["read", "run", "decide", "write", "admin", "worker"]
+Scope = Literal["read", "run", "decide", "propose", "write", "admin", "worker"]
 
 
 class TokenLimits(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -95,6 +95,10 @@ class TokenLimits(msgspec.Struct, frozen=True, omit_defaults=True):
 
     workflows: tuple[str, ...] = ()
     decisions_per_hour: int | None = None
+    # Those of `core.model.guard_rails.VERDICTS` that it may decide.
+    verdicts: tuple[str, ...] = ()
+    # How sure a decision about a parked step has to be, from 0 to 1.
+    min_confidence: float | None = None
 
 
 class TokenRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -153,6 +157,14 @@ class Audit(Protocol):
     """What was changed by whom. Rows are only added."""
 
     def add_audit(self, records: Sequence[AuditRecord]) -> None: ...
+
+    def add_audit_within(
+        self, records: Sequence[AuditRecord], *, actions: Collection[str], since: datetime, count_max: int
+    ) -> bool:
+        """Add rows of one token, unless it would then have more than `count_max` that `count_audit` counts.
+
+        In one transaction, so that no two callers take the same last place. False if nothing was added.
+        """
 
     def audit(
         self,

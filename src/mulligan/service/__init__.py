@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from mulligan.core.model.events import HostCapacity
     from mulligan.core.model.failure import Failure
+    from mulligan.core.model.guard_rails import VERDICTS, agent_user, is_agent
     from mulligan.core.model.scopes import MEANINGS, SCOPES, allows
     from mulligan.core.model.workflow import Workflow
     from mulligan.core.state.transitions import RUN_ENDED
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from mulligan.service.breakers import Breaker
     from mulligan.service.catalogue.catalogue import Draft, Publication, PublishedWorkflow, WorkflowList
     from mulligan.service.catalogue.drawn_texts import DrawnText, ExaminedText, StepPosition
-    from mulligan.service.catalogue.text_additions import NewEdge, NewStep
+    from mulligan.service.catalogue.text_additions import NewEdge, NewRule, NewStep
     from mulligan.service.catalogue.text_diff import DiffLine, diff_texts
     from mulligan.service.catalogue.text_edits import StepEdit
     from mulligan.service.catalogue.texts import published_reference
@@ -82,9 +83,11 @@ if TYPE_CHECKING:
         summarize_failure,
     )
     from mulligan.service.doctor import Check, Diagnosis
+    from mulligan.service.documentation import Documentation, FoundSection, PageText, UnknownPage, read_pages
     from mulligan.service.drawing.picture import Node
     from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, Ending, capacity_for, machine
     from mulligan.service.earlier_decisions import EarlierDecision
+    from mulligan.service.failure_details import FailureDetails
     from mulligan.service.failure_summary import FailureGroup, FailureOutcome, group_failures, spent_budget
     from mulligan.service.forecast import Forecast
     from mulligan.service.format_options import read_format_options
@@ -99,6 +102,7 @@ if TYPE_CHECKING:
     from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
     from mulligan.service.log_following import LogPiece, LogSelection
     from mulligan.service.log_lines import LogIndex, LogLines, LogMatches
+    from mulligan.service.log_pages import LogLine, LogPage
     from mulligan.service.logins import (
         LINK_MINUTES,
         SESSION_HOURS,
@@ -163,10 +167,11 @@ if TYPE_CHECKING:
     from mulligan.service.run_pages import ItemPage, ItemQuery, RunChanges, StepLine, StepPage, StepQuery
     from mulligan.service.run_progress import Activity, Announcement, AnnouncementWriter, RunProgress
     from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
-    from mulligan.service.run_reasons import RunFailures, RunReason, explain_run
+    from mulligan.service.run_reasons import RunFailures, RunReason, explain_run, waits_only_for_a_person
     from mulligan.service.run_snapshot import FailedVisit, RunSnapshot, RunStatus, StepSnapshot
     from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
     from mulligan.service.run_timeline import Mosaic, Timeline
+    from mulligan.service.run_workflows import RunWorkflow
     from mulligan.service.schedules.forms import ScheduleForm, instant_text
     from mulligan.service.schedules.past_instants import PastInstant, PastInstants
     from mulligan.service.schedules.schedules import Backfill, ScheduleView
@@ -194,8 +199,10 @@ if TYPE_CHECKING:
     from mulligan.service.telemetry.log_lines import log_line
     from mulligan.service.telemetry.telemetry import ENDPOINT_VARIABLES, METRICS_TYPE, merge_metrics, request_metrics
     from mulligan.service.telemetry.worker_metrics import MetricsServer, WorkerMetrics
+    from mulligan.service.tokens.decision_ledger import TOOL_DECISIONS, DecisionLedger
     from mulligan.service.tokens.tokens import NewToken, TokenForm, TokenList, TokenView
     from mulligan.service.trends import RecoveryTrend, Spending, WeekStats, WorkflowSpending, WorkflowUsage, monday
+    from mulligan.service.unattended_runs import UnattendedRuns, WorkflowSource
     from mulligan.service.usage import ResourceProposal, StepUsage, UsedResources
     from mulligan.service.values import parse_duration, parse_size, parse_time, read_budgets
     from mulligan.service.waiting import Until, WaitEvent
@@ -206,6 +213,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "mulligan.core.model.events": "HostCapacity",
     "mulligan.core.model.failure": "Failure",
+    "mulligan.core.model.guard_rails": "VERDICTS agent_user is_agent",
     "mulligan.core.model.scopes": "MEANINGS SCOPES allows",
     "mulligan.core.model.workflow": "Workflow",
     "mulligan.core.state.transitions": "RUN_ENDED",
@@ -226,7 +234,7 @@ _NAMES = {
     "StartedRun",
     "mulligan.service.catalogue.catalogue": "Draft Publication PublishedWorkflow WorkflowList",
     "mulligan.service.catalogue.drawn_texts": "DrawnText ExaminedText StepPosition",
-    "mulligan.service.catalogue.text_additions": "NewEdge NewStep",
+    "mulligan.service.catalogue.text_additions": "NewEdge NewRule NewStep",
     "mulligan.service.catalogue.text_diff": "DiffLine diff_texts",
     "mulligan.service.catalogue.text_edits": "StepEdit",
     "mulligan.service.catalogue.texts": "published_reference",
@@ -241,9 +249,11 @@ _NAMES = {
     "mulligan.service.descriptions": "describe_artifact describe_value describe_budget describe_spending "
     "failure_tail message_lines summarize_failure",
     "mulligan.service.doctor": "Check Diagnosis",
+    "mulligan.service.documentation": "Documentation FoundSection PageText UnknownPage read_pages",
     "mulligan.service.drawing.picture": "Node",
     "mulligan.service.earlier_decisions": "EarlierDecision",
     "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending capacity_for machine",
+    "mulligan.service.failure_details": "FailureDetails",
     "mulligan.service.failure_summary": "FailureOutcome FailureGroup group_failures spent_budget",
     "mulligan.service.forecast": "Forecast",
     "mulligan.service.format_options": "read_format_options",
@@ -258,6 +268,7 @@ _NAMES = {
     "mulligan.service.live_feed": "LiveEvent LiveFeed Watch parse_watches",
     "mulligan.service.log_following": "LogPiece LogSelection",
     "mulligan.service.log_lines": "LogIndex LogLines LogMatches",
+    "mulligan.service.log_pages": "LogLine LogPage",
     "mulligan.service.logins": "LINK_MINUTES SESSION_HOURS Logins Session digest_of new_secret owner_of start_token",
     "mulligan.service.logs": "UnknownAttempt",
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
@@ -284,10 +295,11 @@ _NAMES = {
     "mulligan.service.run_pages": "ItemPage ItemQuery RunChanges StepLine StepPage StepQuery",
     "mulligan.service.run_progress": "RunProgress Activity AnnouncementWriter Announcement",
     "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",
-    "mulligan.service.run_reasons": "RunFailures RunReason explain_run",
+    "mulligan.service.run_reasons": "RunFailures RunReason explain_run waits_only_for_a_person",
     "mulligan.service.run_snapshot": "FailedVisit RunSnapshot RunStatus StepSnapshot",
     "mulligan.service.run_story": "LocatedWait StoryLine LocatedLine",
     "mulligan.service.run_timeline": "Mosaic Timeline",
+    "mulligan.service.run_workflows": "RunWorkflow",
     "mulligan.service.schedules.forms": "ScheduleForm instant_text",
     "mulligan.service.schedules.past_instants": "PastInstant PastInstants",
     "mulligan.service.schedules.schedules": "Backfill ScheduleView",
@@ -306,8 +318,10 @@ _NAMES = {
     "mulligan.service.telemetry.log_lines": "log_line",
     "mulligan.service.telemetry.telemetry": "ENDPOINT_VARIABLES METRICS_TYPE merge_metrics request_metrics",
     "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
+    "mulligan.service.tokens.decision_ledger": "DecisionLedger TOOL_DECISIONS",
     "mulligan.service.tokens.tokens": "NewToken TokenForm TokenList TokenView",
     "mulligan.service.trends": "RecoveryTrend Spending WeekStats WorkflowSpending WorkflowUsage monday",
+    "mulligan.service.unattended_runs": "UnattendedRuns WorkflowSource",
     "mulligan.service.usage": "ResourceProposal StepUsage UsedResources",
     "mulligan.service.values": "parse_duration parse_size parse_time read_budgets",
     "mulligan.service.waiting": "Until WaitEvent",

@@ -66,6 +66,14 @@ class AuditLog:
         """Write rows. Texts of users are cut, and written in one line."""
         self._reader.store.server_records.add_audit([_short(one) for one in records])
 
+    def add_within(
+        self, records: Sequence[AuditRecord], *, actions: Collection[str], since: datetime, count_max: int
+    ) -> bool:
+        """Write rows of one token, unless it would have made more than `count_max` changes since then."""
+        rows = [_short(one) for one in records]
+        within = self._reader.store.server_records.add_audit_within
+        return within(rows, actions=actions, since=since, count_max=count_max)
+
     def page(
         self, *, project: str | None, before: int | None = None, limit: int = 100, who: str = "", action: str = ""
     ) -> AuditPage:

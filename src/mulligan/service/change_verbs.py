@@ -143,8 +143,8 @@ class ChangeVerbs:
         except InputInvalid:
             return False
 
-    @staticmethod
     def prepare_text(
+        self,
         text: str,
         inputs: dict[str, Any],
         labels: Mapping[str, str],
@@ -153,8 +153,12 @@ class ChangeVerbs:
         format: str | None = None,
     ) -> Prepared:
         """A run of a text that nobody has published. No other file is read for it, and it is no Python."""
-        workflow = read_text(WorkflowText(text, "workflow.yaml", format)).workflow
-        return prepare(workflow, inputs, cwd, labels=labels)
+        return prepare(self.read_text(text, format), inputs, cwd, labels=labels)
+
+    @staticmethod
+    def read_text(text: str, format: str | None = None) -> Workflow:
+        """The workflow of a text that nobody has published, as `prepare_text` reads it."""
+        return read_text(WorkflowText(text, "workflow.yaml", format)).workflow
 
     # -- cancel, pause, resume ---------------------------------------------------------------------------------------
 
@@ -315,6 +319,8 @@ class ChangeVerbs:
         except StoreUnavailable:
             raise
         except MulliganError as error:
+            if self._control.ledger is not None and not dry_run:
+                self._control.ledger.refuse(one.run_id, one.step, one.verdict, one.reason, error)
             return DecidedStep(one, by, False, error=error)
         return DecidedStep(one, by, not dry_run, preview.follows, preview.starts)
 
@@ -322,6 +328,7 @@ class ChangeVerbs:
 def preview_change(control: RunControl, run_id: int, report: r.Report) -> ChangeResult:
     """What would follow from a report. Writes nothing; raises what the core would raise."""
     refuse_unwritable(report)
+    control.refuse_beyond_limits(report)
     evaluator = Cel(os.environ, control.reader.store.artifacts.fetch)
     state = _current_state(control, run_id, evaluator)
     before = frozenset(_startable(state))

@@ -46,6 +46,8 @@ class Decision(msgspec.Struct, frozen=True):
     budgets: dict[str, Budget] = {}
     # The attempt that it is about: refused if another one is parked. None: whichever is parked.
     attempt: int | None = None
+    # How sure its author is, from 0 to 1.
+    confidence: float | None = None
 
 
 class DecisionPreview(msgspec.Struct, frozen=True):
@@ -76,6 +78,7 @@ def make_decision(
     timeout: Any = None,
     budget: Sequence[str] | None = None,
     attempt: int | None = None,
+    confidence: float | None = None,
 ) -> Decision:
     """A decision, checked as far as possible without its run. Memory, time and budgets may be texts: 4GiB, 30m."""
     if verdict not in VERDICTS:
@@ -88,7 +91,7 @@ def make_decision(
         None if memory is None else parse_size(str(memory)),
         None if timeout is None else parse_duration(str(timeout)),
     )
-    return Decision(run_id, step, verdict, reason, *wanted, read_budgets(budget or ()), attempt)
+    return Decision(run_id, step, verdict, reason, *wanted, read_budgets(budget or ()), attempt, confidence)
 
 
 def read_decisions(data: bytes) -> list[Decision]:
@@ -118,6 +121,7 @@ _OPTIONAL = {
     "memory": ((int, str), "a size"),
     "timeout": ((int, float, str), "a duration"),
     "attempt": (int, "a whole number"),
+    "confidence": ((int, float), "a number from 0 to 1"),
 }
 _KNOWN = (*_NEEDED, *_OPTIONAL)
 
@@ -203,7 +207,9 @@ def follow_decision(control: RunControl, state: State, one: Decision) -> Decisio
         timeout=one.timeout,
         budgets=one.budgets,
         attempt=one.attempt,
+        confidence=one.confidence,
     )
+    control.refuse_beyond_limits(report)
     try:
         entries = turn(state, report, Cel(os.environ, control.reader.store.artifacts.fetch))
     except UnknownStep as error:
@@ -233,7 +239,9 @@ def _starts(entries: Sequence[e.Entry]) -> list[str]:
 
 def record_decision(control: RunControl, one: Decision) -> None:
     """Record a decision. Raises if its run does not wait for it."""
-    more: dict[str, Any] = {name: getattr(one, name) for name in ("memory", "timeout", "budgets", "attempt")}
+    more: dict[str, Any] = {
+        name: getattr(one, name) for name in ("memory", "timeout", "budgets", "attempt", "confidence")
+    }
     control.classify(one.run_id, one.step, one.verdict, one.reason, **more)
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -25,6 +25,7 @@ from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import reports as r
 from mulligan.core.model.events import HostCapacity, Kept
 from mulligan.core.model.graph import Graph
+from mulligan.core.model.guard_rails import refuse_beyond
 from mulligan.core.model.workflow import Budget, NoticeRule, Workflow, encode, version
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -48,7 +49,7 @@ from mulligan.language import check_inputs, check_recorded_inputs, refuse_refere
 from mulligan.language.expressions import Cel
 from mulligan.language.suggestions import did_you_mean
 from mulligan.language.workspace_steps import keep_workspace
-from mulligan.ports import Answer, Executor, NewRun, RunRecord, WorkerRecord
+from mulligan.ports import Answer, Executor, NewRun, RunRecord, TokenLimits, WorkerRecord
 from mulligan.service.capacity_checks import refuse_too_large
 from mulligan.service.corrections import CorrectedWorkflow, describe_revision, digest_of, plan_next_round
 from mulligan.service.driver import Capacity, Driver
@@ -65,6 +66,9 @@ from mulligan.service.preflight import (
 from mulligan.service.round_plans import ForkPlan, RoundPlan, fork_plan, round_plan
 from mulligan.service.run_reader import RunReader
 from mulligan.service.script_guard import refuse_start_while_loading
+
+if TYPE_CHECKING:
+    from mulligan.service.tokens.decision_ledger import DecisionLedger
 
 # Of an identifier that no other run has, in any store.
 UID_BYTES = 6
@@ -185,9 +189,17 @@ class RunControl:
     """Starts and changes runs in the name of `by`, the user by default."""
 
     def __init__(
-        self, reader: RunReader, by: str = "", more_rules: Callable[[], tuple[NoticeRule, ...]] = lambda: ()
+        self,
+        reader: RunReader,
+        by: str = "",
+        more_rules: Callable[[], tuple[NoticeRule, ...]] = lambda: (),
+        limits: TokenLimits | None = None,
+        ledger: DecisionLedger | None = None,
     ) -> None:
         self.reader = reader
+        self._limits = limits or TokenLimits()
+        # Where decisions that were refused among others are written down; those that are made are, by the store.
+        self.ledger = ledger
         # The notice rules of a new run besides its own.
         self._more_rules = more_rules
         self.by = _name(by or os.environ.get("MULLIGAN_BY", "")) or _user()
@@ -480,9 +492,21 @@ class RunControl:
         timeout: float | None = None,
         budgets: Mapping[str, Budget] | None = None,
         attempt: int | None = None,
+        confidence: float | None = None,
     ) -> None:
         """Decide about a parked step: about this attempt, or whichever is parked. `budgets`: as for `retry`."""
-        report = r.Classified(_now(), step, verdict, self.by, reason, memory, timeout, dict(budgets or {}), attempt)
+        report = r.Classified(
+            at=_now(),
+            step=step,
+            verdict=verdict,
+            by=self.by,
+            reason=reason,
+            memory=memory,
+            timeout=timeout,
+            budgets=dict(budgets or {}),
+            attempt=attempt,
+            confidence=confidence,
+        )
         try:
             self.send(run_id, report)
         except UnknownStep:
@@ -500,6 +524,10 @@ class RunControl:
     def lift_pause(self, run_id: int, reason: str = "", steps: int = 0) -> None:
         """Let a paused run continue; with `steps`, also one that is not paused, until so many steps have run."""
         self.send(run_id, r.ResumeRequested(_now(), self.by, reason, steps=steps))
+
+    def refuse_beyond_limits(self, report: r.Report) -> None:
+        """Refuse what the guard rails of the token do not allow. The store does so too; this is for trials."""
+        refuse_beyond(report, self._limits.verdicts, self._limits.min_confidence)
 
     def send(self, run_id: int, report: r.Report) -> None:
         """Put a report into the run's inbox, wait for the answer, and raise if it was refused."""

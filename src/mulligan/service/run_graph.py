@@ -49,6 +49,7 @@ class RunGraph(msgspec.Struct, frozen=True):
     # Of the surroundings.
     step: str = ""
     status: str = ""
+    is_paused: bool = False
     before: Neighbours = Neighbours((), 0)
     after: Neighbours = Neighbours((), 0)
     # How many steps of the surroundings are left out.
@@ -202,6 +203,7 @@ def _around(state: State, step: str, href: HrefOf) -> RunGraph:
         step_count=len(graph.nodes),
         step=step,
         status=state.places[step].status if step in state.places else "waiting",
+        is_paused=step in state.places and state.places[step].pause is not None,
         before=Neighbours(tuple(before[:20]), len(before)),
         after=Neighbours(tuple(after[:20]), len(after)),
         left_out=left_out,

@@ -17,6 +17,7 @@ from mulligan.history.route_outcomes import Fate, describe_route_outcome, format
 from mulligan.history.story import StoryWriter
 from mulligan.service.failure_summary import ENDINGS, FATES, RECOVERED
 from mulligan.service.report.visits import FailedVisit, FailedVisits
+from mulligan.service.run_list import RunLine, WaitReason
 from mulligan.service.run_reader import RunReader
 
 # The log of a run with more events is not read for the ladders of its failures: the page of a step has them.
@@ -24,8 +25,12 @@ LADDER_EVENTS_MAX = 5_000
 # How many failures are put into order; and how many are given.
 SORTED_MAX, GIVEN_MAX = 5_000, 30
 
-NextAction = Literal["decide", "approve", "resume", "retry", "workers", "none"]
+NextAction = Literal["decide", "approve", "resume", "resume_step", "retry", "workers", "none"]
 _PERSON = ("triage", "approval")
+# What a run waits for if it moves without a person: something that runs, that a worker takes, or that is due.
+_MOVES = frozenset({"task", "worker", "breaker", "retry", "timer", "loop"})
+# What a run waits for, where only a person can move it; the first of them that holds.
+_ASKED = {"triage": "waits for a decision", "approval": "waits for an approval", "step_pause": "waits to be resumed"}
 _OUTSIDE = ("retry", "timer", "loop", "breaker", "child")
 
 
@@ -55,8 +60,9 @@ class RunReason(msgspec.Struct, frozen=True):
     why: str = ""
     tried: str = ""
     more: str = ""
-    # The step that it is about; "" for the run.
+    # The step that it is about; "" for the run. And the run that has the step: this one, or one that it called.
     step: str = ""
+    run_id: int = 0
     action: NextAction = "none"
     # Whether the steps that failed ran out of memory or time.
     has_run_out: bool = False
@@ -136,12 +142,22 @@ def _visit(step: str, visit: int, failure: Any, at: Any, answer: str, fate: Fate
 # -- the headline ----------------------------------------------------------------------------------------------------
 
 
-def explain_run(head: Mapping[str, Any], failures: RunFailures) -> RunReason:
-    """The headline of a run. `head`: as `RunDetails.head` gives it."""
+def waits_only_for_a_person(line: RunLine) -> str:
+    """What a run waits for that only a person can move: `waits for a decision`; "" if it moves by itself."""
+    kinds = {one.kind for one in line.waiting_for}
+    if line.status != "running" or kinds & _MOVES:
+        return ""
+    return next((words for kind, words in _ASKED.items() if kind in kinds), "")
+
+
+def explain_run(head: Mapping[str, Any], failures: RunFailures, line: RunLine) -> RunReason:
+    """The headline of a run. `head`: as `RunDetails.head` gives it. `line`: as the list of runs shows it."""
     waits = [wait for wait in head["waiting_for"] if wait["kind"] in _PERSON]
     open_ = [visit for visit in failures.visits if visit.fate == "open" and visit.step != END]
     if head["status"] in ("running", "paused") and waits:
         return _waits_for_a_person(head, waits, failures)
+    if head["status"] in ("running", "paused") and (called := _asked_below(line)):
+        return _called_run_waits(called)
     if head["status"] == "paused":
         reason = f": {head['reason']}" if head["reason"] else ""
         return RunReason("ask", f"Paused{reason}", "Nothing new starts until it is resumed.", action="resume")
@@ -155,7 +171,40 @@ def explain_run(head: Mapping[str, Any], failures: RunFailures) -> RunReason:
         )
     if head["status"] == "completed":
         return _completed(head, failures)
+    if waits_only_for_a_person(line) and (held := next(iter(_held_steps(line)), None)):
+        return _held(head, held)
     return _running(head, open_, failures)
+
+
+def _asked_below(line: RunLine) -> WaitReason | None:
+    """What a run waits for that this one called, if a person has to answer it."""
+    return next((one for one in line.waiting_for if one.kind in _PERSON and one.run_id != line.run_id), None)
+
+
+def _held_steps(line: RunLine) -> Iterator[WaitReason]:
+    return (one for one in line.waiting_for if one.kind == "step_pause")
+
+
+def _called_run_waits(asked: WaitReason) -> RunReason:
+    step = asked.place.partition(".")[0]
+    is_approval = asked.kind == "approval"
+    return RunReason(
+        tone="ask",
+        title=f"'{step}' of run {asked.run_id}, which this run called, {_ASKED[asked.kind]}",
+        why="" if is_approval else asked.text,
+        step=step,
+        run_id=asked.run_id,
+        action="approve" if is_approval else "decide",
+    )
+
+
+def _held(head: Mapping[str, Any], held: WaitReason) -> RunReason:
+    step = held.place.partition(".")[0]
+    said = next((wait["text"] for wait in head["waiting_for"] if wait["kind"] == "step_pause"), "")
+    why = f"It waits for {said}." if said else "Nothing else runs until it is resumed."
+    return RunReason(
+        tone="ask", title=f"'{step}' is paused", why=why, step=step, run_id=held.run_id, action="resume_step"
+    )
 
 
 def _waits_for_a_person(head: Mapping[str, Any], waits: list[Any], failures: RunFailures) -> RunReason:

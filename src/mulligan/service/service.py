@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
+from mulligan.ports.server_records import TokenLimits
 from mulligan.service.home import Home, find_home, find_worker_home
 from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.log_verbs import LogVerbs
@@ -112,6 +113,7 @@ if TYPE_CHECKING:
     from mulligan.service.stats import RungStats
     from mulligan.service.store_calls import StoreCalls
     from mulligan.service.tokens import limits
+    from mulligan.service.tokens.decision_ledger import DecisionLedger
     from mulligan.service.usage import StepUsage
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine
@@ -163,6 +165,9 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
         self.project = ""
         # Whether it was opened by a server, for the call of a client.
         self.is_for_others = False
+        # What the token of that client may do less than its scopes say.
+        self.limits = TokenLimits()
+        self.ledger: DecisionLedger | None = None
 
     def __enter__(self) -> Service:
         return self
@@ -179,7 +184,7 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
 
     @cached_property
     def control(self) -> RunControl:
-        return run_control.RunControl(self.reader, self._by, lambda: rules_for_new_runs(self))
+        return run_control.RunControl(self.reader, self._by, lambda: rules_for_new_runs(self), self.limits, self.ledger)
 
     @property
     def by(self) -> str:
@@ -200,14 +205,17 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
         other.is_for_others = True
         return other
 
-    def for_token(self, token: TokenRecord, audit: AuditWithRun | None = None) -> Service:
+    def for_token(
+        self, token: TokenRecord, audit: AuditWithRun | None = None, ledger: DecisionLedger | None = None
+    ) -> Service:
         """The service of one call with a token: in the name of its user, for its project, within its limits.
 
-        Rows for the audit are written with the run that it creates.
+        Rows for the audit are written with the run that it creates; those of decisions by the ledger.
         """
         other = self.in_the_name_of(token.user, project=token.project)
-        if token.limits.workflows:
-            other.reader = other.reader.limited(lambda store: limits.limited(store, token))
+        other.limits, other.ledger = token.limits, ledger
+        if token.limits != TokenLimits() or ledger is not None:
+            other.reader = other.reader.limited(lambda store: limits.limited(store, token, ledger))
         if audit is not None:
             other.reader = other.reader.limited(audit.store)
         return other

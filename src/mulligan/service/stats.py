@@ -194,11 +194,15 @@ def _rule(spec: Command | None, index: int) -> str:
 
 
 def _spec(step: Step, below: tuple[str, ...]) -> Command | None:
-    """The definition of a command; None below a script, since the name does not say which rule it belongs to."""
+    """The definition of a command; None below a script or a tool, since the name does not say which one it is."""
     found: Command | None = step
     for role, index in _way(below):
         try:
-            found = None if found is None or role == "script" else spec_below(found, step, role, index)
+            found = (
+                None
+                if found is None or role in ("script", "tool", "tool_list")
+                else spec_below(found, step, role, index)
+            )
         except IndexError:
             # A corrected file has more of them.
             found = None
@@ -208,7 +212,8 @@ def _spec(step: Step, below: tuple[str, ...]) -> Command | None:
 def _command(below: tuple[str, ...]) -> str:
     """The position of a command: `command 2 of its handler of command 1 of each item`; "" for the step itself."""
     named = (
-        f"command {index + 1} of {_BELOW[role]}" if role in _BELOW else f"its {role}" for role, index in _way(below)
+        f"command {index + 1} of {_BELOW[role]}" if role in _BELOW else f"its {role.replace('_', ' ')}"
+        for role, index in _way(below)
     )
     return " of ".join(reversed(list(named)))
 

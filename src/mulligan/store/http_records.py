@@ -95,6 +95,11 @@ class HttpRecords:
     def add_audit(self, records: Sequence[AuditRecord]) -> None:
         raise _only_the_server()
 
+    def add_audit_within(
+        self, records: Sequence[AuditRecord], *, actions: Collection[str], since: datetime, count_max: int
+    ) -> bool:
+        raise _only_the_server()
+
     def audit(
         self,
         project: str | None = None,

@@ -106,6 +106,17 @@ class MemoryServerRecords:
         for record in records:
             self._tables.audit.append(replace(record, id=len(self._tables.audit) + 1))
 
+    def add_audit_within(
+        self, records: Sequence[AuditRecord], *, actions: Collection[str], since: datetime, count_max: int
+    ) -> bool:
+        if not records:
+            return True
+        counted = self.count_audit(records[0].token_id, actions, since)
+        if counted + len(records) > count_max:
+            return False
+        self.add_audit(records)
+        return True
+
     def audit(
         self,
         project: str | None = None,

@@ -142,6 +142,20 @@ class PostgresServerRecords:
         if records:
             self._client.query("insert_audit", *arrays(AUDIT, map(audit_row, records)))
 
+    def add_audit_within(
+        self, records: Sequence[AuditRecord], *, actions: Collection[str], since: datetime, count_max: int
+    ) -> bool:
+        def work() -> bool:
+            token_id = records[0].token_id
+            self._execute("lock_token", token_id)
+            ((counted,),) = self._execute("count_audit", token_id, Texts(actions), micros(since))
+            if counted + len(records) > count_max:
+                return False
+            self._client.execute("insert_audit", *arrays(AUDIT, map(audit_row, records)))
+            return True
+
+        return not records or self._client.write(work)
+
     def audit(
         self,
         project: str | None = None,

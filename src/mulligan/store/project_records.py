@@ -72,6 +72,12 @@ class ProjectRecords:
     def add_audit(self, records: Sequence[AuditRecord]) -> None:
         self._of.add_audit([replace(record, project=self._project) for record in records])
 
+    def add_audit_within(
+        self, records: Sequence[AuditRecord], *, actions: Collection[str], since: datetime, count_max: int
+    ) -> bool:
+        named = [replace(record, project=self._project) for record in records]
+        return self._of.add_audit_within(named, actions=actions, since=since, count_max=count_max)
+
     def audit(
         self,
         project: str | None = None,

@@ -130,6 +130,21 @@ class SqliteServerRecords:
         if rows:
             self._file.write(lambda db: db.executemany(SQL["insert_audit"], rows))
 
+    def add_audit_within(
+        self, records: Sequence[AuditRecord], *, actions: Collection[str], since: datetime, count_max: int
+    ) -> bool:
+        rows = [audit_row(record) for record in records]
+        wanted = encoded(list(actions)).decode()
+
+        def work(db: apsw.Cursor) -> bool:
+            counted = db.execute(SQL["count_audit"], (records[0].token_id, wanted, micros(since))).fetchone()
+            if counted is None or counted[0] + len(rows) > count_max:
+                return False
+            db.executemany(SQL["insert_audit"], rows)
+            return True
+
+        return not rows or self._file.write(work)
+
     def audit(
         self,
         project: str | None = None,

@@ -178,6 +178,25 @@ def promise_3_agents_stay_within_their_budget(facts: LogFacts, entry: e.Entry) -
             raise facts.violation("promise 3", f"the agent '{fact.place}' is called, and {spent} are spent", entry)
 
 
+def promise_3_tools_stay_within_the_budget_of_their_agent(facts: LogFacts, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.ToolCalled)
+    for spent in facts.spending.exceeded_tool_limits(facts.lineage(fact.place)[-1]) if fact.position >= 0 else ():
+        raise facts.violation("promise 3", f"a tool of '{fact.place}' is called, and {spent} are spent", entry)
+
+
+def promise_2_a_finished_call_is_not_made_again(facts: LogFacts, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.ToolCalled | e.ToolAnswered)
+    turn = facts.turns.get(fact.place)
+    if turn is None:
+        raise facts.violation("promise 2", f"no model of '{fact.place}' has asked for '{fact.tool}'", entry)
+    if (fact.place, turn, fact.id) in facts.answered_calls:
+        raise facts.violation("promise 2", f"call {fact.number} of '{fact.place}' has its answer already", entry)
+    if isinstance(fact, e.ToolAnswered) and facts.open_calls.get(fact.place) != (fact.id, fact.number):
+        raise facts.violation("promise 2", f"call {fact.number} of '{fact.place}' is answered, and is not open", entry)
+
+
 def _is_beyond_limit(facts: LogFacts, step: str) -> bool:
     return facts.visits_in_round[step] > facts.steps[step].max_visits
 
@@ -468,6 +487,8 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_2_one_result_per_attempt: RESULTS,
     promise_2_attempts_count_up: (e.AttemptScheduled,),
     promise_2_attempts_start_once: (e.AttemptStarted,),
+    promise_2_a_finished_call_is_not_made_again: (e.ToolCalled, e.ToolAnswered),
+    promise_3_tools_stay_within_the_budget_of_their_agent: (e.ToolCalled,),
     promise_3_retries_within_budget: (e.RetryScheduled,),
     promise_3_reruns_within_budget: (e.AttemptScheduled,),
     promise_3_agents_stay_within_their_budget: (e.AttemptScheduled,),

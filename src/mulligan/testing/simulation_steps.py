@@ -186,6 +186,8 @@ class SimulationSteps:
         return r.TaskEnded(at, place, attempt, self.rng.choice(_OUTCOMES), usage=usage)
 
     def _output(self, place: str) -> Any:
+        if ".model@" in place:
+            return self._answer(place)
         if ".lister" in place:
             return self.rng.choice(([1, 2, 3], [], ["a", "b"], "no list"))
         statuses = ("completed", "failed", "done", 7) if place == END else ("completed", "failed")
@@ -193,6 +195,17 @@ class SimulationSteps:
         # A handler that decides has to say so.
         others = (said, said, said, said) if ".on_failure@" in place else (None, 7, "text", [1, 2])
         return self.rng.choice((*others, said, said))
+
+    def _answer(self, place: str) -> Any:
+        """Return what a model says: an answer, or the tools that it wants, some of which do not exist."""
+        if self.rng.random() < 0.3:
+            return {"content": "done", "decision": None, "tokens": None}
+        names = ("look", "look", "note", "nothing")
+        calls = [
+            {"id": f"{place}/{index}", "name": self.rng.choice(names), "arguments": {"word": "x"}}
+            for index in range(self.rng.randint(1, 3))
+        ]
+        return {"content": "", "tool_calls": calls}
 
     # -- unexpected reports ------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, make_
 from mulligan.core.deciding.resource_usage import adjustments_of, attempt_limits
 from mulligan.core.deciding.rounds import Round, plan_revision, plan_round
 from mulligan.core.deciding.stopping import stop_place
-from mulligan.core.evolve.evolve_places import is_agent, is_engine_action
+from mulligan.core.evolve.evolve_places import holds_conversation, is_agent, is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.failure import Failure, failure
@@ -395,6 +395,8 @@ def _classified(now: Now, report: r.Classified) -> Facts:
             step=report.step,
             attempt=place.attempt,
         )
+    if report.confidence is not None and not 0 <= report.confidence <= 1:
+        raise InputInvalid(f"a confidence is a number from 0 to 1, not {report.confidence:g}")
     if not report.reason.strip():
         raise InputInvalid("a classification needs a reason", hint="say why: --reason TEXT")
     adjusted = _requested_adjustment(place, report)
@@ -407,6 +409,7 @@ def _classified(now: Now, report: r.Classified) -> Facts:
         by=report.by,
         adjusted=adjusted,
         budgets=report.budgets,
+        confidence=report.confidence,
     )
 
 
@@ -515,7 +518,7 @@ def _is_timer_current(now: Now, kind: str, key: str, number: int, wall: datetime
 
 
 def _attempt_due(now: Now, place: Place) -> Facts:
-    """End an action of the engine: a wait is over, an approval has expired, a child run has timed out."""
+    """End an action of the engine: a wait is over, an approval has expired, a child run or an agent has timed out."""
     action = place.spec.action
     if action is None or place.phase:
         return
@@ -523,6 +526,9 @@ def _attempt_due(now: Now, place: Place) -> Facts:
         yield e.AttemptSucceeded(place.key, place.attempt)
     elif action.kind == "workflow":
         yield e.AttemptStopping(place.key, place.attempt, "timeout")
+    elif holds_conversation(place.spec):
+        yield e.AttemptStopping(place.key, place.attempt, "timeout")
+        yield from stop_place(now, place)
     elif fill_params(action, place.bindings).get("default") == "approve":
         output = {"approved": True, "by": "timeout", "reason": "no answer before the timeout"}
         yield e.AttemptSucceeded(place.key, place.attempt, output)
@@ -556,10 +562,11 @@ def _triage_due(now: Now, place: Place) -> Facts:
 def _deadline_due(now: Now, place: Place) -> Facts:
     """The deadline of the visit has passed. A worker ends its own task; everything else is ended here."""
     kind = place.spec.action.kind if place.spec.action else "map"
+    is_conversation = holds_conversation(place.spec)
     if place.status == "ready" or kind in ("wait", "approve"):
         found = make_failure(now, place, "TIMEOUT", PAST_DEADLINE)
         yield e.AttemptFailed(place.key, place.attempt, found)
-    elif kind == "map":
+    elif kind == "map" or is_conversation:
         yield e.AttemptStopping(place.key, place.attempt, "deadline")
         yield from stop_place(now, place)
     elif kind == "workflow":

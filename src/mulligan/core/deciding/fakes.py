@@ -21,7 +21,7 @@ from mulligan.core.state.state import Place
 # Fields of a step that belong to its action, without which they are reset.
 _ACTION_DEFAULTS: dict[str, Any] = {
     **{"map": None, "do": (), "env": {}, "cwd": None, "logs": {}},
-    **{"timeout": None, "resources": None, "breaker": None, "capture": "text"},
+    **{"timeout": None, "resources": None, "breaker": None, "capture": "text", "tools": None, "session": ""},
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any, dataclass_transform
 
 import msgspec
 
-from mulligan.core.evolve.evolve_places import is_engine_action, waits_until
+from mulligan.core.evolve.evolve_places import holds_conversation, is_engine_action, waits_until
 from mulligan.core.model import events as e
 from mulligan.core.model.reports import TimerKind
 from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
@@ -111,6 +111,9 @@ def _stopping(state: State, fact: e.AttemptStopping) -> Iterable[Effect]:
     place = state.places.get(fact.place)
     # After a handler timeout a separate fact stops the command of the handler.
     if place is None or place.spec.action is None or fact.reason == "handler_timeout":
+        return
+    if holds_conversation(place.spec):
+        # A separate fact stops the question or the call below it.
         return
     if place.spec.action.kind == "workflow":
         yield StopChild(fact.place, fact.attempt, state.run.stop is not None and state.run.stop.now)

@@ -266,6 +266,7 @@ def _step_entered(state: State, place: Place, fact: e.StepEntered, entry: e.Entr
     place.climb, place.failure, place.output = NO_CLIMB, None, None
     if place.files or place.fingerprint:
         place.files, place.fingerprint, place.reused_run_id, place.kept_run_id = (), "", 0, 0
+    place.conversation = None
     if state.run.adjustments:
         place.climb = fresh_climb(state, place.key, place.spec)
     place.recovered_by, place.phase, place.last_status, place.arrival = "", "", "", ""

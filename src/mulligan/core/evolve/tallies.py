@@ -29,7 +29,8 @@ from mulligan.core.state.state import State, Tally
 from mulligan.errors import CodecError
 
 # Item and attempt numbers are left out of the keys, so that the number of tallies is bounded by the workflow.
-_NUMBERS = re.compile(r"\[\d+\]|@\d+")
+# Calls of tools are counted together.
+_NUMBERS = re.compile(r"\[\d+\]|(?<=\.tool)@\d+\.\d+|(?<=\.model)@\d+\.\d+|(?<=\.tool_list)@\d+\.\d+|@\d+")
 _NONE = Tally()
 _TRIED = Tally(tried=1)
 

@@ -18,7 +18,9 @@ from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END, Budget, NoticeRule
 
 Rung = Literal["retry", "handle", "triage", "route"]
-Role = Literal["step", "item", "do", "handler", "script", "success", "validator", "lister", "undo"]
+Role = Literal[
+    "step", "item", "do", "handler", "script", "success", "validator", "lister", "undo", "tool_list", "model", "tool"
+]
 StopCause = Literal["cancelled", "timed_out", "failed_fast"]
 
 
@@ -328,6 +330,8 @@ class StepClassified(Fact):
     is_default: bool = False
     # Budgets that are raised from here on: by step, "" of the run.
     budgets: dict[str, Budget] = {}
+    # How sure its author was, from 0 to 1; people do not say.
+    confidence: float | None = None
 
 
 class StepPutBack(Fact):
@@ -620,6 +624,48 @@ class DataSet(Fact):
     version: int
 
 
+class ToolCalled(Fact):
+    """The agent at `place` asked for a tool. `position` is that of the tool or its server; -1: it is not called.
+
+    `arguments` are those that the tool gets, with defaults. `target` is the name of the tool on its server.
+    """
+
+    place: str
+    attempt: int
+    number: int
+    tool: str
+    id: str = ""
+    position: int = -1
+    arguments: dict[str, Any] = {}
+    target: str = ""
+
+
+class ToolAnswered(Fact):
+    """What the agent gets for a call: the output of the tool, or why there is none."""
+
+    place: str
+    attempt: int
+    number: int
+    tool: str
+    id: str = ""
+    output: Any = None
+    error: str = ""
+
+
+class SessionKept(Fact):
+    """The messages of an agent whose result was accepted precede those of the next agent with this session.
+
+    `dropped`: how many of the oldest parts of the session were dropped, so that it is not too long.
+    """
+
+    place: str
+    attempt: int
+    session: str
+    messages: Any
+    chars: int = 0
+    dropped: int = 0
+
+
 class ReportRefused(Fact):
     """A report was late, a duplicate, or about something that no longer runs. It changed nothing."""
 
@@ -684,6 +730,9 @@ AnyFact = (
     | UndoFailed
     | WarningRecorded
     | DataSet
+    | ToolCalled
+    | ToolAnswered
+    | SessionKept
     | ReportRefused
 )
 

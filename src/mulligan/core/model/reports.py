@@ -177,6 +177,8 @@ class Classified(Report):
     budgets: dict[str, Budget] = {}
     # The attempt that the decision is about; None: whichever is parked.
     attempt: int | None = None
+    # How sure its author is, from 0 to 1; people do not say.
+    confidence: float | None = None
 
 
 class ApprovalGiven(Report):

@@ -9,8 +9,9 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "read": frozenset({"read"}),
     "run": frozenset({"run", "read"}),
     "decide": frozenset({"decide", "read"}),
-    "write": frozenset({"write", "run", "read"}),
-    "admin": frozenset({"admin", "write", "run", "decide", "read"}),
+    "propose": frozenset({"propose", "read"}),
+    "write": frozenset({"write", "propose", "run", "read"}),
+    "admin": frozenset({"admin", "write", "propose", "run", "decide", "read"}),
     "worker": frozenset({"worker"}),
 }
 SCOPES = tuple(ALLOWED)
@@ -19,6 +20,7 @@ MEANINGS: Mapping[str, str] = {
     "read": "look at runs, logs and workflows",
     "run": "start published workflows, and cancel, pause, resume and retry runs",
     "decide": "answer what waits for a person",
+    "propose": "save drafts of workflows, which somebody else publishes",
     "write": "publish workflows and send texts to run, which is code",
     "admin": "everything but the work of a worker, tokens and audit included",
     "worker": "run tasks, and nothing else",

@@ -95,6 +95,11 @@ NOTICE_KINDS: tuple[NoticeKind, ...] = ("needs_person", "failed", "degraded", "c
 WORKSPACE = "workspace"
 # The action that gets the context of earlier failures and outputs.
 AGENT = "agent"
+# Lists the tools of an MCP server, or calls one. Not available in files: `tools` of an agent adds it.
+MCP = "mcp"
+# The bindings of a command that calls a tool of an MCP server: the name of the tool, and the arguments.
+MCP_CALL = ("_tool", "_arguments")
+MAX_TURNS_DEFAULT = 20
 
 
 def is_group(action: Action | None) -> bool:
@@ -139,6 +144,8 @@ class Rule(_Frozen):
     adjust: Adjust | None = None
     # It grants no retry after the visit has had this many attempts, by any rule.
     max_attempts: int | None = None
+    # For an agent with tools or a session: the retry begins again with the prompt. Otherwise it continues.
+    restarts_conversation: bool = False
 
 
 class Handler(_Frozen):
@@ -161,17 +168,69 @@ class Resources(_Frozen):
 
 
 class Budget(_Frozen):
-    """What agents may spend: calls, tokens (input and output together), US dollars. At least one is set."""
+    """What agents may spend: calls of models and of tools, tokens (input and output together), US dollars.
+
+    At least one is set.
+    """
 
     tokens: int | None = None
     cost: Decimal | None = None
     calls: int | None = None
+    tool_calls: int | None = None
 
     @property
     def limits(self) -> dict[str, Any]:
         """The limits that are set, by name."""
-        found = {"calls": self.calls, "tokens": self.tokens, "cost": self.cost}
+        found = {"calls": self.calls, "tokens": self.tokens, "cost": self.cost, "tool_calls": self.tool_calls}
         return {what: limit for what, limit in found.items() if limit is not None}
+
+
+class Input(_Frozen):
+    """A typed input. Required unless `has_default`."""
+
+    type: Literal["string", "integer", "number", "boolean", "array", "object", "any"] = "string"
+    default: Any = None
+    has_default: bool = False
+    enum: tuple[Any, ...] = ()
+    description: str = ""
+
+
+class StepTool(_Frozen):
+    """A step of the file that is not part of the graph: agents call it, with its inputs as arguments."""
+
+    name: str
+    command: Command
+    description: str = ""
+    inputs: dict[str, Input] = {}
+
+
+class ToolServer(_Frozen):
+    """An MCP server, and which of its tools an agent may call. `command` calls the tool that the place names.
+
+    `prefix` stands before the names of its tools, for two servers whose tools have the same names.
+    """
+
+    command: Command
+    allow: tuple[str, ...]
+    prefix: str = ""
+
+
+class AgentTools(_Frozen):
+    """What an agent may call, and how often. A failed tool is reported to the agent unless `on_failure` is "fail".
+
+    The limits are those of one attempt.
+    """
+
+    steps: tuple[StepTool, ...] = ()
+    servers: tuple[ToolServer, ...] = ()
+    max_turns: int = MAX_TURNS_DEFAULT
+    max_calls: int | None = None
+    on_failure: Literal["report", "fail"] = "report"
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """What runs when a tool is called, by the position of the tool or of its server."""
+        return (*(tool.command for tool in self.steps), *(server.command for server in self.servers))
 
 
 class Command(_Frozen):
@@ -207,6 +266,9 @@ class Command(_Frozen):
     # Whether an earlier result may be reused; None if the file does not say. `cache_key`: what else must be the same.
     cache: bool | None = None
     cache_key: Template | None = None
+    # For an agent: what it may call, and the name under which the run keeps its messages for the next agent.
+    tools: AgentTools | None = None
+    session: str = ""
 
     @property
     def retries_max(self) -> int:
@@ -303,16 +365,6 @@ class Step(Command):
         return "" if self.sweep == END else self.sweep
 
 
-class Input(_Frozen):
-    """A typed input. Required unless `has_default`."""
-
-    type: Literal["string", "integer", "number", "boolean", "array", "object", "any"] = "string"
-    default: Any = None
-    has_default: bool = False
-    enum: tuple[Any, ...] = ()
-    description: str = ""
-
-
 class Secret(_Frozen):
     """Where a worker finds a secret. Exactly one is set. The value is never in a workflow, an event or the store."""
 
@@ -396,12 +448,13 @@ def with_callers_secrets(child: Workflow, caller: Workflow) -> Workflow:
 
 
 def all_commands(found: Iterable[Command | None]) -> Iterator[Command]:
-    """These commands and all commands below them: handlers, scripts, validators, undos, commands of items."""
+    """These commands and all commands below them: handlers, scripts, validators, undos, commands of items, tools."""
     for command in filter(None, found):
         yield command
         yield from all_commands((*command.on_success, command.validator))
         yield from all_commands(rule.recovery_script for rule in command.rules)
         yield from all_commands(command.on_failure.commands if command.on_failure else ())
+        yield from all_commands(command.tools.commands if command.tools else ())
         if isinstance(command, Step):
             yield from all_commands((*command.do, command.undo, command.map.lister if command.map else None))
 

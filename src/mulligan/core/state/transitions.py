@@ -53,6 +53,8 @@ PLACE: dict[type[e.Fact], Moves] = {
     e.AttemptScheduled: _all("ready backing_off handling pending_failed", "ready"),
     e.AttemptStarted: {"ready": "running"},
     e.MapExpanded: _stay("running"),
+    e.ToolCalled: _stay("running"),
+    e.ToolAnswered: _stay("running"),
     e.AttemptSucceeded: _all("ready running", "running"),
     # Also for an attempt that could not be scheduled because its expressions failed.
     e.AttemptFailed: _all("ready running backing_off handling pending_failed", "running"),

@@ -3,11 +3,13 @@
 //    "reason": "optional" | "required" | undefined,      a field for the reason
 //    "preview": true,                                     asks with dry_run first, and shows what would happen
 //    "danger": true, "label": "Cancel the run", "done": "the run is being cancelled",
-//    "fields": [{"name": "now", "type": "checkbox", "label": "…", "value": …}],
+//    "fields": [{"name": "now", "type": "checkbox", "label": "…", "value": …,
+//                "if": ["version", "text"]}],             shown and sent only while that field has that value
 //    "next": "/runs/{run_id}"}                            where to go then; names are taken from the answer
 // A page that needs more (a list of decisions, an editor) makes its own dialog with `confirmAction`.
 import { send } from "./api.js";
 import { say, sayError } from "./notes.js";
+import { describePlan } from "./plans.js";
 
 const make = (name, properties = {}, ...inside) => {
   const made = Object.assign(document.createElement(name), properties);
@@ -45,7 +47,7 @@ export function confirmAction(action, describe = describePlan, shape = (given) =
     dialog.setAttribute("aria-labelledby", "action-title");
     const body = (isDry) => {
       const given = { ...action.body };
-      for (const one of inputs) if (one.value() !== undefined) given[one.name] = one.value();
+      for (const one of inputs) if (!one.row.hidden && one.value() !== undefined) given[one.name] = one.value();
       if (reason && !isDry && reason.value()) given.reason = reason.value();
       else if (reason && isDry) given.reason = reason.value() || "preview";
       if (isDry) given.dry_run = true;
@@ -68,7 +70,16 @@ export function confirmAction(action, describe = describePlan, shape = (given) =
         confirm.disabled = true;
       }
     };
-    for (const one of inputs) one.row.addEventListener("change", showPreview);
+    const showFields = () => {
+      for (const { row, needs } of inputs) if (needs) row.hidden = inputs.find((one) => one.name === needs[0])?.value() !== needs[1];
+    };
+    let typing = 0;
+    for (const one of inputs) {
+      one.row.addEventListener("change", () => (showFields(), showPreview()));
+      // A long text is checked while it is typed.
+      if (one.row.querySelector("textarea")) one.row.addEventListener("input", () => (clearTimeout(typing), (typing = setTimeout(showPreview, 400))));
+    }
+    showFields();
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       confirm.disabled = true;
@@ -92,14 +103,14 @@ export function confirmAction(action, describe = describePlan, shape = (given) =
 
 let fieldNumber = 0;
 
-function makeField({ name, label, type = "text", value = "", required = false, options = null, suggestions = null, hint = "" }) {
+function makeField({ name, label, type = "text", value = "", required = false, options = null, suggestions = null, hint = "", rows = 4, if: needs = null }) {
   const id = `field-${++fieldNumber}`;
   let input;
   if (options) {
     input = make("select", { id, name });
     for (const one of options) input.append(make("option", { value: one.value ?? one, textContent: one.label ?? one, selected: (one.value ?? one) === value }));
   } else if (type === "textarea") {
-    input = make("textarea", { id, name, value, required, rows: 4 });
+    input = make("textarea", { id, name, value, required, rows, spellcheck: rows <= 4, className: rows > 4 ? "code" : "" });
   } else {
     input = make("input", { id, name, type, required });
     if (type === "checkbox") input.checked = Boolean(value);
@@ -115,28 +126,13 @@ function makeField({ name, label, type = "text", value = "", required = false, o
     if (type === "datetime-local") return input.value === "" ? undefined : new Date(input.value).toISOString();
     return input.value === "" ? undefined : input.value;
   };
-  return { name, row, value: read };
+  return { name, row, value: read, needs };
 }
 
 /** A time as a field has it that knows no zones: in that of the reader. */
 function localTime(text) {
   const at = new Date(text);
   return text ? new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16) : "";
-}
-
-/** What a dry run says would happen, for every kind of change. */
-function describePlan(plan) {
-  const lines = [];
-  const add = (title, names) => {
-    if (!names?.length) return;
-    const shown = names.slice(0, 12).join(", ");
-    lines.push(`${title} (${names.length.toLocaleString()}): ${shown}${names.length > 12 ? ", …" : ""}`);
-  };
-  const source = plan?.plan ?? plan ?? {};
-  for (const [key, value] of Object.entries(source)) {
-    if (Array.isArray(value) && value.every((one) => typeof one === "string")) add(key.replaceAll("_", " "), value);
-  }
-  return lines.length ? lines : ["nothing else would change"];
 }
 
 export { sayError };

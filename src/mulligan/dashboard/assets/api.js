@@ -3,11 +3,17 @@
 /** An answer that is an error, with what the server said. */
 export class ApiError extends Error {
   constructor(problem) {
-    super(problem.detail ?? "the server refused this");
+    super(problem.problems?.length ? describeProblems(problem.problems) : problem.detail ?? "the server refused this");
     this.problem = problem;
     this.hint = problem.hint ?? "";
     this.status = problem.status ?? 0;
   }
+}
+
+/** What is wrong with the text of a workflow, by line; the first ones. */
+function describeProblems(problems) {
+  const lines = problems.slice(0, 3).map(({ line, message, hint }) => `${line ? `line ${line}: ` : ""}${message}${hint ? `; ${hint}` : ""}`);
+  return lines.join("\n") + (problems.length > 3 ? `\nand ${problems.length - 3} more` : "");
 }
 
 /** What an answer that is an error says, as one text. */

@@ -5,7 +5,7 @@ import { confirmAction, openAction } from "./actions.js";
 import { say, sayError } from "./notes.js";
 import { appearance } from "./editor_theme.js";
 import { schemaHelp } from "./editor_schema.js";
-import { DraftKeeper } from "./editor_draft.js";
+import { DraftKeeper, changedLines } from "./editor_draft.js";
 import { GraphPane } from "./editor_graph.js";
 
 const START = `# What this workflow is for.
@@ -215,7 +215,11 @@ const graph = new GraphPane({
   isReadOnly,
   goTo,
   edit: async (change) => {
-    const answer = await send("POST", "workflows:edit", { text: textOf(), file, ...change });
+    const before = textOf();
+    const answer = await send("POST", "workflows:edit", { text: before, file, ...change });
+    // What the form would break is said in the form, and the text stays as it is.
+    const [problem] = answer.validation.problems;
+    if (problem && (checked?.problems ?? []).length < answer.validation.problems.length) throw problem;
     replaceText(answer.text);
     if (answer.line) goTo(answer.line, 1);
     return answer;
@@ -237,7 +241,7 @@ function saveSoon(after = SAVE_MS) {
 
 async function save() {
   clearTimeout(timer);
-  if (nameBox && !keeper.name && !takeName()) return false;
+  if (nameBox && !nameBox.disabled && !(await takeName())) return false;
   const saved = await keeper.save(textOf(), file, { replace: replaceText });
   if (saved && nameBox && !nameBox.disabled) {
     nameBox.disabled = true;
@@ -246,9 +250,24 @@ async function save() {
   return saved;
 }
 
-function takeName() {
+const WORKFLOW_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
+
+/** Take the name in the box, which may change until there is a draft under it. False if it cannot be used. */
+async function takeName() {
   const name = nameBox.value.trim();
+  const refuse = (text) => (nameBox.setAttribute("aria-invalid", "true"), showState("refused", text), false);
+  nameBox.removeAttribute("aria-invalid");
   if (!name) return void showState("name", "give it a name to save it");
+  if (!WORKFLOW_NAME.test(name)) return refuse("a name has letters, digits, '.', '_' and '-', and begins with a letter or digit");
+  if (name === keeper.name) return true;
+  for (const path of [`workflows/${segment(name)}`, `workflows/${segment(name)}/draft`]) {
+    try {
+      await get(path);
+      return refuse(`there is a workflow '${name}' already: choose another name, or edit that one`);
+    } catch (error) {
+      if (error.status !== 404) return refuse(error.status ? error.message : "not saved: the server does not answer");
+    }
+  }
   keeper.name = name;
   return true;
 }
@@ -267,7 +286,7 @@ document.getElementById("discard")?.addEventListener("click", discard);
 stateText?.addEventListener("click", () => stateText.dataset.state === "conflict" && save());
 
 async function publish() {
-  if (!(await save())) return void (keeper.name || nameBox?.focus());
+  if (!(await save())) return void (nameBox && !nameBox.disabled && nameBox.focus());
   const name = keeper.name;
   const action = {
     path: `workflows/${segment(name)}:publish`,
@@ -278,18 +297,20 @@ async function publish() {
     headers: { "if-match": `"${keeper.revision}"` },
     fields: [{ name: "note", label: "What changed (optional)" }],
   };
-  const answer = await confirmAction(action, (plan) => describePublication(plan));
+  const newest = keeper.version ? await get(`workflows/${segment(name)}`).catch(() => null) : null;
+  const answer = await confirmAction(action, (plan) => describePublication(plan, newest));
   if (answer === undefined) return void view.focus();
   keeper.forget();
   location.assign(`/workflows/${segment(name)}`);
 }
 
-function describePublication(plan) {
+function describePublication(plan, newest) {
   const lines = [plan.is_new ? `It becomes version ${plan.version}.` : `Version ${plan.version} has this text already.`];
   if (keeper.version && plan.is_new && plan.version > keeper.version + 1) lines.push(`Version ${plan.version - 1} was published since you began with version ${keeper.version}.`);
   if (plan.schedules?.length) lines.push(`Its schedules are in force then: ${plan.schedules.join(", ")}`);
   if (plan.warnings?.length) lines.push(`${plan.warnings.length} warnings, see below the text.`);
-  return lines;
+  const changes = newest && plan.is_new ? changedLines(newest.text, textOf()) : null;
+  return changes ? [...lines, `Against version ${newest.version}:`, changes] : lines;
 }
 
 async function discard() {

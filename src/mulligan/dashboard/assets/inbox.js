@@ -69,7 +69,11 @@ addKey("Escape", "back to the list", () => {
 /** The entry that the pane shows, if it still waits. */
 function shown() {
   const row = main.querySelector(".entries li[data-current]");
-  return row ? [target(row)] : [];
+  if (row) return [target(row)];
+  // A list of many has it on another page.
+  const pane = document.getElementById("detail");
+  const head = pane?.querySelector(".detail-head[data-kind]");
+  return head ? [target({ id: pane.id, dataset: { ...pane.dataset, ...head.dataset } })] : [];
 }
 
 function target(row) {
@@ -171,6 +175,16 @@ async function goOn(position, ids) {
   if (next) document.getElementById(next.id)?.querySelector("a")?.focus();
 }
 
+/** Whoever came by a link to one entry finds it marked, in sight and ready for a key. */
+function showLinked() {
+  if (!new URLSearchParams(location.search).has("run")) return;
+  const row = main.querySelector(".entries li[data-current]");
+  const pane = document.getElementById("detail");
+  row?.scrollIntoView({ block: "nearest" });
+  if (pane?.getBoundingClientRect().top > innerHeight / 2) pane.scrollIntoView();
+  (row?.querySelector("a") ?? pane)?.focus({ preventScroll: true });
+}
+
 const chosen = () => (selected().length ? selected() : shown());
 if (decides()) {
   addKey("r", "retry what is selected, or this entry", () => decide("retry", chosen()));
@@ -183,3 +197,4 @@ if (decides()) {
   });
 }
 showSelection();
+showLinked();

@@ -11,6 +11,8 @@ form?.addEventListener("submit", async (event) => {
     const answer = await fetch("/api/v1/logins", { method: "POST", headers: { authorization: `Bearer ${token}` } });
     if (!answer.ok) {
       said.textContent = answer.status === 401 ? "this token is not valid here" : await problemText(answer);
+      // What is pasted now replaces it, although nobody can see what the field has.
+      form.elements.token.select();
       return;
     }
     const { url } = await answer.json();

@@ -4,8 +4,7 @@ import { get, segment } from "./api.js";
 import { confirmAction } from "./actions.js";
 import { refresh } from "./dashboard.js";
 import { say, sayError } from "./notes.js";
-
-const NAMES_MAX = 12;
+import { describeChange, describeFork, describeRound } from "./plans.js";
 
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-run-action]");
@@ -80,8 +79,9 @@ function cancel({ run_id: run }) {
   };
 }
 
-async function retry({ run_id: run, workflow, step }) {
-  const [names, versions] = await Promise.all([stepNames(run), publishedVersions(workflow)]);
+async function retry({ run_id: run, workflow, step, writes }) {
+  const [names, versions, head] = await Promise.all([stepNames(run), publishedVersions(workflow), get(`runs/${run}`)]);
+  const definition = await definitionFields(workflow, versions, head, writes);
   return {
     action: {
       path: `runs/${run}:retry`,
@@ -92,22 +92,23 @@ async function retry({ run_id: run, workflow, step }) {
       fields: [
         stepField("Begin with", names, step ?? "", "what did not complete"),
         { name: "adjust", type: "checkbox", label: "Give more memory and time to steps that ran out of them" },
-        ...versionFields(versions, "the definition it has"),
+        ...definition,
       ],
       done: (answer) => `round ${answer.round} of run ${run} has begun`,
     },
     describe: describeRound,
-    shape: ({ from_step, adjust, version, ...rest }) => ({
+    shape: ({ from_step, adjust, version, text, ...rest }) => ({
       ...rest,
       ...(from_step ? { from_step } : {}),
       ...(adjust ? { adjust } : {}),
-      ...(version ? { version: Number(version) } : {}),
+      ...readDefinition(version, text),
     }),
   };
 }
 
-async function fork({ run_id: run, workflow, step }) {
+async function fork({ run_id: run, workflow, step, writes }) {
   const [names, versions, head] = await Promise.all([stepNames(run), publishedVersions(workflow), get(`runs/${run}`)]);
+  const definition = await definitionFields(workflow, versions, head, writes);
   const first = step ?? head.failures.find((one) => !one.handled && !one.allowed)?.step ?? names[0] ?? "";
   const before = Object.entries(head.inputs);
   const isText = new Map(before.map(([name, value]) => [name, typeof value === "string"]));
@@ -115,7 +116,7 @@ async function fork({ run_id: run, workflow, step }) {
     action: {
       path: `runs/${run}:fork`,
       title: `Fork run ${run}`,
-      text: "A new run keeps the results before a step and runs the rest, with other inputs or another version if you like.",
+      text: "A new run keeps the results before a step and runs the rest, with other inputs or another definition if you like.",
       preview: true,
       label: "Start the fork",
       fields: [
@@ -127,12 +128,12 @@ async function fork({ run_id: run, workflow, step }) {
           value: typeof value === "string" ? value : JSON.stringify(value),
           hint: typeof value === "string" ? "" : "as JSON",
         })),
-        ...versionFields(versions, "the definition it has"),
+        ...definition,
       ],
       done: (answer) => `run ${answer.fork_run_id} has begun`,
     },
     describe: describeFork,
-    shape: ({ from_step, version, dry_run, ...rest }) => {
+    shape: ({ from_step, version, text, dry_run, ...rest }) => {
       const inputs = {};
       for (const [name, value] of before) {
         const given = readInput(rest[`input ${name}`] ?? "", isText.get(name), name);
@@ -141,7 +142,7 @@ async function fork({ run_id: run, workflow, step }) {
       return {
         from_step: from_step ?? "",
         ...(Object.keys(inputs).length ? { inputs } : {}),
-        ...(version ? { version: Number(version) } : {}),
+        ...readDefinition(version, text),
         ...(dry_run ? { dry_run } : {}),
       };
     },
@@ -182,103 +183,36 @@ async function publishedVersions(workflow) {
   }
 }
 
-function versionFields(versions, same) {
-  if (!versions?.length) return [];
-  const options = versions.map((one) => ({
-    value: String(one.version),
-    label: `version ${one.version}${one.note ? `: ${one.note}` : ""}`,
-  }));
-  return [{ name: "version", label: "Definition", value: "", options: [{ value: "", label: same }, ...options] }];
-}
-
-// -- what a dry run says, in words -----------------------------------------------------------------------------------
-
-/** What follows from a change of a run: pause, resume, cancel, an answer to an approval. */
-export function describeChange(plan) {
-  const parts = [];
-  for (const line of plan.follows.slice(0, NAMES_MAX)) parts.push(line);
-  if (plan.follows.length > NAMES_MAX) parts.push(`and ${count(plan.follows.length - NAMES_MAX, "more change")}`);
-  parts.push(...named("Would start now", plan.starts));
-  parts.push(...named("Would be asked to stop", plan.stops));
-  parts.push(...named("Runs on and may finish", plan.still_running.filter((one) => !plan.stops.includes(one))));
-  if (plan.left_out) parts.push(`${plan.left_out.toLocaleString()} more are not listed`);
-  return parts.length ? parts : ["Nothing runs at the moment; nothing else would change."];
-}
-
-/** What another round of a run would run, and why. */
-export function describeRound(plan) {
-  const parts = [sentence(`Round ${plan.round} would run `, count(plan.steps.length, "step"), ` and keep the results of ${plan.kept.length.toLocaleString()}.`)];
-  const groups = new Map();
-  for (const name of plan.steps) {
-    const why = plan.why[name] ?? "runs again";
-    if (!groups.has(why)) groups.set(why, []);
-    groups.get(why).push(itemsOf(plan, name));
+/** Which definition to go on with: the one that the run has, a published version, or an edited text. */
+async function definitionFields(workflow, versions, head, writes) {
+  if (!versions.length && !writes) return [];
+  const options = [{ value: "", label: "the definition it has" }];
+  for (const one of versions) options.push({ value: String(one.version), label: `version ${one.version}${one.note ? `: ${one.note}` : ""}` });
+  if (writes) options.push({ value: TEXT, label: "an edited text" });
+  const fields = [{ name: "version", label: "Definition", value: "", options }];
+  if (writes) {
+    const value = await textOf(workflow, head.labels?.[VERSION_LABEL] ?? versions[0]?.version);
+    const hint = value ? "" : "It was started from a file, which the server does not have: paste the whole corrected text.";
+    fields.push({ name: "text", label: "Text", type: "textarea", rows: 18, value, hint, if: ["version", TEXT] });
   }
-  for (const [why, names] of groups) parts.push(...named(capital(why), names));
-  for (const [name, words] of Object.entries(plan.adjustments ?? {})) parts.push(...named(`More for ${name}`, words));
-  parts.push(...named("Kept", plan.kept));
-  parts.push(...describeStale(plan.stale), ...describeCorrection(plan.correction));
-  return plan.steps.length ? parts : ["No step would run."];
+  return fields;
 }
 
-/** What a fork would run and keep. */
-export function describeFork(plan) {
-  return [
-    sentence("The new run would run ", count(plan.steps.length, "step"), ` and keep the results of ${plan.kept.length.toLocaleString()}.`),
-    ...named("Would run", plan.steps),
-    ...named("Kept", plan.kept),
-    ...named("Kept, although the other version changes them", plan.changed),
-    ...named("Not in the other version any more", plan.dropped),
-    ...describeStale(plan.stale),
-  ];
-}
+const TEXT = "text";
+// The label of a run of a published workflow.
+const VERSION_LABEL = "version";
 
-function itemsOf(plan, name) {
-  const items = plan.items?.[name];
-  return items?.length ? `${name} (${count(items.length, "item")})` : name;
-}
-
-function describeStale(stale) {
-  return named("Run because their files are gone or have changed", (stale ?? []).map((one) => `${one.step}: ${one.path ?? one.file ?? ""}`));
-}
-
-function describeCorrection(correction) {
-  if (!correction) return [];
-  if (correction.is_same) return ["This version is what the run has already."];
-  return [
-    ...named("New steps", correction.added),
-    ...named("Removed steps", correction.removed),
-    ...named("Changed steps", Object.entries(correction.changed).map(([name, keys]) => `${name} (${keys.join(", ")})`)),
-    ...named("Changed, but their results are kept", correction.kept),
-    ...named("Nothing undoes these any more", correction.lost_undos),
-  ];
-}
-
-/** A title with names behind it: the first ones, and all of them when it is opened. Nothing if there are none. */
-function named(title, names) {
-  if (!names?.length) return [];
-  const row = make("div", { className: "plan-row" }, make("span", { className: "plan-title", textContent: title }));
-  const list = make("span", { className: "plan-names" });
-  const show = (some) => list.replaceChildren(...some.map((name) => make("code", { textContent: name })));
-  show(names.slice(0, NAMES_MAX));
-  if (names.length > NAMES_MAX) {
-    const more = make("button", { type: "button", className: "quiet", textContent: `and ${(names.length - NAMES_MAX).toLocaleString()} more` });
-    more.addEventListener("click", () => show(names.slice(0, 500)));
-    list.append(more);
+/** The published text of a version; "" if there is none. */
+async function textOf(workflow, version) {
+  if (version === undefined) return "";
+  try {
+    return (await get(`workflows/${segment(workflow)}?version=${segment(version)}`)).text ?? "";
+  } catch {
+    return "";
   }
-  row.append(list);
-  return [row];
 }
 
-function sentence(...parts) {
-  return make("p", { className: "plan-sentence", textContent: parts.join("") });
-}
-
-const count = (number, what) => `${number.toLocaleString()} ${what}${number === 1 ? "" : "s"}`;
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
-
-function make(name, properties = {}, ...inside) {
-  const made = Object.assign(document.createElement(name), properties);
-  made.append(...inside);
-  return made;
+function readDefinition(version, text) {
+  if (version === TEXT) return { text: text ?? "" };
+  return version ? { version: Number(version) } : {};
 }

@@ -14,8 +14,11 @@ const make = (name, properties = {}, ...inside) => {
   return made;
 };
 
-function openForm({ meanings, project }) {
-  const user = field("For whom", make("input", { name: "user", required: true, maxLength: 100, autocomplete: "off" }), "the name in which its changes are recorded");
+function openForm({ meanings, verdicts, project }) {
+  const name = make("input", { name: "user", required: true, maxLength: 100, autocomplete: "off" });
+  const user = field("For whom", name, "the name in which its changes are recorded");
+  const agent = make("input", { type: "checkbox", name: "agent", id: "for-agent" });
+  const forAgent = make("p", { className: "field check" }, agent, make("label", { htmlFor: agent.id, textContent: "it is an agent: recorded as agent:NAME, and held to the guard rails below" }));
   const scopes = make("fieldset", {}, make("legend", { textContent: "It may" }));
   for (const [name, meaning] of Object.entries(meanings)) {
     const box = make("input", { type: "checkbox", name: "scope", value: name, id: `scope-${name}`, checked: name === "read" });
@@ -25,6 +28,12 @@ function openForm({ meanings, project }) {
   for (const [text, seconds] of EXPIRIES) choose.append(make("option", { value: seconds, textContent: text, selected: seconds === 90 * DAY }));
   const workflows = make("input", { name: "workflows", placeholder: "all", autocomplete: "off" });
   const decisions = make("input", { name: "decisions", type: "number", min: 0, placeholder: "no limit" });
+  const confidence = make("input", { name: "confidence", type: "number", min: 0, max: 1, step: 0.05, placeholder: "any" });
+  const may = make("fieldset", {}, make("legend", { textContent: "It may decide (nothing chosen: anything)" }));
+  for (const verdict of verdicts) {
+    const box = make("input", { type: "checkbox", name: "verdict", value: verdict, id: `verdict-${verdict}` });
+    may.append(make("p", { className: "field check" }, box, make("label", { htmlFor: box.id, textContent: verdict })));
+  }
   const where = make("input", { name: "project", value: project ?? "", placeholder: "the default project", autocomplete: "off" });
   const everywhere = make("input", { type: "checkbox", name: "everywhere", id: "all-projects" });
   const problem = make("p", { className: "problem" });
@@ -34,10 +43,26 @@ function openForm({ meanings, project }) {
   const limits = make("details", {}, make("summary", { textContent: "Limits" }),
     field("Only these workflows", workflows, "names, with commas between them"),
     field("Decisions an hour", decisions),
+    may,
+    field("Sure of a decision", confidence, "from 0 to 1: an agent says how sure it is, and less is left to a person"),
     // Who sees one project makes tokens for that one.
     project === null && field("Project", where),
     project === null && make("p", { className: "field check" }, everywhere, make("label", { htmlFor: "all-projects", textContent: "all projects" })));
-  const form = make("form", { method: "dialog" }, make("h2", { textContent: "New token", id: "token-title" }), user, scopes, field("Valid for", choose), limits, field("Note (optional)", make("input", { name: "note", maxLength: 1000, autocomplete: "off" })), problem, make("div", { className: "buttons" }, confirm, cancel));
+  agent.addEventListener("change", () => {
+    // What an agent gets unless something else is chosen, shown before it is made.
+    limits.open ||= agent.checked;
+    for (const one of may.querySelectorAll("input")) one.checked = agent.checked && ["retry", "fail"].includes(one.value);
+    decisions.value = agent.checked ? 20 : "";
+    for (const one of scopes.querySelectorAll("input")) {
+      if (one.value === "decide") one.checked = agent.checked;
+      // Whoever makes tokens has no guard rails, and a worker decides nothing.
+      if (["admin", "worker"].includes(one.value)) {
+        one.disabled = agent.checked;
+        one.checked &&= !agent.checked;
+      }
+    }
+  });
+  const form = make("form", { method: "dialog" }, make("h2", { textContent: "New token", id: "token-title" }), user, forAgent, scopes, field("Valid for", choose), limits, field("Note (optional)", make("input", { name: "note", maxLength: 1000, autocomplete: "off" })), problem, make("div", { className: "buttons" }, confirm, cancel));
   const dialog = make("dialog", { className: "action" }, form);
   dialog.setAttribute("aria-labelledby", "token-title");
   form.addEventListener("submit", async (event) => {
@@ -45,10 +70,13 @@ function openForm({ meanings, project }) {
     confirm.disabled = true;
     problem.textContent = "";
     const given = form.elements;
-    const body = { user: given.user.value.trim(), scopes: [...form.querySelectorAll("[name=scope]:checked")].map((one) => one.value), note: given.note.value.trim() };
+    const body = { [agent.checked ? "agent" : "user"]: name.value.trim(), scopes: [...form.querySelectorAll("[name=scope]:checked")].map((one) => one.value), note: given.note.value.trim() };
     if (choose.value !== "") body.expires_in_seconds = Number(choose.value);
     if (workflows.value.trim()) body.workflows = workflows.value.split(",").map((one) => one.trim()).filter(Boolean);
     if (decisions.value !== "") body.decisions_per_hour = Number(decisions.value);
+    if (confidence.value !== "") body.min_confidence = Number(confidence.value);
+    const verdict = [...may.querySelectorAll(":checked")].map((one) => one.value);
+    if (verdict.length) body.verdicts = verdict;
     if (everywhere.checked) body.all_projects = true;
     else if (where.value.trim()) body.project = where.value.trim();
     try {

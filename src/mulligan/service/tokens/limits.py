@@ -1,25 +1,28 @@
-"""A store for a token that is for some workflows: it starts and changes runs of these alone."""
+"""A store for a token with limits: it starts and changes runs of some workflows alone, and decides what it may."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Any, cast
 
+from mulligan.core.model.guard_rails import refuse_beyond
 from mulligan.core.model.reports import Report
 from mulligan.errors import ScopeMissing
-from mulligan.ports import AuditRecord, NewRun, RunRecord, Store, TokenRecord, Turn
+from mulligan.ports import AuditRecord, NewRun, RunRecord, Store, TokenLimits, TokenRecord, Turn
+from mulligan.service.tokens.decision_ledger import DecisionLedger
 
 
-def limited(store: Store, token: TokenRecord) -> Store:
-    """The store within the limits of the token."""
-    return cast(Store, LimitedStore(store, token.limits.workflows))
+def limited(store: Store, token: TokenRecord, ledger: DecisionLedger | None = None) -> Store:
+    """The store within the limits of the token. Decisions are written into the ledger."""
+    return cast(Store, LimitedStore(store, token.limits, ledger))
 
 
 class LimitedStore:
     """All that `of` does. What changes runs is checked first."""
 
-    def __init__(self, of: Store, workflows: Sequence[str]) -> None:
-        self._of, self._workflows = of, workflows
+    def __init__(self, of: Store, limits: TokenLimits, ledger: DecisionLedger | None) -> None:
+        self._of, self._limits, self._workflows = of, limits, limits.workflows
+        self._ledger = ledger
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._of, name)
@@ -30,11 +33,17 @@ class LimitedStore:
         return self._of.create(runs, holder, audit=audit)
 
     def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
-        self._check(self._root(run_id).workflow)
+        if self._workflows:
+            self._check(self._root(run_id).workflow)
+        refuse_beyond(report, self._limits.verdicts, self._limits.min_confidence)
+        if self._ledger is not None:
+            self._ledger.begin(run_id, report)
         return self._of.put(run_id, report, is_asking=is_asking)
 
     def reset_breaker(self, name: str) -> bool:
-        """Refused: a breaker holds back tasks of all workflows."""
+        """Refused with a limit on workflows: a breaker holds back tasks of all of them."""
+        if not self._workflows:
+            return self._of.reset_breaker(name)
         names = ", ".join(f"'{one}'" for one in self._workflows)
         raise ScopeMissing(
             f"this token is for runs of {names}, and a circuit breaker is for those of all workflows",
@@ -42,7 +51,7 @@ class LimitedStore:
         )
 
     def remove(self, root_run_ids: Collection[int]) -> list[int]:
-        for record in self._of.lists.records(root_run_ids):
+        for record in self._of.lists.records(root_run_ids) if self._workflows else ():
             self._check(record.workflow)
         return self._of.remove(root_run_ids)
 
@@ -51,7 +60,7 @@ class LimitedStore:
         return record if record.root_run_id in (0, run_id) else self._of.run(record.root_run_id)
 
     def _check(self, workflow: str) -> None:
-        if workflow not in self._workflows:
+        if self._workflows and workflow not in self._workflows:
             names = ", ".join(f"'{one}'" for one in self._workflows)
             raise ScopeMissing(
                 f"this token is for runs of {names}, not of '{workflow}'",

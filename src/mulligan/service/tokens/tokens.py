@@ -13,6 +13,14 @@ from typing import cast
 
 import msgspec
 
+from mulligan.core.model.guard_rails import (
+    AGENT_DECISIONS_PER_HOUR,
+    AGENT_PREFIX,
+    AGENT_VERDICTS,
+    VERDICTS,
+    agent_user,
+    is_agent,
+)
 from mulligan.core.model.scopes import MEANINGS, SCOPES
 from mulligan.errors import InputInvalid, NotFound, TokenRefused
 from mulligan.language.suggestions import did_you_mean
@@ -48,6 +56,10 @@ class TokenView(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str = ""
     workflows: tuple[str, ...] = ()
     decisions_per_hour: int | None = None
+    # What it may decide; anything if this is empty.
+    verdicts: tuple[str, ...] = ()
+    # How sure its decisions about parked steps have to be.
+    min_confidence: float | None = None
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
 
@@ -67,16 +79,26 @@ class NewToken(msgspec.Struct, frozen=True):
 
 
 class TokenForm(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a new token shall be."""
+    """What a new token shall be: for a user, or for an agent.
 
-    user: str
-    scopes: tuple[str, ...]
+    An agent is recorded as `agent:NAME`. Unless it is said, it may answer failures with 'retry' or 'fail', twenty times
+    an hour.
+    """
+
+    user: str = ""
+    scopes: tuple[str, ...] = ()
     note: str = ""
     # How long it is valid; None for ever.
     expires_in_seconds: float | None = None
     # The workflows whose runs it may start and change; all of them if this is empty.
     workflows: tuple[str, ...] = ()
     decisions_per_hour: int | None = None
+    # The name of the agent that it is for, in place of a user.
+    agent: str = ""
+    # What it may decide: retry, fail, approve, refuse; anything if this is empty, unless it is for an agent.
+    verdicts: tuple[str, ...] = ()
+    # How sure a decision about a parked step has to be, from 0 to 1.
+    min_confidence: float | None = None
     # The project that it sees.
     project: str = ""
     all_projects: bool = False
@@ -94,6 +116,7 @@ class Tokens:
 
     def create(self, form: TokenForm) -> NewToken:
         """A new token. Its secret is in the answer and nowhere else."""
+        form = _with_agent_defaults(form)
         self._check(form)
         secret = new_secret()
         now = self._now()
@@ -101,13 +124,18 @@ class Tokens:
         record = TokenRecord(
             id=secrets.token_hex(_ID_BYTES),
             digest=digest_of(secret),
-            user=form.user.strip(),
+            user=agent_user(form.agent.strip()) if form.agent else form.user.strip(),
             scopes=cast(tuple[Scope, ...], tuple(scope for scope in SCOPES if scope in form.scopes)),
             created_at=now,
             created_by=self._by(),
             project=self._project(form),
             note=form.note.strip(),
-            limits=TokenLimits(form.workflows, form.decisions_per_hour),
+            limits=TokenLimits(
+                workflows=form.workflows,
+                decisions_per_hour=form.decisions_per_hour,
+                verdicts=tuple(one for one in VERDICTS if one in form.verdicts),
+                min_confidence=form.min_confidence,
+            ),
             expires_at=None if seconds is None else now + timedelta(seconds=seconds),
         )
         self._records.add_token(record)
@@ -147,7 +175,7 @@ class Tokens:
     # -- what a new token may be
 
     def _check(self, form: TokenForm) -> None:
-        _check_line(form.user, "the user of a token", USER_CHARS_MAX, needs_any=True)
+        self._check_agent(form)
         _check_line(form.note, "the note of a token", NOTE_CHARS_MAX)
         _check_line(form.project, "the name of a project", PROJECT_CHARS_MAX)
         if "/" in form.project or "@" in form.project:
@@ -168,10 +196,34 @@ class Tokens:
             _check_line(workflow, "the name of a workflow", USER_CHARS_MAX, needs_any=True)
         if form.decisions_per_hour is not None and not 0 <= form.decisions_per_hour < 2**31:
             raise InputInvalid("decisions per hour must be a number of 0 or more", hint="leave it out for no limit")
+        for verdict in form.verdicts:
+            if verdict not in VERDICTS:
+                hint = did_you_mean(verdict, VERDICTS) or f"it may be one of: {', '.join(VERDICTS)}"
+                raise InputInvalid(f"'{verdict[:60]}' is not what a token may decide", hint=hint)
+        if form.min_confidence is not None and not 0 <= form.min_confidence <= 1:
+            raise InputInvalid("the confidence that decisions need is a number from 0 to 1", hint="write it like 0.8")
         seconds = form.expires_in_seconds
         if seconds is not None and not 0 < seconds <= _EXPIRY_MAX.total_seconds():
             hint = "give how long it is valid, like 30d, or leave it out for ever"
             raise InputInvalid("the expiry of a token must be in the future, and within a hundred years", hint=hint)
+
+    @staticmethod
+    def _check_agent(form: TokenForm) -> None:
+        """Who it is for. An agent that could make tokens would have no guard rails."""
+        if not form.agent:
+            _check_line(form.user, "the user of a token", USER_CHARS_MAX, needs_any=True)
+            if is_agent(form.user.strip()):
+                name = form.user.strip().removeprefix(AGENT_PREFIX)
+                raise InputInvalid(f"'{form.user[:60]}' is the name of an agent", hint=f"write: --agent {name[:60]}")
+            return
+        if form.user:
+            raise InputInvalid("a token is for a user or for an agent", hint="name one of them")
+        _check_line(form.agent, "the name of an agent", USER_CHARS_MAX, needs_any=True)
+        if "admin" in form.scopes:
+            raise InputInvalid(
+                "an agent cannot have the scope 'admin': it could make a token without limits",
+                hint="give it what it needs: read, run, decide, propose or write",
+            )
 
     @staticmethod
     def _check_worker(form: TokenForm) -> None:
@@ -182,7 +234,8 @@ class Tokens:
             raise InputInvalid(
                 "the scope 'worker' cannot be combined with others", hint="make a token of its own for people"
             )
-        if form.workflows or form.decisions_per_hour is not None:
+        limits = (form.agent, form.workflows, form.verdicts)
+        if any(limits) or form.decisions_per_hour is not None or form.min_confidence is not None:
             raise InputInvalid("a token of a worker has no limits", hint="leave them out")
 
     def _project(self, form: TokenForm) -> str | None:
@@ -195,6 +248,19 @@ class Tokens:
                 hint="leave the project out, or use a token for all projects",
             )
         return ours
+
+
+def _with_agent_defaults(form: TokenForm) -> TokenForm:
+    """What an agent may do unless it is said."""
+    if not form.agent or "worker" in form.scopes:
+        return form
+    per_hour = form.decisions_per_hour
+    return msgspec.structs.replace(
+        form,
+        scopes=form.scopes or ("decide",),
+        verdicts=form.verdicts or AGENT_VERDICTS,
+        decisions_per_hour=AGENT_DECISIONS_PER_HOUR if per_hour is None else per_hour,
+    )
 
 
 def is_valid(token: TokenRecord, now: datetime) -> bool:
@@ -213,6 +279,8 @@ def _view(token: TokenRecord, now: datetime) -> TokenView:
         note=token.note,
         workflows=token.limits.workflows,
         decisions_per_hour=token.limits.decisions_per_hour,
+        verdicts=token.limits.verdicts,
+        min_confidence=token.limits.min_confidence,
         expires_at=token.expires_at,
         revoked_at=token.revoked_at,
     )

@@ -96,6 +96,10 @@ WHERE id < %(before)s AND (%(project)s::text IS NULL OR project = %(project)s::t
       AND (%(who)s::text = '' OR who = %(who)s::text) AND (%(action)s::text = '' OR action = %(action)s::text)
 ORDER BY id DESC LIMIT %(limit)s
 
+-- Two that count the decisions of a token at once come one after the other.
+-- name: lock_token
+SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' token ' || %s::text, 0))
+
 -- name: count_audit
 SELECT count(*) FROM audit
 WHERE token_id <> '' AND token_id = %s AND action = ANY (%s::text[]) AND at >= %s AND status < 400

@@ -65,10 +65,10 @@ def build_command(
     """Return what the supervisor has to start: the provider's command, in bash. InputInvalid if there is none."""
     task = lease.task
     command = _command(task, programs)
-    if task.params.get("tools"):
+    if task.conversation:
         name = provider_of(task)
         hint = "name a provider of kind openai or anthropic, or give the command its own tools"
-        raise InputInvalid(f"agent '{name}' is a command, which cannot be given tools: {hint}")
+        raise InputInvalid(f"agent '{name}' is a command, which has neither 'tools' nor a 'session': {hint}")
     environment = task_environment(lease, scratch, folders.outputs(task.run_id))
     environment |= {
         "MULLIGAN_PROMPT_FILE": scratch.prompt,

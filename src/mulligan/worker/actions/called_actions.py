@@ -6,6 +6,7 @@ import sys
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.waiting import WAITS
+from mulligan.core.model.workflow import MCP
 from mulligan.plugins import CODE_FREE_CALLS
 from mulligan.ports import Lease
 from mulligan.worker.actions import python
@@ -18,6 +19,7 @@ BUILT_IN = {
     "http": "mulligan.worker.actions.http:run",
     "sql": "mulligan.worker.actions.sql:run",
     "workspace": "mulligan.worker.workspaces:run",
+    MCP: "mulligan.worker.actions.mcp_tools:run",
 }
 # An agent that is a model: see `actions/model`.
 MODEL = "model"
@@ -59,6 +61,9 @@ def child_group_of(task: Task) -> str:
 
     Nor do steps without code share one with steps that have some: that could read what those keep.
     """
+    if task.kind == MCP:
+        # Its library is large, and only these tasks need it.
+        return f"{BUILT_IN_CHILDREN}: {MCP}"
     if task.kind in BUILT_IN:
         return BUILT_IN_CHILDREN
     return f"{task.kind} {task.version}{' without code' if _is_code_free(task) else ''}"

@@ -10,7 +10,7 @@ import msgspec
 
 from mulligan import StepError
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.conversation import Message, ToolSpec
+from mulligan.core.model.conversation import Message
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.errors import InputInvalid
 from mulligan.language.expressions import as_text
@@ -18,6 +18,7 @@ from mulligan.worker.actions.agent_answer import AnswerRejected, decision, read_
 from mulligan.worker.actions.agent_output import MODEL_CHARS_MAX, Prices, priced
 from mulligan.worker.actions.agent_prompt import hide_credentials, make_prompt
 from mulligan.worker.models import find_kind
+from mulligan.worker.models.conversation_messages import read_conversation
 from mulligan.worker.models.request import ModelAnswer, ModelRequest, Origin
 from mulligan.worker.models.settings import Access, ModelSettings
 from mulligan.worker.outputs import OutputInvalid
@@ -50,7 +51,7 @@ def make_request(task: Task, settings: ModelSettings) -> ModelRequest:
     """Return what the model is asked. InputInvalid if something is missing."""
     schema = schema_of(task.params.get("answer"))
     prompt = make_prompt(task, shows_schema=settings.schema == "prompt")
-    later = _messages(task, "messages")
+    talk = read_conversation(task.conversation, hides=task.agent_context is not None and task.agent_context.hides)
     model = as_text(task.params.get("model") or "") or settings.model
     if not model and settings.kind in ("openai", "anthropic"):
         hint = "write 'model' in the step, or in the file that MULLIGAN_AGENTS names"
@@ -59,8 +60,8 @@ def make_request(task: Task, settings: ModelSettings) -> ModelRequest:
     return ModelRequest(
         provider=settings.name,
         model=model,
-        messages=(*_messages(task, "history"), Message("user", prompt.whole), *later),
-        tools=msgspec.convert(task.params.get("tools") or (), tuple[ToolSpec, ...]),
+        messages=(*talk.history, Message("user", prompt.whole), *talk.later),
+        tools=talk.tools,
         schema=schema,
         max_tokens=_max_tokens(task, settings),
         origin=Origin(
@@ -68,13 +69,9 @@ def make_request(task: Task, settings: ModelSettings) -> ModelRequest:
             step=task.step,
             visit=task.visit,
             attempt=int(found[1]) if found else task.attempt,
-            turn=1 + sum(message.role == "assistant" for message in later),
+            turn=1 + sum(message.role == "assistant" for message in talk.later),
         ),
     )
-
-
-def _messages(task: Task, name: str) -> tuple[Message, ...]:
-    return msgspec.convert(task.params.get(name) or (), tuple[Message, ...])
 
 
 def _max_tokens(task: Task, settings: ModelSettings) -> int | None:

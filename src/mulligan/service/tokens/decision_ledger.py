@@ -1,0 +1,66 @@
+"""Decisions of a token in the audit: a row for each, written before it reaches the run, and counted against its limit.
+
+Decisions are counted where they reach a run, so it does not matter which route or tool they came through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
+from urllib.parse import urlencode
+
+from msgspec.structs import replace
+
+from mulligan.core.model.guard_rails import verdict_of
+from mulligan.core.model.reports import ApprovalGiven, Classified, Report, RetryRequested
+from mulligan.errors import MulliganError, TooManyDecisions
+from mulligan.ports import AuditRecord, TokenLimits
+from mulligan.service.audit import ACCEPTED, AuditLog
+
+_HOUR = timedelta(hours=1)
+# What the decisions of agents are called in the audit: of the tools with the scope `decide`.
+TOOL_DECISIONS = ("MCP approve", "MCP classify", "MCP classify_and_resolve_failures")
+
+
+class DecisionLedger:
+    """The decisions of one request. `row` has what is known of it: who asks, through what, from where."""
+
+    def __init__(
+        self,
+        audit: AuditLog,
+        row: AuditRecord,
+        limits: TokenLimits,
+        actions: Collection[str],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._audit, self._row, self._limits, self._now = audit, row, limits, now
+        # All that count against the limit.
+        self._actions = (*actions, *TOOL_DECISIONS)
+
+    def begin(self, run_id: int, report: Report) -> None:
+        """Write the row of a decision that is about to be made. `TooManyDecisions` if it would be one too many.
+
+        Reports that are no request of somebody are left alone.
+        """
+        if not isinstance(report, Classified | ApprovalGiven | RetryRequested):
+            return
+        step = getattr(report, "step", "") or getattr(report, "place", "")
+        row = self._about(run_id, step, verdict_of(report) or "retry", ACCEPTED, report.reason)
+        limit = self._limits.decisions_per_hour
+        if limit is None:
+            self._audit.add([row])
+        elif not self._audit.add_within([row], actions=self._actions, since=row.at - _HOUR, count_max=limit):
+            raise TooManyDecisions(
+                f"this token may make {limit:,} decisions an hour",
+                hint="leave it to a person, or wait",
+                retry_after=int(_HOUR.total_seconds()),
+                decisions_per_hour=limit,
+            )
+
+    def refuse(self, run_id: int, step: str, verdict: str, reason: str, error: MulliganError) -> None:
+        """Write the row of one of several decisions that was refused: what was wanted, and why not."""
+        self._audit.add([self._about(run_id, step, verdict, error.http_status, f"{error.code}: {reason}")])
+
+    def _about(self, run_id: int, step: str, verdict: str, status: int, why: str) -> AuditRecord:
+        about = urlencode({"run_id": run_id, "step": step, "verdict": verdict}, safe="[]")
+        return replace(self._row, at=self._now(), target=f"{self._row.target}?{about}", status=status, why=why)
