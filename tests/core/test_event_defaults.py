@@ -32,6 +32,7 @@ LEAST: dict[type[msgspec.Struct], str] = {
     e.StepResumed: "step",
     e.StepParked: "step visit attempt failure reason",
     e.StepClassified: "step attempt verdict reason by",
+    e.TriageSuggested: "step attempt agent why_not",
     e.StepPutBack: "step cause",
     e.StepStoodIn: "step by",
     e.StepSettled: "step outcome",

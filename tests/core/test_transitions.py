@@ -50,6 +50,7 @@ FACTS: dict[type[e.Fact], e.Fact] = {
         e.StepResumed("a", "someone"),
         e.StepParked("a", 1, 1, FAILURE, "always"),
         e.StepClassified("a", 1, "retry", "why", "someone"),
+        e.TriageSuggested("a", 1, "claude", "below_confidence"),
         e.StepPutBack("a", "rerun"),
         e.StepStoodIn("a", "fix"),
         e.StepSettled("a", "failed"),

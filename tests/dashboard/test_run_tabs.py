@@ -246,7 +246,7 @@ def test_a_failed_step_is_retried_from_the_grid(pages: Client, flows: Flows) -> 
 
     found = actions_of(show(pages, f"/runs/{run_id}", tab="grid"))
 
-    assert {"kind": "retry", "run_id": run_id, "workflow": "nightly", "step": "load"} in found
+    assert {"kind": "retry", "run_id": run_id, "workflow": "nightly", "step": "load", "writes": True} in found
 
 
 # -- compare ---------------------------------------------------------------------------------------------------------

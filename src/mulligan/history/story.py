@@ -27,6 +27,7 @@ from mulligan.history.phrases import (
     describe_cap,
     describe_degraded,
     describe_failure,
+    describe_suggestion,
     failure_label,
     last_lines,
     up_to_date_since,
@@ -307,8 +308,17 @@ def _parked(writer: StoryWriter, fact: e.StepParked, at: datetime) -> _Sentence 
     default = "the default applies"
     if step is not None and step.triage is not None:
         default = "it will be retried" if step.triage.default == "retry" else "it will fail"
+    if fact.agent:
+        return fact.step, f"parked for a decision; agent '{fact.agent}' is asked", "wait"
     otherwise = "" if fact.due is None else f"; without one, {default} {format_time_until(fact.due, at)}"
     return fact.step, f"parked for a decision{otherwise}", "wait"
+
+
+def _suggested(writer: StoryWriter, fact: e.TriageSuggested, at: datetime) -> _Sentence | None:
+    step = writer.memory.step(fact.step)
+    default = step.triage.default if step is not None and step.triage is not None else "the default"
+    otherwise = "" if fact.due is None else f"; without a decision {format_time_until(fact.due, at)}: {default}"
+    return fact.step, f"{describe_suggestion(fact)}; a person decides{otherwise}", "wait"
 
 
 def _classified(writer: StoryWriter, fact: e.StepClassified, at: datetime) -> _Sentence | None:
@@ -316,7 +326,8 @@ def _classified(writer: StoryWriter, fact: e.StepClassified, at: datetime) -> _S
         return fact.step, f"no decision in time, default applied: {fact.verdict}", "try"
     sure = "" if fact.confidence is None else f" ({fact.confidence:.0%} sure)"
     more = f"{describe_adjustment(fact.adjusted)}{format_raised_budgets(fact.budgets)}{sure}"
-    return fact.step, f"{fact.by or 'a person'} decided: {fact.verdict}{more}: {fact.reason}", "try"
+    rule = f"; it proposes the rule: {single_line(fact.rule)}" if fact.rule else ""
+    return fact.step, f"{fact.by or 'a person'} decided: {fact.verdict}{more}: {fact.reason}{rule}", "try"
 
 
 # -- attempts --------------------------------------------------------------------------------------------------------
@@ -525,6 +536,7 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.StepCancelled: lambda t, f, at: (f.step, "cancelled", "bad"),
     e.StepParked: _parked,
     e.StepClassified: _classified,
+    e.TriageSuggested: _suggested,
     e.StepPutBack: lambda t, f, at: (
         (f.step, f"will run again: '{f.by}' completed", "try") if f.cause == "rerun" else None
     ),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mulligan.core.model.guard_rails import VERDICTS, agent_user, is_agent
     from mulligan.core.model.scopes import MEANINGS, SCOPES, allows
     from mulligan.core.model.workflow import Workflow
+    from mulligan.core.state.state import Suggestion
     from mulligan.core.state.transitions import RUN_ENDED
     from mulligan.engine.timings import Histogram
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
@@ -181,7 +182,7 @@ if TYPE_CHECKING:
     from mulligan.service.service import Service, open_service, open_temporary_service, open_worker_service
     from mulligan.service.shown_runs import RunDisplay
     from mulligan.service.starting import DetachedRun, ExistingRun, check_key
-    from mulligan.service.stats import RungStats, describe_rung
+    from mulligan.service.stats import AgentStats, RungStats, describe_rung
     from mulligan.service.step_history import AttemptLine, RuleLine, StepHistories, StepHistory, VisitLadder
     from mulligan.service.step_trial import Fakes
     from mulligan.service.store_calls import (
@@ -216,6 +217,7 @@ _NAMES = {
     "mulligan.core.model.guard_rails": "VERDICTS agent_user is_agent",
     "mulligan.core.model.scopes": "MEANINGS SCOPES allows",
     "mulligan.core.model.workflow": "Workflow",
+    "mulligan.core.state.state": "Suggestion",
     "mulligan.core.state.transitions": "RUN_ENDED",
     "mulligan.engine.timings": "Histogram",
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
@@ -309,7 +311,7 @@ _NAMES = {
     "mulligan.service.service": "Service open_service open_temporary_service open_worker_service",
     "mulligan.service.shown_runs": "RunDisplay",
     "mulligan.service.starting": "DetachedRun ExistingRun check_key",
-    "mulligan.service.stats": "RungStats describe_rung",
+    "mulligan.service.stats": "AgentStats RungStats describe_rung",
     "mulligan.service.step_history": "AttemptLine RuleLine StepHistories StepHistory VisitLadder",
     "mulligan.service.step_trial": "Fakes",
     "mulligan.service.store_calls": "CALL_HEADER PROCESS PROCESS_HEADER PROTOCOL_HEADER UPLOAD_BYTES_MAX "

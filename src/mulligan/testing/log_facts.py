@@ -68,6 +68,9 @@ class LogFacts:
         self.handlers: set[str] = set()
         self.handled: set[tuple[str, int]] = set()
         self.parked: set[str] = set()
+        # What triagers answered last, by step and attempt; and how many of their decisions were applied.
+        self.answers: dict[tuple[str, int], Any] = {}
+        self.agent_decisions = 0
         # Steps.
         self.visits: dict[str, int] = {}
         self.open_visits: set[str] = set()
@@ -254,6 +257,7 @@ def _parked(facts: LogFacts, fact: e.StepParked, entry: e.Entry) -> None:
 
 def _classified(facts: LogFacts, fact: e.StepClassified, entry: e.Entry) -> None:
     facts.parked.discard(fact.step)
+    facts.agent_decisions += fact.is_triagers
     if fact.is_default and fact.verdict == "retry":
         facts.causes.setdefault(fact.step, Counter())["default"] += 1
 
@@ -330,7 +334,8 @@ def command_of(facts: LogFacts, fact: e.CommandEntered) -> Command:
     lister = step.map.lister if step.map else None
     scripts = tuple(rule.recovery_script for rule in above.rules)
     choices = {"do": step.do, "handler": handler, "success": above.on_success, "script": scripts}
-    single = {"validator": above.validator, "undo": step.undo, "lister": lister}
+    triager = step.triage.agent.command if step.triage and step.triage.agent else None
+    single = {"validator": above.validator, "undo": step.undo, "lister": lister, "triager": triager}
     if above.tools is not None or above.session:
         # A model is asked with the parameters of its agent, whose rules decide about its failures.
         kind = above.action.kind if above.action else ""
@@ -348,6 +353,8 @@ def _command_ended(
     facts.forget_retries(fact.place)
     if fact.role == "script":
         facts.open_scripts.discard(fact.parent)
+    elif fact.role == "triager" and isinstance(fact, e.CommandCompleted):
+        facts.answers[fact.parent, facts.attempts.get(fact.parent, 0)] = fact.output
     elif fact.role == "model" and isinstance(fact, e.CommandCompleted):
         facts.turns[fact.parent] = fact.place
 

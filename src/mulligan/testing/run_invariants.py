@@ -226,6 +226,42 @@ def promise_3_triage_retries_by_itself_once(facts: LogFacts, entry: e.Entry) -> 
         raise facts.violation("promise 3", f"'{fact.step}' was not classified, and is retried once more", entry)
 
 
+def promise_3_agents_decide_within_their_limits(facts: LogFacts, entry: e.Entry) -> None:
+    """A decision of a triager is what it answered about this attempt, and within the limits of its policy."""
+    fact = entry.fact
+    assert isinstance(fact, e.StepClassified)
+    if not fact.is_triagers:
+        return
+    policy = facts.steps[fact.step].triage
+    agent = policy.agent if policy is not None else None
+    output = facts.answers.get((fact.step, fact.attempt))
+    answer = output.get("json") if isinstance(output, dict) else None
+    if agent is None or not isinstance(answer, dict):
+        raise facts.violation("promise 3", f"nobody asked an agent about '{fact.step}'", entry)
+    if (fact.verdict, fact.confidence, fact.by) != (
+        answer.get("verdict"),
+        answer.get("confidence"),
+        f"agent:{agent.provider}",
+    ):
+        raise facts.violation("promise 3", f"the agent of '{fact.step}' answered something else", entry)
+    given = answer.get("memory") or 0
+    if (
+        fact.verdict not in agent.may
+        or (fact.confidence or 0) < agent.min_confidence
+        or given > (agent.memory_max or 0)
+    ):
+        raise facts.violation("promise 3", f"the agent of '{fact.step}' may not decide that", entry)
+    if facts.agent_decisions >= agent.max_per_run:
+        raise facts.violation("promise 3", f"agents have decided {agent.max_per_run} times in this run", entry)
+
+
+def promise_3_suggestions_are_about_parked_steps(facts: LogFacts, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.TriageSuggested)
+    if fact.step not in facts.parked:
+        raise facts.violation("promise 3", f"a suggestion about '{fact.step}', which is not parked", entry)
+
+
 # -- 4: script, handler, route, undo and `end` start once per cause --------------------------------------------------
 
 
@@ -252,6 +288,8 @@ def promise_4_commands_start_once(facts: LogFacts, entry: e.Entry) -> None:
             raise facts.violation("promise 4", f"the script of '{fact.parent}' runs twice for one retry", entry)
     if fact.role == "handler" and fact.parent not in facts.handlers:
         raise facts.violation("promise 4", f"'{fact.place}' runs outside of its handler", entry)
+    if fact.role == "triager" and fact.parent not in facts.parked:
+        raise facts.violation("promise 4", f"an agent is asked about '{fact.parent}', which is not parked", entry)
     if fact.role == "undo" and facts.undoing is None:
         raise facts.violation("promise 4", f"'{fact.place}' runs although nothing is being undone", entry)
 
@@ -495,6 +533,8 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_3_visits_within_budget: (e.StepEntered,),
     promise_3_nothing_runs_in_the_visit_beyond_the_last: (e.AttemptScheduled,),
     promise_3_triage_retries_by_itself_once: (e.StepClassified,),
+    promise_3_agents_decide_within_their_limits: (e.StepClassified,),
+    promise_3_suggestions_are_about_parked_steps: (e.TriageSuggested,),
     promise_4_visits_follow_each_other: (e.StepEntered, *STEP_ENDS),
     promise_4_a_step_is_entered_for_a_cause: (e.StepEntered,),
     promise_4_a_step_is_skipped_for_a_cause: (e.StepSkipped,),

@@ -41,6 +41,7 @@ from mulligan.core.model.workflow import (
     Strategy,
     Template,
     Triage,
+    TriageAgent,
     Workflow,
     decode,
 )
@@ -122,6 +123,7 @@ class WorkflowGenerator:
         self._expressions = 0
         self._item_commands = 0
         self._agents = 0
+        self._triages = 0
         self._is_in_tool = False
         # How many features this workflow mixes: plain ones test each feature alone.
         self.spice = rng.choice((0.3, 0.7, 1.3))
@@ -312,10 +314,13 @@ class WorkflowGenerator:
         )
 
     def triage(self) -> Triage:
+        self._triages += 1
         return Triage(
             when=self.rng.choice(("unmatched", "exhausted", "always")),
             timeout=self.rng.choice((None, 10.0, 50.0)),
             default=self.rng.choice(("retry", "fail")),
+            # Counted instead of drawn, so that earlier seeds give the same workflows otherwise.
+            agent=_TRIAGERS[self._triages % len(_TRIAGERS)],
         )
 
     def map(self) -> Map:
@@ -423,6 +428,12 @@ _NOTIFY = (
     NoticeRule(on=("completed", "recovered", "late"), to=("ops", "team"), late_after=90.0),
 )
 _ENGINES_OWN = frozenset({"wait", "approve", "workflow"})
+_ASKED = Command(action=Action("agent", {"provider": "triager"}), timeout=60.0, deadline=60.0)
+_TRIAGERS = (
+    None,
+    TriageAgent("triager", _ASKED, may=("retry",), max_per_run=1),
+    TriageAgent("triager", _ASKED, max_per_run=2, memory_max=2**22),
+)
 _KINDS = ("shell",) * 8 + ("python", "http", "agent", "wait", "wait", "approve", "workflow")
 
 

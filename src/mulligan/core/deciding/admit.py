@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.deciding.adjustment import decided_adjustment
 from mulligan.core.deciding.affinity import bound_host
 from mulligan.core.deciding.budgets import check_raised_budgets, unreported_warning
 from mulligan.core.deciding.child_failure import child_failure
@@ -435,14 +436,11 @@ def _waits_for_approval(place: Place) -> bool:
 
 
 def _requested_adjustment(place: Place, report: r.Classified) -> e.Adjusted | None:
-    """The memory and timeout that a person gives the next attempt, over what rules gave it before."""
+    """The memory and timeout that a person gives the next attempt."""
     for name, asked in (("memory", report.memory), ("timeout", report.timeout)):
         if asked is not None and asked <= 0:
             raise InputInvalid(f"{name} must be greater than 0, not {asked:g}")
-    if report.memory is None and report.timeout is None:
-        return None
-    before = place.climb.adjusted or e.Adjusted()
-    return e.Adjusted(report.memory or before.memory, before.cpus, report.timeout or before.timeout)
+    return decided_adjustment(place, report.memory, report.timeout)
 
 
 def _approval(now: Now, report: r.ApprovalGiven) -> Facts:

@@ -45,6 +45,7 @@ from mulligan.core.deciding.lifecycle import (
 )
 from mulligan.core.deciding.maps import after_command, after_lister, expand, run_items
 from mulligan.core.deciding.stopping import conclude, stop_all
+from mulligan.core.deciding.triage_agent import after_triager
 from mulligan.core.evolve.evolve_conversations import CONVERSATION_ROLES
 from mulligan.core.evolve.evolve_places import holds_conversation, is_engine_action
 from mulligan.core.model import events as e
@@ -208,6 +209,8 @@ def _command_ended(now: Now, fact: Any) -> Facts:
         yield from after_success_command(now, parent, fact, fact.index)
     elif fact.role == "validator":
         yield from after_validator(now, parent, fact)
+    elif fact.role == "triager":
+        yield from after_triager(now, parent, fact)
     elif fact.role == "lister":
         yield from after_lister(now, parent, fact)
     elif fact.role in CONVERSATION_ROLES:

@@ -133,7 +133,8 @@ def _tag(place: Place) -> str:
     if place.status == "running" and action is not None and action.kind == "approve" and not place.phase:
         return "approval"
     if place.status == "pending_failed":
-        return "parked"
+        # Not while an agent is asked: it may decide.
+        return "" if place.child else "parked"
     return "paused" if place.pause is not None and not place.has_ended else ""
 
 

@@ -13,6 +13,7 @@ from mulligan.core.deciding.agent_context import AgentContext, agent_context
 from mulligan.core.deciding.breaker import Guard
 from mulligan.core.deciding.budgets import remaining_budget
 from mulligan.core.deciding.lifecycle import expected_files, item_index
+from mulligan.core.deciding.triage_prompt import triager_params
 from mulligan.core.effects.conversation_task import conversation_of
 from mulligan.core.effects.reuse import Reuse, path_of, reuse_of
 from mulligan.core.model.events import Adjusted, Role
@@ -159,6 +160,8 @@ def make_task(state: State, key: str) -> Task:
         secrets = {**secrets, **{f"caller:{i}": secret for i, secret in enumerate(state.workflow.callers_secrets)}}
     late = _late_values(asker.spec, asker) if secrets and bindings else {}
     params = fill_params(action, bindings) if _has_bindings(asker) and not late else action.params
+    if place.role == "triager":
+        params = triager_params(state, place, params)
     cpus, is_waiting = _cpus(adjusted, wanted, action.kind, params)
     may_be_reused = bool(state.run.changed_only or step.spec.cache or step.spec.reads or step.spec.writes)
     home = state.run.cwd
@@ -283,8 +286,8 @@ def _cpus(adjusted: Adjusted, wanted: Resources, kind: str, params: Mapping[str,
 
 
 def _failure_about(state: State, place: Place) -> Failure | None:
-    """The failure that a script or handler deals with, if the place is or belongs to one."""
-    if any(above.role in ("script", "handler") for above in state.ancestors(place)):
+    """The failure that a script, handler or triager deals with, if the place is or belongs to one."""
+    if any(above.role in ("script", "handler", "triager") for above in state.ancestors(place)):
         return nearest_failure(state, place)
     return None
 

@@ -24,7 +24,17 @@ from mulligan.core.model.failure_context import RetrySummary
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.place_keys import item_key, undo_key
 from mulligan.core.model.run_data import DataValue
-from mulligan.core.model.workflow import AGENT, ENGINE_ACTIONS, FAKE, MCP_CALL, Action, Command, Step, is_added
+from mulligan.core.model.workflow import (
+    AGENT,
+    ENGINE_ACTIONS,
+    FAKE,
+    MCP_CALL,
+    Action,
+    Command,
+    Step,
+    is_added,
+    triager_of,
+)
 from mulligan.core.state.state import NO_CLIMB, Climb, Items, Place, State
 from mulligan.errors import IllegalTransition
 
@@ -273,6 +283,7 @@ _SPECS: dict[str, Callable[[Command, Step, int], Command | None]] = {
     "validator": lambda parent, step, index: parent.validator,
     "undo": lambda parent, step, index: step.undo,
     "lister": lambda parent, step, index: step.map.lister if step.map else None,
+    "triager": lambda parent, step, index: triager_of(step),
     "model": lambda parent, step, index: _model_spec(parent),
     "tool": lambda parent, step, index: parent.tools.commands[index] if parent.tools else None,
     "tool_list": lambda parent, step, index: _tool_list_spec(parent, index),

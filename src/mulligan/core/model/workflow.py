@@ -27,6 +27,7 @@ Strategy = Literal["recovery", "fallback", "cleanup", "custom"]
 Capture = Literal["text", "json", "lines"]
 FailFast = Literal["on_critical", "always", "never"]
 MergeKind = Literal["none", "fast-forward", "merge", "squash"]
+Verdict = Literal["retry", "fail"]
 NoticeKind = Literal["needs_person", "failed", "degraded", "completed", "recovered", "late"]
 
 END = "end"
@@ -38,6 +39,8 @@ SCRIPT_TIMEOUT_SECONDS = 300.0
 # How many labels a run may have, and how long their names and their values may be.
 LABELS_MAX, LABEL_NAME_CHARS_MAX, LABEL_CHARS_MAX = 50, 63, 200
 CANCEL_GRACE_SECONDS = 10.0
+VERDICTS: tuple[Verdict, ...] = ("retry", "fail")
+MIN_CONFIDENCE_DEFAULT, MAX_PER_RUN_DEFAULT, TRIAGER_TIMEOUT_SECONDS = 0.8, 3, 300.0
 # A workflow with `max_parallel` has at most this many steps: all are examined whenever one ends.
 MAX_PARALLEL_STEPS = 1_000
 
@@ -93,6 +96,8 @@ MERGE_KINDS: tuple[MergeKind, ...] = ("none", "fast-forward", "merge", "squash")
 NOTICE_KINDS: tuple[NoticeKind, ...] = ("needs_person", "failed", "degraded", "completed", "recovered", "late")
 # Opens, merges and removes Git worktrees. Not available in files: `workspace` adds steps with it.
 WORKSPACE = "workspace"
+# Before the name of an agent, in the name of whoever decided.
+AGENT_PREFIX = "agent:"
 # The action that gets the context of earlier failures and outputs.
 AGENT = "agent"
 # Lists the tools of an MCP server, or calls one. Not available in files: `tools` of an agent adds it.
@@ -304,12 +309,29 @@ class Edge(_Frozen):
     backoff: Backoff = Backoff()
 
 
+class TriageAgent(_Frozen):
+    """The agent that is asked before a person, the *triager*, and what it may decide."""
+
+    provider: str
+    # Runs the agent, within its own time. It has no rules and no handler: if it fails, a person decides.
+    command: Command
+    may: tuple[Verdict, ...] = VERDICTS
+    min_confidence: float = MIN_CONFIDENCE_DEFAULT
+    # How many of its decisions are applied in a run, over all steps and rounds.
+    max_per_run: int = MAX_PER_RUN_DEFAULT
+    # The most memory (bytes) and time (seconds) that it may give the next attempt; None: it may not change them.
+    memory_max: int | None = None
+    timeout_max: float | None = None
+
+
 class Triage(_Frozen):
     """When a failed step is parked for a person or an agent, and what happens if it is not classified in time."""
 
     when: Literal["unmatched", "exhausted", "always"] = "unmatched"
+    # The time of a person. With an agent it begins when the agent has left the decision to a person.
     timeout: float | None = None
-    default: Literal["retry", "fail"] = "fail"
+    default: Verdict = "fail"
+    agent: TriageAgent | None = None
 
 
 class Map(_Frozen):
@@ -448,7 +470,7 @@ def with_callers_secrets(child: Workflow, caller: Workflow) -> Workflow:
 
 
 def all_commands(found: Iterable[Command | None]) -> Iterator[Command]:
-    """These commands and all commands below them: handlers, scripts, validators, undos, commands of items, tools."""
+    """These commands and all below them: handlers, scripts, validators, undos, commands of items, tools, triagers."""
     for command in filter(None, found):
         yield command
         yield from all_commands((*command.on_success, command.validator))
@@ -457,6 +479,12 @@ def all_commands(found: Iterable[Command | None]) -> Iterator[Command]:
         yield from all_commands(command.tools.commands if command.tools else ())
         if isinstance(command, Step):
             yield from all_commands((*command.do, command.undo, command.map.lister if command.map else None))
+            yield from all_commands([triager_of(command)])
+
+
+def triager_of(step: Step) -> Command | None:
+    """The command of the agent that decides about failures of the step, if one does."""
+    return step.triage.agent.command if step.triage is not None and step.triage.agent is not None else None
 
 
 # How a call names a function for a command that a reader of another system's files added to the commands of an item.

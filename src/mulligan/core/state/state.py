@@ -21,7 +21,7 @@ from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.spending import NOTHING_SPENT, Spent
-from mulligan.core.model.workflow import END, Budget, Command, NoticeRule, Step, Workflow
+from mulligan.core.model.workflow import END, Budget, Command, NoticeRule, Step, Verdict, Workflow
 from mulligan.core.state.transitions import ACTIVE, ENDED, RunStatus, Status
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,6 +44,20 @@ class RecordedDecision(TriageDecision, frozen=True, omit_defaults=True):
     at: datetime = EPOCH
     # Nobody decided in time.
     is_default: bool = False
+
+
+class Suggestion(msgspec.Struct, frozen=True):
+    """What the triager answered about a parked step, if anything, and why that was not applied."""
+
+    agent: str
+    why_not: str
+    detail: str = ""
+    verdict: Verdict | None = None
+    confidence: float | None = None
+    reason: str = ""
+    memory: int | None = None
+    timeout: float | None = None
+    rule: str = ""
 
 
 class Climb(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -82,6 +96,8 @@ class Climb(msgspec.Struct, frozen=True, omit_defaults=True):
     advice: Any = None
     # The output of its last attempt if it was rejected, for the agent that is to repair it.
     rejected: Any = None
+    # For a parked step: what its triager suggests.
+    suggestion: Suggestion | None = None
 
 
 NO_CLIMB = Climb()
@@ -178,8 +194,9 @@ class Place(msgspec.Struct):
     """Anything that has rungs 0 to 2: a step, an item of a map, a command of a handler, a script, an undo.
 
     Keys: step `build`; item `check[3]`; its first command `check[3].0`; the handler's first command after
-    attempt 2 `build.on_failure@2.0`; recovery script `build.script@2`; undo of visit 1 `build.undo@1`; the third
-    question to the model of an agent in attempt 1 `ask.model@1.2`, and the first call of a tool `ask.tool@1.0`.
+    attempt 2 `build.on_failure@2.0`; recovery script `build.script@2`; triager `build.triager@2`; undo of visit 1
+    `build.undo@1`; the third question to the model of an agent in attempt 1 `ask.model@1.2`, and the first call of a
+    tool `ask.tool@1.0`.
     """
 
     key: str
@@ -409,6 +426,8 @@ class Run(msgspec.Struct):
     notify: tuple[NoticeRule, ...] = ()
     late_due: datetime | None = None
     late_after: float = 0.0
+    # How many decisions of triagers were applied, over all rounds.
+    agent_decisions: int = 0
     # What earlier agents said, by session.
     sessions: dict[str, tuple[SessionPart, ...]] = {}
 

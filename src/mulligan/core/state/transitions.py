@@ -69,6 +69,7 @@ PLACE: dict[type[e.Fact], Moves] = {
     e.HandlerFailed: _stay("handling"),
     e.StepParked: _all("running handling", "pending_failed"),
     e.StepClassified: _stay("pending_failed"),
+    e.TriageSuggested: _stay("pending_failed"),
     e.StepCompleted: _all("ready running handling", "completed"),
     e.StepFailed: _all("running backing_off handling pending_failed", "failed"),
     e.StepCancelled: _all("waiting ready running backing_off handling pending_failed", "cancelled"),
