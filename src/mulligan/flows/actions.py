@@ -108,7 +108,7 @@ def agent(
     skip_permissions: bool | None = None,
     **keys: Unpack[StepKeys],
 ) -> Any:
-    """A prompt for an AI agent. It returns `{content, decision, tokens}`, with `answer="json"` or a schema also `json`."""
+    """A prompt for an AI agent. It returns `{content, decision, tokens}`, and `json` if `answer` asks for it."""
     more = _given(provider=provider, model=model, context=context, upstream=upstream, answer=answer)
     more |= _given(skip_permissions=skip_permissions)
     return _add("agent", name, {"agent": {"prompt": prompt, **more} if more else prompt}, keys)
