@@ -31,10 +31,10 @@ PAGE_NOTE = (
 LEFT_OUT = "the answer was too large, so parts of it are left out: ask for less at once"
 # Keys whose values are words of ours or names that are checked when a workflow is read. One with a blank is marked.
 OURS = frozenset(
-    "action agent by code cursor default digest edge engine exit_code failure_code file format from host id job kind "
-    "level log_format media name next origin outcome parked_for paused_by place policy project published_by route "
-    "scope severity sha256 signal source_format started_by status step store stream strategy system tone trace_id type "
-    "unit uri url user verdict version worker workflow".split()
+    "about action agent by code cursor default digest edge engine exit_code failure_code fate file format from "
+    "host id job kind level log_format media name next origin outcome parked_for paused_by place policy project "
+    "published_by route run_status scope severity sha256 signal source_format started_by status step store "
+    "strategy stream system tone trace_id type unit uri url use user verdict version worker workflow".split()
 )
 # Keys of what steps gave and what runs were started with: nothing inside is ours.
 FOREIGN = frozenset("data details handler_output inputs labels output outputs params value values".split())
