@@ -51,6 +51,7 @@ PLAYED_PAGES = [
         "agents/tools",
         "reference/actions",
         "how-to/agents",
+        "agents/triage",
         "concepts/breakers",
         "other-systems/coming-from",
         "concepts/data",
