@@ -340,7 +340,7 @@ def test_a_failed_run_continues_with_an_edited_text(client: Client) -> None:
     fork = fits(client.post("runs/1:fork", {"from_step": "load", "text": edited}), f"{RUN}:fork", 201)
 
     assert wrong.code == "language"
-    assert (both.code, unneeded.code, as_reader.code) == ("input.invalid", "input.invalid", "token.scope_missing")
+    assert (both.code, unneeded.code, as_reader.code) == ("input.invalid", "input.invalid", "token.scope")
     assert plan["correction"]["changed"].keys() == {"load"}
     assert (fork["kept"], fork["steps"]) == (["first"], ["load"])
     assert client.post("runs/1:retry", {"text": edited}).json["status"] == "running"
