@@ -44,11 +44,19 @@ def render_grid(run: RunView) -> Tab:
     else:
         body = empty("Every step has completed or was skipped." if found.hidden else "No step has this in its name.")
     return Tab(
-        element("section", _filters(run, found), body, _pages(run, found), class_="grid-tab"),
+        element("section", _filters(run, found), _reading(found), body, _pages(run, found), class_="grid-tab"),
         modules=("run_tabs.js",),
         styles=("run_tabs.css",),
         live="" if run.has_ended else f"run:{run.run_id}",
     )
+
+
+def _reading(found: GridPage) -> Html:
+    """While the log of a large run is read, the statuses are there and the attempts are not. The script asks again."""
+    if found.read_share >= 1.0:
+        return Html("")
+    words = f"Reading the attempts of a large run … {found.read_share:.0%}"
+    return element("p", words, class_="note", role="status", data_again=True)
 
 
 def _start(cursor: str) -> int:

@@ -13,6 +13,7 @@ from mulligan.service import (
     RunFailures,
     RunReason,
     element,
+    explain_line,
     explain_run,
     join_html,
     render_visit,
@@ -33,8 +34,9 @@ OPEN_MAX, LISTED_MAX = 2, 6
 def render_overview(run: RunView) -> Tab:
     """Everything but the islands is text of the server; `run.js` draws these, and follows the run."""
     if run.is_loading:
-        note = element("p", "Loading a large run …", class_="note", role="status", id="run-loading")
-        parts = [note, _status_bar({})]
+        # What the list knows of it says why at once; what was tried is read with all the rest.
+        note = element("p", "Reading what was tried …", class_="note", role="status", id="run-loading")
+        parts = [_render_reason(run, explain_line(run.line)), note, _status_bar({})]
     else:
         failures = run.call.service.details.failures(run.run_id)
         parts = [

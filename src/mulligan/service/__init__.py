@@ -164,7 +164,7 @@ if TYPE_CHECKING:
     from mulligan.service.run_pages import ItemPage, ItemQuery, RunChanges, StepLine, StepPage, StepQuery
     from mulligan.service.run_progress import Activity, Announcement, AnnouncementWriter, RunProgress
     from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
-    from mulligan.service.run_reasons import RunFailures, RunReason, explain_run, waits_only_for_a_person
+    from mulligan.service.run_reasons import RunFailures, RunReason, explain_line, explain_run, waits_only_for_a_person
     from mulligan.service.run_snapshot import FailedVisit, RunSnapshot, RunStatus, StepSnapshot
     from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
     from mulligan.service.run_timeline import Mosaic, Timeline
@@ -287,7 +287,7 @@ _NAMES = {
     "mulligan.service.run_pages": "ItemPage ItemQuery RunChanges StepLine StepPage StepQuery",
     "mulligan.service.run_progress": "RunProgress Activity AnnouncementWriter Announcement",
     "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",
-    "mulligan.service.run_reasons": "RunFailures RunReason explain_run waits_only_for_a_person",
+    "mulligan.service.run_reasons": "RunFailures RunReason explain_line explain_run waits_only_for_a_person",
     "mulligan.service.run_snapshot": "FailedVisit RunSnapshot RunStatus StepSnapshot",
     "mulligan.service.run_story": "LocatedWait StoryLine LocatedLine",
     "mulligan.service.run_timeline": "Mosaic Timeline",

@@ -176,6 +176,31 @@ def explain_run(head: Mapping[str, Any], failures: RunFailures, line: RunLine) -
     return _running(head, open_, failures)
 
 
+def explain_line(line: RunLine) -> RunReason:
+    """The headline of a large run that is not loaded yet: what the list knows of it, without what was tried."""
+    asked = next((one for one in line.waiting_for if one.kind in _PERSON), None)
+    if asked is not None:
+        if asked.run_id != line.run_id:
+            return _called_run_waits(asked)
+        step, is_approval = asked.place.partition(".")[0], asked.kind == "approval"
+        title = f"'{step}' {'' if is_approval else 'failed and '}{_ASKED[asked.kind]}"
+        return RunReason("ask", title, asked.text, step=step, action="approve" if is_approval else "decide")
+    reason = f": {line.reason}" if line.reason else ""
+    if line.status == "paused":
+        return RunReason("ask", f"Paused{reason}", "Nothing new starts until it is resumed.", action="resume")
+    if line.status == "cancelled":
+        return RunReason("idle", f"Cancelled{reason}", action="retry")
+    if line.status == "completed":
+        return RunReason("good", "Completed, degraded" if line.degraded else "Completed")
+    failure, is_over = line.failure, line.status == "failed"
+    if failure is None:
+        return RunReason("bad", f"Failed{reason}", action="retry") if is_over else RunReason("now", "Running")
+    others = f"{pluralize(failure.count - 1, 'other step')} failed too" if failure.count > 1 else ""
+    title = f"'{failure.step}' failed{'' if is_over else ' while the run goes on'}, and nothing handled it"
+    action: NextAction = "retry" if is_over else "none"
+    return RunReason("bad", title, failure.text, more=others, step=failure.step, action=action)
+
+
 def _asked_below(line: RunLine) -> WaitReason | None:
     """What a run waits for that this one called, if a person has to answer it."""
     return next((one for one in line.waiting_for if one.kind in _PERSON and one.run_id != line.run_id), None)
