@@ -83,19 +83,64 @@ def test_a_step_is_added_by_a_dialog_together_with_its_edge(site: Site, window: 
     page.locator("#graph [data-step=load]").focus()
     page.keyboard.press("Enter")
     page.get_by_role("button", name="On failure…").click()
+    page.get_by_label("when load fails, go to the new step").check()
     page.get_by_label("Name of the new step").fill("notify")
     page.get_by_label("What it does").fill("echo failed")
-    page.get_by_label("when load fails, go to notify").check()
-    page.get_by_label("Only for these failure codes").fill("TIMEOUT")
+    page.get_by_label("Only for these failures").fill("TIMEOUT, 75")
     page.get_by_role("button", name="Write it into the text").click()
 
     page.locator("#graph [data-step=notify]").wait_for()
     page.locator("#draft-state[data-state=saved]").wait_for()
     draft = site.ask("GET", "workflows/nightly/draft")["text"]
-    assert (
-        draft
-        == TEXT + "    next: {to: notify, on: failure, codes: [TIMEOUT]}\n  - step: notify\n    shell: echo failed\n"
-    )
+    edge = "    next: {to: notify, on: failure, codes: [TIMEOUT], exit_codes: [75]}\n"
+    assert draft == TEXT + edge + "  - step: notify\n    shell: echo failed\n"
+
+
+def test_a_retry_is_written_by_the_dialog_once(site: Site, window: Window) -> None:
+    page = open_editor(window, site)
+
+    page.locator("#graph [data-step=load]").click()
+    page.get_by_role("button", name="On failure…").click()
+    page.get_by_label("How many times").fill("3")
+    page.get_by_label("Only for these failures").fill("75")
+    page.get_by_role("button", name="Write it into the text").click()
+    page.locator("#draft-state[data-state=saved]").wait_for()
+
+    assert '"exit_codes": [75], "max_retries": 3, "delay": "10s"' in site.ask("GET", "workflows/nightly/draft")["text"]
+    page.get_by_role("button", name="On failure…").click()
+    page.get_by_role("button", name="Write it into the text").click()
+    page.get_by_role("alert").filter(has_text="'load' has 'retry' already").wait_for()
+
+
+def test_a_mistake_in_the_dialog_is_not_written(site: Site, window: Window) -> None:
+    page = open_editor(window, site)
+
+    page.get_by_role("button", name="Add a step").click()
+    page.get_by_label("Name of the new step").fill("not a name")
+    page.get_by_label("What it does").fill("echo")
+    page.get_by_role("button", name="Write it into the text").click()
+
+    page.get_by_role("dialog").get_by_role("alert").filter(has_text="not a name").wait_for()
+    assert page.locator(".cm-line", has_text="not a name").count() == 0
+
+
+def test_a_new_workflow_takes_the_name_that_the_box_has_and_none_that_is_taken(site: Site, window: Window) -> None:
+    site.publish("nightly", TEXT)
+    page = window.open("/workflows/new")
+    box = page.get_by_label("Name of the workflow")
+
+    box.fill("My Flow!")
+    page.keyboard.press("Tab")
+    page.locator("#draft-state", has_text="a name has letters").wait_for()
+    box.fill("nightly")
+    page.keyboard.press("Tab")
+    page.locator("#draft-state", has_text="there is a workflow of this name").wait_for()
+    box.fill("my-flow")
+    page.keyboard.press("Tab")
+
+    page.wait_for_url("**/workflows/my-flow/edit")
+    assert site.ask("GET", "workflows")["workflows"][0]["name"] == "nightly"
+    assert site.ask("GET", "workflows/my-flow/draft")["revision"] == 1
 
 
 def test_what_the_server_refuses_is_said_in_the_dialog(site: Site, window: Window) -> None:

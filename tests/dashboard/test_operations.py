@@ -95,6 +95,22 @@ def test_the_calendar_leads_to_the_runs_and_says_what_was_skipped(pages: Client,
     assert "waiting: it is started when those before it have ended" in html
 
 
+def test_a_schedule_is_edited_with_a_field_for_each_input(pages: Client, service: Service) -> None:
+    text = "inputs: {who: {default: world}, size: {type: integer}, deep: {type: boolean, default: false}}\n"
+    service.catalogue.publish("typed", text + "steps: [{step: a, shell: 'true'}]\n")
+    pages.put(
+        "schedules/night", {"workflow": "typed", "every": "6h", "inputs": {"who": HOSTILE, "size": 3, "deep": True}}
+    )
+
+    new = show(pages, "/schedules/new", workflow="typed")
+    edit = show(pages, "/schedules/night/edit")
+    unknown = show(pages, "/schedules/new", workflow="none")
+
+    assert 'data-input="size" data-type="integer" required' in new
+    assert 'value="3"' in edit and '<option value="true" selected>' in edit and "<script>alert" not in edit
+    assert "data-input" not in unknown and "Name a published workflow" in text_of(unknown)
+
+
 def test_a_paused_schedule_says_who_why_and_how_to_go_on(pages: Client, nightly: Service) -> None:
     nightly.schedules.pause("nightly", HOSTILE)
 

@@ -89,6 +89,31 @@ def test_a_run_that_waits_for_a_paused_step_can_be_resumed_there(pages: Client, 
     assert "Resume this step" in grid and "Resume this step" in graph and "Pause this step" not in graph
 
 
+def test_a_parked_failure_is_not_called_unhandled(pages: Client, flows: Flows) -> None:
+    said = text_of(show(pages, f"/runs/{flows.run(PARKS)}"))
+
+    assert "1 failure, 1 waiting for a decision" in said and "unhandled" not in said
+
+
+def test_the_head_of_a_run_says_what_tells_it_from_others(pages: Client, flows: Flows) -> None:
+    text = GOOD + "inputs: {day: {default: monday}}\n"
+    run_id = flows.run(text, labels={"team": "data"}, day=HOSTILE)
+
+    html = show(pages, f"/runs/{run_id}")
+
+    facts = html.partition('id="run-facts"')[2].partition("</p>")[0]
+    assert "team=data" in facts and "day=&lt;script&gt;" in facts and "<script>alert" not in html
+    assert "started" in facts and "took" in facts
+
+
+def test_items_that_failed_are_counted_by_what_they_failed_with(pages: Client, flows: Flows) -> None:
+    run_id = flows.run(
+        "name: sweep\nsteps:\n  - step: solve\n    map: {over: [11, 11, 0, 12]}\n    do: [{shell: 'exit ${item}'}]\n"
+    )
+
+    assert "2 × EXIT_NONZERO 11; 1 × EXIT_NONZERO 12" in reason(show(pages, f"/runs/{run_id}"))
+
+
 def test_a_completed_run_has_nothing_to_do(pages: Client, flows: Flows) -> None:
     run_id = flows.run(GOOD)
 

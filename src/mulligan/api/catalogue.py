@@ -96,8 +96,9 @@ class AddedEdge(Body, frozen=True):
     on: Literal["success", "failure", "always"] = "success"
     # What the source does once a remediation has succeeded.
     then: Literal["rerun", "continue"] | None = None
-    # Only failures with one of these codes.
+    # Only failures with one of these codes, or exit codes.
     codes: tuple[str, ...] = ()
+    exit_codes: tuple[Annotated[int, msgspec.Meta(ge=0, le=255)], ...] = ()
 
 
 class EditBody(Body, frozen=True):

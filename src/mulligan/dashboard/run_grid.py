@@ -129,7 +129,8 @@ def _cell(run: RunView, row: GridRow, number: int) -> Html:
     marks = [_mark(run, row.step.name, one) for one in attempts[-ATTEMPTS_MAX:]]
     if len(attempts) > ATTEMPTS_MAX:
         marks.insert(0, element("small", f"{len(attempts) - ATTEMPTS_MAX:,} before "))
-    if row.step.items and marks:
+    # How its items stand is known for now only: it belongs to the last round in which it ran.
+    if row.step.items and marks and number == max(one.round for one in row.attempts):
         marks.append(_items(row.step.items))
     return join_html(marks)
 

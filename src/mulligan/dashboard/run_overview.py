@@ -161,7 +161,8 @@ def _failures(run: RunView, failures: RunFailures) -> Html:
         parts.append(
             element("p", f"Of {failures.total:,} failures {len(shown):,} are listed; ", grid, ".", class_="note")
         )
-    words = f"{failures.unhandled:,} unhandled" if failures.unhandled else "all handled, or being handled"
+    counted = ((failures.unhandled, "unhandled"), (failures.parked, "waiting for a decision"))
+    words = ", ".join(f"{count:,} {what}" for count, what in counted if count) or "all handled, or being handled"
     beside = element("span", f"{pluralize(failures.total, 'failure')}, {words}", class_="note")
     return panel("Failures and how they were handled", *parts, name="failures", beside=beside)
 

@@ -10,8 +10,10 @@ from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 from mulligan.api.routing import Answer, Call, Query
+from mulligan.dashboard.input_fields import input_fields
 from mulligan.dashboard.parts import action_button, facts, link_with, moment, run_link, status
 from mulligan.dashboard.shell import empty, heading, may, page, page_route, panel, path_to, table
+from mulligan.errors import MulliganError
 from mulligan.service import (
     Html,
     PastInstant,
@@ -510,19 +512,7 @@ def _form(call: Call, one: ScheduleView | None, workflow: str) -> Html:
                 "version", one.version if one and one.version else "", type="number", min=1, placeholder="the newest"
             ),
         ),
-        _field(
-            "Inputs",
-            element(
-                "textarea",
-                json.dumps(one.inputs, indent=2) if one and one.inputs else "",
-                name="inputs",
-                id="form-inputs",
-                rows=3,
-                class_="mono",
-                placeholder='{"who": "world"}',
-            ),
-            hint="as JSON",
-        ),
+        _inputs(call, one, one.workflow if one else workflow),
         element("p", id="form-problem", class_="problem", role="alert", data_keep=True),
         element(
             "div",
@@ -540,6 +530,20 @@ def _form(call: Call, one: ScheduleView | None, workflow: str) -> Html:
         data_revision=str(one.revision if one else 0),
         data_labels=labels,
     )
+
+
+def _inputs(call: Call, one: ScheduleView | None, workflow: str) -> Html:
+    """The inputs of each run: a field for each that the workflow has. The script asks again for another workflow."""
+    given = one.inputs if one and one.workflow == workflow else {}
+    fields: Html = element("p", "Name a published workflow: its inputs appear here.", class_="muted")
+    try:
+        declared = call.service.catalogue.load(workflow, one.version if one else None).inputs if workflow else None
+    except MulliganError:
+        declared = None
+    if declared is not None:
+        fields = input_fields(declared, given)
+    title = element("legend", "Inputs of each run")
+    return element("fieldset", title, fields, id="schedule-inputs", class_="inputs", data_given=json.dumps(given))
 
 
 def _input(name: str, value: object, *, type: str = "text", **others: Any) -> Html:

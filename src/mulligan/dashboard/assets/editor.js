@@ -1,6 +1,6 @@
 // The editor of workflows: text, problems and graph in step, a draft that is saved while somebody types, publishing.
 import { EditorState, EditorView, Transaction, basicSetup, indentWithTab, keymap, lintGutter, setDiagnostics, yaml } from "./vendor/codemirror.js";
-import { get, send, segment } from "./api.js";
+import { ApiError, get, send, segment } from "./api.js";
 import { confirmAction, openAction } from "./actions.js";
 import { say, sayError } from "./notes.js";
 import { appearance } from "./editor_theme.js";
@@ -214,8 +214,16 @@ const graph = new GraphPane({
   stepBar: document.getElementById("graph-step"),
   isReadOnly,
   goTo,
+  hasKey: (from, to, key) => {
+    const lines = textOf().split("\n").slice(from - 1, to === undefined ? undefined : to - 1);
+    return lines.some((line) => new RegExp(`(^|[\\s{,"'])${key}["']?\\s*:`).test(line));
+  },
   edit: async (change) => {
     const answer = await send("POST", "workflows:edit", { text: textOf(), file, ...change });
+    // A form that would write a mistake stays open and says it.
+    const known = new Set((checked?.problems ?? []).map((one) => one.message));
+    const mistake = answer.validation.problems.find((one) => !known.has(one.message));
+    if (mistake) throw new ApiError({ detail: mistake.message, hint: mistake.hint });
     replaceText(answer.text);
     if (answer.line) goTo(answer.line, 1);
     return answer;
@@ -237,7 +245,7 @@ function saveSoon(after = SAVE_MS) {
 
 async function save() {
   clearTimeout(timer);
-  if (nameBox && !keeper.name && !takeName()) return false;
+  if (nameBox && !nameBox.disabled && !(await takeName())) return false;
   const saved = await keeper.save(textOf(), file, { replace: replaceText });
   if (saved && nameBox && !nameBox.disabled) {
     nameBox.disabled = true;
@@ -246,11 +254,39 @@ async function save() {
   return saved;
 }
 
-function takeName() {
+// As the server has it: what can be a name in the catalogue.
+const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
+let freeName = "";
+
+/** Take the name that the box has now: until a draft is saved under one, it can be changed. */
+async function takeName() {
   const name = nameBox.value.trim();
-  if (!name) return void showState("name", "give it a name to save it");
-  keeper.name = name;
+  const refuse = (text, more = "") => {
+    nameBox.setAttribute("aria-invalid", "true");
+    keeper.name = "";
+    showState("name", text);
+    if (more) stateText.append(" ", Object.assign(document.createElement("a"), { href: `/workflows/${segment(name)}/edit`, textContent: more }));
+    return false;
+  };
+  if (!name) return refuse("give it a name to save it");
+  if (!NAME.test(name)) return refuse("a name has letters, digits, '.', '_' and '-' and begins with a letter or a digit");
+  // What somebody else has published or begun is not written over by a new one of the same name.
+  if (name !== freeName && (await isTaken(name))) return refuse("there is a workflow of this name: choose another, or", "edit that one");
+  nameBox.removeAttribute("aria-invalid");
+  freeName = keeper.name = name;
   return true;
+}
+
+async function isTaken(name) {
+  for (const path of [`workflows/${segment(name)}`, `workflows/${segment(name)}/draft`]) {
+    try {
+      await get(path);
+      return true;
+    } catch (error) {
+      if (error.status !== 404) throw error;
+    }
+  }
+  return false;
 }
 
 function showState(state, text) {
@@ -262,12 +298,13 @@ function showState(state, text) {
 }
 
 nameBox?.addEventListener("change", () => saveSoon(0));
+nameBox?.addEventListener("input", () => nameBox.removeAttribute("aria-invalid"));
 document.getElementById("publish")?.addEventListener("click", publish);
 document.getElementById("discard")?.addEventListener("click", discard);
 stateText?.addEventListener("click", () => stateText.dataset.state === "conflict" && save());
 
 async function publish() {
-  if (!(await save())) return void (keeper.name || nameBox?.focus());
+  if (!(await save())) return void (nameBox && !nameBox.disabled && nameBox.focus());
   const name = keeper.name;
   const action = {
     path: `workflows/${segment(name)}:publish`,

@@ -1,6 +1,4 @@
 // The graph beside the text: a node leads to its line and back; steps are connected by dragging or by a dialog.
-import { say } from "./notes.js";
-
 const NEW = "\0new";
 const DRAG_PIXELS = 6;
 const SVG = "http://www.w3.org/2000/svg";
@@ -23,6 +21,7 @@ const ACTIONS = {
 
 /** How two steps are connected, in words. */
 const KINDS = {
+  retry: { text: (a) => `when ${a} fails, run it again`, isFailure: true, isRetry: true },
   needs: { text: (a, b) => `${b} waits until ${a} has completed`, edge: { kind: "needs" } },
   success: { text: (a, b) => `when ${a} succeeds, go to ${b}`, edge: {} },
   rerun: { text: (a, b) => `when ${a} fails, run ${b}, then rerun ${a}`, edge: { on: "failure", then: "rerun" }, isFailure: true },
@@ -31,10 +30,11 @@ const KINDS = {
   always: { text: (a, b) => `whatever becomes of ${a}, go to ${b}`, edge: { on: "always" } },
 };
 
-/** Shows the drawing that the server made. `goTo(line)` moves the cursor; `edit(change)` changes the text. */
+/** Shows the drawing that the server made. `goTo(line)` moves the cursor; `edit(change)` changes the text;
+ * `hasKey(from, to, key)` says whether these lines have a key. */
 export class GraphPane {
-  constructor({ figure, note, stepBar, isReadOnly, goTo, edit }) {
-    Object.assign(this, { figure, note, stepBar, isReadOnly, goTo, edit });
+  constructor({ figure, note, stepBar, isReadOnly, goTo, edit, hasKey }) {
+    Object.assign(this, { figure, note, stepBar, isReadOnly, goTo, edit, hasKey });
     this.steps = [];
     this.svg = null;
     this.current = "";
@@ -93,7 +93,7 @@ export class GraphPane {
     const parts = [make("b", { textContent: name })];
     if (name && name !== "end" && !this.isReadOnly) {
       const onFailure = make("button", { type: "button", textContent: "On failure…", className: "small" });
-      onFailure.addEventListener("click", () => this.connect(name, "", "rerun"));
+      onFailure.addEventListener("click", () => this.connect(name, "", "retry"));
       const then = make("button", { type: "button", textContent: "Then…", className: "small" });
       then.addEventListener("click", () => this.connect(name, "", "needs"));
       parts.push(onFailure, then);
@@ -174,7 +174,10 @@ export class GraphPane {
     const from = select("Step", "from", names, source || this.current);
     const to = select("Leads to", "to", [...names, "end", { value: NEW, label: "a new step" }], target || NEW);
     const step = newStepFields("remedy");
-    const codes = field("Only for these failure codes (optional)", make("input", { name: "codes", placeholder: "TIMEOUT, EXIT_NONZERO" }));
+    const codes = field("Only for these failures (optional)", make("input", { name: "codes", placeholder: "75, TIMEOUT" }));
+    codes.row.append(make("small", { textContent: "exit codes such as 75, or failure codes such as TIMEOUT" }));
+    const times = field("How many times", make("input", { name: "times", type: "number", min: 1, value: "2" }));
+    const delay = field("After", make("input", { name: "delay", value: "10s", placeholder: "10s" }));
     const kinds = make("fieldset", { className: "kinds" }, make("legend", { textContent: "How" }));
     const radios = Object.entries(KINDS).map(([name, about]) => {
       const input = make("input", { type: "radio", name: "kind", value: name, id: `kind-${name}`, checked: name === (kind || "needs") });
@@ -184,8 +187,11 @@ export class GraphPane {
     });
     const chosen = () => radios.find((one) => one.input.checked);
     const show = () => {
+      const isRetry = chosen()?.about.isRetry ?? false;
       const isNew = to.input.value === NEW;
-      step.show(isNew);
+      step.show(isNew && !isRetry);
+      to.row.hidden = isRetry;
+      times.row.hidden = delay.row.hidden = !isRetry;
       const target = isNew ? step.name() || "the new step" : to.input.value;
       for (const one of radios) {
         one.label.textContent = one.about.text(from.input.value, target);
@@ -194,20 +200,33 @@ export class GraphPane {
       if (chosen()?.input.disabled) radios.find((one) => one.name === "success").input.checked = true;
       codes.row.hidden = !chosen().about.isFailure;
     };
-    ask("Connect steps", "Write it into the text", [from.row, to.row, ...step.rows, kinds, codes.row], show, async () => {
-      const isNew = to.input.value === NEW;
+    const title = kind === "retry" ? `When ${source} fails` : "Connect steps";
+    ask(title, "Write it into the text", [from.row, kinds, to.row, ...step.rows, times.row, delay.row, codes.row], show, async () => {
       const words = codes.input.value.split(/[\s,]+/).filter(Boolean);
+      const only = chosen().about.isFailure ? readCodes(words) : {};
+      if (chosen().about.isRetry) return this.#retry(from.input.value, Number(times.input.value), delay.input.value.trim(), only);
+      const isNew = to.input.value === NEW;
       const edge = { source: from.input.value, target: isNew ? step.name() : to.input.value, ...chosen().about.edge };
-      if (chosen().about.isFailure && words.length) edge.codes = words;
-      const answer = await this.edit({ ...(isNew ? { add_step: { ...step.value(), after: from.input.value } } : {}), add_edge: edge });
-      this.#tell(answer);
+      Object.assign(edge, only);
+      await this.edit({ ...(isNew ? { add_step: { ...step.value(), after: from.input.value } } : {}), add_edge: edge });
     });
+  }
+
+  /** Write a retry rule. Rules that the step has are not written over. */
+  #retry(step, max_retries, delay, only) {
+    const at = this.steps.findIndex((one) => one.name === step);
+    if (this.hasKey(this.steps[at].line, this.steps[at + 1]?.line, "retry")) {
+      this.goTo(this.steps[at].line);
+      throw new Error(`'${step}' has 'retry' already: change it in the text`);
+    }
+    const rule = { ...only, max_retries, ...(delay ? { delay } : {}) };
+    return this.edit({ step, set: { retry: Object.keys(only).length ? { rules: [rule] } : rule } });
   }
 
   /** Ask for a new step, and write it into the text. */
   addStep() {
     const step = newStepFields("step");
-    const after = select("Behind", "after", [{ value: "", label: "all others" }, ...this.#names()], this.#names().includes(this.current) ? this.current : "");
+    const after = select("Place in the text", "after", [{ value: "", label: "at the end, waits for nothing" }, ...this.#names().map((name) => ({ value: name, label: `behind ${name}` }))], this.#names().includes(this.current) ? this.current : "");
     const needs = make("input", { type: "checkbox", id: "waits", checked: true });
     const waits = make("p", { className: "field check" }, needs, make("label", { htmlFor: "waits" }));
     const show = () => {
@@ -218,14 +237,16 @@ export class GraphPane {
     ask("Add a step", "Write it into the text", [...step.rows, after.row, waits], show, async () => {
       const given = step.value();
       if (after.input.value && needs.checked) given.set.needs = [after.input.value];
-      this.#tell(await this.edit({ add_step: { ...given, after: after.input.value } }));
+      await this.edit({ add_step: { ...given, after: after.input.value } });
     });
   }
+}
 
-  #tell(answer) {
-    const [first] = answer.validation.problems;
-    if (first) say(first.message, { tone: "bad", hint: first.hint ?? "" });
-  }
+/** Exit codes are numbers; everything else is a failure code. */
+function readCodes(words) {
+  const numbers = words.filter((one) => /^\d+$/.test(one)).map(Number);
+  const names = words.filter((one) => !/^\d+$/.test(one));
+  return { ...(names.length ? { codes: names } : {}), ...(numbers.length ? { exit_codes: numbers } : {}) };
 }
 
 let fieldNumber = 0;

@@ -56,8 +56,9 @@ class NewEdge(msgspec.Struct, frozen=True):
     # Of `next` alone: when it is taken, and what the source does once a remediation has succeeded.
     on: On = "success"
     then: Then | None = None
-    # Only failures with one of these codes.
+    # Only failures with one of these codes, or exit codes.
     codes: Sequence[str] = ()
+    exit_codes: Sequence[int] = ()
 
 
 def edit_text(given: WorkflowText, *edits: StepEdit | NewStep | NewEdge) -> EditedText:
@@ -97,8 +98,9 @@ def add_edge(text: str, new: NewEdge) -> str:
     for name in (new.source, new.target):
         if name not in names and not (name == END and name == new.target and new.kind == "next"):
             raise NotFound(f"there is no step '{name}' in the text", hint=did_you_mean(name, names), step=name)
-    if new.kind == "needs" and (new.on != "success" or new.then or new.codes):
-        raise InputInvalid("'on', 'then' and 'codes' are for edges of the kind 'next'", hint="leave them out")
+    if new.kind == "needs" and (new.on != "success" or new.then or new.codes or new.exit_codes):
+        message = "'on', 'then', 'codes' and 'exit_codes' are for edges of the kind 'next'"
+        raise InputInvalid(message, hint="leave them out")
     owner, entry = (new.target, new.source) if new.kind == "needs" else (new.source, _edge(new))
     at = names.index(owner)
     wanted = copy.deepcopy(values)
@@ -117,6 +119,8 @@ def _edge(new: NewEdge) -> Any:
         about["on"] = new.on
     if new.codes:
         about["codes"] = list(new.codes)
+    if new.exit_codes:
+        about["exit_codes"] = list(new.exit_codes)
     if new.then:
         about["then"] = new.then
     return about if len(about) > 1 else new.target
