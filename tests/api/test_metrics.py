@@ -43,6 +43,7 @@ def test_the_metrics_count_requests_by_route_and_add_those_of_the_worker(home: H
     assert reply.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert found["mulligan_http_requests_total", "GET", "runs", "200"] == 1
     assert found["mulligan_http_requests_total", "", "", "404"] == 1
+    assert found["mulligan_http_streams",] == 0
     assert found["mulligan_worker_tasks",] == 3
     assert ("mulligan_tasks", "queued") in found
     assert {name[0] for name in samples(of_one_project.body)} >= {"mulligan_tasks", "mulligan_workers"}

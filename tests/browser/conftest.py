@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -58,6 +59,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if str(item.path).startswith(prefix):
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+_WINDOWS = pytest.StashKey[list["Window"]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Beside a failure stand the addresses of its windows and pictures of them."""
+    report = yield
+    if report.when == "call" and report.failed:
+        folder = item.config.rootpath / "build" / "browser"
+        for number, window in enumerate(item.stash.get(_WINDOWS, [])):
+            picture = folder / f"{re.sub('[^A-Za-z0-9]+', '-', item.name).strip('-')}-{number}.png"
+            window.page.screenshot(path=picture)
+            report.sections.append((f"window {number}", f"{window.page.url}\n{picture}"))
+    return report
 
 
 @dataclass
@@ -118,7 +135,12 @@ class Site:
         """Start a run of a published workflow; with `text` publish it first."""
         if text:
             self.publish(name, text)
-        return int(self.ask("POST", "runs", {"workflow": name, "inputs": inputs})["run_id"])
+        return self.start_run(name, **inputs)
+
+    def start_run(self, name: str, *, labels: dict[str, str] | None = None, **inputs: Any) -> int:
+        """Start a run of a published workflow, with labels."""
+        asked = {"workflow": name, "inputs": inputs, "labels": labels or {}}
+        return int(self.ask("POST", "runs", asked)["run_id"])
 
     def settle(self, *run_ids: int) -> None:
         """Wait until these runs have ended or need a person."""
@@ -178,9 +200,10 @@ class Window:
 
 
 @pytest.fixture
-def open_window(browser: Any, site: Site) -> Iterator[Callable[..., Window]]:
+def open_window(request: pytest.FixtureRequest, browser: Any, site: Site) -> Iterator[Callable[..., Window]]:
     """Opens windows that are logged in. A test fails if one of them had an error or a report of the policy."""
-    contexts, windows = [], []
+    contexts: list[Any] = []
+    windows = request.node.stash[_WINDOWS] = []
 
     def make(*, size: dict[str, int] = WIDE, dark: bool = False, context: Any = None) -> Window:
         if context is None:

@@ -51,6 +51,7 @@ SAMPLES: dict[str, Any] = {
     "held": (("retry", "build", 2),),
     "output": {"nested": [1.5, "ü", None, True]},
     "value": {"nested": [1.5, "ü", None, True]},
+    "messages": [{"role": "user", "text": "ü"}],
 }
 
 

@@ -32,6 +32,7 @@ LEAST: dict[type[msgspec.Struct], str] = {
     e.StepResumed: "step",
     e.StepParked: "step visit attempt failure reason",
     e.StepClassified: "step attempt verdict reason by",
+    e.TriageSuggested: "step attempt agent why_not",
     e.StepPutBack: "step cause",
     e.StepStoodIn: "step by",
     e.StepSettled: "step outcome",
@@ -66,6 +67,9 @@ LEAST: dict[type[msgspec.Struct], str] = {
     e.UndoFailed: "step visit failure",
     e.WarningRecorded: "place failure",
     e.DataSet: "place attempt name value version",
+    e.ToolCalled: "place attempt number tool",
+    e.ToolAnswered: "place attempt number tool",
+    e.SessionKept: "place attempt session messages",
     e.ReportRefused: "place attempt reason",
     e.Kept: "step status",
     e.Adjusted: "",
@@ -96,6 +100,7 @@ MEANT: dict[type[msgspec.Struct], dict[str, object]] = {
     e.StepFailed: {"is_final": True, "route": e.Route("no_route")},
     e.AttemptScheduled: {"cause": "entered"},
     e.AttemptStopping: {"reason": "stopping"},
+    e.ToolCalled: {"position": -1},
     r.TaskEnded: {"outcome": Outcome()},
 }
 

@@ -27,6 +27,8 @@ TABLE = {
     "ITEMS_FAILED": ("error", True, False),
     "NO_CAPACITY": ("error", True, False),
     "REQUIREMENTS_FAILED": ("error", True, False),
+    "TOOL_FAILED": ("error", True, False),
+    "TURN_LIMIT": ("error", False, False),
     "HTTP_4XX": ("error", False, False),
     "INPUT_INVALID": ("error", False, False),
     "EXPRESSION_FAILED": ("error", False, False),

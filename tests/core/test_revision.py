@@ -483,3 +483,12 @@ def test_what_of_the_workflow_itself_is_another_is_named() -> None:
     found = compare_definitions(Graph(workflow(step("a"))), Graph(workflow(step("a"), timeout=3.0, max_parallel=1)))
 
     assert (found.settings, found.changed) == (("timeout", "max_parallel"), {})
+
+
+def test_a_removed_step_whose_failure_was_routed_on_does_not_stop_the_run():
+    fails = step("a", next=[edge("fix", "failure")])
+    run = History(workflow(fails, step("fix"), fail_fast="never")).start().fail("a").fail("fix")
+
+    run.retry_with(workflow(step("fix"), fail_fast="never")).fail("fix")
+
+    assert (run.status, run.facts(e.RunStopping)) == ("failed", [])

@@ -94,7 +94,7 @@ WRITTEN: list[tuple[msgspec.Struct, dict[str, Any], dict[str, Any]]] = [
     (
         Spent(),
         {},
-        {"calls": 0, "tokens": None, "input_tokens": None, "output_tokens": None, "cost": None},
+        {"calls": 0, "tokens": None, "input_tokens": None, "output_tokens": None, "cost": None, "tool_calls": 0},
     ),
     (Stop("cancelled"), {"cause": "cancelled"}, {"now": False, "by": "", "reason": ""}),
 ]
@@ -133,6 +133,7 @@ def test_a_place_that_nothing_has_happened_to_has_done_nothing_and_waits_for_nob
         **{"last_status": "", "visits_before": 0, "is_undone": False, "no_route": False, "loop_edge": None},
         **{"failure_index": None, "given": None, "outputs": (), "before": None, "pause": None, "spent": Spent()},
         **{"paths": {}, "files": (), "fingerprint": "", "reused_run_id": 0, "kept_run_id": 0, "data": {}},
+        **{"conversation": None, "call": None},
     }
 
 
@@ -146,7 +147,7 @@ def test_a_run_that_has_not_begun_is_new_in_its_first_round_and_holds_nothing() 
         **{"has_undone": False, "outputs": {}, "degraded": False, "reason": "", "uid": "", "items_of": ""},
         **{"adjustments": {}, "paused_steps": (), "changed_only": False, "forced": (), "revision": None, "data": {}},
         **{"spent": Spent(), "budgets": {}, "callers_budget": None, "stepping": None, "workspace": ""},
-        **{"notify": (), "late_due": None, "late_after": 0.0},
+        **{"notify": (), "late_due": None, "late_after": 0.0, "sessions": {}},
     }
 
 

@@ -12,7 +12,7 @@ from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import failure
 from mulligan.core.model.workflow import Command, Map, encode
-from mulligan.core.state.state import Items, Place, State
+from mulligan.core.state.state import Conversation, Items, Place, State, Turn
 from mulligan.core.state.transitions import ACTIVE, ENDED, PLACE, RUN, RUN_ENDED, RUN_STATUSES, STATUSES, _all, _stay
 from mulligan.errors import IllegalTransition
 from mulligan.testing.history import T0, command, edge, expression, handler, retry, step, workflow
@@ -50,6 +50,7 @@ FACTS: dict[type[e.Fact], e.Fact] = {
         e.StepResumed("a", "someone"),
         e.StepParked("a", 1, 1, FAILURE, "always"),
         e.StepClassified("a", 1, "retry", "why", "someone"),
+        e.TriageSuggested("a", 1, "claude", "below_confidence"),
         e.StepPutBack("a", "rerun"),
         e.StepStoodIn("a", "fix"),
         e.StepSettled("a", "failed"),
@@ -84,6 +85,9 @@ FACTS: dict[type[e.Fact], e.Fact] = {
         e.UndoFailed("a", 1, FAILURE),
         e.WarningRecorded("a", FAILURE),
         e.DataSet("a", 1, "x", 2, 3),
+        e.ToolCalled("a", 1, 0, "search"),
+        e.ToolAnswered("a", 1, 0, "search"),
+        e.SessionKept("a", 1, "chat", []),
         e.ReportRefused("a", 1, "stale_attempt"),
     )
 }
@@ -119,6 +123,7 @@ def with_status(fact: e.Fact, status: str) -> State:
         spec = Command() if parent else state.graph.nodes[key].step
         place = Place(key, role, spec, status, parent, last_status="completed")  # type: ignore[arg-type]
         place.items = Items([1], 1, (0,)) if key == "m" else None
+        place.conversation = Conversation((Turn({}),)) if isinstance(fact, e.ToolAnswered) else None
         state.places[key] = place
     return state
 

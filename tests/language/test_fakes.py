@@ -23,6 +23,7 @@ FLOW = workflow("""
       - {step: counted, sql: {connection: 'sqlite://db', query: select 1, rows: none}}
       - {step: robot, agent: hello}
       - {step: "size_{n}", matrix: {n: [1, 2]}, shell: make}
+      - {step: judged, shell: make, triage: {by: agent, agent: claude}}
 """)
 
 
@@ -200,3 +201,21 @@ def test_an_empty_file_of_fakes_is_refused_with_an_example(tmp_path: Path) -> No
         load_fakes(tmp_path / "fakes.yaml")
 
     assert "a file of fakes maps steps to outcomes" in caught.value.problems[0].hint
+
+
+def test_the_triager_of_a_step_is_faked_by_its_answer_or_its_failure() -> None:
+    answer = {"verdict": "retry", "confidence": 0.9, "reason": "flaky"}
+
+    found = read_fakes(FLOW, {"judged.triager": [{"output": answer}, {"fail": "TIMEOUT"}]})["judged.triager"]
+
+    assert found[0].output["json"] == answer
+    assert found[1].failure is not None and found[1].failure.code == "TIMEOUT"
+    assert parse_fakes(FLOW, ['judged.triager={"verdict": "fail"}']) == {
+        "judged.triager": {"output": {"verdict": "fail"}}
+    }
+
+
+@pytest.mark.parametrize("name", ["command.triager", "judged.handler", "nobody.triager"])
+def test_what_is_no_triager_cannot_be_faked_as_one(name: str) -> None:
+    with pytest.raises(UnknownStep):
+        read_fakes(FLOW, {name: {"output": {}}})

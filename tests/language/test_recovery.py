@@ -14,9 +14,11 @@ from mulligan.core.model.workflow import (
     Resources,
     Rule,
     Template,
+    Triage,
+    TriageAgent,
 )
 
-from .reading import step, steps
+from .reading import sources, step, steps
 
 MAKE = Action("shell", {"text": "make", "strict": True})
 RETRIES = [
@@ -317,3 +319,46 @@ def test_resources_are_numbers() -> None:
     found = step("shell: make\nresources: {cpus: 1.5, memory: 512MiB, gpus: 1, labels: [big, fast]}")
 
     assert found.resources == Resources(1.5, 512 * 2**20, 1, ("big", "fast"))
+
+
+# -- triage by an agent ----------------------------------------------------------------------------------------------
+
+
+def triage(text: str) -> Triage:
+    found = step(f"shell: make\ncwd: sub\ntriage: {text}").triage
+    assert found is not None
+    return found
+
+
+def test_an_agent_that_is_asked_first_has_limits_by_default() -> None:
+    assert triage("{by: agent, agent: claude}") == Triage(
+        agent=TriageAgent(
+            "claude",
+            Command(
+                action=Action("agent", {"provider": "claude"}), timeout=300.0, deadline=300.0, cwd=Template(("sub",))
+            ),
+            may=("retry", "fail"),
+            min_confidence=0.8,
+            max_per_run=3,
+        )
+    )
+
+
+def test_every_limit_of_an_agent_can_be_written_and_its_time_is_its_own() -> None:
+    found = triage(
+        "{by: agent, agent: {provider: mine, prompt: 'Of run ${run.id}', model: small, timeout: 2m}, may: retry,"
+        " min_confidence: 1, max_per_run: 0, timeout: 1h, default: retry, memory_max: 4GiB, timeout_max: 30m}"
+    )
+
+    assert (found.timeout, found.default) == (3600.0, "retry")
+    agent = found.agent
+    assert agent is not None and agent.command.action is not None
+    assert (agent.provider, agent.may, agent.min_confidence, agent.max_per_run) == ("mine", ("retry",), 1.0, 0)
+    assert (agent.memory_max, agent.timeout_max) == (4 * 2**30, 1800.0)
+    assert (agent.command.timeout, agent.command.deadline) == (120.0, 120.0)
+    assert agent.command.action.params == {"provider": "mine", "prompt": {"${}": "b0"}, "model": "small"}
+    assert sources(agent.command.action.bindings["b0"]) == ["Of run ", "${run.id}"]
+
+
+def test_by_a_person_is_what_triage_means_without_an_agent() -> None:
+    assert triage("{by: person, timeout: 1h}") == Triage(timeout=3600.0)

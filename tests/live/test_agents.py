@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.worker.actions.agent import CONTEXT_NOTICE
+from mulligan.worker.actions.agent_prompt import CONTEXT_NOTICE
 
 from .runner import Live, Ran
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+import yaml
 
 from mulligan.errors import InputInvalid, NotFound
-from mulligan.service.catalogue.text_additions import NewEdge, NewStep, edit_text
+from mulligan.service.catalogue.text_additions import NewEdge, NewRule, NewStep, edit_text
 from mulligan.service.catalogue.text_edits import StepEdit
 from mulligan.service.catalogue.texts import WorkflowText
 
@@ -191,8 +193,53 @@ def test_a_remediation_is_added_with_its_edge_and_the_answer_says_where() -> Non
 
 
 @pytest.mark.parametrize(
+    ("retry", "rule", "result"),
+    [
+        ("", {"exit_codes": (75,), "delay": "10s"}, '{"exit_codes": [75], "max_retries": 2, "delay": "10s"}'),
+        ("", {}, '{"max_retries": 2}'),
+        (
+            "3",
+            {"codes": ("TIMEOUT",)},
+            '{"rules": [{"any": true, "max_retries": 3}, {"codes": ["TIMEOUT"], "max_retries": 2}]}',
+        ),
+        ("true", {"exit_codes": ("10-19",)}, '{"rules": [{"any": true}, {"exit_codes": ["10-19"], "max_retries": 2}]}'),
+        (
+            "{delay: 5s, max_attempts: 4}",
+            {"exit_codes": (75,)},
+            '{"max_attempts": 4, "rules": [{"any": true, "delay": "5s"}, {"exit_codes": [75], "max_retries": 2}]}',
+        ),
+        (
+            "{rules: [{exit_codes: 11}]}",
+            {},
+            '{"rules": [{"exit_codes": 11}, {"any": true, "max_retries": 2}]}',
+        ),
+    ],
+)
+def test_a_retry_rule_is_added_to_those_that_are_there(retry: str, rule: dict[str, Any], result: str) -> None:
+    text = "# mine\nsteps:\n  - step: load  # slow\n    shell: make\n" + (f"    retry: {retry}\n" if retry else "")
+
+    done = edit_text(WorkflowText(text, "a.yaml"), NewRule("load", 2, **rule))
+
+    assert done.validation.ok, done.validation.problems
+    assert yaml.safe_load(done.text)["steps"][0]["retry"] == json.loads(result)
+    assert done.text.startswith("# mine\nsteps:\n  - step: load  # slow\n    shell: make\n    retry:")
+
+
+def test_an_edge_for_some_exit_codes_is_added() -> None:
+    text = "steps:\n  - {step: a, shell: make}\n  - {step: b, shell: make}\n"
+
+    done = edit_text(WorkflowText(text, "a.yaml"), NewEdge("a", "b", on="failure", exit_codes=(75, "10-19")))
+
+    assert done.validation.ok, done.validation.problems
+    assert "next: {to: b, on: failure, exit_codes: [75, " in done.text
+
+
+@pytest.mark.parametrize(
     ("text", "edit", "error"),
     [
+        ("steps: [{step: a, shell: b, retry: patient}]", NewRule("a", 2), InputInvalid),
+        (TEXT, NewRule("fetch", 2, codes=("TIMEOUT",), exit_codes=(1,)), InputInvalid),
+        (TEXT, NewRule("nobody", 2), NotFound),
         (TEXT, NewStep("fetch"), InputInvalid),
         (TEXT, NewStep("a", after="fetchh"), NotFound),
         (TEXT, NewEdge("fetch", "nobody"), NotFound),

@@ -6,7 +6,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mulligan.core.deciding import breaker, converge, end_status, fact_dispatch, flow, fork, ladder, lifecycle, stopping
+from mulligan.core.deciding import (
+    breaker,
+    converge,
+    end_status,
+    fact_dispatch,
+    flow,
+    fork,
+    ladder,
+    lifecycle,
+    stopping,
+    triage_agent,
+)
 from mulligan.core.effects import effects
 from mulligan.core.model import events as e
 from mulligan.core.state import scope
@@ -155,3 +166,14 @@ def _(real: Any) -> Any:
 def _(real: Any) -> Any:
     """a step that is resumed is not queued again"""
     return lambda state, step: iter(())
+
+
+@defect(triage_agent, "judge_suggestion")
+def _(real: Any) -> Any:
+    """a triager decides whatever it likes"""
+
+    def judge(agent: Any, decided: int, answer: Any) -> Any:
+        judged = real(agent, decided, answer)
+        return judged if judged.answer is None else replace(judged, why_not="")
+
+    return judge

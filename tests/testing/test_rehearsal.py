@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mulligan.core.model import events as e
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import InputInvalid, Refused, UnknownStep
 from mulligan.language import load_text
@@ -242,3 +243,30 @@ def test_a_faked_failure_leads_to_what_is_done_about_it(tmp_path: Path):
 def test_a_fake_of_a_step_that_is_not_there_is_refused(tmp_path: Path):
     with pytest.raises(UnknownStep):
         rehearse(load_text(NIGHTLY), tmp_path, fakes={"loud": {"output": 1}})
+
+
+TRIAGED = """
+name: night
+steps:
+  - step: fetch
+    shell: exit 7
+    triage: {by: agent, agent: claude, max_per_run: 2}
+"""
+
+
+def test_a_rehearsal_plays_the_answers_of_a_triager(tmp_path):
+    retry = {"verdict": "retry", "confidence": 0.9, "reason": "the mirror was down"}
+    unsure = {"verdict": "fail", "confidence": 0.2, "reason": "again"}
+
+    run = rehearse(load_text(TRIAGED), tmp_path, fakes={"fetch.triager": [{"output": retry}, {"output": unsure}]})
+
+    assert run["fetch"].status == "pending_failed"
+    assert [fact.by for fact in run.facts(e.StepClassified)] == ["agent:claude"]
+    assert [fact.why_not for fact in run.facts(e.TriageSuggested)] == ["below_confidence"]
+
+
+def test_a_rehearsal_asks_no_agent(tmp_path):
+    with pytest.raises(Refused) as caught:
+        rehearse(load_text(TRIAGED), tmp_path)
+
+    assert "'fetch.triager'" in caught.value.hint

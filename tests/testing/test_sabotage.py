@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.model.workflow import Action, Breaker, Workflow
+from mulligan.core.model.workflow import Action, Breaker, Command, Triage, TriageAgent, Workflow
 from mulligan.testing.fault_budget import STORE_KINDS, FaultBudget, StoreKind
 from mulligan.testing.history import command, handler, retry, step, workflow
 from mulligan.testing.shrinking import complaint
@@ -38,8 +38,14 @@ PLAIN = workflow(
     step("f"),
 )
 
+# Steps about which an agent is asked, which may retry one of them.
+_ASKED = Command(action=Action("agent", {"provider": "triager"}), timeout=60.0, deadline=60.0)
+_TRIAGE = Triage("always", agent=TriageAgent("triager", _ASKED, may=("retry",), max_per_run=1))
+TRIAGED = workflow(*(step(f"s{number}", triage=_TRIAGE) for number in range(3)))
+
 # What is broken, in which workflow (random: None) and kind of store, from which seed on, and the promise that says so.
 FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
+    ("a triager decides whatever it likes", TRIAGED, "memory", 0, "promise 3"),
     ("a commit forgets its timers", None, "shared", 0, "promise 10"),
     ("a commit forgets what it queues", None, "shared", 3, "promise 10"),
     ("a commit forgets to tell another run", None, "memory", 8, "promise 10"),
@@ -137,7 +143,7 @@ def test_every_defect_is_looked_for() -> None:
 
 
 @pytest.mark.parametrize("store", STORE_KINDS)
-@pytest.mark.parametrize("of", [GUARDED, CALLING, PLAIN])
+@pytest.mark.parametrize("of", [GUARDED, CALLING, PLAIN, TRIAGED])
 def test_without_a_defect_nothing_is_found(of: Workflow, store: StoreKind) -> None:
     told = [complaint(Simulation(seed, of, budget=FaultBudget(store=store))) for seed in range(4)]
 

@@ -17,7 +17,9 @@ from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import FailedSource, own_context
 from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Lease
-from mulligan.worker.actions.agent import CONTEXT_NOTICE, SKIP_PERMISSIONS, decision, tokens
+from mulligan.worker.actions.agent import SKIP_PERMISSIONS, tokens
+from mulligan.worker.actions.agent_answer import decision
+from mulligan.worker.actions.agent_prompt import CONTEXT_NOTICE
 
 from .work import Work
 

@@ -171,7 +171,7 @@ def test_an_agent_that_the_file_does_not_name_has_nothing_from_it(described: Any
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[]", "agents.yaml:1:1: a mapping of agents is expected, each with 'command' or 'output'"),
+        ("[]", "agents.yaml:1:1: a mapping of agents is expected, each with 'command', 'output' or 'kind'"),
         ("a: {comand: x}", "agents.yaml:1:5: 'comand' is not a key of agent 'a'"),
         ("a: {output: {tokens: n}}", "agents.yaml:1:13: 'output' has no 'content'"),
         ("a: {prices: {default: {input: much, output: 1}}}", "agents.yaml:1:31: 'input' is 'much', an amount of"),

@@ -54,7 +54,11 @@ def test_the_next_task_uses_the_connection_of_the_last(schema_url: str) -> None:
     [
         ("create temp table t as select 1 as n", "select to_regclass('pg_temp.t')::text as it", None),
         ("prepare p as select 1", "select count(*) as it from pg_prepared_statements", 0),
-        ("select pg_advisory_lock(7)", "select count(*) as it from pg_locks where locktype = 'advisory'", 0),
+        (
+            "select pg_advisory_lock(7)",
+            "select count(*) as it from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()",
+            0,
+        ),
         ("declare c cursor with hold for select 1", "select count(*) as it from pg_cursors where name = 'c'", 0),
         ("listen news", "select count(*) as it from pg_listening_channels()", 0),
         ("create temp sequence s; select nextval('s')", "select to_regclass('pg_temp.s')::text as it", None),

@@ -10,7 +10,7 @@ import msgspec
 from mulligan.api.entity_tags import entity_tag, expected_revision
 from mulligan.api.routing import Answer, Body, Call, Query, Route
 from mulligan.errors import InputInvalid
-from mulligan.service import Draft, DrawnText, NewEdge, NewStep, PublishedWorkflow, StepEdit, to_json
+from mulligan.service import Draft, DrawnText, NewEdge, NewRule, NewStep, PublishedWorkflow, StepEdit, to_json
 
 Number = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
@@ -96,9 +96,20 @@ class AddedEdge(Body, frozen=True):
     on: Literal["success", "failure", "always"] = "success"
     # What the source does once a remediation has succeeded.
     then: Literal["rerun", "continue"] | None = None
-    # Only failures with one of these codes, or exit codes.
+    # Only failures with one of these codes; only these exit codes, each a number or a range such as `10-19`.
     codes: tuple[str, ...] = ()
-    exit_codes: tuple[Annotated[int, msgspec.Meta(ge=0, le=255)], ...] = ()
+    exit_codes: tuple[int | str, ...] = ()
+
+
+class AddedRule(Body, frozen=True):
+    """A retry rule to add to a step, for any failure or for some codes or exit codes. Rules that are there stay."""
+
+    step: str
+    max_retries: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+    # Such as `10s`.
+    delay: str = ""
+    codes: tuple[str, ...] = ()
+    exit_codes: tuple[int | str, ...] = ()
 
 
 class EditBody(Body, frozen=True):
@@ -111,6 +122,7 @@ class EditBody(Body, frozen=True):
     add_step: AddedStep | None = None
     # After the step was added.
     add_edge: AddedEdge | None = None
+    add_rule: AddedRule | None = None
     file: str = ""
 
 
@@ -259,7 +271,7 @@ def convert_text(call: Call) -> Any:
 
 def edit_text(call: Call) -> Any:
     body: EditBody = call.body
-    edits: list[StepEdit | NewStep | NewEdge] = []
+    edits: list[StepEdit | NewStep | NewEdge | NewRule] = []
     if body.step:
         edits.append(StepEdit(body.step, body.set, body.remove))
     elif body.set or body.remove:
@@ -268,8 +280,10 @@ def edit_text(call: Call) -> Any:
         edits.append(NewStep(**msgspec.structs.asdict(body.add_step)))
     if body.add_edge is not None:
         edits.append(NewEdge(**msgspec.structs.asdict(body.add_edge)))
+    if body.add_rule is not None:
+        edits.append(NewRule(**msgspec.structs.asdict(body.add_rule)))
     if not edits:
-        raise InputInvalid("nothing is to be edited", hint="send 'step', 'add_step' or 'add_edge'")
+        raise InputInvalid("nothing is to be edited", hint="send 'step', 'add_step', 'add_edge' or 'add_rule'")
     found = call.service.catalogue.edit(body.text, *edits, file=body.file or "workflow.yaml")
     return {"text": found.text, "line": found.line, "validation": to_json(found.validation)}
 

@@ -12,7 +12,7 @@ def metrics(call: Call) -> Answer:
     texts = [call.service.telemetry.store_metrics()]
     # Names of workflows of other projects are in what follows.
     if call.token.project is None and call.counts is not None:
-        texts.append(request_metrics(call.counts.answered, call.counts.seconds))
+        texts.append(request_metrics(call.counts.answered, call.counts.seconds, len(call.hub.clients)))
         texts.append(_worker_metrics(call.service.home.folder))
     return Answer(merge_metrics(texts), media=METRICS_TYPE)
 

@@ -47,7 +47,8 @@ def show_stats(call: Call) -> dict[str, Any]:
         raise InputInvalid("'workflow' and 'since' cannot be combined with 'run'", hint=hint, parameter="run")
     since = parse_time(asked.since, datetime.now(UTC)) if asked.since else None
     found = call.service.stats(asked.run, workflow=asked.workflow or None, since=since)
-    return {"stats": to_json(found), "next": None}
+    agents = call.service.agent_stats(asked.run, workflow=asked.workflow or None, since=since)
+    return {"stats": to_json(found), "agents": to_json(agents), "next": None}
 
 
 class TrendQuery(Query, frozen=True):

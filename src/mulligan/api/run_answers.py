@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from mulligan.service import (
+    AgentStats,
     AttemptRecord,
     Breaker,
     DataEntry,
@@ -513,9 +514,10 @@ class BreakerReset(Shape, frozen=True):
 
 
 class StatsAnswer(Shape, frozen=True):
-    """How often each rung of the ladder was tried and worked."""
+    """How often each rung of the ladder was tried and worked, and how often agents that decide were right."""
 
     stats: list[RungStats]
+    agents: list[AgentStats]
     next: None = None
 
 

@@ -40,13 +40,15 @@ from mulligan.service import (
     summarize_failure,
     to_json,
 )
-from mulligan.service.formatting import PARKED_FOR, pluralize, single_line
+from mulligan.service.formatting import PARKED_FOR, describe_suggestion, escape_unprintable, pluralize, single_line
 
 # The end of the message of a failed attempt usually has the reason.
 TAIL_LINES_MAX = 5
 # How many earlier runs are shown, and how many sentences of a preview.
 EARLIER_MAX = 3
 FOLLOWS_MAX = 20
+# How many lines of a rule that an agent proposes are shown.
+RULE_LINES_MAX = 10
 
 
 # -- pending ---------------------------------------------------------------------------------------------------------
@@ -114,7 +116,16 @@ def _describe_parked(who: str, one: PendingEntry) -> list[str]:
     said = f", {summarize_failure(one.failure)}" if one.failure else ""
     rules = [f"  rule {rule.rule}, {rule.looks_for}: {rule.reason}" for rule in one.rules]
     earlier = [f"  {describe_earlier_run(run)}" for run in one.earlier[:EARLIER_MAX]]
-    return [f"{who} is parked{said}", *_tail(one), *rules, *earlier]
+    return [f"{who} is parked{said}", *_tail(one), *rules, *earlier, *_agents_part(one)]
+
+
+def _agents_part(one: PendingEntry) -> list[str]:
+    """What the triager suggests. Its rule is shown for whoever wants to put it into the file."""
+    if one.suggestion is None:
+        return []
+    rule = [f"  | {escape_unprintable(line)}" for line in one.suggestion.rule.splitlines()[:RULE_LINES_MAX]]
+    proposed = ["  it proposes the rule:", *rule] if rule else []
+    return [f"  {describe_suggestion(one.suggestion)}", *proposed]
 
 
 def _tail(one: PendingEntry) -> list[str]:

@@ -20,6 +20,7 @@ from mulligan.service import (
     LogTail,
     PendingDetails,
     PendingEntry,
+    Suggestion,
     describe_earlier_run,
     element,
     join_html,
@@ -28,7 +29,7 @@ from mulligan.service import (
     time_element,
     to_json,
 )
-from mulligan.service.formatting import PARKED_FOR, pluralize
+from mulligan.service.formatting import NOT_APPLIED, PARKED_FOR, describe_suggested_limits, pluralize
 
 # How many entries a page has.
 ENTRIES_MAX = 200
@@ -239,6 +240,7 @@ def _details(call: Call, entries: Sequence[PendingEntry], shown: _Shown) -> Iter
         yield element("p", _paused_words(entry), class_="sentence")
     else:
         yield from _failure(entry, details.log)
+        yield from _agents_part(call, entry)
         yield from _tried(entry)
         yield from _earlier(entry, details.decisions)
     yield from _where(entry)
@@ -310,6 +312,50 @@ def _failure(entry: PendingEntry, log: LogTail | None) -> Iterator[object]:
             "div", element("pre", log.text), class_="log", tabindex="0", role="region", aria_label=log.stream
         )
         yield element("figure", caption, text)
+
+
+def _agents_part(call: Call, entry: PendingEntry) -> Iterator[object]:
+    """What the triager suggests, and why that was not applied. An agent wrote it: it is shown as text."""
+    found = entry.suggestion
+    if found is None:
+        return
+    yield element("h3", f"What agent '{found.agent}' suggests")
+    why = NOT_APPLIED.get(found.why_not, found.why_not)
+    detail = f" ({found.detail})" if found.detail else ""
+    if found.verdict is None:
+        yield element("p", f"It gave no answer: {why}{detail}.", class_="sentence suggestion")
+        return
+    sure = f", confidence {found.confidence:.0%}" if found.confidence is not None else ""
+    asks = describe_suggested_limits(found)
+    accept = _accept(entry, found) if may(call, "decide") else ""
+    yield element(
+        "div",
+        element("p", element("b", _VERDICTS[found.verdict]), asks, sure, " ", accept),
+        element("p", element("q", found.reason)),
+        element("p", f"Not applied: {why}{detail}.", class_="note"),
+        class_="suggestion",
+    )
+    if found.rule:
+        yield element(
+            "figure", element("figcaption", "a rule that it proposes"), element("pre", found.rule, tabindex="0")
+        )
+
+
+def _accept(entry: PendingEntry, found: Suggestion) -> Html:
+    """One button: the ordinary decision, as the agent suggests it."""
+    decision = {
+        "run_id": entry.run_id,
+        "step": entry.step,
+        "verdict": found.verdict,
+        "reason": f"agreed with agent '{found.agent}': {found.reason}",
+        "attempt": entry.attempt,
+        **({"memory": found.memory} if found.memory is not None else {}),
+        **({"timeout": found.timeout} if found.timeout is not None else {}),
+    }
+    data = msgspec.json.encode(decision).decode()
+    return element(
+        "button", "Accept the suggestion ", element("kbd", "y"), type="button", class_="primary", data_accept=data
+    )
 
 
 def _tried(entry: PendingEntry) -> Iterator[object]:

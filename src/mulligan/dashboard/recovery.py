@@ -61,6 +61,7 @@ def show_recovery(call: Call) -> Answer:
             _choose(asked, trend),
             _chart(trend, now, asked.weeks),
             _table(trend, asked),
+            _agents(trend),
             name="works",
         ),
         section="recovery",
@@ -221,6 +222,31 @@ def _table(trend: RecoveryTrend, asked: RecoveryQuery) -> Html | str:
     more = len(trend.stats) - _ROWS_MAX
     note = element("p", f"and {more:,} more; choose a workflow", class_="note") if more > 0 else ""
     return join_html([element("h3", "By step"), table(head, rows, label="What was tried, by step", keyed=True), note])
+
+
+def _agents(trend: RecoveryTrend) -> Html | str:
+    """How often agents that decide about failures were right."""
+    if not trend.agents:
+        return ""
+    figures = ("Decided", "Right", "Failed again", "Overruled", "Suggested", "Followed", "No answer")
+    rows = [
+        element(
+            "tr",
+            element("td", element("a", one.workflow, href=path_to("workflows", one.workflow))),
+            element("td", one.agent),
+            *(
+                element("td", f"{count:,}", class_="n")
+                for count in (
+                    *(one.decisions, one.right, one.failed_again, one.overruled),
+                    *(one.suggestions, one.followed, one.unanswered),
+                )
+            ),
+            element("td", "-" if one.share is None else _share(one.share)),
+        )
+        for one in trend.agents[:_ROWS_MAX]
+    ]
+    head = ("Workflow", "Agent", *map(figure, figures), "")
+    return join_html([element("h3", "Agents"), table(head, rows, label="How often agents were right", keyed=True)])
 
 
 def _line(one: RungStats, asked: RecoveryQuery) -> Html:

@@ -105,11 +105,11 @@ def _line(run: RunView, one: EventLine) -> Html:
     if one.child_run_id:
         parts.append(element("a", f"run {one.child_run_id}", href=path_to("runs", one.child_run_id)))
     if one.tail:
-        parts.append(element("pre", "\n".join(one.tail), class_="tail"))
+        parts.append(element("pre", "\n".join(one.tail), class_="tail", tabindex="0"))
     raw = element(
         "details",
         element("summary", one.type, class_="mono", title=f"event {one.seq} as it is stored"),
-        element("pre", one.json),
+        element("pre", one.json, tabindex="0"),
         class_="raw",
     )
     return element(

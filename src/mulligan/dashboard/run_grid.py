@@ -25,7 +25,14 @@ ROWS = 100
 # How many attempts of a round are drawn one by one, the newest.
 ATTEMPTS_MAX = 24
 _TONES = {"succeeded": "good", "failed": "bad", "running": "now", "queued": "idle"}
-_PARTS = {"own": "", "handler": "handler ", "script": "recovery script ", "check": "check ", "undo": "undo "}
+_PARTS = {
+    "own": "",
+    "handler": "handler ",
+    "script": "recovery script ",
+    "check": "check ",
+    "undo": "undo ",
+    "triager": "triager ",
+}
 
 
 def render_grid(run: RunView) -> Tab:

@@ -46,9 +46,11 @@ def render_overview(run: RunView) -> Tab:
         ]
     text = join_html(parts)
     islands = join_html([_mosaic(run), _timeline(run)])
+    # What the text was made of: `run.js` may find that the run has gone on since.
+    made_of = None if run.is_loading else json.dumps({"status": run.head["status"], "counts": run.head["step_counts"]})
     root = (
         element("div", text, id="run-text"),
-        element("div", islands, id="run-charts", data_keep=True, data_run=run.run_id),
+        element("div", islands, id="run-charts", data_keep=True, data_run=run.run_id, data_shown=made_of),
     )
     return Tab(join_html(root), modules=("run.js",), styles=("run.css",))
 

@@ -191,7 +191,7 @@ def _output(found: StepHistory) -> Html:
     if output is not None:
         parts.append(panel("Output", value_view(output, name="output", raw=raw), name="output"))
     elif found.ladders and (refused := found.ladders[0].visit.refused):
-        parts.append(panel("The output that 'validate' rejected", element("pre", refused), name="output"))
+        parts.append(panel("The output that 'validate' rejected", element("pre", refused, tabindex="0"), name="output"))
     return join_html(parts)
 
 

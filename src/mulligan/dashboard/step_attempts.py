@@ -17,7 +17,7 @@ _TONES = {
     "interrupted": "idle",
     "cancelled": "idle",
 }
-_PARTS = {"handler": "handler", "script": "recovery script", "check": "check", "undo": "undo"}
+_PARTS = {"handler": "handler", "script": "recovery script", "check": "check", "undo": "undo", "triager": "triager"}
 # The widths of a bar for memory that was used of that which was asked for.
 _BAR_WIDTH, _BAR_HEIGHT = 72, 6
 _COLUMNS = 9

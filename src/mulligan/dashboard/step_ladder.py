@@ -90,7 +90,7 @@ _RULE_TONES = {"used": "good", "spent": "try", "passed": "idle"}
 def _handler(handlers: FailureHandlers) -> Html:
     found = handlers.on_failure
     assert found is not None
-    commands = join_html(element("pre", one) for one in found.commands if one)
+    commands = join_html(element("pre", one, tabindex="0") for one in found.commands if one)
     return join_html([element("p", f"strategy {found.strategy}", class_="dim"), commands])
 
 

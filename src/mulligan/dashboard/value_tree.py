@@ -54,7 +54,11 @@ def _lines(pairs: Iterable[tuple[object, Any]], name: str, left: list[int], dept
 def _leaf(value: Any) -> Html:
     if isinstance(value, str):
         shown = value if len(value) <= CHARS_MAX else f"{value[:CHARS_MAX]}… ({len(value):,} characters)"
-        return element("pre", shown) if "\n" in value or len(value) > 400 else element("code", shown, class_="text")
+        return (
+            element("pre", shown, tabindex="0")
+            if "\n" in value or len(value) > 400
+            else element("code", shown, class_="text")
+        )
     return element("code", json.dumps(value, ensure_ascii=False), class_="plain")
 
 

@@ -168,7 +168,7 @@ def _show_draft_only(call: Call, draft: Draft) -> Answer:
         draft.name,
         heading(draft.name, *_buttons(call, draft.name, draft, is_published=False), over="Workflow"),
         note,
-        element("pre", draft.text[:_TEXT_SHOWN], class_="source"),
+        element("pre", draft.text[:_TEXT_SHOWN], class_="source", tabindex="0"),
         section="workflows",
         styles=_STYLES,
     )
@@ -225,7 +225,7 @@ def _load(call: Call, found: PublishedWorkflow) -> tuple[Workflow | None, Html |
         return call.service.catalogue.load(found.name, found.version), ""
     except LanguageError as refused:
         lines = join_html((one.render() for one in refused.problems[:20]), "\n")
-        return None, panel("This version cannot be read", element("pre", lines), tone="bad")
+        return None, panel("This version cannot be read", element("pre", lines, tabindex="0"), tone="bad")
 
 
 def _graph(call: Call, workflow: Workflow) -> Html:

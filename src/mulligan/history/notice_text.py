@@ -21,7 +21,7 @@ from mulligan.core.notices.due_notices import DueNotice
 from mulligan.core.state.scope import fill_params
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import open_failures, unhandled
-from mulligan.history.phrases import PARKED_FOR, describe_failure
+from mulligan.history.phrases import PARKED_FOR, describe_failure, describe_suggestion
 from mulligan.history.route_outcomes import describe_route_outcome, format_times
 
 # How many failures a notice lists, and how much it quotes of a message that asks for an approval.
@@ -105,6 +105,8 @@ def _words(state: State, notice: DueNotice, fact: e.Fact) -> tuple[str, str, Req
             "triage",
             [*_parked_details(state, fact)],
         )
+    if isinstance(fact, e.TriageSuggested):
+        return _suggested(state, fact)
     if isinstance(fact, e.AttemptStarted):
         return f"waits for an approval: '{fact.place}'", fact.place, "approval", [*_asked(state.places[fact.place])]
     if isinstance(fact, e.RunPaused):
@@ -125,8 +127,17 @@ def _line(text: str) -> str:
     return escape_unprintable(single_line(text).strip())[:MESSAGE_CHARS_MAX]
 
 
-def _parked_details(state: State, fact: e.StepParked) -> Iterator[str]:
-    yield f"parked: {PARKED_FOR.get(fact.reason, _line(fact.reason))}"
+def _suggested(state: State, fact: e.TriageSuggested) -> tuple[str, str, Request, list[str]]:
+    """A decision that the triager has left to a person."""
+    failure = state.places[fact.step].failure
+    about = f": {describe_failure(failure)}" if failure is not None else ""
+    details = [_line(describe_suggestion(fact)), *_parked_details(state, fact)]
+    return f"waits for a decision about '{fact.step}'{about}", fact.step, "triage", details
+
+
+def _parked_details(state: State, fact: e.StepParked | e.TriageSuggested) -> Iterator[str]:
+    if isinstance(fact, e.StepParked):
+        yield f"parked: {PARKED_FOR.get(fact.reason, _line(fact.reason))}"
     if rungs := ", ".join(_rungs(state, fact.step)):
         yield rungs
     policy = state.step(fact.step).triage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mulligan.core.deciding.adjustment import CAP, CAPS
 from mulligan.core.deciding.classify import LIMIT_SECONDS, PAST_DEADLINE, TOO_LARGE_PREFIX, TOO_LONG, exceeded_limit
-from mulligan.core.model.events import Adjusted
+from mulligan.core.model.events import Adjusted, TriageSuggested
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_line import most_useful_line, tail_lines
 from mulligan.core.model.formatting import (
@@ -16,6 +16,7 @@ from mulligan.core.model.formatting import (
 )
 from mulligan.core.model.rejected_output import rejected_text
 from mulligan.core.model.workflow import Rule
+from mulligan.core.state.state import Suggestion
 
 # The longest line of a failure's message that a sentence quotes.
 LINE_CHARS_MAX = 100
@@ -33,6 +34,37 @@ PARKED_FOR = {
     "exhausted": "its retries are used up",
     "always": "every failure of this step is parked",
 }
+
+
+# Why the answer of a triager was not applied, by the code that its event has.
+NOT_APPLIED = {
+    "below_confidence": "it is not sure enough",
+    "not_allowed": "it may not decide that",
+    "memory_max": "that is more memory than it may give",
+    "timeout_max": "that is more time than it may give",
+    "max_per_run": "agents have decided often enough in this run",
+    "invalid_answer": "its answer is not valid",
+    "agent_timeout": "it did not answer in time",
+    "agent_failed": "it failed",
+    "budget": "the budget for agents is spent",
+}
+
+
+def describe_suggestion(found: TriageSuggested | Suggestion) -> str:
+    """What a triager suggests and why that was not applied: `agent 'claude' suggests retry (60% sure): …`."""
+    why = NOT_APPLIED.get(found.why_not, found.why_not)
+    detail = f" ({escape_unprintable(single_line(found.detail))})" if found.detail else ""
+    if found.verdict is None:
+        return f"agent '{found.agent}' gave no answer: {why}{detail}"
+    more = describe_suggested_limits(found)
+    said = escape_unprintable(single_line(found.reason))
+    sure = f" ({found.confidence:.0%} sure)" if found.confidence is not None else ""
+    return f"agent '{found.agent}' suggests {found.verdict}{more}{sure}: {said}; not applied: {why}{detail}"
+
+
+def describe_suggested_limits(found: TriageSuggested | Suggestion) -> str:
+    """` with 2.0GiB of memory`: what a triager suggests to give the next attempt."""
+    return describe_adjustment(Adjusted(memory=found.memory, timeout=found.timeout))
 
 
 def describe_failure(failure: Failure) -> str:

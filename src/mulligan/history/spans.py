@@ -222,6 +222,7 @@ _NOTED: dict[type[e.Fact], tuple[str, tuple[str, ...]]] = {
     e.RungPassed: ("rung passed", ("rung", "reason")),
     e.StepParked: ("parked for a decision", ("attempt", "reason")),
     e.StepClassified: ("decided", ("verdict", "by", "reason")),
+    e.TriageSuggested: ("left to a person", ("agent", "why_not")),
 }
 _HANDLERS: dict[type[e.Fact], Callable[[SpanReader, Any, e.Entry], Iterator[Span] | None]] = {
     e.RunStarted: SpanReader._run_started,

@@ -27,11 +27,13 @@ from mulligan.history.phrases import (
     describe_cap,
     describe_degraded,
     describe_failure,
+    describe_suggestion,
     failure_label,
     last_lines,
     up_to_date_since,
 )
 from mulligan.history.story_memory import StoryMemory
+from mulligan.history.tool_phrases import session_text, tool_answer_text, tool_call_text
 
 Tone = Literal["plain", "good", "bad", "try", "wait"]
 # The longest part of a command's text that a sentence quotes.
@@ -306,8 +308,17 @@ def _parked(writer: StoryWriter, fact: e.StepParked, at: datetime) -> _Sentence 
     default = "the default applies"
     if step is not None and step.triage is not None:
         default = "it will be retried" if step.triage.default == "retry" else "it will fail"
+    if fact.agent:
+        return fact.step, f"parked for a decision; agent '{fact.agent}' is asked", "wait"
     otherwise = "" if fact.due is None else f"; without one, {default} {format_time_until(fact.due, at)}"
     return fact.step, f"parked for a decision{otherwise}", "wait"
+
+
+def _suggested(writer: StoryWriter, fact: e.TriageSuggested, at: datetime) -> _Sentence | None:
+    step = writer.memory.step(fact.step)
+    default = step.triage.default if step is not None and step.triage is not None else "the default"
+    otherwise = "" if fact.due is None else f"; without a decision {format_time_until(fact.due, at)}: {default}"
+    return fact.step, f"{describe_suggestion(fact)}; a person decides{otherwise}", "wait"
 
 
 def _classified(writer: StoryWriter, fact: e.StepClassified, at: datetime) -> _Sentence | None:
@@ -315,7 +326,8 @@ def _classified(writer: StoryWriter, fact: e.StepClassified, at: datetime) -> _S
         return fact.step, f"no decision in time, default applied: {fact.verdict}", "try"
     sure = "" if fact.confidence is None else f" ({fact.confidence:.0%} sure)"
     more = f"{describe_adjustment(fact.adjusted)}{format_raised_budgets(fact.budgets)}{sure}"
-    return fact.step, f"{fact.by or 'a person'} decided: {fact.verdict}{more}: {fact.reason}", "try"
+    rule = f"; it proposes the rule: {single_line(fact.rule)}" if fact.rule else ""
+    return fact.step, f"{fact.by or 'a person'} decided: {fact.verdict}{more}: {fact.reason}{rule}", "try"
 
 
 # -- attempts --------------------------------------------------------------------------------------------------------
@@ -491,6 +503,15 @@ def _item_completed(writer: StoryWriter, fact: e.ItemCompleted, at: datetime) ->
     return (fact.place, f"item {_how(fact.recovered_by)}", "good") if fact.recovered_by else None
 
 
+def _tool_called(writer: StoryWriter, fact: e.ToolCalled, at: datetime) -> _Sentence | None:
+    """Only of a call that is made; why one is not made is in the answer."""
+    return (fact.place, f"called {tool_call_text(fact)}", "plain") if fact.position >= 0 else None
+
+
+def _tool_answered(writer: StoryWriter, fact: e.ToolAnswered, at: datetime) -> _Sentence | None:
+    return fact.place, tool_answer_text(fact), "bad" if fact.error else "plain"
+
+
 _Rule = Callable[[StoryWriter, Any, datetime], _Sentence | None]
 _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.RunStarted: lambda t, f, at: ("", f"forked from run {f.forked_from}{_by(f)}", "plain") if f.forked_from else None,
@@ -515,6 +536,7 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.StepCancelled: lambda t, f, at: (f.step, "cancelled", "bad"),
     e.StepParked: _parked,
     e.StepClassified: _classified,
+    e.TriageSuggested: _suggested,
     e.StepPutBack: lambda t, f, at: (
         (f.step, f"will run again: '{f.by}' completed", "try") if f.cause == "rerun" else None
     ),
@@ -549,6 +571,8 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.UndoCompleted: lambda t, f, at: (f.step, "undone", "good"),
     e.UndoFailed: lambda t, f, at: (f.step, f"undo failed with {describe_failure(f.failure)}", "bad"),
     e.DataSet: lambda t, f, at: (f.place, f"set data '{f.name}' (version {f.version})", "plain"),
+    e.ToolCalled: _tool_called,
+    e.ToolAnswered: _tool_answered,
     e.WarningRecorded: lambda t, f, at: (f.place, f"warning: {describe_failure(f.failure)}", "wait"),
 }
 # The facts that may have a sentence.
@@ -565,6 +589,7 @@ _DETAILS: dict[type[e.Fact], _Details] = {
     e.CommandFailed: _command_failed,
     e.CommandSkipped: _command_skipped,
     e.UndoStarted: lambda t, f, at: iter([(f.step, "undo started", "try")]),
+    e.SessionKept: lambda t, f, at: iter([(f.place, session_text(f), "plain")]),
     e.ReportRefused: lambda t, f, at: iter([(f.place, f"late report on attempt {f.attempt} ignored", "plain")]),
 }
 

@@ -383,6 +383,10 @@ _ROLES = {
     "validator": "its validation",
     "lister": "its list of items",
     "undo": "its undo",
+    "triager": "its triager",
+    "tool_list": "the list of its tools",
+    "model": "its model",
+    "tool": "its tool",
 }
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mulligan.core.deciding.json_schema import schema_problem
 from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.workflow import MAX_TURNS_DEFAULT
 from mulligan.language.nodes import Node, Source
 from mulligan.language.requirements import REQUIREMENTS
 from mulligan.language.shapes import (
@@ -17,12 +19,14 @@ from mulligan.language.shapes import (
     TEXT,
     Choice,
     Deferred,
+    Definitions,
     Either,
     Json,
     Key,
     ListOf,
     MapOf,
     Record,
+    Schema,
     Shape,
     Template,
     Value,
@@ -106,7 +110,53 @@ def _provider(value: Any) -> Any:
     return value if isinstance(value, str) and "${" in value else STEP_NAME.convert(value)
 
 
+MCP_SERVER = Record(
+    "mcp_server",
+    {
+        "command": Key(
+            as_node(Either("a command, or a list of its words", text=PLAIN, list=ListOf(TEMPLATED, at_least=1))),
+            "starts the server, which is spoken to over its standard input and output",
+        ),
+        "url": Key(as_node(Template("an address")), "the address of a server (streamable HTTP)"),
+        "env": Key(as_node(MapOf(ANY_TEXT)), "environment variables of the command"),
+        "headers": Key(as_node(MapOf(ANY_TEXT, HEADER, names="letters, digits and '-'")), "headers for the address"),
+        "timeout": Key(LIMIT, "how long one call may take (default 1m)"),
+        "on_lost": Key(Choice(("rerun", "fail")), "what to do with a call whose worker is lost (default rerun)"),
+    },
+    one_of=(("command",), ("url",)),
+)
+TOOL_SERVER = Record(
+    "tool_server",
+    {
+        "mcp": Key(as_node(MCP_SERVER), "an MCP server", is_required=True),
+        "allow": Key(ListOf(PLAIN, at_least=1), "the tools that the agent may call", is_required=True),
+        "prefix": Key(STEP_NAME, "stands before the names of its tools, if those of two servers are the same"),
+    },
+)
 PROVIDER = Value(STEP_NAME.expected, _provider, {"type": "string", "pattern": r"^[A-Za-z0-9_-]+$|\$\{"})
+
+
+class JsonSchema(Json, frozen=True):
+    """A JSON Schema of which every keyword is checked."""
+
+    def read(self, node: Node, label: str, source: Source) -> Any:
+        schema = super().read(node, label, source)
+        if not isinstance(schema, dict):
+            raise self.refuse(node, label, source)
+        if problem := schema_problem(schema):
+            hint = "docs/agents/providers.md lists the keywords of JSON Schema that are checked"
+            raise source.refuse("answer_schema", f"{label} is not valid: {problem}", node, hint=hint)
+        return schema
+
+    def schema(self, definitions: Definitions) -> Schema:
+        return {"type": "object"}
+
+
+ANSWER = Either(
+    "text, json, or a mapping with 'schema'",
+    text=Choice(("text", "json")),
+    mapping=Record("answer", {"schema": Key(JsonSchema("a JSON Schema"), "what it must match", is_required=True)}),
+)
 AGENT = Record(
     "agent",
     {
@@ -115,8 +165,22 @@ AGENT = Record(
         "model": Key(as_node(Template("a model")), "the model"),
         "context": Key(as_node(TEMPLATED), "more context, in addition to the prompt and the outputs of earlier steps"),
         "upstream": Key(FLAG, "false: do not include the outputs of earlier steps"),
-        "answer": Key(Choice(("text", "json")), "json: it must answer with JSON, available as output.json"),
+        "answer": Key(ANSWER, "json, or {schema: …}: it must answer with JSON, available as output.json"),
         "skip_permissions": Key(FLAG, "true: it edits files and runs commands without asking"),
+        "tools": Key(
+            as_node(
+                ListOf(Either("the name of a step with 'tool', or an MCP server", text=STEP_NAME, mapping=TOOL_SERVER))
+            ),
+            "what it may call: names of steps with 'tool', or {mcp: …, allow: […]}",
+        ),
+        "max_turns": Key(
+            whole(1, 1_000), f"how often its model is asked in one attempt, with tools (default {MAX_TURNS_DEFAULT})"
+        ),
+        "max_tool_calls": Key(whole(1, 100_000), "how many calls of tools one attempt may make"),
+        "on_tool_failure": Key(
+            Choice(("report", "fail")), "a failed tool is reported to the agent (default), or fails it"
+        ),
+        "session": Key(STEP_NAME, "keeps its messages for the next agent of the run with the same session"),
     },
 )
 CHILD = Record(

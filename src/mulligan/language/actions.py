@@ -26,6 +26,8 @@ from mulligan.language.workflow_keys import GROUP
 from mulligan.plugins import PluginError
 
 Bindings = dict[str, Template]
+# The keys of `agent` that make it a conversation.
+CONVERSATION_KEYS = ("tools", "max_turns", "max_tool_calls", "on_tool_failure", "session")
 GROUP_KEY = "group"
 
 _HTTP_SCHEMES = ("http://", "https://")
@@ -230,7 +232,13 @@ def _note_bad_address(params: dict[str, Any], key: str, node: Mapping, schemes: 
 
 def _agent(node: Node, fields: Fields, scope: Scope) -> Action:
     if isinstance(node, Mapping):
-        action = _record_action("agent", AGENT, "upstream", "answer", "skip_permissions")(node, fields, scope)
+        static = ("upstream", "answer", "skip_permissions", *CONVERSATION_KEYS)
+        action = _record_action("agent", AGENT, *static)(node, fields, scope)
+        if isinstance(answer := action.params.get("answer"), Fields):
+            action.params["answer"] = dict(answer.values)
+        for key in CONVERSATION_KEYS:
+            # What it may call is not part of the action: see `agent_tools`.
+            action.params.pop(key, None)
     else:
         action = _text_action("agent", "prompt", node, scope)
     if scope.draft.agent_provider:

@@ -66,6 +66,7 @@ BUDGET = Record(
             "how many US dollars they may cost",
         ),
         "calls": Key(whole(1, 1_000_000_000), "how often they may be called"),
+        "tool_calls": Key(whole(1, 1_000_000_000), "how many tools they may call"),
     },
 )
 
@@ -89,7 +90,7 @@ def warn_of_idle_budget(fields: Fields, found: Iterable[Command], owner: str, so
 
 # -- on a command line -----------------------------------------------------------------------------------------------
 
-_GIVEN = re.compile(r"(?:(?P<step>.+)\.)?(?P<what>tokens|cost|calls)=(?P<value>.+)")
+_GIVEN = re.compile(r"(?:(?P<step>.+)\.)?(?P<what>tokens|cost|calls|tool_calls)=(?P<value>.+)")
 
 
 def parse_budgets(words: Iterable[str]) -> dict[str, Budget]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan.core.state.scope import reads_secrets
+from mulligan.language.nodes import Mapping
 from mulligan.language.scope import Scope, read_template
 from mulligan.language.shapes import Fields
 
@@ -27,6 +28,10 @@ def read_cache(fields: Fields, scope: Scope) -> dict[str, Any]:
     if stray is not None:
         message = f"'{stray}' cannot be cached: {_NEVER[stray]}"
         raise scope.source.refuse("stray_key", message, fields.key("cache"), hint=_INSTEAD.get(stray, "remove it"))
+    agent = fields.node.get("agent")
+    if isinstance(agent, Mapping) and ("tools" in agent.entries or "session" in agent.entries):
+        message = "an agent with tools or a session cannot be cached: what it does depends on more than its inputs"
+        raise scope.source.refuse("stray_key", message, fields.key("cache"), hint="remove it")
     if cache is True or "key" not in cache:
         return {"cache": True}  # without a key it is already refused
     key = read_template(cache["key"], scope)

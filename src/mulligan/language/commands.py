@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.workflow import ENGINE_ACTIONS, Command, Expression, Handler, Template
+from mulligan.core.model.workflow import AGENT, ENGINE_ACTIONS, Command, Expression, Handler, Template
 from mulligan.language.actions import read_action, shell_action
+from mulligan.language.agent_tools import read_agent_tools
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
 from mulligan.language.retry_policies import read_retry
 from mulligan.language.scope import Scope, bare_expression, read_condition
@@ -48,7 +49,10 @@ def read_command(node: Node, label: str, scope: Scope, settings: Settings) -> Co
 def action_field(fields: Fields, label: str, scope: Scope) -> dict[str, Any]:
     """The `action` field. If the action is refused, the rest is still read, to find all problems."""
     with scope.noting:
-        return {"action": read_action(fields, label, scope)}
+        action = read_action(fields, label, scope)
+        if action is not None and action.kind == AGENT:
+            return {"action": action, **read_agent_tools(fields.at(AGENT), scope)}
+        return {"action": action}
     return {}
 
 
@@ -145,6 +149,10 @@ def _read_logs(fields: Fields, scope: Scope) -> dict[str, Template]:
         message = f"'logs' is for actions that workers run, and '{strays[0]}' is run by the engine"
         hint = "move it into 'do'" if strays[0] == "map" else "remove it"
         raise scope.source.refuse("stray_key", message, fields.key("logs"), hint=hint)
+    agent = fields.node.get(AGENT)
+    if isinstance(agent, Mapping) and ("tools" in agent.entries or "session" in agent.entries):
+        message = "an agent with tools or a session has a log for each question and call, so it has no 'logs'"
+        raise scope.source.refuse("stray_key", message, fields.key("logs"), hint="remove it")
     return read_logs(fields["logs"], scope)
 
 

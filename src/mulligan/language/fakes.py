@@ -6,6 +6,7 @@
 {status: 503, body: …}            http: a response, judged like a real one
 {rows: [{n: 1}]}, {rowcount: 3}   sql
 [{fail: …}, {output: …}]          one outcome per attempt; the last one repeats
+NAME.triager: {output: …}         the agent that decides about failures of step NAME: its answer, a verdict and so on
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mulligan.core.deciding.fakes import FakeEnd, action_kind
+from mulligan.core.deciding.fakes import FakeEnd, action_kind, triager_name
 from mulligan.core.model.failure import CODES, Failure, failure
 from mulligan.core.model.http_codes import status_code
 from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.core.model.workflow import AGENT, Step, Workflow
+from mulligan.core.model.workflow import AGENT, Action, Step, Workflow, triager_of
 from mulligan.errors import InputInvalid, LanguageError, UnknownStep
 from mulligan.language.document import decode, parse
 from mulligan.language.error_codes import suggest_code
@@ -36,6 +37,8 @@ _FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "sql": (("rows",), ("rowcount",)),
 }
 _RETRY_AFTER = "retry-after"
+# The kind of what decides about failures, here only.
+TRIAGER = "triager"
 _BODY_CHARS_MAX = 500
 
 
@@ -43,9 +46,23 @@ def read_fakes(workflow: Workflow, fake: Mapping[str, Any]) -> dict[str, tuple[F
     """The outcomes of each faked step; the name of a matrix means all its steps. Invalid fakes are refused."""
     found: dict[str, tuple[FakeEnd, ...]] = {}
     for name, ends in fake.items():
+        step_name, dot, _ = name.partition(".")
+        if dot:
+            found.update((triager_name(one.name), _ends(one, ends)) for one in _triagers(workflow, name, step_name))
+            continue
         for step in _steps(workflow, name):
             found[step.name] = _ends(step, ends)
     return found
+
+
+def _triagers(workflow: Workflow, name: str, step_name: str) -> list[Step]:
+    """The triagers of a step, or of all steps of a matrix, as steps that could be faked."""
+    steps = _steps(workflow, step_name)
+    agents = [(step, triager_of(step)) for step in steps]
+    if name != triager_name(step_name) or None in (command for _, command in agents):
+        hint = "only the triager of a step with 'triage: {by: agent}' can be faked: NAME.triager"
+        raise UnknownStep(f"'{name}' is not a step of workflow '{workflow.name}'", hint=hint, step=name)
+    return [Step(name=step.name, action=Action(TRIAGER)) for step, _ in agents]
 
 
 def _steps(workflow: Workflow, name: str) -> list[Step]:
@@ -95,6 +112,8 @@ def _show(value: Any) -> str:
 
 def _output(step: Step, fake: Mapping[str, Any]) -> FakeEnd:
     given = fake["output"]
+    if action_kind(step) == TRIAGER:
+        return FakeEnd({"content": "", "decision": None, "tokens": None, "json": given})
     if action_kind(step) == AGENT:
         answer = given if isinstance(given, Mapping) else {"content": given}
         return FakeEnd({"content": "", "decision": None, "tokens": None, **answer})
@@ -189,7 +208,9 @@ def parse_fakes(workflow: Workflow, words: Iterable[str]) -> dict[str, Any]:
             raise InputInvalid(f"'{word}' is not a fake", hint="""write it like fetch='{"rows": 3}' or load=TIMEOUT""")
         if name in found:
             raise InputInvalid(f"step '{name}' is faked twice")
-        found[name] = _parse_value(_steps(workflow, name)[0], text)
+        step_name, dot, _ = name.partition(".")
+        fakeable = _triagers(workflow, name, step_name) if dot else _steps(workflow, name)
+        found[name] = _parse_value(fakeable[0], text)
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from mulligan.core.model.durations import DURATION, is_number, parse_duration
 from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.sizes import parse_size as size
 
 __all__ = ["DURATION_PATTERN", "FACTOR_PATTERN", "SIZE_PATTERN", "factor", "parse_duration", "size", "suggest_duration"]
 
@@ -21,10 +22,8 @@ _WORDS = {
 _WORDED_PART = lazy_regex(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
 _WORDED = lazy_regex(rf"(?:{_WORDED_PART.pattern}[\s,]*)+")
 _CLOCK = lazy_regex(r"0*(\d+):0?(\d+):0?(\d+)")
-_SIZE = lazy_regex(r"(\d+(?:\.\d+)?)\s*([KMGTP]i?B|[KMGTP]i?|B)", re.IGNORECASE)
 _FACTOR = lazy_regex(r"x\s*(\d+(?:\.\d+)?)")
 
-SIZE_BYTES_MAX = 2**60
 # Longer texts are not durations.
 _MEANT_CHARS_MAX = 100
 
@@ -44,19 +43,6 @@ def suggest_duration(text: str) -> str | None:
         return None
     meant = "".join(f"{number}{_WORDS.get(word.lower(), '?')}" for number, word in parts if float(number))
     return meant if re.fullmatch(DURATION, meant) and meant else None
-
-
-def size(value: Any) -> int:
-    """The bytes in `512MiB` or `4GB`. ValueError for anything else, including a number without a unit."""
-    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
-        raise ValueError(value)
-    number, unit = found.groups()
-    power = "BKMGTP".index(unit[0].upper())
-    amount: float = float(number) * (1024 if "i" in unit.lower() else 1000) ** power
-    if not 0.5 < amount <= SIZE_BYTES_MAX:
-        raise ValueError(value)
-    return round(amount)
 
 
 def factor(value: Any) -> float:

@@ -130,6 +130,8 @@ class _Names:
             hint = f"it is a step of the group '{self.whole.grouped[name]}': name that"
         elif name in self.whole.outside:
             hint = "it is outside the group: let the group itself need it"
+        elif name in self.whole.tools:
+            hint = f"'{name}' has 'tool': only agents start it"
         return self.source.refuse_unknown(f"{message} '{shorten(name)}', which is not a step", name, node, hint=hint)
 
 

@@ -14,6 +14,7 @@ from mulligan.language.shapes import (
     LIMIT,
     SIZE,
     STEP_NAME,
+    Choice,
     Deferred,
     Either,
     Key,
@@ -80,6 +81,10 @@ RULE_KEYS = {
     **RULE_BACKOFF,
     "recovery_script": Key(as_node(SCRIPT), "runs before each retry; the failure is in ${error}"),
     "adjust": Key(ADJUST, "what the next attempt gets more of: memory, processors, time"),
+    "conversation": Key(
+        Choice(("continue", "new")),
+        "of an agent with tools or a session: the retry goes on with it (default), or begins a new one",
+    ),
 }
 RULE = Record(
     "rule",

@@ -5,8 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan.core.deciding.conditions import CONDITIONS
-from mulligan.core.model.workflow import MAX_RETRIES_DEFAULT, SCRIPT_TIMEOUT_SECONDS, Adjust, Backoff, Command, Rule
+from mulligan.core.model.workflow import (
+    AGENT,
+    MAX_RETRIES_DEFAULT,
+    SCRIPT_TIMEOUT_SECONDS,
+    Adjust,
+    Backoff,
+    Command,
+    Rule,
+)
 from mulligan.language.actions import read_action, shell_action
+from mulligan.language.agent_tools import read_agent_tools
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
 from mulligan.language.retry_keys import ADJUST, POLICY, RETRY, RULE, RULE_BACKOFF, RULE_KEYS, SCRIPT
 from mulligan.language.scope import Scope
@@ -92,6 +101,7 @@ def _rule(form: Fields, scope: Scope, settings: Settings, *, is_alone: bool = Fa
         adjust=_adjust(form["adjust"], scope) if "adjust" in form else None,
         # A single rule has its limit in `Retry`, which is equivalent.
         max_attempts=None if is_alone else form.get("max_attempts"),
+        restarts_conversation=form.get("conversation") == "new",
     )
 
 
@@ -142,4 +152,5 @@ def _script(node: Node, scope: Scope, settings: Settings) -> Command | None:
     own, inner = own.merge(form, inner), inner.for_fields(form)
     timeout = SCRIPT_TIMEOUT_SECONDS if own.timeout is None else own.timeout
     action = read_action(form, "'recovery_script'", inner)
-    return Command(action=action, timeout=timeout, env=own.env, cwd=own.cwd) if action else None
+    tools = read_agent_tools(form.at(AGENT), inner) if action is not None and action.kind == AGENT else {}
+    return Command(action=action, timeout=timeout, env=own.env, cwd=own.cwd, **tools) if action else None

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.core.model.workflow import END, Breaker, Expression, Input, Secret, Template, Workflow
+from mulligan.core.model.workflow import END, Breaker, Expression, Input, Secret, StepTool, Template, Workflow
 from mulligan.language import expressions
 from mulligan.language.expressions import ExpressionRefused, Placeholder
 from mulligan.language.nodes import Mapping, Node, ProblemCollector, Refusal, Scalar, Source, describe, shorten
@@ -125,6 +125,9 @@ class Draft(msgspec.Struct):
     grouped: dict[str, str] = {}
     # For a group: the steps outside it, which nothing inside can read.
     outside: frozenset[str] = frozenset()
+    # The steps that agents call, by name; and the names of the steps of the graph.
+    tools: dict[str, StepTool] = {}
+    step_names: frozenset[str] = frozenset()
 
 
 class Includes(Protocol):
@@ -149,6 +152,8 @@ class Scope(msgspec.Struct, frozen=True):
     open_handlers: tuple[str, ...] = ()
     # The nearest `strict`; None if there is none, then `defaults` decides.
     strict: bool | None = None
+    # In a step that agents call: its own inputs.
+    tool_inputs: frozenset[str] | None = None
 
     @property
     def source(self) -> Source:
@@ -349,6 +354,8 @@ def _unknown(path: tuple[str, ...], depth: int, position: Position, scope: Scope
 def _check_declared(path: tuple[str, ...], position: Position, scope: Scope) -> None:
     """`inputs.x`, `secrets.x` and `files.x` are declared at the top of the file."""
     root = path[0]
+    if root == "inputs" and len(path) > 1 and scope.tool_inputs is not None and path[1] in scope.tool_inputs:
+        return
     known: Any = scope.matrix if root == "matrix" else getattr(scope.draft, root)
     scope.draft.used.add((root, path[1] if len(path) > 1 else "*"))
     if root == "matrix" and len(path) == 1:
@@ -376,6 +383,9 @@ def _check_env(path: tuple[str, ...], position: Position, scope: Scope) -> None:
 
 
 def _check_step(path: tuple[str, ...], position: Position, scope: Scope) -> None:
+    if scope.tool_inputs is not None:
+        message = "an agent calls this step at any time, so it cannot read other steps"
+        raise _unknown(path, 0, position, scope, message, "pass the value as one of its inputs")
     if scope.reader == NO_STEPS:
         raise _unknown(
             path, 0, position, scope, f"{scope.owner} applies to all steps, so it cannot read any of them", ""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS, ENGINE_ACTIONS, Action, Command, Step, Triage
+from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS, ENGINE_ACTIONS, Action, Command, Step
 from mulligan.language.action_keys import ACTIONS
 from mulligan.language.budgets import read_budget, warn_of_idle_budget
 from mulligan.language.caching import read_cache
@@ -25,6 +25,7 @@ from mulligan.language.settings import Settings
 from mulligan.language.shapes import NAME, Fields
 from mulligan.language.step_files import StepFiles, files_per_step, read_files, with_files
 from mulligan.language.suggestions import closest_key
+from mulligan.language.triage import read_triage
 from mulligan.language.workflow_keys import END as END_SHAPE
 from mulligan.language.workflow_keys import STEP
 
@@ -167,6 +168,8 @@ def _with_file_check(values: dict[str, Any]) -> dict[str, Any]:
     """Let the validator check the files that a map or engine action writes, since no worker runs the step itself."""
     action = values.get("action")
     is_engines = "map" in values or (action is not None and action.kind in ENGINE_ACTIONS)
+    # An agent with tools is several tasks, and none of them is the step itself.
+    is_engines = is_engines or bool(values.get("tools") or values.get("session"))
     if not is_engines or not values.get("writes"):
         return values
     check = values.get("validator") or Command(action=Action("shell", {"text": ":"}))
@@ -212,7 +215,8 @@ def _graph_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str,
         with scope.noting:
             values["when"] = read_condition(fields.at("when"), scope)
     if "triage" in fields:
-        values["triage"] = _triage(fields["triage"])
+        with scope.noting:
+            values["triage"] = read_triage(fields["triage"], scope, settings.merge(fields, scope).for_commands())
     if "undo" in fields:
         with scope.noting:
             own = settings.merge(fields, scope).for_commands()
@@ -231,12 +235,6 @@ def _graph_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str,
 def _with_timeout(command: Command) -> Command:
     """The undo command with a timeout: it runs while the run ends, which must not take forever."""
     return command if command.timeout else msgspec.structs.replace(command, timeout=END_TIMEOUT_SECONDS)
-
-
-def _triage(form: Fields | bool) -> Triage | None:
-    if isinstance(form, Fields):
-        return Triage(**form.pick("when", "timeout", "default"))
-    return Triage() if form else None
 
 
 def read_end(node: Node, draft: Draft, settings: Settings) -> Step:

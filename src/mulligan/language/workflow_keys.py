@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from mulligan.core.model.run_data import NAME as DATA_NAME
 from mulligan.core.model.run_data import NAME_IN_WORDS as DATA_NAME_IN_WORDS
-from mulligan.core.model.workflow import LABEL_NAME_CHARS_MAX, MAX_VISITS_DEFAULT, MERGE_KINDS
+from mulligan.core.model.workflow import (
+    LABEL_NAME_CHARS_MAX,
+    MAX_PER_RUN_DEFAULT,
+    MAX_VISITS_DEFAULT,
+    MERGE_KINDS,
+    MIN_CONFIDENCE_DEFAULT,
+    VERDICTS,
+)
 from mulligan.language.action_keys import (
     ACTION_KEYS,
     ACTIONS,
@@ -181,14 +188,38 @@ EDGE = Record(
 )
 NEXT = ListOf(Either("a step's name", text=TEXT, number=STEP_NUMBER, mapping=EDGE), or_one=True)
 
+TRIAGE_AGENT = Record(
+    "triage_agent",
+    {
+        "provider": Key(STEP_NAME, "which agent: a name, as for agent steps", is_required=True),
+        "prompt": Key(Template("a prompt"), "what the author knows about such failures, for the agent"),
+        "model": Key(Template("a model"), "the model"),
+        "timeout": Key(LIMIT, "how long the agent has, waiting for a worker included (default 5m)"),
+    },
+)
 TRIAGE = Record(
     "triage",
     {
         "when": Key(
             Choice(("unmatched", "exhausted", "always")), "which failures (default unmatched: no rule matched)"
         ),
-        "timeout": Key(LIMIT, "how long to wait for a verdict"),
-        "default": Key(Choice(("retry", "fail")), "the verdict after the timeout (default fail)"),
+        "timeout": Key(LIMIT, "how long a person may take; with an agent, from when the agent has not decided"),
+        "default": Key(Choice(VERDICTS), "the verdict after the timeout (default fail)"),
+        "by": Key(Choice(("person", "agent")), "agent: an agent is asked first (default person)"),
+        "agent": Key(Either("an agent's name or a mapping", text=STEP_NAME, mapping=TRIAGE_AGENT), "that agent"),
+        "may": Key(
+            ListOf(Choice(VERDICTS), or_one=True, at_least=1), "the verdicts that the agent may decide (default both)"
+        ),
+        "min_confidence": Key(
+            number(0, 1), f"a less certain answer is left to a person (default {MIN_CONFIDENCE_DEFAULT})"
+        ),
+        "max_per_run": Key(
+            whole(0, 1_000_000), f"how often agents may decide in a run (default {MAX_PER_RUN_DEFAULT})"
+        ),
+        "memory_max": Key(SIZE, "the most memory that the agent may give a retry (default: it may not change it)"),
+        "timeout_max": Key(
+            LIMIT, "the longest timeout that the agent may give a retry (default: it may not change it)"
+        ),
     },
 )
 
@@ -258,6 +289,18 @@ CACHE = Record(
     "cache",
     {"key": Key(Template("a text"), "what must also be equal, such as '${inputs.day}'", is_required=True)},
 )
+
+INPUT = Record(
+    "input",
+    {
+        "type": Key(Choice(INPUT_TYPES), "default string"),
+        "default": Key(as_node(Json()), "its value if none is given; without it the input is required"),
+        "enum": Key(as_node(ListOf(Json(), at_least=1)), "the allowed values"),
+        "description": Key(TEXT, "what it is for"),
+    },
+)
+INPUTS = MapOf(Either("a type or a mapping", text=Choice(INPUT_TYPES), mapping=INPUT, empty=Nothing()))
+TOOL = Record("tool", {"inputs": Key(INPUTS, "its arguments, read as ${inputs.NAME}")})
 
 GROUP = Record(
     "group",
@@ -332,6 +375,10 @@ STEP_KEYS = {
     "budget": Key(
         BUDGET, "what its agents may spend, including those of its items and handlers: {tokens, cost, calls}"
     ),
+    "tool": Key(
+        Either("true or a mapping with 'inputs'", flag=FLAG, mapping=TOOL),
+        "agents call this step: it is not part of the graph, and runs when an agent that names it asks for it",
+    ),
 }
 STEP: Record = ActionRecord("step", STEP_KEYS, one_of=(*_ONE_ACTION, ("group",), ("map", "do")))
 
@@ -356,15 +403,6 @@ DEFAULTS = Record(
     },
 )
 
-INPUT = Record(
-    "input",
-    {
-        "type": Key(Choice(INPUT_TYPES), "default string"),
-        "default": Key(as_node(Json()), "its value if none is given; without it the input is required"),
-        "enum": Key(as_node(ListOf(Json(), at_least=1)), "the allowed values"),
-        "description": Key(TEXT, "what it is for"),
-    },
-)
 SECRET = SecretShape(
     "secret",
     {
@@ -405,7 +443,7 @@ WORKFLOW = Record(
             "labels of its runs, to find them with 'mulligan list --label'; 'run --label' adds to them",
         ),
         "inputs": Key(
-            MapOf(Either("a type or a mapping", text=Choice(INPUT_TYPES), mapping=INPUT, empty=Nothing())),
+            INPUTS,
             "typed inputs",
         ),
         "defaults": Key(as_node(DEFAULTS), "settings for all steps that do not set them"),

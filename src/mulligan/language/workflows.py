@@ -43,6 +43,7 @@ from mulligan.language.scope import NO_STEPS, Draft, Includes, Scope
 from mulligan.language.settings import Settings, read_logs
 from mulligan.language.shapes import Fields
 from mulligan.language.steps import StepDraft, default_end, read_end, read_step
+from mulligan.language.tool_steps import is_tool, read_tools, warn_unused_tools
 from mulligan.language.value_templates import value_template
 from mulligan.language.workflow_keys import DEFAULTS, WORKFLOW
 from mulligan.language.workspace_steps import with_workspace
@@ -256,14 +257,23 @@ def _steps(fields: Fields, draft: Draft, settings: Settings) -> tuple[list[StepD
     if not node.items:
         raise source.refuse("type", "'steps' is an empty list", node, hint="add '- step: NAME'")
     ends = [item for item in node.items if _is_end(item)]
-    drafts = [read_step(item, draft, settings) for item in node.items if not _is_end(item)]
+    others = [item for item in node.items if not _is_end(item)]
+    tools, steps = [item for item in others if is_tool(item)], [item for item in others if not is_tool(item)]
+    draft.step_names = frozenset(name for item in steps if (name := _written_name(item)))
+    read_tools(tools, draft, settings)
+    drafts = [read_step(item, draft, settings) for item in steps]
+    warn_unused_tools(draft, tools)
     top = fields.at("end") if "end" in fields else None
     return [each for each in drafts if each], _end([*ends, *([top] if top else [])], draft, settings)
 
 
 def _is_end(node: Node) -> bool:
+    return _written_name(node) == END
+
+
+def _written_name(node: Node) -> str:
     name = node.get("step") if isinstance(node, Mapping) else None
-    return isinstance(name, Scalar) and name.text == END
+    return name.text if isinstance(name, Scalar) else ""
 
 
 def _end(found: list[Node], draft: Draft, settings: Settings) -> Step:

@@ -1,19 +1,15 @@
-"""Tools for what waits for a person, and for one failure in detail."""
+"""Tools for what waits for a person, for one failure in detail, and for what steps wrote."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from mulligan.api.paging import Count, decode_cursor, encode_cursor
+from mulligan.mcp_server.argument_types import Cursor, PageSize, RunId, StepName
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
-from mulligan.service import commands_for_pending, to_json
-
-PageSize = Annotated[int, msgspec.Meta(ge=1, le=200, description="How many entries at most.")]
-Cursor = Annotated[str, msgspec.Meta(description="`next` of the page before; leave it out for the first page.")]
-RunId = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1, description="The number of the run.")]
-StepName = Annotated[str, msgspec.Meta(min_length=1, description="The step, or an item of it such as build[3].")]
+from mulligan.service import FailureDetails, LogPage, commands_for_pending, to_json
 
 
 class ListPending(Arguments, frozen=True):
@@ -29,6 +25,75 @@ def list_pending(call: ToolCall) -> dict[str, Any]:
     return {"pending": to_json(page.entries), "next": encode_cursor(page.next), "total": page.total}
 
 
+class GetFailure(Arguments, frozen=True):
+    run_id: RunId
+    step: StepName
+
+
+def get_failure(call: ToolCall) -> FailureDetails:
+    found: FailureDetails = call.service.failure_details.details(call.arguments.run_id, call.arguments.step)
+    if found.pending is not None:
+        found.pending.commands = commands_for_pending(found.pending)
+    return found
+
+
+class ReadLog(Arguments, frozen=True):
+    run_id: RunId
+    step: StepName
+    attempt: (
+        Annotated[int, msgspec.Meta(ge=1, lt=2**31, description="Which attempt; the last one by default.")] | None
+    ) = None
+    part: Annotated[
+        Literal["own", "handler", "script"],
+        msgspec.Meta(description="What the step wrote itself, its failure handler, or its recovery script."),
+    ] = "own"
+    stream: (
+        Annotated[Literal["stdout", "stderr"], msgspec.Meta(description="stderr by default, stdout if that is empty.")]
+        | None
+    ) = None
+    first: (
+        Annotated[
+            int,
+            msgspec.Meta(ge=1, lt=2**53, description="The first line to read, from 1; the end of the log by default."),
+        ]
+        | None
+    ) = None
+    lines: Annotated[int, msgspec.Meta(ge=1, le=500, description="How many lines at most.")] = 100
+    search: Annotated[
+        str, msgspec.Meta(max_length=1000, description="Only lines that have this text; small letters match both.")
+    ] = ""
+
+
+def read_log(call: ToolCall) -> LogPage:
+    asked: ReadLog = call.arguments
+    page: LogPage = call.service.log_pages.read(
+        asked.run_id,
+        asked.step,
+        attempt=asked.attempt,
+        stream=asked.stream,
+        part=asked.part,
+        first=asked.first,
+        limit=asked.lines,
+        search=asked.search,
+    )
+    return page
+
+
+class Explain(Arguments, frozen=True):
+    run_id: RunId
+    step: Annotated[str, msgspec.Meta(description="Only this step, or this part of one.")] = ""
+    children: Annotated[bool, msgspec.Meta(description="Also what happened in the runs that it called.")] = False
+    limit: PageSize = 200
+    cursor: Cursor = ""
+
+
+def explain(call: ToolCall) -> dict[str, Any]:
+    asked: Explain = call.arguments
+    after = decode_cursor(asked.cursor, Count) or 0
+    page = call.service.details.story(asked.run_id, asked.step, is_tree=asked.children, after=after, limit=asked.limit)
+    return {"run_id": page.run_id, "lines": page.lines, "next": encode_cursor(page.next)}
+
+
 TOOLS = (
     Tool(
         "list_pending",
@@ -39,5 +104,29 @@ TOOLS = (
         ListPending,
         list_pending,
         also=("list_pending_failed_jobs",),
+    ),
+    Tool(
+        "get_failure",
+        "read",
+        "Everything about one failed step: the failure, what each rung of the recovery ladder did and why each retry "
+        "rule did not apply, its last attempts with memory and time, the end of its log, and what was decided "
+        "earlier about the same error and how that ended. Read it before you decide.",
+        GetFailure,
+        get_failure,
+    ),
+    Tool(
+        "read_log",
+        "read",
+        "Read what an attempt of a step wrote, by line: the end of the log by default, a range with `first` and "
+        "`lines`, or only the lines that have a text with `search`.",
+        ReadLog,
+        read_log,
+    ),
+    Tool(
+        "explain",
+        "read",
+        "Explain in sentences what happened in a run or in one step, in order, and what is waited for now.",
+        Explain,
+        explain,
     ),
 )

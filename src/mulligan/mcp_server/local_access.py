@@ -34,7 +34,7 @@ class LocalAccess(Access):
     def _call(self, work: Callable[[Service], Result]) -> Result:
         if self._service is None:
             self._service = self._open()
-            self.has_files = not self._service.home.is_remote
+            self.has_files = not self._service.is_for_others
         try:
             return work(self._service)
         except StoreUnavailable:

@@ -1,4 +1,4 @@
-"""Tools that read runs: lists, one run, its steps."""
+"""Tools that read runs: lists, one run, what it used, two beside each other."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ import msgspec
 
 from mulligan.api.paging import Count, decode_cursor, encode_cursor
 from mulligan.api.run_filters import RunFilters, run_query
-from mulligan.mcp_server.failure_tools import Cursor, PageSize, RunId
+from mulligan.mcp_server.argument_types import Cursor, PageSize, RunId
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
-from mulligan.service import to_json
+from mulligan.service import RunComparison, StepQuery, to_json
+
+# The page of the report, in clients that show pages.
+REPORT_PAGE = "ui://mulligan/report.html"
+# Of the steps of two runs those that differ come first.
+COMPARED_MAX, DIFF_LINES_MAX = 50, 200
 
 
 class ListRuns(Arguments, frozen=True):
@@ -49,10 +54,55 @@ def list_runs(call: ToolCall) -> dict[str, Any]:
 
 class GetRun(Arguments, frozen=True):
     run_id: RunId
+    step: Annotated[
+        str, msgspec.Meta(description="Only this step, with every attempt at it; or a matrix with its steps.")
+    ] = ""
+    status: Annotated[
+        tuple[str, ...], msgspec.Meta(description="Of the steps only those with one of these, such as failed.")
+    ] = ()
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200, description="How many steps at most.")] = 50
+    cursor: Annotated[str, msgspec.Meta(description="`next` of the steps of the answer before.")] = ""
 
 
 def get_run(call: ToolCall) -> Any:
-    return to_json(call.service.details.head(call.arguments.run_id))
+    asked: GetRun = call.arguments
+    if asked.step:
+        return to_json(call.service.details.step(asked.run_id, asked.step))
+    head = to_json(call.service.details.head(asked.run_id))
+    query = StepQuery(asked.status, limit=asked.limit, after=decode_cursor(asked.cursor, str) or "")
+    page = call.service.step_page(asked.run_id, query)
+    steps = {"steps": to_json(page.steps), "next": encode_cursor(page.next), "total": page.total}
+    return {**head, "steps": steps}
+
+
+class GetReport(Arguments, frozen=True):
+    run_id: RunId
+
+
+def get_report(call: ToolCall) -> dict[str, Any]:
+    run_id = call.arguments.run_id
+    found = to_json(call.service.details.head(run_id))
+    return {"run_id": run_id, "report": f"mulligan://runs/{run_id}/report", "run": found}
+
+
+class GetUsage(Arguments, frozen=True):
+    run_id: RunId
+
+
+def get_usage(call: ToolCall) -> dict[str, Any]:
+    return {"run_id": call.arguments.run_id, "usage": to_json(call.service.usage(call.arguments.run_id))}
+
+
+class CompareRuns(Arguments, frozen=True):
+    a: RunId
+    b: RunId
+
+
+def compare_runs(call: ToolCall) -> RunComparison:
+    found: RunComparison = call.service.views.compare(call.arguments.a, call.arguments.b)
+    steps, text = found.steps[:COMPARED_MAX], found.text[:DIFF_LINES_MAX]
+    has_more = found.has_more_text or len(found.text) > DIFF_LINES_MAX
+    return msgspec.structs.replace(found, steps=steps, text=text, has_more_text=has_more)
 
 
 TOOLS = (
@@ -66,9 +116,33 @@ TOOLS = (
     Tool(
         "get_run",
         "read",
-        "Show one run without its steps: status, inputs, outputs, failures and whether each was handled, what it "
-        "waits for, how many steps have each status.",
+        "Show one run: status, inputs, outputs, failures and whether each was handled, what it waits for, and its "
+        "steps; with `step` one step with every attempt at it.",
         GetRun,
         get_run,
+    ),
+    Tool(
+        "get_report",
+        "read",
+        "The report of a run, for a person to look at: a page with failures, graph, timeline and logs. Clients that "
+        "show pages show it; others get the run and the address of the report as a resource.",
+        GetReport,
+        get_report,
+        page=REPORT_PAGE,
+    ),
+    Tool(
+        "get_usage",
+        "read",
+        "What the steps of a run asked for (cpus, memory, timeout), what they used, and what they should ask for.",
+        GetUsage,
+        get_usage,
+    ),
+    Tool(
+        "compare_runs",
+        "read",
+        "Two runs beside each other: what differs in inputs, in the workflow and in how each step went. For a run "
+        "that failed, compare it with the last one that completed.",
+        CompareRuns,
+        compare_runs,
     ),
 )

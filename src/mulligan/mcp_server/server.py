@@ -11,13 +11,19 @@ from mcp.shared.exceptions import MCPError
 
 from mulligan import __version__
 from mulligan.errors import MulliganError
+from mulligan.mcp_server import resources
 from mulligan.mcp_server.answers import as_text, error_text, present, present_error
-from mulligan.mcp_server.tool import Access, Tool
+from mulligan.mcp_server.completions import complete
+from mulligan.mcp_server.prompts import PROMPTS, write_prompt
+from mulligan.mcp_server.resources import APP
+from mulligan.mcp_server.tool import Access, Result, Tool
 from mulligan.mcp_server.tool_table import BY_NAME
-from mulligan.service import did_you_mean
+from mulligan.service import Service, did_you_mean
 
 # What the library gives to a handler: over HTTP it has the request.
 Context = Any
+# The extension for pages in a client.
+APPS = "io.modelcontextprotocol/ui"
 INSTRUCTIONS = (
     "Mulligan runs workflows in which failure is a first-class path. Runs have steps; a failed step climbs a ladder of "
     "retries, handlers and triage, and what no rule decides is parked for a person or for you. "
@@ -31,14 +37,23 @@ INSTRUCTIONS = (
 def build_server(find_access: Callable[[Context], Access]) -> Server[Any]:
     """A server for the callers that `find_access` knows: asked for each request, with what the library says of it."""
     faces = _Handlers(find_access)
-    return Server(
+    server: Server[Any] = Server(
         "mulligan",
         version=__version__,
         title="Mulligan",
         instructions=INSTRUCTIONS,
         on_list_tools=faces.list_tools,
         on_call_tool=faces.call_tool,
+        on_list_resources=faces.list_resources,
+        on_list_resource_templates=faces.list_resource_templates,
+        on_read_resource=faces.read_resource,
+        on_list_prompts=faces.list_prompts,
+        on_get_prompt=faces.get_prompt,
+        on_completion=faces.complete,
     )
+    # A client that knows MCP Apps shows the report in its own window.
+    server.extensions[APPS] = {"mimeTypes": [APP]}
+    return server
 
 
 class _Handlers:
@@ -70,6 +85,71 @@ class _Handlers:
                 is_error=True,
             )
         return types.CallToolResult(content=[types.TextContent(text=as_text(answer))], structured_content=answer)
+
+    async def list_resources(self, context: Context, _: Any) -> types.ListResourcesResult:
+        """Addresses that are worth listing."""
+        access = self._access(context)
+        found = await self._read(access, lambda service: [*resources.list_resources(service)], "resources/list")
+        shown = [types.Resource(uri=a.address, name=a.name, description=a.describe, mime_type=a.media) for a in found]
+        return types.ListResourcesResult(resources=shown)
+
+    async def list_resource_templates(self, _: Context, __: Any) -> types.ListResourceTemplatesResult:
+        """The families of addresses."""
+        found = [
+            types.ResourceTemplate(
+                uri_template=one.address, name=one.name, description=one.describe, mime_type=one.media
+            )
+            for one in resources.TEMPLATES
+            if not one.is_single
+        ]
+        return types.ListResourceTemplatesResult(resource_templates=found)
+
+    async def read_resource(self, context: Context, asked: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        """The text at an address."""
+        access, uri = self._access(context), str(asked.uri)
+        media, text = await self._read(access, lambda service: resources.read_resource(service, uri), "resources/read")
+        return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, mime_type=media, text=text)])
+
+    async def list_prompts(self, _: Context, __: Any) -> types.ListPromptsResult:
+        """The prompts that a person can choose."""
+        found = [
+            types.Prompt(
+                name=one.name,
+                description=one.describe,
+                arguments=[
+                    types.PromptArgument(name=a.name, description=a.describe, required=a.is_required)
+                    for a in one.arguments
+                ],
+            )
+            for one in PROMPTS
+        ]
+        return types.ListPromptsResult(prompts=found)
+
+    async def get_prompt(self, _: Context, asked: types.GetPromptRequestParams) -> types.GetPromptResult:
+        """A prompt with its arguments filled in."""
+        try:
+            prompt, text = write_prompt(asked.name, asked.arguments or {})
+        except MulliganError as error:
+            raise protocol_error(error) from None
+        message = types.PromptMessage(role="user", content=types.TextContent(text=text))
+        return types.GetPromptResult(description=prompt.describe, messages=[message])
+
+    async def complete(self, context: Context, asked: types.CompleteRequestParams) -> types.CompleteResult:
+        """What may follow what was typed."""
+        access, argument = self._access(context), asked.argument
+        others = (asked.context.arguments if asked.context else None) or {}
+        values = await self._read(
+            access, lambda service: complete(service, argument.name, argument.value, others), "completion"
+        )
+        return types.CompleteResult(completion=types.Completion(values=values, total=len(values), has_more=False))
+
+    async def _read(self, access: Access, work: Callable[[Service], Result], where: str) -> Result:
+        """What `work` gives; an error of ours as one of the protocol."""
+        try:
+            access.refuse_without("read", "reading needs it")
+            return await access.read(work)
+        except Exception as error:
+            raise protocol_error(access.known_error(error, where)) from None
 
 
 def protocol_error(error: MulliganError) -> MCPError:

@@ -105,7 +105,7 @@ class Access(ABC):
 
     # Of the token; a local caller is given them by the command that starts the server.
     scopes: Collection[str]
-    # Whether the steps of a run work in this folder and with these files, so that a tool may be given a file by name.
+    # Whether the caller is on this machine, so that a tool may be given a file by name.
     has_files: bool = False
 
     def may(self, tool: Tool) -> bool:
@@ -123,6 +123,15 @@ class Access(ABC):
         if not allows(self.scopes, scope):
             raise ScopeMissing(
                 f"this caller has no scope '{scope}': {why}", hint="use a token that has it", scope=scope
+            )
+
+    def refuse_files(self) -> None:
+        """`InputInvalid` if this caller may not name files of this machine."""
+        if not self.has_files:
+            raise InputInvalid(
+                "a file cannot be named here: the server does not have your files",
+                hint="send its text",
+                argument="file",
             )
 
     def known_error(self, error: Exception, where: str) -> MulliganError:
@@ -157,4 +166,13 @@ def schema_of(struct: type[msgspec.Struct]) -> dict[str, Any]:
     found: dict[str, Any] = definitions.pop(root["$ref"].rpartition("/")[2])
     # The tool has a description and a name of its own.
     plain = {key: value for key, value in found.items() if key not in ("title", "description")}
+    plain["properties"] = {name: _without_null(one) for name, one in found["properties"].items()}
     return {**plain, "additionalProperties": False, **({"$defs": definitions} if definitions else {})}
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """An argument that may be left out: clients leave it out, and none has to send null."""
+    options = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    if len(options) != 1:
+        return schema
+    return {**{key: value for key, value in schema.items() if key not in ("anyOf", "default")}, **options[0]}

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mulligan.mcp_server import failure_tools, run_read_tools
+from mulligan.mcp_server import failure_tools, run_change_tools, run_read_tools, workflow_tools
 from mulligan.mcp_server.tool import Tool
 
 # In the order in which clients list them: what is needed first comes first.
-TOOLS: tuple[Tool, ...] = (*failure_tools.TOOLS, *run_read_tools.TOOLS)
+TOOLS: tuple[Tool, ...] = (
+    *failure_tools.TOOLS,
+    *run_read_tools.TOOLS,
+    *workflow_tools.TOOLS,
+    *run_change_tools.TOOLS,
+)
 
 
 def with_aliases(tools: tuple[Tool, ...]) -> dict[str, Tool]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mulligan.core.model.guard_rails import VERDICTS, agent_user, is_agent
     from mulligan.core.model.scopes import MEANINGS, SCOPES, allows
     from mulligan.core.model.workflow import Workflow
+    from mulligan.core.state.state import Suggestion
     from mulligan.core.state.transitions import RUN_ENDED
     from mulligan.engine.timings import Histogram
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from mulligan.service.breakers import Breaker
     from mulligan.service.catalogue.catalogue import Draft, Publication, PublishedWorkflow, WorkflowList
     from mulligan.service.catalogue.drawn_texts import DrawnText, ExaminedText, StepPosition
-    from mulligan.service.catalogue.text_additions import NewEdge, NewStep
+    from mulligan.service.catalogue.text_additions import NewEdge, NewRule, NewStep
     from mulligan.service.catalogue.text_diff import DiffLine, diff_texts
     from mulligan.service.catalogue.text_edits import StepEdit
     from mulligan.service.catalogue.texts import published_reference
@@ -83,9 +84,11 @@ if TYPE_CHECKING:
         summarize_failure,
     )
     from mulligan.service.doctor import Check, Diagnosis
+    from mulligan.service.documentation import Documentation, FoundSection, PageText, UnknownPage, read_pages
     from mulligan.service.drawing.picture import Node
     from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, Ending, capacity_for, machine
     from mulligan.service.earlier_decisions import EarlierDecision
+    from mulligan.service.failure_details import FailureDetails
     from mulligan.service.failure_summary import FailureGroup, FailureOutcome, group_failures, spent_budget
     from mulligan.service.forecast import Forecast
     from mulligan.service.format_options import read_format_options
@@ -100,6 +103,7 @@ if TYPE_CHECKING:
     from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
     from mulligan.service.log_following import LogPiece, LogSelection
     from mulligan.service.log_lines import LogIndex, LogLines, LogMatches
+    from mulligan.service.log_pages import LogLine, LogPage
     from mulligan.service.logins import (
         LINK_MINUTES,
         SESSION_HOURS,
@@ -168,6 +172,7 @@ if TYPE_CHECKING:
     from mulligan.service.run_snapshot import FailedVisit, RunSnapshot, RunStatus, StepSnapshot
     from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
     from mulligan.service.run_timeline import Mosaic, Timeline
+    from mulligan.service.run_workflows import RunWorkflow
     from mulligan.service.schedules.forms import ScheduleForm, instant_text
     from mulligan.service.schedules.past_instants import PastInstant, PastInstants
     from mulligan.service.schedules.schedules import Backfill, ScheduleView
@@ -177,7 +182,7 @@ if TYPE_CHECKING:
     from mulligan.service.service import Service, open_service, open_temporary_service, open_worker_service
     from mulligan.service.shown_runs import RunDisplay
     from mulligan.service.starting import DetachedRun, ExistingRun, check_key
-    from mulligan.service.stats import RungStats, describe_rung
+    from mulligan.service.stats import AgentStats, RungStats, describe_rung
     from mulligan.service.step_history import AttemptLine, RuleLine, StepHistories, StepHistory, VisitLadder
     from mulligan.service.step_trial import Fakes
     from mulligan.service.store_calls import (
@@ -198,6 +203,7 @@ if TYPE_CHECKING:
     from mulligan.service.tokens.decision_ledger import TOOL_DECISIONS, DecisionLedger
     from mulligan.service.tokens.tokens import NewToken, TokenForm, TokenList, TokenView
     from mulligan.service.trends import RecoveryTrend, Spending, WeekStats, WorkflowSpending, WorkflowUsage, monday
+    from mulligan.service.unattended_runs import UnattendedRuns, WorkflowSource
     from mulligan.service.usage import ResourceProposal, StepUsage, UsedResources
     from mulligan.service.values import parse_duration, parse_size, parse_time, read_budgets
     from mulligan.service.waiting import Until, WaitEvent
@@ -211,6 +217,7 @@ _NAMES = {
     "mulligan.core.model.guard_rails": "VERDICTS agent_user is_agent",
     "mulligan.core.model.scopes": "MEANINGS SCOPES allows",
     "mulligan.core.model.workflow": "Workflow",
+    "mulligan.core.state.state": "Suggestion",
     "mulligan.core.state.transitions": "RUN_ENDED",
     "mulligan.engine.timings": "Histogram",
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
@@ -229,7 +236,7 @@ _NAMES = {
     "StartedRun",
     "mulligan.service.catalogue.catalogue": "Draft Publication PublishedWorkflow WorkflowList",
     "mulligan.service.catalogue.drawn_texts": "DrawnText ExaminedText StepPosition",
-    "mulligan.service.catalogue.text_additions": "NewEdge NewStep",
+    "mulligan.service.catalogue.text_additions": "NewEdge NewRule NewStep",
     "mulligan.service.catalogue.text_diff": "DiffLine diff_texts",
     "mulligan.service.catalogue.text_edits": "StepEdit",
     "mulligan.service.catalogue.texts": "published_reference",
@@ -244,9 +251,11 @@ _NAMES = {
     "mulligan.service.descriptions": "describe_artifact describe_value describe_budget describe_spending "
     "failure_tail message_lines summarize_failure",
     "mulligan.service.doctor": "Check Diagnosis",
+    "mulligan.service.documentation": "Documentation FoundSection PageText UnknownPage read_pages",
     "mulligan.service.drawing.picture": "Node",
     "mulligan.service.earlier_decisions": "EarlierDecision",
     "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending capacity_for machine",
+    "mulligan.service.failure_details": "FailureDetails",
     "mulligan.service.failure_summary": "FailureOutcome FailureGroup group_failures spent_budget",
     "mulligan.service.forecast": "Forecast",
     "mulligan.service.format_options": "read_format_options",
@@ -261,6 +270,7 @@ _NAMES = {
     "mulligan.service.live_feed": "LiveEvent LiveFeed Watch parse_watches",
     "mulligan.service.log_following": "LogPiece LogSelection",
     "mulligan.service.log_lines": "LogIndex LogLines LogMatches",
+    "mulligan.service.log_pages": "LogLine LogPage",
     "mulligan.service.logins": "LINK_MINUTES SESSION_HOURS Logins Session digest_of new_secret owner_of start_token",
     "mulligan.service.logs": "UnknownAttempt",
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
@@ -291,6 +301,7 @@ _NAMES = {
     "mulligan.service.run_snapshot": "FailedVisit RunSnapshot RunStatus StepSnapshot",
     "mulligan.service.run_story": "LocatedWait StoryLine LocatedLine",
     "mulligan.service.run_timeline": "Mosaic Timeline",
+    "mulligan.service.run_workflows": "RunWorkflow",
     "mulligan.service.schedules.forms": "ScheduleForm instant_text",
     "mulligan.service.schedules.past_instants": "PastInstant PastInstants",
     "mulligan.service.schedules.schedules": "Backfill ScheduleView",
@@ -300,7 +311,7 @@ _NAMES = {
     "mulligan.service.service": "Service open_service open_temporary_service open_worker_service",
     "mulligan.service.shown_runs": "RunDisplay",
     "mulligan.service.starting": "DetachedRun ExistingRun check_key",
-    "mulligan.service.stats": "RungStats describe_rung",
+    "mulligan.service.stats": "AgentStats RungStats describe_rung",
     "mulligan.service.step_history": "AttemptLine RuleLine StepHistories StepHistory VisitLadder",
     "mulligan.service.step_trial": "Fakes",
     "mulligan.service.store_calls": "CALL_HEADER PROCESS PROCESS_HEADER PROTOCOL_HEADER UPLOAD_BYTES_MAX "
@@ -312,6 +323,7 @@ _NAMES = {
     "mulligan.service.tokens.decision_ledger": "DecisionLedger TOOL_DECISIONS",
     "mulligan.service.tokens.tokens": "NewToken TokenForm TokenList TokenView",
     "mulligan.service.trends": "RecoveryTrend Spending WeekStats WorkflowSpending WorkflowUsage monday",
+    "mulligan.service.unattended_runs": "UnattendedRuns WorkflowSource",
     "mulligan.service.usage": "ResourceProposal StepUsage UsedResources",
     "mulligan.service.values": "parse_duration parse_size parse_time read_budgets",
     "mulligan.service.waiting": "Until WaitEvent",

@@ -19,12 +19,21 @@ from mulligan.history.matrices import (
     value_text,
     values_text,
 )
-from mulligan.history.phrases import PARKED_FOR, up_to_date_since
+from mulligan.history.phrases import (
+    NOT_APPLIED,
+    PARKED_FOR,
+    describe_suggested_limits,
+    describe_suggestion,
+    up_to_date_since,
+)
 from mulligan.language.inputs import format_input
 
 __all__ = [
     "ATTENTION",
+    "NOT_APPLIED",
     "PARKED_FOR",
+    "describe_suggested_limits",
+    "describe_suggestion",
     "escape_unprintable",
     "find_differences",
     "format_duration",

@@ -81,20 +81,9 @@ class Inbox:
         return found[0] if found else None
 
     def _tail(self, entry: PendingEntry) -> LogTail | None:
-        """The end of stderr; of stdout if nothing was written there."""
         if entry.kind != "parked" or entry.error or not entry.step or not entry.attempt:
             return None
-        for stream in ("stderr", "stdout"):
-            key = LogKey(entry.run_id, entry.step, entry.attempt, stream)
-            found = self._reader.log_ranges.size(key)
-            if found is None or not found.size:
-                continue
-            start = max(0, found.size - TAIL_BYTES)
-            text = self._reader.log_ranges.read(key, start, found.size).decode("utf-8", "replace")
-            lines = text.splitlines()[1 if start else 0 :]
-            shown = lines[-TAIL_LINES:] or [text[-TAIL_BYTES:]]
-            return LogTail(stream, "\n".join(shown), bool(start) or len(lines) > TAIL_LINES)
-        return None
+        return read_tail(self._reader, entry.run_id, entry.step, entry.attempt)
 
     def _answer(self, run_id: int, step: str) -> GivenAnswer | None:
         """The last decision about a step, or the answer to its approval."""
@@ -123,3 +112,19 @@ class Inbox:
                 by = str((fact.failure.details or {}).get("by", ""))
                 return GivenAnswer("refuse", by, fact.failure.message, entry.at)
         return None
+
+
+def read_tail(reader: RunReader, run_id: int, place: str, attempt: int) -> LogTail | None:
+    """The end of what an attempt wrote to stderr; to stdout if nothing was written there."""
+    streams: tuple[Literal["stdout", "stderr"], ...] = ("stderr", "stdout")
+    for stream in streams:
+        key = LogKey(run_id, place, attempt, stream)
+        found = reader.log_ranges.size(key)
+        if found is None or not found.size:
+            continue
+        start = max(0, found.size - TAIL_BYTES)
+        text = reader.log_ranges.read(key, start, found.size).decode("utf-8", "replace")
+        lines = text.splitlines()[1 if start else 0 :]
+        shown = lines[-TAIL_LINES:] or [text[-TAIL_BYTES:]]
+        return LogTail(stream, "\n".join(shown), bool(start) or len(lines) > TAIL_LINES)
+    return None

@@ -17,6 +17,8 @@ Part = Literal["own", "handler", "script"]
 # The marks in keys of places that are not attempts of the step or item itself.
 _MARKS = {"handler": ".on_failure@", "script": ".script@"}
 _CAUSE = re.compile(r"@(\d+)")
+# Questions to the model of an agent and calls of its tools are what the agent itself does.
+_TURNS = re.compile(r"\.(?:model|tool|tool_list)@\d+\.\d+")
 
 
 class UnknownAttempt(NotFound):
@@ -41,13 +43,28 @@ def step_logs(
 
     With `part`, the handlers or scripts that ran after that attempt. Without `item`, every item of a map step.
     """
+    meant = find_attempts(reader, run_id, step, item=item, attempt=attempt, part=part)
+    return [reader.attempt_log(run_id, *one) for one in meant]
+
+
+def find_attempts(
+    reader: RunReader,
+    run_id: int,
+    step: str,
+    *,
+    item: int | None = None,
+    attempt: int | None = None,
+    part: Part = "own",
+) -> list[tuple[str, int]]:
+    """The attempts that are meant, by place and number. `UnknownStep`, `UnknownAttempt`."""
     place = step if item is None else item_key(step, item)
     every = reader.attempts(run_id, step)
-    below = _without_maps([one for one in every if is_at_or_below(one[0], place) and is_meant(place, one[0], part)])
+    below = [one for one in every if is_at_or_below(one[0], place) and is_meant(place, one[0], part)]
+    below = _without_conversations(_without_maps(below))
     meant = _last(below, place) if attempt is None else [one for one in below if _number(place, *one) == attempt]
     if not meant:
         refuse_without_attempt(reader, run_id, step, item=item, attempt=attempt, part=part)
-    return [reader.attempt_log(run_id, *one) for one in meant]
+    return meant
 
 
 def refuse_without_attempt(
@@ -65,7 +82,7 @@ def refuse_without_attempt(
 
 def is_meant(place: str, key: str, part: Part) -> bool:
     """Whether a place below another is its own command, its handler or its script, as `part` says."""
-    rest = key.removeprefix(place)
+    rest = _TURNS.sub("", key.removeprefix(place))
     return "@" not in rest if part == "own" else _MARKS[part] in rest
 
 
@@ -73,6 +90,12 @@ def _without_maps(attempts: list[tuple[str, int]]) -> list[tuple[str, int]]:
     """Without the map step itself: only its items run commands."""
     maps = {step_name(key) for key, _ in attempts if "[" in key}
     return [one for one in attempts if one[0] not in maps]
+
+
+def _without_conversations(attempts: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Without the agents that have tools or a session: only their questions and calls write logs."""
+    agents = {key[: found.start()] for key, _ in attempts if (found := _TURNS.search(key))}
+    return [one for one in attempts if one[0] not in agents]
 
 
 def _number(place: str, key: str, attempt: int) -> int:

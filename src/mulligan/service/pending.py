@@ -18,7 +18,7 @@ from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import is_at_or_below
 from mulligan.core.model.workflow import Handler, decode
 from mulligan.core.state.scope import error_view, fill_params
-from mulligan.core.state.state import Place, State
+from mulligan.core.state.state import Place, State, Suggestion
 from mulligan.core.state.workspace import workspace_view
 from mulligan.errors import CodecError, InputInvalid, MulliganError, Refused, StoreUnavailable
 from mulligan.history.phrases import describe_failure
@@ -74,6 +74,8 @@ class PendingEntry(msgspec.Struct, kw_only=True):
     # What a handler that judges (an agent, or strategy custom) returned: what it suggests.
     handler_output: Any = None
     earlier: list[EarlierRun] = []
+    # What its triager answered, if that was not applied.
+    suggestion: Suggestion | None = None
     # What happens by default, and when.
     due: datetime | None = None
     default: str | None = None
@@ -248,6 +250,7 @@ def _parked(state: State, place: Place) -> dict[str, Any]:
         "rules": why_not(place.spec, climb, failure) if failure else [],
         "handler": _handler(place),
         "handler_output": climb.handler_output if _is_judging(place.spec.on_failure) else None,
+        "suggestion": climb.suggestion,
         "due": climb.parked_due,
         "default": policy.default if policy and climb.parked_due else None,
     }

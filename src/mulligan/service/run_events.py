@@ -30,7 +30,8 @@ GROUPS: dict[EventGroup, frozenset[str]] = {
     "failures": frozenset(f"{_FAILED} run.failed warning.recorded report.refused".split()),
     "recovery": frozenset(
         "rung.passed retry.scheduled handler.started handler.succeeded handler.failed step.parked step.classified "
-        "step.put_back step.stood_in undo.started undo.completed undo.failed loop.taken loop.fired".split()
+        "triage.suggested step.put_back step.stood_in undo.started undo.completed undo.failed loop.taken "
+        "loop.fired".split()
     ),
     "people": frozenset(
         "run.started run.paused run.resumed run.stopping run.reopened run.revised step.paused step.resumed "

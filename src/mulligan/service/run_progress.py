@@ -259,7 +259,7 @@ class RunProgress:
             state = self._states.get(run_id)
             place = state.places.get(name) if state is not None else None
             # A place with a running command is shown by that command.
-            if state is None or place is None or (place.child and place.status == "running"):
+            if state is None or place is None or (place.child and place.status in _SHOWN_BY_CHILD):
                 continue
             sweep = self._sweep_of(state, place)
             if not sweep:
@@ -327,7 +327,8 @@ def _approval_line(state: State, entry: e.Entry) -> StoryLine | None:
 def _request_for(state: State, fact: e.Fact) -> PersonRequest | None:
     """What a person is asked to do about a fact."""
     run_id = state.run.run_id
-    if isinstance(fact, e.StepParked):
+    # An agent that is asked first may decide: then nobody is asked.
+    if isinstance(fact, e.TriageSuggested) or (isinstance(fact, e.StepParked) and not fact.agent):
         return PersonRequest("triage", run_id, fact.step)
     if isinstance(fact, e.AttemptStarted):
         place = state.places.get(fact.place)
@@ -341,6 +342,8 @@ def _is_approval(place: Place) -> bool:
     return place.spec.action is not None and place.spec.action.kind == "approve"
 
 
+# A step that runs a command, or whose triager is asked.
+_SHOWN_BY_CHILD = ("running", "pending_failed")
 _REQUESTS: dict[Kind, RequestKind] = {"parked": "triage", "approval": "approval"}
 
 

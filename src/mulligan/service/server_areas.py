@@ -11,52 +11,72 @@ from mulligan.service.lazy_modules import LazyModule
 if TYPE_CHECKING:
     from mulligan.service import (
         audit,
+        documentation,
+        failure_details,
         inbox,
         log_lines,
+        log_pages,
         logins,
         recent_runs,
         run_views,
+        run_workflows,
         server_changes,
         step_history,
         trends,
+        unattended_runs,
     )
     from mulligan.service.audit import AuditLog
     from mulligan.service.catalogue.catalogue import Catalogue
+    from mulligan.service.documentation import Documentation
+    from mulligan.service.failure_details import Failures
     from mulligan.service.inbox import Inbox
     from mulligan.service.log_lines import LogLines
+    from mulligan.service.log_pages import LogPages
     from mulligan.service.logins import Logins
     from mulligan.service.recent_runs import DayCache, RecentRuns
     from mulligan.service.run_cache import RunCache
+    from mulligan.service.run_control import RunControl
     from mulligan.service.run_reader import RunReader
     from mulligan.service.run_views import RunViews
+    from mulligan.service.run_workflows import RunWorkflow
     from mulligan.service.step_history import StepHistories
     from mulligan.service.telemetry import telemetry
     from mulligan.service.telemetry.telemetry import Telemetry
     from mulligan.service.tokens import tokens
     from mulligan.service.tokens.tokens import Tokens
     from mulligan.service.trends import Trends
+    from mulligan.service.unattended_runs import UnattendedRuns
 else:
     audit, logins = LazyModule("mulligan.service.audit"), LazyModule("mulligan.service.logins")
+    documentation = LazyModule("mulligan.service.documentation")
+    failure_details = LazyModule("mulligan.service.failure_details")
     inbox = LazyModule("mulligan.service.inbox")
     recent_runs = LazyModule("mulligan.service.recent_runs")
     log_lines = LazyModule("mulligan.service.log_lines")
+    log_pages = LazyModule("mulligan.service.log_pages")
     run_views = LazyModule("mulligan.service.run_views")
+    run_workflows = LazyModule("mulligan.service.run_workflows")
     server_changes = LazyModule("mulligan.service.server_changes")
     step_history = LazyModule("mulligan.service.step_history")
     telemetry = LazyModule("mulligan.service.telemetry.telemetry")
     tokens = LazyModule("mulligan.service.tokens.tokens")
     trends = LazyModule("mulligan.service.trends")
+    unattended_runs = LazyModule("mulligan.service.unattended_runs")
 
 
 class ServerAreas:
     """Each area is an object of its own, made when it is first asked for."""
 
     reader: RunReader
+    is_for_others: bool
 
     if TYPE_CHECKING:
         # Of `Service`.
         @property
         def by(self) -> str: ...
+
+        @cached_property
+        def control(self) -> RunControl: ...
 
         @cached_property
         def catalogue(self) -> Catalogue: ...
@@ -70,6 +90,16 @@ class ServerAreas:
     def audit(self) -> AuditLog:
         """Who changed what through a server."""
         return audit.AuditLog(self.reader)
+
+    @cached_property
+    def documentation(self) -> Documentation:
+        """Our own pages for users."""
+        return documentation.open_documentation()
+
+    @property
+    def failure_details(self) -> Failures:
+        """Single failures, with everything that helps to decide about them."""
+        return failure_details.Failures(self.reader, self.cache)
 
     @cached_property
     def inbox(self) -> Inbox:
@@ -113,6 +143,11 @@ class ServerAreas:
         return log_lines.LogLines(self.reader.log_ranges, self.cache.counted_logs)
 
     @property
+    def log_pages(self) -> LogPages:
+        """Parts of logs, by line."""
+        return log_pages.LogPages(self.reader, self.cache.counted_logs)
+
+    @property
     def step_histories(self) -> StepHistories:
         """Single steps and items in detail: attempts, and the recovery ladder of each failed visit."""
         return step_history.StepHistories(self.reader, self.cache)
@@ -121,3 +156,12 @@ class ServerAreas:
     def trends(self) -> Trends:
         """What many runs together say."""
         return trends.Trends(self.reader)
+
+    @property
+    def unattended_runs(self) -> UnattendedRuns:
+        """Starting and changing runs for a caller that cannot drive them itself."""
+        return unattended_runs.UnattendedRuns(self.control, lambda: self.catalogue, is_for_others=self.is_for_others)
+
+    def run_workflow(self, run_id: int) -> RunWorkflow:
+        """The workflow of a run as somebody has written it."""
+        return run_workflows.read_run_workflow(self.reader, self.catalogue, run_id)

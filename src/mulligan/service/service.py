@@ -110,7 +110,7 @@ if TYPE_CHECKING:
     from mulligan.service.schedules.schedules import Schedules
     from mulligan.service.shown_runs import RunDisplay, ShownRun
     from mulligan.service.starting import DetachedRun, ExistingRun
-    from mulligan.service.stats import RungStats
+    from mulligan.service.stats import AgentStats, RungStats
     from mulligan.service.store_calls import StoreCalls
     from mulligan.service.tokens import limits
     from mulligan.service.tokens.decision_ledger import DecisionLedger
@@ -550,6 +550,12 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
     ) -> list[RungStats]:
         """How often retries, handlers, triage and routes were tried, and how often they worked."""
         return stats.collect_stats(self.reader, run_id, workflow=workflow, since=since)
+
+    def agent_stats(
+        self, run_id: int | None = None, *, workflow: str | None = None, since: datetime | None = None
+    ) -> list[AgentStats]:
+        """How often agents decided about failures, and how often they were right."""
+        return stats.collect_agent_stats(self.reader, run_id, workflow=workflow, since=since)
 
     def report(self, run_id: int, now: datetime) -> Report:
         """Everything about one run, bounded: failures, timeline, logs."""

@@ -96,12 +96,20 @@ def start_detached(control: RunControl, prepared: Prepared, *, key: str = "", wa
     """Start a run in the background, see `detach`. Raises `KeyUsed` as `RunControl.start` does."""
     if control.reader.home.is_remote:
         return _left_to_server(control.reader, control.start(prepared, key=key)[0])
+    refuse_unstartable(control, prepared)
+    return detach(control.reader, control.start(prepared, key=key)[0], wait=wait)
+
+
+def refuse_unstartable(control: RunControl, prepared: Prepared) -> None:
+    """Refuse a run for which a process of this machine lacks a secret, or is too small.
+
+    In a shared store a suitable worker may still be started.
+    """
     if not control.reader.store.is_shared:
         # The process that drives it has the environment of this one.
         refuse_missing_secrets(prepared.workflow, prepared.cwd, os.environ)
         (place,) = pools([capacity_for(prepared.capacity)])
         refuse_too_large(prepared.workflow, place)
-    return detach(control.reader, control.start(prepared, key=key)[0], wait=wait)
 
 
 def detach(

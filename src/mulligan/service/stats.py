@@ -19,6 +19,8 @@ from mulligan.service.run_reader import PAGE, RunReader
 
 # In order; a script belongs to the retry that it is for.
 RUNGS = ("retry", "script", "handle", "triage", "route")
+# What is counted of agents that decide about failures, in place of rungs.
+OF_AGENTS = ("triager", "suggested", "overruled", "unanswered")
 # The words in the key of a place, and the role of the command that each leads to.
 _ROLES = {"on_failure": "handler", "on_success": "success"}
 _BELOW = {"handler": "its handler", "success": "on_success", "do": "each item"}
@@ -48,6 +50,28 @@ class RungStats(msgspec.Struct, frozen=True):
     worked: int
     share: float
     average_seconds: float | None
+
+
+class AgentStats(msgspec.Struct, frozen=True):
+    """How often an agent decided about failures of a workflow, and how often it was right."""
+
+    workflow: str
+    agent: str
+    runs: int
+    # Its decisions that were applied. Those that are neither right nor wrong are not known yet.
+    decisions: int
+    right: int
+    # Wrong: the step failed again after a retry; somebody ran a step again that it had let fail.
+    failed_again: int
+    overruled: int
+    # Of the decisions that are right or wrong.
+    share: float | None
+    # Its suggestions that were left to a person, and of those how many a person decided in the same way, or otherwise.
+    suggestions: int
+    followed: int
+    not_followed: int
+    # How often it gave no valid answer.
+    unanswered: int
 
 
 class _Sum:
@@ -111,12 +135,51 @@ def sum_tallies(reader: RunReader, counted: Iterable[Counted]) -> list[RungStats
     sums: dict[Subject, _Sum] = {}
     versions: dict[tuple[str, str], _Pinned] = {}
     # Newest first: for a step that moved, its position in the newest file counts.
-    for record, key, tally in sorted(counted, key=lambda one: -one[0].run_id):
+    of_rungs = (one for one in counted if parse_tally_key(one[1])[2] not in OF_AGENTS)
+    for record, key, tally in sorted(of_rungs, key=lambda one: -one[0].run_id):
         subject, order = _pinned(reader, record, versions).meaning(key)
         sums.setdefault(subject, _Sum(order)).add(record.run_id, tally)
     # An entry without a try: the run began under a release that did not count yet.
     lines = sorted(sums.items(), key=lambda line: (line[0].workflow, line[1].order))
     return [_rung_stats(subject, one) for subject, one in lines if one.tally.tried]
+
+
+def collect_agent_stats(
+    reader: RunReader, run_id: int | None = None, *, workflow: str | None = None, since: datetime | None = None
+) -> list[AgentStats]:
+    """Statistics per workflow and agent that decides about failures: of one run, or of all runs that began since."""
+    counted = _of_run(reader, run_id) if run_id is not None else _of_all(reader, since)
+    return sum_agent_tallies(one for one in counted if workflow is None or one[0].workflow == workflow)
+
+
+def sum_agent_tallies(counted: Iterable[Counted]) -> list[AgentStats]:
+    """Statistics of agents from these counters of runs, by workflow and agent."""
+    sums: dict[tuple[str, str], dict[str, _Sum]] = {}
+    for record, key, tally in counted:
+        _, _, rung, agent = parse_tally_key(key)
+        if rung in OF_AGENTS:
+            found = sums.setdefault((record.workflow, agent), {name: _Sum(()) for name in OF_AGENTS})
+            found[rung].add(record.run_id, tally)
+    return [_agent_stats(*subject, found) for subject, found in sorted(sums.items())]
+
+
+def _agent_stats(workflow: str, agent: str, found: dict[str, _Sum]) -> AgentStats:
+    decided, suggested, overruled, unanswered = (found[name].tally for name in OF_AGENTS)
+    wrong = decided.judged - decided.worked
+    return AgentStats(
+        workflow,
+        agent,
+        runs=len(set().union(*(one.run_ids for one in found.values()))),
+        decisions=decided.tried,
+        right=decided.worked,
+        failed_again=wrong - overruled.tried,
+        overruled=overruled.tried,
+        share=round(decided.worked / decided.judged, 4) if decided.judged else None,
+        suggestions=suggested.tried,
+        followed=suggested.worked,
+        not_followed=suggested.judged - suggested.worked,
+        unanswered=unanswered.tried,
+    )
 
 
 def describe_rung(line: RungStats) -> str:
@@ -194,11 +257,15 @@ def _rule(spec: Command | None, index: int) -> str:
 
 
 def _spec(step: Step, below: tuple[str, ...]) -> Command | None:
-    """The definition of a command; None below a script, since the name does not say which rule it belongs to."""
+    """The definition of a command; None below a script or a tool, since the name does not say which one it is."""
     found: Command | None = step
     for role, index in _way(below):
         try:
-            found = None if found is None or role == "script" else spec_below(found, step, role, index)
+            found = (
+                None
+                if found is None or role in ("script", "tool", "tool_list")
+                else spec_below(found, step, role, index)
+            )
         except IndexError:
             # A corrected file has more of them.
             found = None
@@ -208,7 +275,8 @@ def _spec(step: Step, below: tuple[str, ...]) -> Command | None:
 def _command(below: tuple[str, ...]) -> str:
     """The position of a command: `command 2 of its handler of command 1 of each item`; "" for the step itself."""
     named = (
-        f"command {index + 1} of {_BELOW[role]}" if role in _BELOW else f"its {role}" for role, index in _way(below)
+        f"command {index + 1} of {_BELOW[role]}" if role in _BELOW else f"its {role.replace('_', ' ')}"
+        for role, index in _way(below)
     )
     return " of ".join(reversed(list(named)))
 

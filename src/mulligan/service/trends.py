@@ -20,7 +20,7 @@ from mulligan.errors import InputInvalid
 from mulligan.history.consumption import consumption
 from mulligan.ports import RunRecord
 from mulligan.service.run_reader import RunReader
-from mulligan.service.stats import RungStats, sum_tallies
+from mulligan.service.stats import OF_AGENTS, AgentStats, RungStats, sum_agent_tallies, sum_tallies
 from mulligan.service.usage import StepUsage, step_usage
 
 WEEKS_MAX, DAYS_MAX, RUNS_MAX = 104, 366, 5000
@@ -47,6 +47,8 @@ class RecoveryTrend(msgspec.Struct, frozen=True):
     # Those with something to show, the oldest first.
     weeks: list[WeekStats]
     stats: list[RungStats]
+    # How often agents that decide about failures were right.
+    agents: list[AgentStats]
     # The workflows that the runs are of.
     workflows: list[str]
     runs: int
@@ -106,6 +108,8 @@ class Trends:
         sums: dict[tuple[datetime, str], list[int]] = defaultdict(lambda: [0, 0])
         for record, key, tally in counted:
             rung = parse_tally_key(key)[2]
+            if rung in OF_AGENTS:
+                continue
             found = sums[monday(record.created_at), rung]
             found[0] += tally.tried
             found[1] += tally.worked
@@ -113,6 +117,7 @@ class Trends:
             since=since,
             weeks=[WeekStats(week, rung, *sums[week, rung]) for week, rung in sorted(sums) if sums[week, rung][0]],
             stats=sum_tallies(self._reader, counted),
+            agents=sum_agent_tallies(counted),
             workflows=sorted({record.workflow for record in records}),
             runs=len(records),
             is_cut=is_cut,

@@ -19,6 +19,7 @@ class AgentSpending:
         self.tokens: Counter[str] = Counter()
         self._calls: dict[tuple[str, int], str] = {}
         self._started: set[tuple[str, int]] = set()
+        self.tool_calls: Counter[str] = Counter()
 
     def record(self, fact: Any, step: str, *, is_agent: bool) -> None:
         """Record a fact about an attempt of this step."""
@@ -33,6 +34,19 @@ class AgentSpending:
             if _ran_nothing(fact, call in self._started):
                 self._calls.pop(call, None)
             self._add_tokens(step, fact.usage.get("tokens") or 0)
+
+    def record_tool_call(self, fact: e.ToolCalled, step: str) -> None:
+        if fact.position >= 0:
+            self.tool_calls[step] += 1
+            self.tool_calls[""] += 1
+
+    def exceeded_tool_limits(self, step: str) -> Iterator[str]:
+        """Describe the limits of tool calls that this step has used up."""
+        for owner in (step, ""):
+            budget = self.budgets.get(owner)
+            limit = budget.tool_calls if budget is not None else None
+            if limit is not None and self.tool_calls[owner] >= limit:
+                yield f"{self.tool_calls[owner]} of {limit} tool calls"
 
     def _add_tokens(self, step: str, tokens: int) -> None:
         self.tokens[step] += tokens

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
+from operator import attrgetter
+from typing import Any
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.outcome import Outcome
@@ -21,12 +23,22 @@ def all_well(task: Task) -> Outcome:
 class FakeExecutor:
     """Implements `ports.Executor` without processes. `started` lists every lease that was ever started."""
 
-    def __init__(self, name: str, clock: Clock, *, slots: int = 4, ends: Ends = all_well, host: str = "here") -> None:
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        *,
+        slots: int = 4,
+        ends: Ends = all_well,
+        host: str = "here",
+        output: Callable[[Task], Any] = attrgetter("place"),
+    ) -> None:
         self.name = name
         self.host = host
         self.clock = clock
         self.slots = slots
         self.ends = ends
+        self.output = output
         self.started: list[Lease] = []
         self.stopped: dict[int, float | None] = {}
         self.reserved = 0.0
@@ -87,7 +99,9 @@ class FakeExecutor:
         if lease.token in self.stopped and self.stopped[lease.token] is not None:
             return TaskEnded(now, task.place, task.attempt, Outcome(signal=15, is_stopped=True))
         outcome = self.ends(task)
-        return None if outcome is None else TaskEnded(now, task.place, task.attempt, outcome=outcome, output=task.place)
+        if outcome is None:
+            return None
+        return TaskEnded(now, task.place, task.attempt, outcome=outcome, output=self.output(task))
 
     def renew(self, at: float) -> None:
         """This executor has no watchdog."""

@@ -15,7 +15,7 @@ import msgspec
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.workflow import END, Command, Workflow
+from mulligan.core.model.workflow import END, Action, Command, Workflow
 from mulligan.core.model.workflow import decode as read_workflow
 from mulligan.testing.agent_spending import AgentSpending
 
@@ -68,6 +68,9 @@ class LogFacts:
         self.handlers: set[str] = set()
         self.handled: set[tuple[str, int]] = set()
         self.parked: set[str] = set()
+        # What triagers answered last, by step and attempt; and how many of their decisions were applied.
+        self.answers: dict[tuple[str, int], Any] = {}
+        self.agent_decisions = 0
         # Steps.
         self.visits: dict[str, int] = {}
         self.open_visits: set[str] = set()
@@ -93,6 +96,10 @@ class LogFacts:
         self.undone: set[tuple[str, int]] = set()
         # The position in the log at which the step completed that was undone last in this round.
         self.last_undone_seq = 0
+        # For each agent with tools: the last answer of its model; the open call; the calls with an answer, by id.
+        self.turns: dict[str, str] = {}
+        self.open_calls: dict[str, tuple[str, int]] = {}
+        self.answered_calls: set[tuple[str, str, str]] = set()
 
     def lineage(self, place: str) -> list[str]:
         """Return the place, its parent, and so on up to its step."""
@@ -102,8 +109,10 @@ class LogFacts:
         return found
 
     def is_agent(self, place: str) -> bool:
-        action = self.specs[place].action
-        return action is not None and action.kind == "agent"
+        """Whether an attempt of it is a call of an agent: not of one whose model is asked turn by turn, below it."""
+        spec = self.specs[place]
+        is_asked_below = spec.tools is not None or spec.session != ""
+        return spec.action is not None and spec.action.kind == "agent" and not is_asked_below
 
     def violation(self, promise: str, sentence: str, entry: e.Entry) -> AssertionError:
         """Return the error for a violated invariant, with the last facts."""
@@ -248,6 +257,7 @@ def _parked(facts: LogFacts, fact: e.StepParked, entry: e.Entry) -> None:
 
 def _classified(facts: LogFacts, fact: e.StepClassified, entry: e.Entry) -> None:
     facts.parked.discard(fact.step)
+    facts.agent_decisions += fact.is_triagers
     if fact.is_default and fact.verdict == "retry":
         facts.causes.setdefault(fact.step, Counter())["default"] += 1
 
@@ -324,7 +334,14 @@ def command_of(facts: LogFacts, fact: e.CommandEntered) -> Command:
     lister = step.map.lister if step.map else None
     scripts = tuple(rule.recovery_script for rule in above.rules)
     choices = {"do": step.do, "handler": handler, "success": above.on_success, "script": scripts}
-    single = {"validator": above.validator, "undo": step.undo, "lister": lister}
+    triager = step.triage.agent.command if step.triage and step.triage.agent else None
+    single = {"validator": above.validator, "undo": step.undo, "lister": lister, "triager": triager}
+    if above.tools is not None or above.session:
+        # A model is asked with the parameters of its agent, whose rules decide about its failures.
+        kind = above.action.kind if above.action else ""
+        single["model"] = Command(action=Action(kind, {}), on_lost=above.on_lost)
+        choices["tool"] = above.tools.commands if above.tools else ()
+        choices["tool_list"] = tuple(server.command for server in above.tools.servers) if above.tools else ()
     found = single[fact.role] if fact.role in single else choices[fact.role][fact.index]
     return found or Command()
 
@@ -336,6 +353,20 @@ def _command_ended(
     facts.forget_retries(fact.place)
     if fact.role == "script":
         facts.open_scripts.discard(fact.parent)
+    elif fact.role == "triager" and isinstance(fact, e.CommandCompleted):
+        facts.answers[fact.parent, facts.attempts.get(fact.parent, 0)] = fact.output
+    elif fact.role == "model" and isinstance(fact, e.CommandCompleted):
+        facts.turns[fact.parent] = fact.place
+
+
+def _tool_called(facts: LogFacts, fact: e.ToolCalled, entry: e.Entry) -> None:
+    facts.open_calls[fact.place] = (fact.id, fact.number)
+    facts.spending.record_tool_call(fact, facts.lineage(fact.place)[-1])
+
+
+def _tool_answered(facts: LogFacts, fact: e.ToolAnswered, entry: e.Entry) -> None:
+    facts.open_calls.pop(fact.place, None)
+    facts.answered_calls.add((fact.place, facts.turns.get(fact.place, ""), fact.id))
 
 
 def _item_entered(facts: LogFacts, fact: e.ItemEntered, entry: e.Entry) -> None:
@@ -365,6 +396,8 @@ _LEARN: dict[type[e.Fact], Callable[[LogFacts, Any, e.Entry], None]] = {
     e.RunReopened: _reopened,
     e.RunStopping: _stopping,
     **dict.fromkeys(TERMINAL, _over),
+    e.ToolCalled: _tool_called,
+    e.ToolAnswered: _tool_answered,
     e.StepEntered: _step_entered,
     **dict.fromkeys(STEP_ENDS, _step_ended),
     e.StepSkipped: _passed_over,

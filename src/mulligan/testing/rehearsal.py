@@ -22,13 +22,13 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.deciding.fakes import with_fakes
+from mulligan.core.deciding.fakes import triager_name, with_fakes
 from mulligan.core.deciding.lifecycle import expected_files
 from mulligan.core.effects import effects as fx
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.workflow import FAKE, Command, Workflow, all_commands
+from mulligan.core.model.workflow import FAKE, Command, Workflow, all_commands, triager_of
 from mulligan.core.state.scope import failure_view, fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -60,8 +60,9 @@ def rehearse(
     if not folder.is_dir():
         raise InputInvalid(f"'{folder}' is not a folder", hint="create it first: a rehearsal runs its commands there")
     for step in (*workflow.steps, workflow.end):
+        triager = triager_of(step)
         for command in all_commands([step]):
-            _refuse_the_impossible(step.name, command)
+            _refuse_the_impossible(triager_name(step.name) if command is triager else step.name, command)
     with tempfile.TemporaryDirectory(prefix="mulligan-rehearsal-") as scratch:
         return _Rehearsal(workflow, folder, Path(scratch), slots=slots, watch=watch).run(inputs or {})
 

@@ -178,6 +178,25 @@ def promise_3_agents_stay_within_their_budget(facts: LogFacts, entry: e.Entry) -
             raise facts.violation("promise 3", f"the agent '{fact.place}' is called, and {spent} are spent", entry)
 
 
+def promise_3_tools_stay_within_the_budget_of_their_agent(facts: LogFacts, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.ToolCalled)
+    for spent in facts.spending.exceeded_tool_limits(facts.lineage(fact.place)[-1]) if fact.position >= 0 else ():
+        raise facts.violation("promise 3", f"a tool of '{fact.place}' is called, and {spent} are spent", entry)
+
+
+def promise_2_a_finished_call_is_not_made_again(facts: LogFacts, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.ToolCalled | e.ToolAnswered)
+    turn = facts.turns.get(fact.place)
+    if turn is None:
+        raise facts.violation("promise 2", f"no model of '{fact.place}' has asked for '{fact.tool}'", entry)
+    if (fact.place, turn, fact.id) in facts.answered_calls:
+        raise facts.violation("promise 2", f"call {fact.number} of '{fact.place}' has its answer already", entry)
+    if isinstance(fact, e.ToolAnswered) and facts.open_calls.get(fact.place) != (fact.id, fact.number):
+        raise facts.violation("promise 2", f"call {fact.number} of '{fact.place}' is answered, and is not open", entry)
+
+
 def _is_beyond_limit(facts: LogFacts, step: str) -> bool:
     return facts.visits_in_round[step] > facts.steps[step].max_visits
 
@@ -207,6 +226,42 @@ def promise_3_triage_retries_by_itself_once(facts: LogFacts, entry: e.Entry) -> 
         raise facts.violation("promise 3", f"'{fact.step}' was not classified, and is retried once more", entry)
 
 
+def promise_3_agents_decide_within_their_limits(facts: LogFacts, entry: e.Entry) -> None:
+    """A decision of a triager is what it answered about this attempt, and within the limits of its policy."""
+    fact = entry.fact
+    assert isinstance(fact, e.StepClassified)
+    if not fact.is_triagers:
+        return
+    policy = facts.steps[fact.step].triage
+    agent = policy.agent if policy is not None else None
+    output = facts.answers.get((fact.step, fact.attempt))
+    answer = output.get("json") if isinstance(output, dict) else None
+    if agent is None or not isinstance(answer, dict):
+        raise facts.violation("promise 3", f"nobody asked an agent about '{fact.step}'", entry)
+    if (fact.verdict, fact.confidence, fact.by) != (
+        answer.get("verdict"),
+        answer.get("confidence"),
+        f"agent:{agent.provider}",
+    ):
+        raise facts.violation("promise 3", f"the agent of '{fact.step}' answered something else", entry)
+    given = answer.get("memory") or 0
+    if (
+        fact.verdict not in agent.may
+        or (fact.confidence or 0) < agent.min_confidence
+        or given > (agent.memory_max or 0)
+    ):
+        raise facts.violation("promise 3", f"the agent of '{fact.step}' may not decide that", entry)
+    if facts.agent_decisions >= agent.max_per_run:
+        raise facts.violation("promise 3", f"agents have decided {agent.max_per_run} times in this run", entry)
+
+
+def promise_3_suggestions_are_about_parked_steps(facts: LogFacts, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.TriageSuggested)
+    if fact.step not in facts.parked:
+        raise facts.violation("promise 3", f"a suggestion about '{fact.step}', which is not parked", entry)
+
+
 # -- 4: script, handler, route, undo and `end` start once per cause --------------------------------------------------
 
 
@@ -233,6 +288,8 @@ def promise_4_commands_start_once(facts: LogFacts, entry: e.Entry) -> None:
             raise facts.violation("promise 4", f"the script of '{fact.parent}' runs twice for one retry", entry)
     if fact.role == "handler" and fact.parent not in facts.handlers:
         raise facts.violation("promise 4", f"'{fact.place}' runs outside of its handler", entry)
+    if fact.role == "triager" and fact.parent not in facts.parked:
+        raise facts.violation("promise 4", f"an agent is asked about '{fact.parent}', which is not parked", entry)
     if fact.role == "undo" and facts.undoing is None:
         raise facts.violation("promise 4", f"'{fact.place}' runs although nothing is being undone", entry)
 
@@ -468,12 +525,16 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_2_one_result_per_attempt: RESULTS,
     promise_2_attempts_count_up: (e.AttemptScheduled,),
     promise_2_attempts_start_once: (e.AttemptStarted,),
+    promise_2_a_finished_call_is_not_made_again: (e.ToolCalled, e.ToolAnswered),
+    promise_3_tools_stay_within_the_budget_of_their_agent: (e.ToolCalled,),
     promise_3_retries_within_budget: (e.RetryScheduled,),
     promise_3_reruns_within_budget: (e.AttemptScheduled,),
     promise_3_agents_stay_within_their_budget: (e.AttemptScheduled,),
     promise_3_visits_within_budget: (e.StepEntered,),
     promise_3_nothing_runs_in_the_visit_beyond_the_last: (e.AttemptScheduled,),
     promise_3_triage_retries_by_itself_once: (e.StepClassified,),
+    promise_3_agents_decide_within_their_limits: (e.StepClassified,),
+    promise_3_suggestions_are_about_parked_steps: (e.TriageSuggested,),
     promise_4_visits_follow_each_other: (e.StepEntered, *STEP_ENDS),
     promise_4_a_step_is_entered_for_a_cause: (e.StepEntered,),
     promise_4_a_step_is_skipped_for_a_cause: (e.StepSkipped,),

@@ -186,13 +186,28 @@ class SimulationSteps:
         return r.TaskEnded(at, place, attempt, self.rng.choice(_OUTCOMES), usage=usage)
 
     def _output(self, place: str) -> Any:
+        if ".model@" in place:
+            return self._answer(place)
         if ".lister" in place:
             return self.rng.choice(([1, 2, 3], [], ["a", "b"], "no list"))
+        if ".triager@" in place:
+            return {"json": self.rng.choice(_TRIAGE_ANSWERS)}
         statuses = ("completed", "failed", "done", 7) if place == END else ("completed", "failed")
         said = {"status": self.rng.choice(statuses), "output": "decided", "reason": "so"}
         # A handler that decides has to say so.
         others = (said, said, said, said) if ".on_failure@" in place else (None, 7, "text", [1, 2])
         return self.rng.choice((*others, said, said))
+
+    def _answer(self, place: str) -> Any:
+        """Return what a model says: an answer, or the tools that it wants, some of which do not exist."""
+        if self.rng.random() < 0.3:
+            return {"content": "done", "decision": None, "tokens": None}
+        names = ("look", "look", "note", "nothing")
+        calls = [
+            {"id": f"{place}/{index}", "name": self.rng.choice(names), "arguments": {"word": "x"}}
+            for index in range(self.rng.randint(1, 3))
+        ]
+        return {"content": "", "tool_calls": calls}
 
     # -- unexpected reports ------------------------------------------------------------------------------------------
 
@@ -432,6 +447,16 @@ def _waits_for_a_person(place: Place) -> bool:
 
 
 _RESULTS = (e.AttemptSucceeded, e.AttemptFailed)
+
+_TRIAGE_ANSWERS: tuple[Any, ...] = (
+    {"verdict": "retry", "confidence": 0.9, "reason": "seen before"},
+    {"verdict": "retry", "confidence": 1, "reason": "more memory", "memory": 2**22},
+    {"verdict": "retry", "confidence": 1, "reason": "far more memory", "memory": 2**40},
+    {"verdict": "fail", "confidence": 0.9, "reason": "hopeless"},
+    {"verdict": "fail", "confidence": 0.3, "reason": "perhaps"},
+    {"verdict": "retry everything", "confidence": 2},
+    None,
+)
 
 _OUTCOMES = (
     Outcome(1, stderr_tail="the tail of it"),

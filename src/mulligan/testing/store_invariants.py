@@ -11,7 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from urllib.parse import quote
 
-from mulligan.core.model.events import AttemptStarted, Entry, RunCompleted, RunFailed, RunLate, RunPaused, StepParked
+from mulligan.core.model.events import (
+    AttemptStarted,
+    Entry,
+    RunCompleted,
+    RunFailed,
+    RunLate,
+    RunPaused,
+    StepParked,
+    TriageSuggested,
+)
 from mulligan.core.model.workflow import NoticeRule
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -244,13 +253,16 @@ def promise_11_every_event_is_announced_once(
                 raise AssertionError(f"promise 11: event {entry.seq} has no notice for '{target}'")
 
 
-_ANNOUNCED = (RunCompleted, RunFailed, RunLate, RunPaused, StepParked, AttemptStarted)
+_ANNOUNCED = (RunCompleted, RunFailed, RunLate, RunPaused, StepParked, TriageSuggested, AttemptStarted)
 
 
 def _kinds_of(fact: object) -> set[str]:
     if isinstance(fact, RunCompleted):
         return {"completed", "degraded", "recovered"} if fact.degraded else {"completed"}
-    return {"failed"} if isinstance(fact, RunFailed) else {"needs_person"} if isinstance(fact, StepParked) else set()
+    if isinstance(fact, RunFailed):
+        return {"failed"}
+    asks = isinstance(fact, TriageSuggested) or (isinstance(fact, StepParked) and not fact.agent)
+    return {"needs_person"} if asks else set()
 
 
 def promise_9_no_secret_is_kept(contents: Iterable[bytes], secret: str) -> None:

@@ -21,7 +21,7 @@ class Theme(msgspec.Struct, frozen=True):
     slots: tuple[int, ...] = ()
     # Others act between any two calls; and there are no other faults of the store.
     is_dense: bool = False
-    # What the steps of its workflow have more often: breakers, calls, undo.
+    # What the steps of its workflow have more often: breakers, calls, undo, tools.
     often: str = ""
 
 
@@ -53,9 +53,12 @@ _THEMES = (
 OUTAGES = Theme("outages", steps={"outage": 3, "pass_time": 16, "end_task": 30, "lose_worker": 1}, engines=3)
 # Operators pause and resume single steps while everything else continues.
 HOLDS = Theme("holds", steps={"pause_step": 8, "resume_step": 6, "pause": 2, "resume": 4})
+# Agents with tools: their questions and calls are lost, repeated, cancelled and out of budget.
+TOOLS = Theme("tools", steps={"end_task": 30, "lose_worker": 3}, often="tools")
 _SHARE = 0.3
 _OUTAGES_SHARE = 0.08
 _HOLDS_SHARE = 0.08
+_TOOLS_SHARE = 0.08
 
 
 def theme_of(seed: object) -> Theme:
@@ -64,5 +67,7 @@ def theme_of(seed: object) -> Theme:
         return OUTAGES
     if Random(f"holds {seed}").random() < _HOLDS_SHARE:
         return HOLDS
+    if Random(f"tools {seed}").random() < _TOOLS_SHARE:
+        return TOOLS
     rng = Random(f"theme {seed}")
     return rng.choice(_THEMES) if rng.random() < _SHARE else PLAIN

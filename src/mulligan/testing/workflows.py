@@ -19,6 +19,7 @@ from mulligan.core.model.workflow import (
     END,
     Action,
     Adjust,
+    AgentTools,
     Backoff,
     Breaker,
     Budget,
@@ -26,6 +27,7 @@ from mulligan.core.model.workflow import (
     Edge,
     Expression,
     Handler,
+    Input,
     Map,
     Need,
     NeedOn,
@@ -35,9 +37,11 @@ from mulligan.core.model.workflow import (
     Rule,
     Secret,
     Step,
+    StepTool,
     Strategy,
     Template,
     Triage,
+    TriageAgent,
     Workflow,
     decode,
 )
@@ -110,7 +114,7 @@ class WorkflowGenerator:
 
     def __init__(self, rng: Random, calls: int = 0, often: str = "") -> None:
         self.rng = rng
-        # What it has more often: "breakers", "calls" or "undo".
+        # What it has more often: "breakers", "calls", "undo" or "tools".
         self._often = often
         # How many runs are above those of this workflow.
         self._calls = calls
@@ -119,6 +123,8 @@ class WorkflowGenerator:
         self._expressions = 0
         self._item_commands = 0
         self._agents = 0
+        self._triages = 0
+        self._is_in_tool = False
         # How many features this workflow mixes: plain ones test each feature alone.
         self.spice = rng.choice((0.3, 0.7, 1.3))
 
@@ -240,8 +246,30 @@ class WorkflowGenerator:
     def command(self, depth: int) -> Command:
         return Command(**self._what(), **self.command_fields(depth))
 
+    def _agent_with_tools(self) -> dict[str, Any]:
+        """Return an agent whose model asks for tools, which have their own rules and handlers."""
+        self._is_in_tool = True
+        tools = tuple(
+            StepTool(name, self.command(HANDLER_DEPTH_MAX - 1), inputs={"word": Input()})
+            for name in ("look", "note")[: self.rng.randint(1, 2)]
+        )
+        self._is_in_tool = False
+        self._agents += 1
+        return {
+            "action": Action("agent", {"prompt": "do it"}),
+            "tools": AgentTools(
+                steps=tools,
+                max_turns=self.rng.choice((2, 4, 20)),
+                max_calls=self.rng.choice((None, 1, 3)),
+                on_failure=self.rng.choice(("report", "fail")),
+            ),
+            "session": self.rng.choice(("", "chat")),
+        }
+
     def _what(self) -> dict[str, Any]:
         """Return the action; sometimes behind a breaker, if a worker runs it."""
+        if self._often == "tools" and not self._is_in_tool and self.rng.random() < 0.5:
+            return self._agent_with_tools()
         action = self.action()
         if action.kind in _ENGINES_OWN or not self.chance(3.0 if self._often == "breakers" else 0.2):
             return {"action": action}
@@ -286,10 +314,13 @@ class WorkflowGenerator:
         )
 
     def triage(self) -> Triage:
+        self._triages += 1
         return Triage(
             when=self.rng.choice(("unmatched", "exhausted", "always")),
             timeout=self.rng.choice((None, 10.0, 50.0)),
             default=self.rng.choice(("retry", "fail")),
+            # Counted instead of drawn, so that earlier seeds give the same workflows otherwise.
+            agent=_TRIAGERS[self._triages % len(_TRIAGERS)],
         )
 
     def map(self) -> Map:
@@ -366,6 +397,9 @@ class WorkflowGenerator:
 
     def _budget(self) -> Budget | None:
         """Return budgets for every second workflow with agents, low enough to be reached."""
+        if self._often == "tools":
+            # Few runs would get as far as a tool with the low limits of others.
+            return Budget(calls=12, tool_calls=self._agents + 2) if self._agents % 2 else None
         return Budget(calls=self._agents, tokens=25) if self._agents % 2 else None
 
     def _with_steps(self, count: int) -> Workflow:
@@ -394,6 +428,12 @@ _NOTIFY = (
     NoticeRule(on=("completed", "recovered", "late"), to=("ops", "team"), late_after=90.0),
 )
 _ENGINES_OWN = frozenset({"wait", "approve", "workflow"})
+_ASKED = Command(action=Action("agent", {"provider": "triager"}), timeout=60.0, deadline=60.0)
+_TRIAGERS = (
+    None,
+    TriageAgent("triager", _ASKED, may=("retry",), max_per_run=1),
+    TriageAgent("triager", _ASKED, max_per_run=2, memory_max=2**22),
+)
 _KINDS = ("shell",) * 8 + ("python", "http", "agent", "wait", "wait", "approve", "workflow")
 
 

@@ -41,7 +41,7 @@ def fetch_artifacts(task: Task, artifacts: Artifacts, *, is_called: bool, spool:
     behind them than the loop may read.
     """
     # One search in the encoded task: most tasks have no references.
-    if KEY_AS_JSON not in _encode((task.params, task.env, task.cwd, task.agent_context)):
+    if KEY_AS_JSON not in _encode((task.params, task.env, task.cwd, task.agent_context, task.conversation)):
         return task
     for name, value in {**task.env, "cwd": task.cwd}.items():
         if (size := referenced_bytes(value)) > VALUE_BYTES_MAX:
@@ -64,8 +64,9 @@ def has_large_input(task: Task) -> bool:
 
 
 def values_with_references(task: Task) -> list[Any]:
-    """Return the values that may contain references: the parameters, and the outputs in an agent's briefing."""
-    return [task.params, *((one.output for one in task.agent_context.outputs) if task.agent_context else ())]
+    """Return the values that may contain references: the parameters, the outputs in an agent's briefing, its turns."""
+    outputs = (one.output for one in task.agent_context.outputs) if task.agent_context else ()
+    return [task.params, *outputs, task.conversation]
 
 
 def referenced_bytes(value: Any) -> int:

@@ -26,6 +26,7 @@ from mulligan.worker import wall_clock
 from mulligan.worker.actions import python
 from mulligan.worker.actions.action_registry import SPAWNED, CalledAction, called_action
 from mulligan.worker.actions.called_actions import runs_own_code
+from mulligan.worker.actions.model import as_model_task, with_usage
 from mulligan.worker.background_jobs import BackgroundJobs
 from mulligan.worker.child_pool import ChildPool
 from mulligan.worker.deadlines import seconds_left, with_local_deadline
@@ -233,7 +234,10 @@ class LocalExecutor:
         try:
             self._task_files.make_folder()
             spool = partial(self._large.spool, running)
-            inward = self._boundary.prepare(lease, is_called=task.kind not in SPAWNED, spool=spool)
+            # Only here is it known which agents are models, and which are commands.
+            taken = as_model_task(lease, self._programs)
+            task = taken.task
+            inward = self._boundary.prepare(taken, is_called=task.kind not in SPAWNED, spool=spool)
             running.resolved = with_local_deadline(self._resources.assign_gpus(inward), self._clock)
             if running.resolved.task.folders:
                 check_paths(running.resolved.task, self._folders)
@@ -517,6 +521,7 @@ class LocalExecutor:
         self._result_cache.forget(running)
         if isinstance(report, TaskEnded):
             report = with_data(self._large.detach_output(running, report), running.scratch.data_set)
+            report = with_usage(running.resolved.task, report, running.scratch)
         self._progress_files.copy(running)
         self._kept_files.take(running, is_reported=isinstance(report, TaskEnded) and not report.reused_run_id)
         self._task_files.clear(running)

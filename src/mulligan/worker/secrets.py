@@ -30,6 +30,7 @@ class SecretMissing(Exception):
 
     def __init__(self, name: str, reason: str, code: str = "INPUT_INVALID") -> None:
         super().__init__(f"secret '{name}' is not available: {reason}")
+        self.reason = reason
         self.code = code
 
 
@@ -71,6 +72,10 @@ class Secrets:
         return fill_late_values(
             task, {name: self._fill_template(parts, values, task) for name, parts in task.late.items()}
         )
+
+    def find(self, task: Task, name: str) -> str:
+        """Return one secret of a task that was resolved; SecretMissing or NotReady as for `resolve`."""
+        return self._find_value(name, task.secrets[name], task.started_in)
 
     def redactor(self, task: Task) -> Redactor | None:
         """Return the redactor for the secrets that the task may know, from its own workflow or from a calling one."""

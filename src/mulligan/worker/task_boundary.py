@@ -7,12 +7,24 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.effects.tasks import Task
 from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Artifacts, Lease
+from mulligan.worker.actions.called_actions import MODEL
+from mulligan.worker.actions.model import ACCESS, KEY, settings_in
 from mulligan.worker.artifact_inputs import Spool, fetch_artifacts, locate_artifacts
+from mulligan.worker.models.settings import Access
 from mulligan.worker.output_storage import FileToStore, OutputStorage
 from mulligan.worker.redactor import Redactor
-from mulligan.worker.secrets import Secrets
+from mulligan.worker.secrets import SecretMissing, Secrets
+
+
+class ProviderKeyMissing(SecretMissing):
+    """The key of a provider is not available to the worker."""
+
+    def __init__(self, provider: str, missing: SecretMissing) -> None:
+        super().__init__(provider, missing.reason, missing.code)
+        self.args = (f"agent '{provider}' has no key: {missing.reason}",)
 
 
 class TaskBoundary:
@@ -31,11 +43,26 @@ class TaskBoundary:
         """
         if lease.task.secrets:
             lease = msgspec.structs.replace(lease, task=self._secrets.resolve(lease.task))
+        if lease.task.kind == MODEL:
+            lease = msgspec.structs.replace(lease, task=self._with_access(lease.task))
         # Last, so that the content of artifacts is not searched for references to secrets.
         if self._artifacts is None:
             return lease
         task = fetch_artifacts(lease.task, self._artifacts, is_called=is_called, spool=spool)
         return lease if task is lease.task else msgspec.structs.replace(lease, task=task)
+
+    def _with_access(self, task: Task) -> Task:
+        """Return a call of a model with its key. A cassette also gets the secrets that it must not record."""
+        settings = settings_in(task)
+        access = Access()
+        if KEY in task.secrets:
+            try:
+                access = Access(self._secrets.find(task, KEY))
+            except SecretMissing as missing:
+                raise ProviderKeyMissing(settings.name, missing) from None
+        if settings.kind == "cassette":
+            access = Access(access.key, tuple(sorted(self._secrets.values(task))))
+        return msgspec.structs.replace(task, params={**task.params, ACCESS: msgspec.to_builtins(access)})
 
     def locate_artifacts(self, value: Any, spool: Spool) -> dict[str, str]:
         """Return the files of the artifacts that a value refers to, by name; InputInvalid if one is not available."""

@@ -30,6 +30,14 @@ def adjust(rule: Adjust | None, place: Place, failure: Failure) -> Adjusted | No
     )
 
 
+def decided_adjustment(place: Place, memory: int | None, timeout: float | None) -> Adjusted | None:
+    """What a decision about a parked step gives the next attempt, over what rules gave it before."""
+    if memory is None and timeout is None:
+        return None
+    before = place.climb.adjusted or Adjusted()
+    return Adjusted(memory or before.memory, before.cpus, timeout or before.timeout)
+
+
 def _raise(asked: float | None, factor: float | None, cap: float | None, used: float = 0.0) -> float | None:
     """The larger of asked and used, times the factor, at most the cap; never less than what was asked."""
     start = max(asked or 0.0, used)

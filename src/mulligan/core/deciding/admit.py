@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.deciding.adjustment import decided_adjustment
 from mulligan.core.deciding.affinity import bound_host
 from mulligan.core.deciding.budgets import check_raised_budgets, unreported_warning
 from mulligan.core.deciding.child_failure import child_failure
@@ -22,7 +23,7 @@ from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, make_
 from mulligan.core.deciding.resource_usage import adjustments_of, attempt_limits
 from mulligan.core.deciding.rounds import Round, plan_revision, plan_round
 from mulligan.core.deciding.stopping import stop_place
-from mulligan.core.evolve.evolve_places import is_agent, is_engine_action
+from mulligan.core.evolve.evolve_places import holds_conversation, is_agent, is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.failure import Failure, failure
@@ -435,14 +436,11 @@ def _waits_for_approval(place: Place) -> bool:
 
 
 def _requested_adjustment(place: Place, report: r.Classified) -> e.Adjusted | None:
-    """The memory and timeout that a person gives the next attempt, over what rules gave it before."""
+    """The memory and timeout that a person gives the next attempt."""
     for name, asked in (("memory", report.memory), ("timeout", report.timeout)):
         if asked is not None and asked <= 0:
             raise InputInvalid(f"{name} must be greater than 0, not {asked:g}")
-    if report.memory is None and report.timeout is None:
-        return None
-    before = place.climb.adjusted or e.Adjusted()
-    return e.Adjusted(report.memory or before.memory, before.cpus, report.timeout or before.timeout)
+    return decided_adjustment(place, report.memory, report.timeout)
 
 
 def _approval(now: Now, report: r.ApprovalGiven) -> Facts:
@@ -518,7 +516,7 @@ def _is_timer_current(now: Now, kind: str, key: str, number: int, wall: datetime
 
 
 def _attempt_due(now: Now, place: Place) -> Facts:
-    """End an action of the engine: a wait is over, an approval has expired, a child run has timed out."""
+    """End an action of the engine: a wait is over, an approval has expired, a child run or an agent has timed out."""
     action = place.spec.action
     if action is None or place.phase:
         return
@@ -526,6 +524,9 @@ def _attempt_due(now: Now, place: Place) -> Facts:
         yield e.AttemptSucceeded(place.key, place.attempt)
     elif action.kind == "workflow":
         yield e.AttemptStopping(place.key, place.attempt, "timeout")
+    elif holds_conversation(place.spec):
+        yield e.AttemptStopping(place.key, place.attempt, "timeout")
+        yield from stop_place(now, place)
     elif fill_params(action, place.bindings).get("default") == "approve":
         output = {"approved": True, "by": "timeout", "reason": "no answer before the timeout"}
         yield e.AttemptSucceeded(place.key, place.attempt, output)
@@ -559,10 +560,11 @@ def _triage_due(now: Now, place: Place) -> Facts:
 def _deadline_due(now: Now, place: Place) -> Facts:
     """The deadline of the visit has passed. A worker ends its own task; everything else is ended here."""
     kind = place.spec.action.kind if place.spec.action else "map"
+    is_conversation = holds_conversation(place.spec)
     if place.status == "ready" or kind in ("wait", "approve"):
         found = make_failure(now, place, "TIMEOUT", PAST_DEADLINE)
         yield e.AttemptFailed(place.key, place.attempt, found)
-    elif kind == "map":
+    elif kind == "map" or is_conversation:
         yield e.AttemptStopping(place.key, place.attempt, "deadline")
         yield from stop_place(now, place)
     elif kind == "workflow":

@@ -133,7 +133,7 @@ def reads_upstream(spec: Command) -> bool:
 
 
 def _failure_to_handle(state: State, place: Place) -> FailedSource | None:
-    """The failure that a handler or recovery script was started for, if the place is or belongs to one."""
+    """The failure that a handler, recovery script or triager was started for, if the place is or belongs to one."""
     helper = _helper(state, place)
     failure = nearest_failure(state, place) if helper else None
     if helper is None or failure is None:
@@ -154,9 +154,12 @@ def _failure_to_handle(state: State, place: Place) -> FailedSource | None:
     )
 
 
+_HELPERS = ("handler", "script", "triager")
+
+
 def _helper(state: State, place: Place) -> Place | None:
-    """The handler command or recovery script that the place is or belongs to."""
-    return next((above for above in state.ancestors(place) if above.role in ("handler", "script")), None)
+    """The handler command, recovery script or triager that the place is or belongs to."""
+    return next((above for above in state.ancestors(place) if above.role in _HELPERS), None)
 
 
 def _rejected_output(state: State, place: Place) -> Iterator[PriorOutput]:

@@ -1,9 +1,9 @@
 """What agents may still spend: the budgets of their step, of their run, and of the calling run.
 
-A budget limits calls, tokens or money. An attempt of an agent starts while something of every limit is left. If it
-spends more than was left, its result is kept and the next attempt is refused. Calls are counted when an attempt is
-scheduled, tokens and money when it has ended. So parallel agents may together exceed a limit of tokens or money, but
-never a limit of calls.
+A budget limits calls, tokens, money, or calls of tools. An attempt of an agent starts while something of every limit is
+left. If it spends more than was left, its result is kept and the next attempt is refused. Calls are counted when an
+attempt is scheduled, tokens and money when it has ended. So parallel agents may together exceed a limit of
+tokens or money, but never a limit of calls.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from mulligan.core.evolve.evolve_places import is_agent
+from mulligan.core.evolve.evolve_places import is_agent_call
 from mulligan.core.evolve.spending_ledger import raise_budget
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.graph import Graph
@@ -24,6 +24,7 @@ CODE, UNREPORTED = "BUDGET_EXCEEDED", "BUDGET_UNREPORTED"
 # What `retry` and `classify` may raise: the name of a step, or this for the budget of the whole run.
 RUN = ""
 LIMITED = ("calls", "tokens", "cost")
+TOOL_CALLS = "tool_calls"
 
 
 class BudgetUse(NamedTuple):
@@ -60,8 +61,18 @@ def budget_refusal(state: State, place: Place, *, is_counted: bool = False) -> F
     for use in budgets_for(state, state.step_of(place).key):
         for what, limit in use.budget.limits.items():
             spent = _spent_by_others(use.spent, what, is_counted)
-            if spent >= limit:
+            # Without tools left, an agent can still answer.
+            if spent >= limit and what != TOOL_CALLS:
                 return _exceeded(use.owner, what, limit, spent)
+    return None
+
+
+def tool_budget_refusal(state: State, place: Place) -> Failure | None:
+    """The failure of an agent that asks for a tool when no call of one is left; None if it may call it."""
+    for use in budgets_for(state, state.step_of(place).key):
+        limit = use.budget.tool_calls
+        if limit is not None and use.spent.tool_calls >= limit:
+            return _exceeded(use.owner, TOOL_CALLS, limit, use.spent.tool_calls)
     return None
 
 
@@ -82,7 +93,7 @@ def _figure(value: Any) -> Any:
 
 def remaining_budget(state: State, place: Place) -> Budget | None:
     """The least that a budget leaves the current attempt, its own call included; None without a budget."""
-    is_counted = is_agent(place.spec)
+    is_counted = is_agent_call(place.spec)
     left: dict[str, Any] = {}
     for use in budgets_for(state, state.step_of(place).key):
         for what, limit in use.budget.limits.items():
@@ -93,7 +104,7 @@ def remaining_budget(state: State, place: Place) -> Budget | None:
 
 def is_queued_agent(place: Place) -> bool:
     """Whether an attempt of an agent waits for a worker here."""
-    return place.status == "ready" and not place.phase and is_agent(place.spec)
+    return place.status == "ready" and not place.phase and is_agent_call(place.spec)
 
 
 def unreported_warning(state: State, place: Place, usage: Mapping[str, Any]) -> Failure | None:

@@ -13,6 +13,7 @@ from mulligan.core.deciding import fakes
 from mulligan.core.deciding.admit import fire_held_timer
 from mulligan.core.deciding.budgets import LIMITED
 from mulligan.core.deciding.converge import after_undo
+from mulligan.core.deciding.conversations import after_turn_command, start_conversation
 from mulligan.core.deciding.end_status import after_end_step
 from mulligan.core.deciding.flow import (
     after_end,
@@ -44,7 +45,9 @@ from mulligan.core.deciding.lifecycle import (
 )
 from mulligan.core.deciding.maps import after_command, after_lister, expand, run_items
 from mulligan.core.deciding.stopping import conclude, stop_all
-from mulligan.core.evolve.evolve_places import is_engine_action
+from mulligan.core.deciding.triage_agent import after_triager
+from mulligan.core.evolve.evolve_conversations import CONVERSATION_ROLES
+from mulligan.core.evolve.evolve_places import holds_conversation, is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model.workflow import END
 from mulligan.core.state.held_steps import held_places, is_on_hold
@@ -146,6 +149,8 @@ def _attempt_started(now: Now, fact: e.AttemptStarted) -> Facts | None:
     place = now.state.places[fact.place]
     if fact.is_faked:
         return iter((fakes.end_attempt(now, place),))
+    if holds_conversation(place.spec):
+        return start_conversation(now, place)
     if place.spec.action is not None or place.role != "step":
         return None
     if now.state.step(place.key).map is not None:
@@ -204,8 +209,12 @@ def _command_ended(now: Now, fact: Any) -> Facts:
         yield from after_success_command(now, parent, fact, fact.index)
     elif fact.role == "validator":
         yield from after_validator(now, parent, fact)
+    elif fact.role == "triager":
+        yield from after_triager(now, parent, fact)
     elif fact.role == "lister":
         yield from after_lister(now, parent, fact)
+    elif fact.role in CONVERSATION_ROLES:
+        yield from after_turn_command(now, parent, fact)
     else:
         yield from after_undo(now, parent, fact)
 

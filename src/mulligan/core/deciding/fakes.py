@@ -14,14 +14,14 @@ import msgspec
 from mulligan.core.deciding.lifecycle import add_location
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure, failure
-from mulligan.core.model.workflow import FAKE, Action, Command, Step, Workflow
+from mulligan.core.model.workflow import AGENT, FAKE, Action, Command, Step, Workflow
 from mulligan.core.state.scope import Now
 from mulligan.core.state.state import Place
 
 # Fields of a step that belong to its action, without which they are reset.
 _ACTION_DEFAULTS: dict[str, Any] = {
     **{"map": None, "do": (), "env": {}, "cwd": None, "logs": {}},
-    **{"timeout": None, "resources": None, "breaker": None, "capture": "text"},
+    **{"timeout": None, "resources": None, "breaker": None, "capture": "text", "tools": None, "session": ""},
 }
 
 
@@ -33,8 +33,11 @@ class FakeEnd(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def with_fakes(workflow: Workflow, fakes: Mapping[str, Sequence[FakeEnd]]) -> Workflow:
-    """The workflow with these steps faked: one end per attempt, the last one for all further attempts."""
-    steps = tuple(_fake_step(step, fakes[step.name]) if step.name in fakes else step for step in workflow.steps)
+    """The workflow with these steps faked: one end per attempt, the last one for all further attempts.
+
+    `NAME.triager` fakes the agent that decides about failures of a step: one end per attempt of the step.
+    """
+    steps = tuple(_with_fakes(step, fakes) for step in workflow.steps)
     return msgspec.structs.replace(workflow, steps=steps)
 
 
@@ -43,6 +46,22 @@ def action_kind(step: Command) -> str:
     if isinstance(step, Step) and step.map is not None:
         return "map"
     return step.action.kind if step.action is not None else ""
+
+
+def triager_name(step: str) -> str:
+    """The name under which the triager of a step is faked."""
+    return f"{step}.triager"
+
+
+def _with_fakes(step: Step, fakes: Mapping[str, Sequence[FakeEnd]]) -> Step:
+    found = _fake_step(step, fakes[step.name]) if step.name in fakes else step
+    ends = fakes.get(triager_name(step.name))
+    if ends is None or step.triage is None or step.triage.agent is None:
+        return found
+    agent = step.triage.agent
+    params = {"of": AGENT, "ends": [msgspec.to_builtins(end) for end in ends]}
+    agent = msgspec.structs.replace(agent, command=Command(action=Action(FAKE, params)))
+    return msgspec.structs.replace(found, triage=msgspec.structs.replace(step.triage, agent=agent))
 
 
 def _fake_step(step: Step, ends: Sequence[FakeEnd]) -> Step:
@@ -68,7 +87,9 @@ def end_attempt(now: Now, place: Place) -> e.Fact:
     """End the current attempt of a faked step."""
     assert place.spec.action is not None
     ends = place.spec.action.params["ends"]
-    found = msgspec.convert(ends[min(place.attempt, len(ends)) - 1], FakeEnd)
+    # A triager is asked once per attempt of its step.
+    number = now.state.places[place.parent].attempt if place.role == "triager" else place.attempt
+    found = msgspec.convert(ends[min(number, len(ends)) - 1], FakeEnd)
     if found.failure is None:
         return e.AttemptSucceeded(place.key, place.attempt, now.keep(place, "output", found.output))
     wanted = found.failure

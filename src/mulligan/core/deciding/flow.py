@@ -332,6 +332,7 @@ def _unhandled_chain(state: State, name: str, visit: int) -> Iterable[FailureRec
     # A list that grows while it is walked, since a chain of remediations may be deeper than Python's stack.
     sent = _sent_to(state, name, visit)
     for record in sent:
-        if not record.is_allowed and is_handled(state, record) is False:
+        # A closed one does not count any more: its step runs again, or a corrected definition has no such step.
+        if not (record.is_closed or record.is_allowed) and is_handled(state, record) is False:
             yield record
             sent += _sent_to(state, record.step, record.visit)

@@ -3,7 +3,7 @@
     0 classify   the outcome becomes a Failure             (`classify.py`)
     1 retry      a rule matches and has budget left         -> RetryScheduled
     2 handle     the on_failure commands run                -> HandlerStarted
-    3 triage     a person or an agent decides               -> StepParked
+    3 triage     a person or an agent decides               -> StepParked (`triage_agent.py`)
     4 route      a failure edge leads to a remediation      -> StepFailed, routed
     5 converge   everything reaches `end`                   (`converge.py`)
 
@@ -24,7 +24,8 @@ from mulligan.core.deciding.adjustment import CAP, adjust, reached_cap
 from mulligan.core.deciding.conditions import matching_rule
 from mulligan.core.deciding.lifecycle import Facts, complete, enter_command, is_last_visit, make_failure, schedule
 from mulligan.core.deciding.routes import alert_edges, edges_after_failure, failure_route, takes_loop
-from mulligan.core.deciding.stopping import conclude
+from mulligan.core.deciding.stopping import cancel_triager, conclude
+from mulligan.core.deciding.triage_agent import default_due
 from mulligan.core.evolve.arrivals import is_beyond_limit
 from mulligan.core.model import events as e
 from mulligan.core.model.events import Route
@@ -328,8 +329,19 @@ def triage(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, 
         # A retry is impossible: a visit beyond max_visits never runs.
         yield e.RungPassed(place.key, "triage", "loop_limit")
         return False
-    due = None if policy.timeout is None else now.at + timedelta(seconds=policy.timeout)
-    yield e.StepParked(place.key, place.visit, attempt=place.attempt, failure=failure, reason=reason, due=due)
+    agent = policy.agent
+    # With an agent, the time of a person begins when the agent has not decided.
+    yield e.StepParked(
+        place.key,
+        place.visit,
+        attempt=place.attempt,
+        failure=failure,
+        reason=reason,
+        due=default_due(now, policy) if agent is None else None,
+        agent="" if agent is None else agent.provider,
+    )
+    if agent is not None:
+        yield from enter_command(now, place, "triager", 0)
     return True
 
 
@@ -357,6 +369,7 @@ def _is_allowed(place: Place, failure: Failure) -> bool:
 
 
 def after_classified(now: Now, place: Place, fact: e.StepClassified) -> Facts:
+    yield from cancel_triager(now, place)
     if fact.verdict == "retry":
         yield from schedule(now, place, "classified")
     else:

@@ -17,8 +17,9 @@ from mulligan.core.deciding.budgets import budget_refusal, is_queued_agent
 from mulligan.core.deciding.classify import PAST_DEADLINE
 from mulligan.core.deciding.end_status import status_problem
 from mulligan.core.deciding.routes import has_no_route, success_edges, takes_loop
+from mulligan.core.deciding.sessions import session_facts
 from mulligan.core.evolve.arrivals import is_beyond_limit
-from mulligan.core.evolve.evolve_places import is_agent, is_engine_action, waits_until
+from mulligan.core.evolve.evolve_places import is_agent, is_agent_call, is_engine_action, waits_until
 from mulligan.core.model import events as e
 from mulligan.core.model.credential_patterns import hide_at_ends
 from mulligan.core.model.durations import parse_time, parse_wait
@@ -92,7 +93,7 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
         bindings,
         adjusted=place.climb.adjusted,
         summary=_summary(now, place),
-        is_call=is_agent(place.spec),
+        is_call=is_agent_call(place.spec),
     )
     return _schedule_engine_action(now, place, scheduled) if is_engine_action(place.spec) else iter((scheduled,))
 
@@ -142,7 +143,7 @@ def _schedule_engine_action(now: Now, place: Place, scheduled: e.AttemptSchedule
 
 
 def start_engine_action(now: Now, place: Place) -> Facts:
-    """Start what the engine carries out itself: a wait, an approval, a child run, a map."""
+    """Start what the engine carries out itself: a wait, an approval, a child run, a map, a conversation."""
     try:
         due = _due(now, place)
     except (ValueError, TypeError, OverflowError) as error:
@@ -154,7 +155,10 @@ def start_engine_action(now: Now, place: Place) -> Facts:
 
 
 def _due(now: Now, place: Place) -> datetime | None:
-    """When an action of the engine ends by itself: a wait is over, an approval expires, a child run times out."""
+    """When an action of the engine ends by itself: a wait is over, an approval expires, a child run times out.
+
+    Or an agent that is asked turn by turn times out.
+    """
     action = place.spec.action
     if action is None or action.kind == FAKE:
         return None
@@ -243,12 +247,16 @@ def after_success_command(now: Now, place: Place, fact: e.Fact, index: int) -> F
 
 def complete(now: Now, place: Place, output: Any, recovered_by: str) -> Facts:
     """Complete the place: its data is set, and a step chooses its edges; to find none may itself be a failure."""
-    if place.data:
-        return _complete_with_data(now, place, output, recovered_by)
+    # A handler that stands in for an agent says nothing in its session.
+    keeps_session = place.spec.session != "" and recovered_by in ("", "rerun")
+    if place.data or keeps_session:
+        return _complete_with_data(now, place, output, recovered_by, keeps_session)
     return iter((_completion(now, place, output, recovered_by),))
 
 
-def _complete_with_data(now: Now, place: Place, output: Any, recovered_by: str) -> Facts:
+def _complete_with_data(now: Now, place: Place, output: Any, recovered_by: str, keeps_session: bool) -> Facts:
+    if keeps_session:
+        yield from session_facts(now, place)
     for name, value in place.data.items():
         before = now.state.run.data.get(name)
         version = before.version + 1 if before is not None else 1
@@ -318,7 +326,13 @@ def is_last_visit(state: State, place: Place) -> bool:
 # -- commands below a place ------------------------------------------------------------------------------
 
 # For roles with several commands per attempt; other commands are named after their role.
-_SUFFIX = {"handler": "on_failure@{0}.{1}", "success": "on_success@{0}.{1}"}
+_SUFFIX = {
+    "handler": "on_failure@{0}.{1}",
+    "success": "on_success@{0}.{1}",
+    "tool_list": "tool_list@{0}.{1}",
+    "model": "model@{0}.{1}",
+    "tool": "tool@{0}.{1}",
+}
 
 
 def command_key(place: Place, role: str, index: int) -> str:

@@ -32,6 +32,7 @@ def stop_all(now: Now, fact: e.RunStopping) -> Facts:
 def stop_place(now: Now, place: Place) -> Facts:
     """Ask a place and everything below it to end. `conclude` ends it when that has happened."""
     if place.status == "pending_failed":
+        yield from cancel_triager(now, place)
         yield e.StepCancelled(place.key, place.visit, "stopping")
     elif place.status == "handling":
         yield from _stop_handler(now, place)
@@ -71,6 +72,16 @@ def _stop_attempt(now: Now, place: Place) -> Facts:
         yield e.AttemptCancelled(place.key, place.attempt)
     else:
         yield e.AttemptStopping(place.key, place.attempt, place.phase or "stopping")
+
+
+def cancel_triager(now: Now, place: Place) -> Facts:
+    """Cancel the agent that is asked about a parked step: it was decided, or the run stops.
+
+    Nothing waits for its process, which is killed: its answer has no use any more.
+    """
+    triager = now.state.places.get(place.child)
+    if triager is not None and triager.role == "triager":
+        yield e.AttemptCancelled(triager.key, triager.attempt)
 
 
 def conclude(now: Now, place: Place) -> Facts:

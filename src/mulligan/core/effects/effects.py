@@ -7,12 +7,12 @@ attempt, a timer by kind, place and number.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, dataclass_transform
 
 import msgspec
 
-from mulligan.core.evolve.evolve_places import is_engine_action, waits_until
+from mulligan.core.evolve.evolve_places import holds_conversation, is_engine_action, waits_until
 from mulligan.core.model import events as e
 from mulligan.core.model.reports import TimerKind
 from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
@@ -112,6 +112,9 @@ def _stopping(state: State, fact: e.AttemptStopping) -> Iterable[Effect]:
     # After a handler timeout a separate fact stops the command of the handler.
     if place is None or place.spec.action is None or fact.reason == "handler_timeout":
         return
+    if holds_conversation(place.spec):
+        # A separate fact stops the question or the call below it.
+        return
     if place.spec.action.kind == "workflow":
         yield StopChild(fact.place, fact.attempt, state.run.stop is not None and state.run.stop.now)
     else:
@@ -144,7 +147,7 @@ def _handler(state: State, fact: e.HandlerStarted) -> Iterable[Effect]:
         yield SetTimer("handler", fact.due, fact.place, fact.attempt)
 
 
-def _parked(state: State, fact: e.StepParked) -> Iterable[Effect]:
+def _parked(state: State, fact: e.StepParked | e.TriageSuggested) -> Iterable[Effect]:
     if fact.due is not None:
         yield SetTimer("triage", fact.due, fact.step, fact.attempt)
 
@@ -177,7 +180,14 @@ def _idle_loops(state: State) -> Iterable[Effect]:
             yield SetTimer("loop", loop.due, loop.step, loop.edge)
 
 
+_AT_ONCE = timedelta(milliseconds=1)
+
+
 def _command_ended(state: State, fact: Any) -> Iterable[Effect]:
+    if fact.role == "triager":
+        # Its deadline has no effect any more, so it may pass: a process leaves a run that waits for a person alone only
+        # if no time is near.
+        yield SetTimer("deadline", state.run.at + _AT_ONCE, fact.place, 1)
     parent = state.places.get(fact.parent) if fact.role == "script" else None
     if parent is not None and parent.status == "backing_off" and parent.climb.due is not None:
         yield SetTimer("retry", parent.climb.due, parent.key, parent.attempt + 1)
@@ -256,9 +266,11 @@ _TABLE: dict[type[e.Fact], Callable[[State, Any], Iterable[Effect]]] = {
     e.RetryScheduled: _retry,
     e.HandlerStarted: _handler,
     e.StepParked: _parked,
+    e.TriageSuggested: _parked,
     e.LoopTaken: _loop,
     e.StepCompleted: _step_ended,
     e.StepFailed: _step_ended,
     e.CommandCompleted: _command_ended,
     e.CommandFailed: _command_ended,
+    e.CommandCancelled: _command_ended,
 }

@@ -47,7 +47,7 @@ _Table = dict[str, bytes]
 # Fields of the run that may be large and seldom change: each has its own row, written only if it has changed.
 _LARGE = (
     *("inputs", "outputs", "loops", "loops_taken", "held", "unstarted", "adjustments"),
-    *("spent", "budgets", "data", "notify"),
+    *("spent", "budgets", "data", "notify", "sessions"),
 )
 _RUN_NAMES = tuple(name for name in Run.__struct_fields__ if name not in _LARGE)
 # Without the key, which is that of the row, and the spec, which is in the workflow. The list of a map has its own row.
@@ -133,7 +133,8 @@ def _tag(place: Place) -> str:
     if place.status == "running" and action is not None and action.kind == "approve" and not place.phase:
         return "approval"
     if place.status == "pending_failed":
-        return "parked"
+        # Not while an agent is asked: it may decide.
+        return "" if place.child else "parked"
     return "paused" if place.pause is not None and not place.has_ended else ""
 
 

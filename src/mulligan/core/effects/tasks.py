@@ -13,6 +13,8 @@ from mulligan.core.deciding.agent_context import AgentContext, agent_context
 from mulligan.core.deciding.breaker import Guard
 from mulligan.core.deciding.budgets import remaining_budget
 from mulligan.core.deciding.lifecycle import expected_files, item_index
+from mulligan.core.deciding.triage_prompt import triager_params
+from mulligan.core.effects.conversation_task import conversation_of
 from mulligan.core.effects.reuse import Reuse, path_of, reuse_of
 from mulligan.core.model.events import Adjusted, Role
 from mulligan.core.model.failure import Failure
@@ -119,6 +121,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     waits: bool = False
     # Where the run was started, if `home` is a worktree: programs, secrets and links to logs are found from there.
     called_from: str = ""
+    # For a question to a model: what was said so far, and the tools that it may call. See `core.model.agent_messages`.
+    conversation: dict[str, Any] = {}
 
     @property
     def started_in(self) -> str:
@@ -144,16 +148,20 @@ def make_task(state: State, key: str) -> Task:
     assert action is not None, f"'{key}' has nothing to run"
     is_step = place.role == "step"
     step = place if is_step else state.step_of(place)
+    asker = _asker(state, place)
+    bindings = asker.bindings
     wanted = spec.resources or _NO_RESOURCES
     adjusted = place.climb.adjusted or _NOT_ADJUSTED
     about = None if is_step else _failure_about(state, place)
-    context = agent_context(state, place) if action.kind == AGENT else None
+    context = _agent_context(state, asker) if action.kind == AGENT else None
     secrets = state.workflow.secrets
     if state.workflow.callers_secrets:
         # Under names that no expression can use.
         secrets = {**secrets, **{f"caller:{i}": secret for i, secret in enumerate(state.workflow.callers_secrets)}}
-    late = _late_values(spec, place) if secrets and place.bindings else {}
-    params = fill_params(action, place.bindings) if action.bindings and not late else action.params
+    late = _late_values(asker.spec, asker) if secrets and bindings else {}
+    params = fill_params(action, bindings) if _has_bindings(asker) and not late else action.params
+    if place.role == "triager":
+        params = triager_params(state, place, params)
     cpus, is_waiting = _cpus(adjusted, wanted, action.kind, params)
     may_be_reused = bool(state.run.changed_only or step.spec.cache or step.spec.reads or step.spec.writes)
     home = state.run.cwd
@@ -173,9 +181,9 @@ def make_task(state: State, key: str) -> Task:
         step.visit,
         place.role,
         None if is_step else item_index(state, place),
-        _environment(action.kind, action.params, place.bindings) if place.bindings and not late else {},
+        _environment(action.kind, action.params, bindings) if bindings and not late else {},
         home,
-        "" if late else place.bindings.get("cwd", ""),
+        "" if late else bindings.get("cwd", ""),
         spec.capture,
         spec.timeout if adjusted.timeout is None else adjusted.timeout,
         _deadline(state, place),
@@ -195,16 +203,33 @@ def make_task(state: State, key: str) -> Task:
         None if spec.breaker is None else Guard(spec.breaker, state.workflow.breakers[spec.breaker]),
         context,
         late,
-        {name: value for name, value in place.bindings.items() if name not in late} if late else {},
-        {name: place.bindings[f"logs.{name}"] for name in spec.logs} if spec.logs else {},
+        {name: value for name, value in bindings.items() if name not in late} if late else {},
+        {name: bindings[f"logs.{name}"] for name in spec.logs} if spec.logs else {},
         place.climb.tries,
-        _folders(place, step) if spec.cwd or spec.logs or action.paths or step.paths else {},
+        _folders(asker, step) if asker.spec.cwd or spec.logs or action.paths or step.paths else {},
         reuse_of(state, place) if may_be_reused else None,
         remaining_budget(state, place) if context is not None else None,
         {name: one.value for name, one in state.run.data.items()} if state.run.data else {},
         is_waiting,
         state.run.cwd if home != state.run.cwd else "",
+        conversation_of(state, asker) if place.role == "model" else {},
     )
+
+
+def _asker(state: State, place: Place) -> Place:
+    """The place whose values the task has: a model is asked with those of its agent's attempt."""
+    return state.places[place.parent] if place.role == "model" else place
+
+
+def _agent_context(state: State, asker: Place) -> AgentContext:
+    """The context of an agent. What was wrong with its last attempt follows the turns of a conversation, if any."""
+    context = agent_context(state, asker)
+    is_continued = asker.conversation is not None and asker.conversation.begun > 0
+    return msgspec.structs.replace(context, summary=None) if is_continued else context
+
+
+def _has_bindings(place: Place) -> bool:
+    return place.spec.action is not None and bool(place.spec.action.bindings)
 
 
 def _folders(place: Place, step: Place) -> dict[str, str]:
@@ -219,12 +244,13 @@ def demand(state: State, place: Place) -> Demand:
     adjusted = place.climb.adjusted or _NOT_ADJUSTED
     memory = wanted.memory if adjusted.memory is None else adjusted.memory
     action = place.spec.action
-    has_values = action is not None and all(name in place.bindings for name in action.bindings)
+    asker = _asker(state, place)
+    has_values = asker.spec.action is not None and all(name in asker.bindings for name in asker.spec.action.bindings)
     cpus, _ = _cpus(
         adjusted,
         wanted,
         action.kind if action else "",
-        {} if action is None else fill_params(action, place.bindings) if has_values else action.params,
+        {} if action is None else fill_params(action, asker.bindings) if has_values else action.params,
     )
     return Demand(cpus, memory or 0, gpus=wanted.gpus or 0, labels=wanted.labels, host=bound_host(state, place))
 
@@ -260,8 +286,8 @@ def _cpus(adjusted: Adjusted, wanted: Resources, kind: str, params: Mapping[str,
 
 
 def _failure_about(state: State, place: Place) -> Failure | None:
-    """The failure that a script or handler deals with, if the place is or belongs to one."""
-    if any(above.role in ("script", "handler") for above in state.ancestors(place)):
+    """The failure that a script, handler or triager deals with, if the place is or belongs to one."""
+    if any(above.role in ("script", "handler", "triager") for above in state.ancestors(place)):
         return nearest_failure(state, place)
     return None
 

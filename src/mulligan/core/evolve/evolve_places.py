@@ -9,6 +9,14 @@ from typing import Any
 import msgspec
 
 from mulligan.core.evolve.apply_transition import move_place
+from mulligan.core.evolve.evolve_conversations import (
+    CONVERSATION_ROLES,
+    begin_turns,
+    end_turn_command,
+    session_kept,
+    tool_answered,
+    tool_called,
+)
 from mulligan.core.model import events as e
 from mulligan.core.model.events import Adjusted
 from mulligan.core.model.failure import Failure
@@ -16,7 +24,17 @@ from mulligan.core.model.failure_context import RetrySummary
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.place_keys import item_key, undo_key
 from mulligan.core.model.run_data import DataValue
-from mulligan.core.model.workflow import AGENT, ENGINE_ACTIONS, FAKE, Command, Step, is_added
+from mulligan.core.model.workflow import (
+    AGENT,
+    ENGINE_ACTIONS,
+    FAKE,
+    MCP_CALL,
+    Action,
+    Command,
+    Step,
+    is_added,
+    triager_of,
+)
 from mulligan.core.state.state import NO_CLIMB, Climb, Items, Place, State
 from mulligan.errors import IllegalTransition
 
@@ -35,6 +53,8 @@ def _attempt_scheduled(state: State, place: Place, fact: e.AttemptScheduled, ent
         place.paths = {name: value for name, value in fact.bindings.items() if name.startswith(_FILE_BINDINGS)}
     if place.climb is not NO_CLIMB:
         place.climb = _replace(place.climb, due=None, summary=_summary(place, fact, entry))
+    if holds_conversation(place.spec):
+        begin_turns(place)
     if state.run.status == "paused" and is_engine_action(place.spec):
         state.run.unstarted = (*state.run.unstarted, place.key)
 
@@ -56,8 +76,16 @@ _ENGINE_KINDS = ENGINE_ACTIONS | {FAKE}
 
 
 def is_engine_action(spec: Command) -> bool:
-    """Whether the engine carries it out without a worker: a wait, an approval, a child run, a map, a fake."""
-    return spec.action is None or spec.action.kind in _ENGINE_KINDS
+    """Whether the engine carries it out without a worker: a wait, an approval, a child run, a map, a fake.
+
+    Also an agent with tools or a session: workers ask its model and call its tools, as places below it.
+    """
+    return spec.action is None or spec.action.kind in _ENGINE_KINDS or holds_conversation(spec)
+
+
+def holds_conversation(spec: Command) -> bool:
+    """Whether it is an agent that is asked turn by turn: it has tools, or keeps its messages in a session."""
+    return (spec.tools is not None or spec.session != "") and spec.action is not None and spec.action.kind == AGENT
 
 
 def waits_until(spec: Command) -> bool:
@@ -68,6 +96,11 @@ def waits_until(spec: Command) -> bool:
 def is_agent(spec: Command) -> bool:
     """Whether it runs an agent."""
     return spec.action is not None and spec.action.kind == AGENT
+
+
+def is_agent_call(spec: Command) -> bool:
+    """Whether an attempt of it is a call of an agent. A conversation is not: each question to its model is."""
+    return is_agent(spec) and not holds_conversation(spec)
 
 
 def _set_attempt(state: State, place: Place, attempt: int) -> None:
@@ -85,6 +118,9 @@ def _attempt_started(state: State, place: Place, fact: e.AttemptStarted, entry: 
     place.worker, place.host, place.due = fact.worker, fact.host, fact.due
     if place.role == "do":
         # The later commands of the item run on the same host.
+        state.touch(place.parent).host = fact.host
+    elif place.role == "tool" and not state.places[place.parent].host:
+        # The later tools of the attempt run on the same host.
         state.touch(place.parent).host = fact.host
 
 
@@ -173,6 +209,8 @@ def _retry_scheduled(state: State, place: Place, fact: e.RetryScheduled, entry: 
         adjusted=fact.adjusted,
         verdict="",
     )
+    if place.conversation is not None and place.spec.rules[fact.rule].restarts_conversation:
+        place.conversation = None
 
 
 def _handler_started(state: State, place: Place, fact: e.HandlerStarted, entry: e.Entry) -> None:
@@ -210,6 +248,8 @@ def _command_entered(state: State, fact: e.CommandEntered, entry: e.Entry) -> No
     )
     if fact.role == "do" and state.run.adjustments:
         place.climb = fresh_climb(state, parent.parent, spec)
+    elif fact.role == "tool" and parent.conversation is not None:
+        place.call = parent.conversation.open
     place.entered_at, place.entered_seq = entry.at, entry.seq
     state.add(place)
     parent.child = fact.place
@@ -243,7 +283,38 @@ _SPECS: dict[str, Callable[[Command, Step, int], Command | None]] = {
     "validator": lambda parent, step, index: parent.validator,
     "undo": lambda parent, step, index: step.undo,
     "lister": lambda parent, step, index: step.map.lister if step.map else None,
+    "triager": lambda parent, step, index: triager_of(step),
+    "model": lambda parent, step, index: _model_spec(parent),
+    "tool": lambda parent, step, index: parent.tools.commands[index] if parent.tools else None,
+    "tool_list": lambda parent, step, index: _tool_list_spec(parent, index),
 }
+
+
+def _model_spec(agent: Command) -> Command | None:
+    """The definition of a question to the model: its failures are those of the agent, whose rules decide about them."""
+    if agent.action is None or not holds_conversation(agent):
+        return None
+    handles_loss = any("WORKER_LOST" in rule.codes for rule in agent.rules)
+    # Its values are those of the agent's attempt, so that each turn has the same prompt.
+    return Command(
+        action=Action(AGENT, agent.action.params),
+        resources=agent.resources,
+        on_lost="fail" if handles_loss else agent.on_lost,
+        # A request may be sent from anywhere; its tools share a host.
+        affinity="any",
+        breaker=agent.breaker,
+    )
+
+
+def _tool_list_spec(agent: Command, index: int) -> Command | None:
+    """The definition of the command that lists the tools of a server: as it calls one, without a tool to call."""
+    if agent.tools is None or index >= len(agent.tools.servers):
+        return None
+    command = agent.tools.servers[index].command
+    assert command.action is not None
+    params = {name: value for name, value in command.action.params.items() if name not in ("tool", "arguments")}
+    bindings = {name: one for name, one in command.action.bindings.items() if name not in MCP_CALL}
+    return _replace(command, action=_replace(command.action, params=params, bindings=bindings))
 
 
 def command_spec(state: State, parent: Place, role: str, index: int) -> Command:
@@ -268,6 +339,8 @@ def _command_ended(state: State, fact: Any, entry: e.Entry) -> None:
         parent.climb = _replace(parent.climb, is_script_open=False, advice=_advice(parent, ended, fact))
     elif fact.role == "handler" and isinstance(fact, e.CommandCompleted):
         parent.climb = _replace(parent.climb, handler_output=fact.output)
+    elif fact.role in CONVERSATION_ROLES:
+        end_turn_command(parent, fact)
     elif fact.role == "do":
         _set_item_output(parent, fact)
         # Only if a command is the whole item may its result be reused.
@@ -419,6 +492,8 @@ PLACE_MOVE_HANDLERS: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], N
     e.HandlerSucceeded: _handler_succeeded,
     e.HandlerFailed: _handler_failed,
     e.MapExpanded: _map_expanded,
+    e.ToolCalled: tool_called,
+    e.ToolAnswered: tool_answered,
 }
 
 PLACE_HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
@@ -437,5 +512,6 @@ PLACE_HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.UndoFailed: _undo_ended,
     e.WarningRecorded: _warning_recorded,
     e.DataSet: _data_set,
+    e.SessionKept: session_kept,
     e.ReportRefused: _no_change,
 }

@@ -43,6 +43,7 @@ from mulligan.core.state.state import (
     State,
     StepPause,
     Stop,
+    Suggestion,
     TriageDecision,
     UndoableVisit,
 )
@@ -266,6 +267,7 @@ def _step_entered(state: State, place: Place, fact: e.StepEntered, entry: e.Entr
     place.climb, place.failure, place.output = NO_CLIMB, None, None
     if place.files or place.fingerprint:
         place.files, place.fingerprint, place.reused_run_id, place.kept_run_id = (), "", 0, 0
+    place.conversation = None
     if state.run.adjustments:
         place.climb = fresh_climb(state, place.key, place.spec)
     place.recovered_by, place.phase, place.last_status, place.arrival = "", "", "", ""
@@ -422,7 +424,24 @@ def _step_cancelled(state: State, place: Place, fact: e.StepCancelled, entry: e.
 
 def _step_parked(state: State, place: Place, fact: e.StepParked, entry: e.Entry) -> None:
     place.failure = fact.failure
-    place.climb = _replace(place.climb, parked_due=fact.due, parked_at=entry.at, parked_for=fact.reason)
+    place.climb = _replace(
+        place.climb, parked_due=fact.due, parked_at=entry.at, parked_for=fact.reason, suggestion=None
+    )
+
+
+def _triage_suggested(state: State, place: Place, fact: e.TriageSuggested, entry: e.Entry) -> None:
+    suggestion = Suggestion(
+        fact.agent,
+        fact.why_not,
+        detail=fact.detail,
+        verdict=fact.verdict,
+        confidence=fact.confidence,
+        reason=fact.reason,
+        memory=fact.memory,
+        timeout=fact.timeout,
+        rule=fact.rule,
+    )
+    place.climb = _replace(place.climb, suggestion=suggestion, parked_due=fact.due)
 
 
 def _step_classified(state: State, place: Place, fact: e.StepClassified, entry: e.Entry) -> None:
@@ -438,7 +457,10 @@ def _step_classified(state: State, place: Place, fact: e.StepClassified, entry: 
         parked_at=None,
         parked_for="",
         ruling=decision,
+        suggestion=None,
     )
+    if fact.is_triagers:
+        state.run.agent_decisions += 1
 
 
 def _triage_decision(place: Place, fact: e.StepClassified) -> TriageDecision:
@@ -519,6 +541,7 @@ _MOVE_HANDLERS: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], None]]
     e.StepCancelled: _step_cancelled,
     e.StepParked: _step_parked,
     e.StepClassified: _step_classified,
+    e.TriageSuggested: _triage_suggested,
     e.StepStoodIn: _step_stood_in,
     e.StepSettled: _step_settled,
     **PLACE_MOVE_HANDLERS,

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mulligan.core.evolve.evolve_places import is_agent
+from mulligan.core.evolve.evolve_places import is_agent_call
 from mulligan.core.model import events as e
 from mulligan.core.model.spending import NOTHING_SPENT, Spent, spent_from_usage
 from mulligan.core.model.workflow import Budget
 from mulligan.core.state.state import Place, Run, State
 
-_A_CALL, _NO_CALL = Spent(calls=1), Spent(calls=-1)
+_A_CALL, _NO_CALL, _A_TOOL_CALL = Spent(calls=1), Spent(calls=-1), Spent(tool_calls=1)
 
 
 def _book(state: State, place: Place, more: Spent) -> None:
@@ -43,9 +43,14 @@ def _book_usage(state: State, fact: e.AttemptSucceeded | e.AttemptFailed | e.Att
     place = state.places[fact.place]
     if place.spec.action is not None and place.spec.action.kind == "workflow":
         _book(state, place, spent_from_usage(fact.usage))
-    elif is_agent(place.spec) and fact.attempt == place.attempt and state.step_of(place).spent.calls:
+    elif is_agent_call(place.spec) and fact.attempt == place.attempt and state.step_of(place).spent.calls:
         # Without a counted call the log is older than budgets: its tables have no sums, so nothing is booked.
         _book(state, place, _agent_spending(place, fact))
+
+
+def _book_tool_call(state: State, fact: e.ToolCalled, entry: e.Entry) -> None:
+    if fact.position >= 0:
+        _book(state, state.places[fact.place], _A_TOOL_CALL)
 
 
 def _agent_spending(place: Place, fact: e.AttemptSucceeded | e.AttemptFailed | e.AttemptCancelled) -> Spent:
@@ -84,4 +89,5 @@ SPENDING_HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.AttemptSucceeded: _book_usage,
     e.AttemptFailed: _book_usage,
     e.AttemptCancelled: _book_usage,
+    e.ToolCalled: _book_tool_call,
 }

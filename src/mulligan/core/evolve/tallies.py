@@ -8,6 +8,11 @@
              (cleanup). Time: from its start until that was known.
     triage   Tried: a step was parked. Worked: it was classified as retry, and that attempt completed it.
              Time: until it was classified.
+    triager  one per agent that decided. Tried: its decision was applied. Worked: it was right: after `retry` that
+             attempt completed the step; after `fail` nobody ran the step again in another round (see `overruled`).
+    overruled  one per agent. Tried: somebody ran a step again that the agent had let fail.
+    suggested  one per agent. Tried: it suggested a verdict that was not applied. Worked: a person decided the same.
+    unanswered  one per agent. Tried: it gave no valid answer.
     route    one per target. Tried: a failure was routed there. Worked: that visit completed, or failed and was handled
              in turn. Time: from the failure until that was known.
 
@@ -25,11 +30,13 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model import events as e
-from mulligan.core.state.state import State, Tally
+from mulligan.core.model.workflow import AGENT_PREFIX
+from mulligan.core.state.state import Place, State, Tally, TriageDecision
 from mulligan.errors import CodecError
 
 # Item and attempt numbers are left out of the keys, so that the number of tallies is bounded by the workflow.
-_NUMBERS = re.compile(r"\[\d+\]|@\d+")
+# Calls of tools are counted together.
+_NUMBERS = re.compile(r"\[\d+\]|(?<=\.tool)@\d+\.\d+|(?<=\.model)@\d+\.\d+|(?<=\.tool_list)@\d+\.\d+|@\d+")
 _NONE = Tally()
 _TRIED = Tally(tried=1)
 
@@ -69,13 +76,17 @@ def _begin(state: State, place_key: str, key: str, at: datetime) -> None:
     _add(state, key, _TRIED)
 
 
-def _end(state: State, place_key: str, at: datetime, *, worked: bool) -> None:
-    """End the rung that the place was trying, if any."""
+def _end(state: State, place_key: str, at: datetime, *, worked: bool, is_cut_off: bool = False) -> None:
+    """End the rung that the place was trying, if any. Only triage is tried after its time was counted."""
     climb = state.places[place_key].climb
     if not climb.trying:
         return
     since = climb.trying_since
     _add(state, climb.trying, Tally(worked=int(worked)) if since is None else _judge(worked, since, at))
+    if since is None and (agent := _deciding_agent(climb.ruling, "retry")):
+        # A cancelled attempt says nothing about the decision.
+        judged = Tally() if is_cut_off else Tally(worked=int(worked), judged=1)
+        _add(state, tally_key(place_key, "triager", agent), judged)
     state.touch(place_key).climb = _replace(climb, trying="", trying_since=None)
 
 
@@ -120,10 +131,46 @@ def _step_parked(state: State, fact: e.StepParked, entry: e.Entry) -> None:
 def _step_classified(state: State, fact: e.StepClassified, entry: e.Entry) -> None:
     """Count the waiting time. Whether triage worked is judged by the next attempt."""
     climb = state.places[fact.step].climb
+    if agent := agent_name(fact.by):
+        # Letting a step fail is right until somebody runs the step again.
+        decided = Tally(tried=1, worked=1, judged=1) if fact.verdict == "fail" else _TRIED
+        _add(state, tally_key(fact.step, "triager", agent), decided)
+    elif not fact.is_default and climb.suggestion is not None and climb.suggestion.verdict is not None:
+        followed = Tally(worked=int(climb.suggestion.verdict == fact.verdict), judged=1)
+        _add(state, tally_key(fact.step, "suggested", climb.suggestion.agent), followed)
     if climb.trying_since is not None:
         _add(state, climb.trying, _judge(False, climb.trying_since, entry.at))
         trying = climb.trying if fact.verdict == "retry" else ""
         state.touch(fact.step).climb = _replace(climb, trying=trying, trying_since=None)
+
+
+def _triage_suggested(state: State, fact: e.TriageSuggested, entry: e.Entry) -> None:
+    _add(state, tally_key(fact.step, "unanswered" if fact.verdict is None else "suggested", fact.agent), _TRIED)
+
+
+def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
+    """Whoever runs a step again that an agent let fail overrules the agent."""
+    if not state.tallies:
+        return
+    for place in (state.places[name] for name in fact.put_back if name in state.places):
+        ruling = place.climb.ruling
+        if place.status == "failed" and (agent := _deciding_agent(ruling, "fail")) and _is_last(place):
+            _add(state, tally_key(place.key, "triager", agent), Tally(worked=-1))
+            _add(state, tally_key(place.key, "overruled", agent), _TRIED)
+
+
+def _is_last(place: Place) -> bool:
+    return place.climb.ruling is not None and place.climb.ruling.attempt == place.attempt
+
+
+def agent_name(by: str) -> str:
+    """The agent that decided, by the name of whoever decided; "" if that was no agent. Safe in the key of a tally."""
+    name = by.removeprefix(AGENT_PREFIX) if by.startswith(AGENT_PREFIX) else ""
+    return name.replace(":", "_")
+
+
+def _deciding_agent(ruling: TriageDecision | None, verdict: str) -> str:
+    return agent_name(ruling.by) if ruling is not None and ruling.verdict == verdict else ""
 
 
 # -- routes -------------------------------------------------------------------------------------
@@ -146,7 +193,7 @@ def _step_failed(state: State, fact: e.StepFailed, entry: e.Entry) -> None:
 
 
 def _step_cancelled(state: State, fact: e.StepCancelled, entry: e.Entry) -> None:
-    _end(state, fact.step, entry.at, worked=False)
+    _end(state, fact.step, entry.at, worked=False, is_cut_off=True)
     # A waiting step has ended its last visit, which was judged then.
     if state.places[fact.step].is_active:
         _close_routes(state, fact.step, fact.visit, entry.at, worked=False)
@@ -178,6 +225,8 @@ TALLY_HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.CommandCancelled: _command_ended,
     e.StepParked: _step_parked,
     e.StepClassified: _step_classified,
+    e.TriageSuggested: _triage_suggested,
+    e.RunReopened: _run_reopened,
     e.StepCompleted: _step_completed,
     e.StepFailed: _step_failed,
     e.StepCancelled: _step_cancelled,

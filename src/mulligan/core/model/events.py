@@ -15,10 +15,24 @@ import msgspec
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
 from mulligan.core.model.run_data import DataValue
-from mulligan.core.model.workflow import END, Budget, NoticeRule
+from mulligan.core.model.workflow import END, Budget, NoticeRule, Verdict
 
 Rung = Literal["retry", "handle", "triage", "route"]
-Role = Literal["step", "item", "do", "handler", "script", "success", "validator", "lister", "undo"]
+Role = Literal[
+    "step",
+    "item",
+    "do",
+    "handler",
+    "script",
+    "success",
+    "validator",
+    "lister",
+    "undo",
+    "tool_list",
+    "model",
+    "tool",
+    "triager",
+]
 StopCause = Literal["cancelled", "timed_out", "failed_fast"]
 
 
@@ -315,13 +329,16 @@ class StepParked(Fact):
     attempt: int
     failure: Failure
     reason: str
+    # When the default applies. With an agent, that is known when the agent has left the decision to a person.
     due: datetime | None = None
+    # The agent that is asked before a person.
+    agent: str = ""
 
 
 class StepClassified(Fact):
     step: str
     attempt: int
-    verdict: Literal["retry", "fail"]
+    verdict: Verdict
     reason: str
     by: str
     adjusted: Adjusted | None = None
@@ -330,6 +347,30 @@ class StepClassified(Fact):
     budgets: dict[str, Budget] = {}
     # How sure its author was, from 0 to 1; people do not say.
     confidence: float | None = None
+    # The triager of the step decided. The retry rule that it proposes for the workflow.
+    is_triagers: bool = False
+    rule: str = ""
+
+
+class TriageSuggested(Fact):
+    """The triager has left the decision to a person: what it suggests, if anything, and why that was not applied."""
+
+    step: str
+    attempt: int
+    agent: str
+    # A code such as `below_confidence`, and what else is known about it.
+    why_not: str
+    detail: str = ""
+    # None if it gave no valid answer.
+    verdict: Verdict | None = None
+    confidence: float | None = None
+    reason: str = ""
+    # For the next attempt: bytes, seconds.
+    memory: int | None = None
+    timeout: float | None = None
+    rule: str = ""
+    # When the default applies unless a person decides.
+    due: datetime | None = None
 
 
 class StepPutBack(Fact):
@@ -622,6 +663,48 @@ class DataSet(Fact):
     version: int
 
 
+class ToolCalled(Fact):
+    """The agent at `place` asked for a tool. `position` is that of the tool or its server; -1: it is not called.
+
+    `arguments` are those that the tool gets, with defaults. `target` is the name of the tool on its server.
+    """
+
+    place: str
+    attempt: int
+    number: int
+    tool: str
+    id: str = ""
+    position: int = -1
+    arguments: dict[str, Any] = {}
+    target: str = ""
+
+
+class ToolAnswered(Fact):
+    """What the agent gets for a call: the output of the tool, or why there is none."""
+
+    place: str
+    attempt: int
+    number: int
+    tool: str
+    id: str = ""
+    output: Any = None
+    error: str = ""
+
+
+class SessionKept(Fact):
+    """The messages of an agent whose result was accepted precede those of the next agent with this session.
+
+    `dropped`: how many of the oldest parts of the session were dropped, so that it is not too long.
+    """
+
+    place: str
+    attempt: int
+    session: str
+    messages: Any
+    chars: int = 0
+    dropped: int = 0
+
+
 class ReportRefused(Fact):
     """A report was late, a duplicate, or about something that no longer runs. It changed nothing."""
 
@@ -652,6 +735,7 @@ AnyFact = (
     | StepResumed
     | StepParked
     | StepClassified
+    | TriageSuggested
     | StepPutBack
     | StepStoodIn
     | StepSettled
@@ -686,6 +770,9 @@ AnyFact = (
     | UndoFailed
     | WarningRecorded
     | DataSet
+    | ToolCalled
+    | ToolAnswered
+    | SessionKept
     | ReportRefused
 )
 

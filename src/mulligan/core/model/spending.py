@@ -29,6 +29,7 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost: Decimal | None = None
+    tool_calls: int = 0
 
     def __bool__(self) -> bool:
         return self != NOTHING_SPENT
@@ -40,6 +41,7 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
             input_tokens=_sum(self.input_tokens, other.input_tokens),
             output_tokens=_sum(self.output_tokens, other.output_tokens),
             cost=_sum(self.cost, other.cost),
+            tool_calls=self.tool_calls + other.tool_calls,
         )
 
     @property
@@ -51,6 +53,7 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
             "cost": None if self.cost is None else plain_cost(self.cost),
+            "tool_calls": self.tool_calls or None,
         }
         return {name: value for name, value in figures.items() if value is not None}
 
@@ -74,6 +77,7 @@ def spent_from_usage(usage: Mapping[str, Any]) -> Spent:
         input_tokens=parse_count(usage.get("input_tokens")),
         output_tokens=parse_count(usage.get("output_tokens")),
         cost=parse_cost(usage.get("cost")),
+        tool_calls=parse_count(usage.get("tool_calls")) or 0,
     )
 
 
@@ -118,6 +122,7 @@ def spent_json(spent: Spent) -> dict[str, Any] | None:
         "output_tokens": spent.output_tokens,
         "cost": None if spent.cost is None else plain_cost(spent.cost),
         "currency": CURRENCY,
+        "tool_calls": spent.tool_calls,
     }
 
 
@@ -142,14 +147,16 @@ def format_spent(spent: Spent) -> str:
     found = [format_amount("calls", spent.calls)] if spent.calls else []
     found += [format_amount("tokens", spent.tokens)] if spent.tokens is not None else []
     found += [format_amount("cost", spent.cost)] if spent.cost is not None else []
+    found += [format_amount("tool_calls", spent.tool_calls)] if spent.tool_calls else []
     return ", ".join(found)
 
 
 def format_amount(what: str, value: Any) -> str:
-    """`$0.62`, `41,200 tokens`, `1 call`."""
+    """`$0.62`, `41,200 tokens`, `1 call`, `5 tool calls`."""
     if what == "cost":
         return format_dollars(value)
-    return f"{value:,} {what if value != 1 else what[:-1]}"
+    words = what.replace("_", " ")
+    return f"{value:,} {words if value != 1 else words[:-1]}"
 
 
 def format_limits(budget: Budget | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mulligan.core.model.workflow import AGENT
+from mulligan.core.model.workflow import AGENT, MCP
 
 # In the parameters of an action of a plugin: it waits.
 WAITS = "waits"
@@ -21,7 +21,7 @@ def waits(kind: str, params: Mapping[str, Any]) -> bool:
     if kind == "sql":
         connection = params.get("connection")
         return not (isinstance(connection, str) and connection.strip().lower().startswith(_LOCAL_DATABASES))
-    return kind in ("http", AGENT) or params.get(WAITS) is True
+    return kind in ("http", AGENT, MCP) or params.get(WAITS) is True
 
 
 def default_cpus(kind: str, params: Mapping[str, Any]) -> float:

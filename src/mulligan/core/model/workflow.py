@@ -27,6 +27,7 @@ Strategy = Literal["recovery", "fallback", "cleanup", "custom"]
 Capture = Literal["text", "json", "lines"]
 FailFast = Literal["on_critical", "always", "never"]
 MergeKind = Literal["none", "fast-forward", "merge", "squash"]
+Verdict = Literal["retry", "fail"]
 NoticeKind = Literal["needs_person", "failed", "degraded", "completed", "recovered", "late"]
 
 END = "end"
@@ -38,6 +39,8 @@ SCRIPT_TIMEOUT_SECONDS = 300.0
 # How many labels a run may have, and how long their names and their values may be.
 LABELS_MAX, LABEL_NAME_CHARS_MAX, LABEL_CHARS_MAX = 50, 63, 200
 CANCEL_GRACE_SECONDS = 10.0
+VERDICTS: tuple[Verdict, ...] = ("retry", "fail")
+MIN_CONFIDENCE_DEFAULT, MAX_PER_RUN_DEFAULT, TRIAGER_TIMEOUT_SECONDS = 0.8, 3, 300.0
 # A workflow with `max_parallel` has at most this many steps: all are examined whenever one ends.
 MAX_PARALLEL_STEPS = 1_000
 
@@ -93,8 +96,15 @@ MERGE_KINDS: tuple[MergeKind, ...] = ("none", "fast-forward", "merge", "squash")
 NOTICE_KINDS: tuple[NoticeKind, ...] = ("needs_person", "failed", "degraded", "completed", "recovered", "late")
 # Opens, merges and removes Git worktrees. Not available in files: `workspace` adds steps with it.
 WORKSPACE = "workspace"
+# Before the name of an agent, in the name of whoever decided.
+AGENT_PREFIX = "agent:"
 # The action that gets the context of earlier failures and outputs.
 AGENT = "agent"
+# Lists the tools of an MCP server, or calls one. Not available in files: `tools` of an agent adds it.
+MCP = "mcp"
+# The bindings of a command that calls a tool of an MCP server: the name of the tool, and the arguments.
+MCP_CALL = ("_tool", "_arguments")
+MAX_TURNS_DEFAULT = 20
 
 
 def is_group(action: Action | None) -> bool:
@@ -139,6 +149,8 @@ class Rule(_Frozen):
     adjust: Adjust | None = None
     # It grants no retry after the visit has had this many attempts, by any rule.
     max_attempts: int | None = None
+    # For an agent with tools or a session: the retry begins again with the prompt. Otherwise it continues.
+    restarts_conversation: bool = False
 
 
 class Handler(_Frozen):
@@ -161,17 +173,69 @@ class Resources(_Frozen):
 
 
 class Budget(_Frozen):
-    """What agents may spend: calls, tokens (input and output together), US dollars. At least one is set."""
+    """What agents may spend: calls of models and of tools, tokens (input and output together), US dollars.
+
+    At least one is set.
+    """
 
     tokens: int | None = None
     cost: Decimal | None = None
     calls: int | None = None
+    tool_calls: int | None = None
 
     @property
     def limits(self) -> dict[str, Any]:
         """The limits that are set, by name."""
-        found = {"calls": self.calls, "tokens": self.tokens, "cost": self.cost}
+        found = {"calls": self.calls, "tokens": self.tokens, "cost": self.cost, "tool_calls": self.tool_calls}
         return {what: limit for what, limit in found.items() if limit is not None}
+
+
+class Input(_Frozen):
+    """A typed input. Required unless `has_default`."""
+
+    type: Literal["string", "integer", "number", "boolean", "array", "object", "any"] = "string"
+    default: Any = None
+    has_default: bool = False
+    enum: tuple[Any, ...] = ()
+    description: str = ""
+
+
+class StepTool(_Frozen):
+    """A step of the file that is not part of the graph: agents call it, with its inputs as arguments."""
+
+    name: str
+    command: Command
+    description: str = ""
+    inputs: dict[str, Input] = {}
+
+
+class ToolServer(_Frozen):
+    """An MCP server, and which of its tools an agent may call. `command` calls the tool that the place names.
+
+    `prefix` stands before the names of its tools, for two servers whose tools have the same names.
+    """
+
+    command: Command
+    allow: tuple[str, ...]
+    prefix: str = ""
+
+
+class AgentTools(_Frozen):
+    """What an agent may call, and how often. A failed tool is reported to the agent unless `on_failure` is "fail".
+
+    The limits are those of one attempt.
+    """
+
+    steps: tuple[StepTool, ...] = ()
+    servers: tuple[ToolServer, ...] = ()
+    max_turns: int = MAX_TURNS_DEFAULT
+    max_calls: int | None = None
+    on_failure: Literal["report", "fail"] = "report"
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """What runs when a tool is called, by the position of the tool or of its server."""
+        return (*(tool.command for tool in self.steps), *(server.command for server in self.servers))
 
 
 class Command(_Frozen):
@@ -207,6 +271,9 @@ class Command(_Frozen):
     # Whether an earlier result may be reused; None if the file does not say. `cache_key`: what else must be the same.
     cache: bool | None = None
     cache_key: Template | None = None
+    # For an agent: what it may call, and the name under which the run keeps its messages for the next agent.
+    tools: AgentTools | None = None
+    session: str = ""
 
     @property
     def retries_max(self) -> int:
@@ -242,12 +309,29 @@ class Edge(_Frozen):
     backoff: Backoff = Backoff()
 
 
+class TriageAgent(_Frozen):
+    """The agent that is asked before a person, the *triager*, and what it may decide."""
+
+    provider: str
+    # Runs the agent, within its own time. It has no rules and no handler: if it fails, a person decides.
+    command: Command
+    may: tuple[Verdict, ...] = VERDICTS
+    min_confidence: float = MIN_CONFIDENCE_DEFAULT
+    # How many of its decisions are applied in a run, over all steps and rounds.
+    max_per_run: int = MAX_PER_RUN_DEFAULT
+    # The most memory (bytes) and time (seconds) that it may give the next attempt; None: it may not change them.
+    memory_max: int | None = None
+    timeout_max: float | None = None
+
+
 class Triage(_Frozen):
     """When a failed step is parked for a person or an agent, and what happens if it is not classified in time."""
 
     when: Literal["unmatched", "exhausted", "always"] = "unmatched"
+    # The time of a person. With an agent it begins when the agent has left the decision to a person.
     timeout: float | None = None
-    default: Literal["retry", "fail"] = "fail"
+    default: Verdict = "fail"
+    agent: TriageAgent | None = None
 
 
 class Map(_Frozen):
@@ -301,16 +385,6 @@ class Step(Command):
     def matrix_name(self) -> str:
         """The matrix that it is shown and read with; "" for none, also for `end_{i}`, since `end` is the last step."""
         return "" if self.sweep == END else self.sweep
-
-
-class Input(_Frozen):
-    """A typed input. Required unless `has_default`."""
-
-    type: Literal["string", "integer", "number", "boolean", "array", "object", "any"] = "string"
-    default: Any = None
-    has_default: bool = False
-    enum: tuple[Any, ...] = ()
-    description: str = ""
 
 
 class Secret(_Frozen):
@@ -396,14 +470,21 @@ def with_callers_secrets(child: Workflow, caller: Workflow) -> Workflow:
 
 
 def all_commands(found: Iterable[Command | None]) -> Iterator[Command]:
-    """These commands and all commands below them: handlers, scripts, validators, undos, commands of items."""
+    """These commands and all below them: handlers, scripts, validators, undos, commands of items, tools, triagers."""
     for command in filter(None, found):
         yield command
         yield from all_commands((*command.on_success, command.validator))
         yield from all_commands(rule.recovery_script for rule in command.rules)
         yield from all_commands(command.on_failure.commands if command.on_failure else ())
+        yield from all_commands(command.tools.commands if command.tools else ())
         if isinstance(command, Step):
             yield from all_commands((*command.do, command.undo, command.map.lister if command.map else None))
+            yield from all_commands([triager_of(command)])
+
+
+def triager_of(step: Step) -> Command | None:
+    """The command of the agent that decides about failures of the step, if one does."""
+    return step.triage.agent.command if step.triage is not None and step.triage.agent is not None else None
 
 
 # How a call names a function for a command that a reader of another system's files added to the commands of an item.

@@ -1,6 +1,7 @@
 """The notices of a turn: which of its facts are announced, to whom, and the key of each notice.
 
-    needs_person  a step is parked, an approval is asked for, or the run was paused because of a bug in Mulligan
+    needs_person  a step is parked and no agent has decided about it, an approval is asked for, or the run was paused
+                  because of a bug in Mulligan
     failed        the round has ended as failed
     degraded      it has completed, and a failure was recovered, handled or allowed
     recovered     it has completed after at least one failure, in this round or an earlier one
@@ -24,7 +25,9 @@ from mulligan.core.state.state import State
 
 # The name in which the engine pauses a run that a bug keeps from continuing.
 ENGINE = "engine"
-_NOTABLE = frozenset({e.RunCompleted, e.RunFailed, e.RunLate, e.RunPaused, e.StepParked, e.AttemptStarted})
+_NOTABLE = frozenset(
+    {e.RunCompleted, e.RunFailed, e.RunLate, e.RunPaused, e.StepParked, e.TriageSuggested, e.AttemptStarted}
+)
 
 
 class DueNotice(msgspec.Struct, frozen=True):
@@ -76,8 +79,11 @@ def _asks_a_person(state: State, fact: e.Fact) -> bool:
     if isinstance(fact, e.AttemptStarted):
         place = state.places.get(fact.place)
         return place is not None and place.spec.action is not None and place.spec.action.kind == "approve"
+    if isinstance(fact, e.StepParked):
+        # An agent is asked first. If it does not decide, `TriageSuggested` asks a person.
+        return not fact.agent
     # Somebody who pauses a run knows that it is paused.
-    return isinstance(fact, e.StepParked) or (isinstance(fact, e.RunPaused) and fact.by == ENGINE)
+    return isinstance(fact, e.TriageSuggested) or (isinstance(fact, e.RunPaused) and fact.by == ENGINE)
 
 
 def _recipients(

@@ -218,7 +218,7 @@ def names(state: State, place: Place, reads: Iterable[str], extra: Mapping[str, 
 
 def _add(state: State, place: Place, root: str, found: dict[str, Any]) -> None:
     if root == "inputs":
-        found[root] = state.run.inputs
+        found[root] = _inputs(state, place)
     elif root == "files":
         found[root] = state.workflow.files
     elif root == "run":
@@ -236,6 +236,18 @@ def _add(state: State, place: Place, root: str, found: dict[str, Any]) -> None:
         # Last, since in an older workflow an item may have this name.
         if root not in found and root in _ATTEMPT_NAMES:
             found[root] = _ATTEMPT_NAMES[root](state, place)
+
+
+def _inputs(state: State, place: Place) -> dict[str, Any]:
+    """`inputs`: those of the run; in a tool, and in what belongs to it, also the arguments of the call."""
+    call = next((above.call for above in state.ancestors(place) if above.call is not None), None)
+    return state.run.inputs if call is None else {**state.run.inputs, **call.arguments}
+
+
+def _call_view(state: State, place: Place) -> dict[str, Any]:
+    """`call`: the tool of a server that an agent calls, and its arguments. Only the commands of servers read it."""
+    call = place.call
+    return {} if call is None else {"tool": call.target, "arguments": call.arguments}
 
 
 def _item_outputs(state: State, place: Place) -> list[Any]:
@@ -287,7 +299,11 @@ def own_step_view(state: State, place: Place) -> dict[str, Any]:
     return {"name": name, "number": (nodes[name].order if name in nodes else len(nodes)) + 1}
 
 
-_ATTEMPT_NAMES: dict[str, Callable[[State, Place], Any]] = {"attempt": attempt_number, "step": own_step_view}
+_ATTEMPT_NAMES: dict[str, Callable[[State, Place], Any]] = {
+    "attempt": attempt_number,
+    "step": own_step_view,
+    "call": _call_view,
+}
 
 
 def next_attempt(state: State, place: Place) -> int:

@@ -21,7 +21,7 @@ from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.spending import NOTHING_SPENT, Spent
-from mulligan.core.model.workflow import END, Budget, Command, NoticeRule, Step, Workflow
+from mulligan.core.model.workflow import END, Budget, Command, NoticeRule, Step, Verdict, Workflow
 from mulligan.core.state.transitions import ACTIVE, ENDED, RunStatus, Status
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,6 +44,20 @@ class RecordedDecision(TriageDecision, frozen=True, omit_defaults=True):
     at: datetime = EPOCH
     # Nobody decided in time.
     is_default: bool = False
+
+
+class Suggestion(msgspec.Struct, frozen=True):
+    """What the triager answered about a parked step, if anything, and why that was not applied."""
+
+    agent: str
+    why_not: str
+    detail: str = ""
+    verdict: Verdict | None = None
+    confidence: float | None = None
+    reason: str = ""
+    memory: int | None = None
+    timeout: float | None = None
+    rule: str = ""
 
 
 class Climb(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -82,6 +96,8 @@ class Climb(msgspec.Struct, frozen=True, omit_defaults=True):
     advice: Any = None
     # The output of its last attempt if it was rejected, for the agent that is to repair it.
     rejected: Any = None
+    # For a parked step: what its triager suggests.
+    suggestion: Suggestion | None = None
 
 
 NO_CLIMB = Climb()
@@ -105,6 +121,59 @@ class Items(msgspec.Struct, frozen=True):
         return self.visit, self.next, self.running, self.failed, self.is_judged
 
 
+class CalledTool(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call of a tool that an agent asked for. `target`: its name on its server, for a tool of an MCP server."""
+
+    number: int
+    tool: str
+    id: str = ""
+    arguments: dict[str, Any] = {}
+    target: str = ""
+
+
+class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an agent got for a call: the output of the tool, or why there is none."""
+
+    tool: str
+    id: str = ""
+    output: Any = None
+    error: str = ""
+
+
+class Turn(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An answer of a model, and the results of the tools that it asked for so far."""
+
+    answer: Any
+    results: tuple[ToolResult, ...] = ()
+
+
+class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The exchange with an agent that has tools or a session, in one visit. It goes on in the next attempt."""
+
+    turns: tuple[Turn, ...] = ()
+    # How many turns there were when the current attempt began.
+    begun: int = 0
+    # Of the current attempt: the tools that its servers have, how often a model was asked, the calls, the open one.
+    lists: tuple[Any, ...] = ()
+    asked: int = 0
+    called: int = 0
+    open: CalledTool | None = None
+    # With a session: the values of the attempt's expressions, from which its prompt is made.
+    bindings: dict[str, Any] = {}
+
+
+NO_CONVERSATION = Conversation()
+
+
+class SessionPart(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The messages of one agent in a session: its prompt, what it asked for, its answer."""
+
+    place: str
+    attempt: int
+    messages: Any
+    chars: int = 0
+
+
 class StepPause(msgspec.Struct, frozen=True, omit_defaults=True):
     """A step is paused: by whom, why, since when."""
 
@@ -125,7 +194,9 @@ class Place(msgspec.Struct):
     """Anything that has rungs 0 to 2: a step, an item of a map, a command of a handler, a script, an undo.
 
     Keys: step `build`; item `check[3]`; its first command `check[3].0`; the handler's first command after
-    attempt 2 `build.on_failure@2.0`; recovery script `build.script@2`; undo of visit 1 `build.undo@1`.
+    attempt 2 `build.on_failure@2.0`; recovery script `build.script@2`; triager `build.triager@2`; undo of visit 1
+    `build.undo@1`; the third question to the model of an agent in attempt 1 `ask.model@1.2`, and the first call of a
+    tool `ask.tool@1.0`.
     """
 
     key: str
@@ -196,6 +267,9 @@ class Place(msgspec.Struct):
     kept_run_id: int = 0
     # The data of the run that its attempt sets if its result is accepted.
     data: dict[str, Any] = {}
+    # For an agent with tools or a session. For a tool: the call.
+    conversation: Conversation | None = None
+    call: CalledTool | None = None
 
     @property
     def result_run_id(self) -> int:
@@ -352,6 +426,10 @@ class Run(msgspec.Struct):
     notify: tuple[NoticeRule, ...] = ()
     late_due: datetime | None = None
     late_after: float = 0.0
+    # How many decisions of triagers were applied, over all rounds.
+    agent_decisions: int = 0
+    # What earlier agents said, by session.
+    sessions: dict[str, tuple[SessionPart, ...]] = {}
 
     @property
     def present_version(self) -> str:

@@ -53,6 +53,8 @@ PLACE: dict[type[e.Fact], Moves] = {
     e.AttemptScheduled: _all("ready backing_off handling pending_failed", "ready"),
     e.AttemptStarted: {"ready": "running"},
     e.MapExpanded: _stay("running"),
+    e.ToolCalled: _stay("running"),
+    e.ToolAnswered: _stay("running"),
     e.AttemptSucceeded: _all("ready running", "running"),
     # Also for an attempt that could not be scheduled because its expressions failed.
     e.AttemptFailed: _all("ready running backing_off handling pending_failed", "running"),
@@ -67,6 +69,7 @@ PLACE: dict[type[e.Fact], Moves] = {
     e.HandlerFailed: _stay("handling"),
     e.StepParked: _all("running handling", "pending_failed"),
     e.StepClassified: _stay("pending_failed"),
+    e.TriageSuggested: _stay("pending_failed"),
     e.StepCompleted: _all("ready running handling", "completed"),
     e.StepFailed: _all("running backing_off handling pending_failed", "failed"),
     e.StepCancelled: _all("waiting ready running backing_off handling pending_failed", "cancelled"),

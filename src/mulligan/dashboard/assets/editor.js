@@ -1,11 +1,11 @@
 // The editor of workflows: text, problems and graph in step, a draft that is saved while somebody types, publishing.
 import { EditorState, EditorView, Transaction, basicSetup, indentWithTab, keymap, lintGutter, setDiagnostics, yaml } from "./vendor/codemirror.js";
-import { ApiError, get, send, segment } from "./api.js";
+import { get, send, segment } from "./api.js";
 import { confirmAction, openAction } from "./actions.js";
 import { say, sayError } from "./notes.js";
 import { appearance } from "./editor_theme.js";
 import { schemaHelp } from "./editor_schema.js";
-import { DraftKeeper } from "./editor_draft.js";
+import { DraftKeeper, changedLines } from "./editor_draft.js";
 import { GraphPane } from "./editor_graph.js";
 
 const START = `# What this workflow is for.
@@ -214,16 +214,12 @@ const graph = new GraphPane({
   stepBar: document.getElementById("graph-step"),
   isReadOnly,
   goTo,
-  hasKey: (from, to, key) => {
-    const lines = textOf().split("\n").slice(from - 1, to === undefined ? undefined : to - 1);
-    return lines.some((line) => new RegExp(`(^|[\\s{,"'])${key}["']?\\s*:`).test(line));
-  },
   edit: async (change) => {
-    const answer = await send("POST", "workflows:edit", { text: textOf(), file, ...change });
-    // A form that would write a mistake stays open and says it.
-    const known = new Set((checked?.problems ?? []).map((one) => one.message));
-    const mistake = answer.validation.problems.find((one) => !known.has(one.message));
-    if (mistake) throw new ApiError({ detail: mistake.message, hint: mistake.hint });
+    const before = textOf();
+    const answer = await send("POST", "workflows:edit", { text: before, file, ...change });
+    // What the form would break is said in the form, and the text stays as it is.
+    const [problem] = answer.validation.problems;
+    if (problem && (checked?.problems ?? []).length < answer.validation.problems.length) throw problem;
     replaceText(answer.text);
     if (answer.line) goTo(answer.line, 1);
     return answer;
@@ -254,39 +250,26 @@ async function save() {
   return saved;
 }
 
-// As the server has it: what can be a name in the catalogue.
-const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
-let freeName = "";
+const WORKFLOW_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 
-/** Take the name that the box has now: until a draft is saved under one, it can be changed. */
+/** Take the name in the box, which may change until there is a draft under it. False if it cannot be used. */
 async function takeName() {
   const name = nameBox.value.trim();
-  const refuse = (text, more = "") => {
-    nameBox.setAttribute("aria-invalid", "true");
-    keeper.name = "";
-    showState("name", text);
-    if (more) stateText.append(" ", Object.assign(document.createElement("a"), { href: `/workflows/${segment(name)}/edit`, textContent: more }));
-    return false;
-  };
-  if (!name) return refuse("give it a name to save it");
-  if (!NAME.test(name)) return refuse("a name has letters, digits, '.', '_' and '-' and begins with a letter or a digit");
-  // What somebody else has published or begun is not written over by a new one of the same name.
-  if (name !== freeName && (await isTaken(name))) return refuse("there is a workflow of this name: choose another, or", "edit that one");
+  const refuse = (text) => (nameBox.setAttribute("aria-invalid", "true"), showState("refused", text), false);
   nameBox.removeAttribute("aria-invalid");
-  freeName = keeper.name = name;
-  return true;
-}
-
-async function isTaken(name) {
+  if (!name) return void showState("name", "give it a name to save it");
+  if (!WORKFLOW_NAME.test(name)) return refuse("a name has letters, digits, '.', '_' and '-', and begins with a letter or digit");
+  if (name === keeper.name) return true;
   for (const path of [`workflows/${segment(name)}`, `workflows/${segment(name)}/draft`]) {
     try {
       await get(path);
-      return true;
+      return refuse(`there is a workflow '${name}' already: choose another name, or edit that one`);
     } catch (error) {
-      if (error.status !== 404) throw error;
+      if (error.status !== 404) return refuse(error.status ? error.message : "not saved: the server does not answer");
     }
   }
-  return false;
+  keeper.name = name;
+  return true;
 }
 
 function showState(state, text) {
@@ -298,7 +281,6 @@ function showState(state, text) {
 }
 
 nameBox?.addEventListener("change", () => saveSoon(0));
-nameBox?.addEventListener("input", () => nameBox.removeAttribute("aria-invalid"));
 document.getElementById("publish")?.addEventListener("click", publish);
 document.getElementById("discard")?.addEventListener("click", discard);
 stateText?.addEventListener("click", () => stateText.dataset.state === "conflict" && save());
@@ -315,18 +297,20 @@ async function publish() {
     headers: { "if-match": `"${keeper.revision}"` },
     fields: [{ name: "note", label: "What changed (optional)" }],
   };
-  const answer = await confirmAction(action, (plan) => describePublication(plan));
+  const newest = keeper.version ? await get(`workflows/${segment(name)}`).catch(() => null) : null;
+  const answer = await confirmAction(action, (plan) => describePublication(plan, newest));
   if (answer === undefined) return void view.focus();
   keeper.forget();
   location.assign(`/workflows/${segment(name)}`);
 }
 
-function describePublication(plan) {
+function describePublication(plan, newest) {
   const lines = [plan.is_new ? `It becomes version ${plan.version}.` : `Version ${plan.version} has this text already.`];
   if (keeper.version && plan.is_new && plan.version > keeper.version + 1) lines.push(`Version ${plan.version - 1} was published since you began with version ${keeper.version}.`);
   if (plan.schedules?.length) lines.push(`Its schedules are in force then: ${plan.schedules.join(", ")}`);
   if (plan.warnings?.length) lines.push(`${plan.warnings.length} warnings, see below the text.`);
-  return lines;
+  const changes = newest && plan.is_new ? changedLines(newest.text, textOf()) : null;
+  return changes ? [...lines, `Against version ${newest.version}:`, changes] : lines;
 }
 
 async function discard() {

@@ -185,6 +185,24 @@ function markDifferences(one, other) {
   return [show(left, new Set(same.map(([at]) => at))), show(right, new Set(same.map(([, at]) => at)))];
 }
 
+/** The lines that differ between two texts, with one line around them, at most `most` of them. */
+export function changedLines(before, after, most = 200) {
+  const [left, right] = [before.split("\n"), after.split("\n")];
+  const rows = [];
+  let [i, j] = [0, 0];
+  for (const [one, other] of [...commonLines(left, right).sort((a, b) => a[0] - b[0]), [left.length, right.length]]) {
+    while (i < one) rows.push({ kind: "removed", text: left[i++] });
+    while (j < other) rows.push({ kind: "added", text: right[j++] });
+    if (i < left.length) rows.push({ kind: "", text: left[i] });
+    [i, j] = [one + 1, other + 1];
+  }
+  const near = rows.filter((row, at) => row.kind || rows[at - 1]?.kind || rows[at + 1]?.kind);
+  const signs = { added: "+ ", removed: "- ", "": "  " };
+  const shown = near.slice(0, most).map((row) => make("span", { className: row.kind, textContent: `${signs[row.kind]}${row.text}\n` }));
+  if (near.length > most) shown.push(make("span", { textContent: `and ${near.length - most} more lines` }));
+  return near.length ? make("pre", { className: "source changes" }, ...shown) : null;
+}
+
 /** Pairs of equal lines, in order: a longest common subsequence; of long texts only the equal beginning and end. */
 function commonLines(left, right) {
   const found = [];

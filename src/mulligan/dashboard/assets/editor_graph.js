@@ -1,4 +1,5 @@
 // The graph beside the text: a node leads to its line and back; steps are connected by dragging or by a dialog.
+
 const NEW = "\0new";
 const DRAG_PIXELS = 6;
 const SVG = "http://www.w3.org/2000/svg";
@@ -19,9 +20,11 @@ const ACTIONS = {
   wait: { label: "Wait", hint: "10m", keys: (text) => ({ wait: text }) },
 };
 
+/** What becomes of a failed step without another step. */
+const RETRY = "retry";
+
 /** How two steps are connected, in words. */
 const KINDS = {
-  retry: { text: (a) => `when ${a} fails, run it again`, isFailure: true, isRetry: true },
   needs: { text: (a, b) => `${b} waits until ${a} has completed`, edge: { kind: "needs" } },
   success: { text: (a, b) => `when ${a} succeeds, go to ${b}`, edge: {} },
   rerun: { text: (a, b) => `when ${a} fails, run ${b}, then rerun ${a}`, edge: { on: "failure", then: "rerun" }, isFailure: true },
@@ -30,11 +33,10 @@ const KINDS = {
   always: { text: (a, b) => `whatever becomes of ${a}, go to ${b}`, edge: { on: "always" } },
 };
 
-/** Shows the drawing that the server made. `goTo(line)` moves the cursor; `edit(change)` changes the text;
- * `hasKey(from, to, key)` says whether these lines have a key. */
+/** Shows the drawing that the server made. `goTo(line)` moves the cursor; `edit(change)` changes the text. */
 export class GraphPane {
-  constructor({ figure, note, stepBar, isReadOnly, goTo, edit, hasKey }) {
-    Object.assign(this, { figure, note, stepBar, isReadOnly, goTo, edit, hasKey });
+  constructor({ figure, note, stepBar, isReadOnly, goTo, edit }) {
+    Object.assign(this, { figure, note, stepBar, isReadOnly, goTo, edit });
     this.steps = [];
     this.svg = null;
     this.current = "";
@@ -93,7 +95,7 @@ export class GraphPane {
     const parts = [make("b", { textContent: name })];
     if (name && name !== "end" && !this.isReadOnly) {
       const onFailure = make("button", { type: "button", textContent: "On failure…", className: "small" });
-      onFailure.addEventListener("click", () => this.connect(name, "", "retry"));
+      onFailure.addEventListener("click", () => this.onFailure(name));
       const then = make("button", { type: "button", textContent: "Then…", className: "small" });
       then.addEventListener("click", () => this.connect(name, "", "needs"));
       parts.push(onFailure, then);
@@ -172,69 +174,72 @@ export class GraphPane {
     const names = this.#names();
     if (!names.length) return void this.addStep();
     const from = select("Step", "from", names, source || this.current);
-    const to = select("Leads to", "to", [...names, "end", { value: NEW, label: "a new step" }], target || NEW);
+    const kinds = Object.entries(KINDS).map(([name, about]) => ({ name, ...about }));
+    this.#askHow("Connect steps", from, kinds, kind || "needs", target);
+  }
+
+  /** Ask what happens when a step fails: it runs again, or another step runs. */
+  onFailure(name) {
+    const again = { name: RETRY, text: (step) => `run ${step} again`, isFailure: true };
+    const kinds = Object.entries(KINDS).filter(([, about]) => about.isFailure).map(([kind, about]) => ({ name: kind, ...about }));
+    this.#askHow(`When ${name} fails`, { input: { value: name }, row: null }, [again, ...kinds], RETRY, "");
+  }
+
+  #askHow(title, from, kinds, kind, target) {
+    const to = select("Leads to", "to", [...this.#names(), "end", { value: NEW, label: "a new step" }], target || NEW);
     const step = newStepFields("remedy");
-    const codes = field("Only for these failures (optional)", make("input", { name: "codes", placeholder: "75, TIMEOUT" }));
-    codes.row.append(make("small", { textContent: "exit codes such as 75, or failure codes such as TIMEOUT" }));
-    const times = field("How many times", make("input", { name: "times", type: "number", min: 1, value: "2" }));
-    const delay = field("After", make("input", { name: "delay", value: "10s", placeholder: "10s" }));
-    const kinds = make("fieldset", { className: "kinds" }, make("legend", { textContent: "How" }));
-    const radios = Object.entries(KINDS).map(([name, about]) => {
-      const input = make("input", { type: "radio", name: "kind", value: name, id: `kind-${name}`, checked: name === (kind || "needs") });
+    const retries = field("Up to how many times", make("input", { name: "retries", type: "number", min: 1, max: 1000, value: 2 }));
+    const delay = field("Wait before that", make("input", { name: "delay", placeholder: "10s, 5m", value: "10s", autocomplete: "off" }));
+    const codes = field("Only for these exit codes or failure codes (optional)", make("input", { name: "codes", placeholder: "75, 10-19, or TIMEOUT", autocomplete: "off", spellcheck: false }));
+    const choice = make("fieldset", { className: "kinds" }, make("legend", { textContent: "What happens" }));
+    const radios = kinds.map((about) => {
+      const input = make("input", { type: "radio", name: "kind", value: about.name, id: `kind-${about.name}`, checked: about.name === kind });
       const label = make("label", { htmlFor: input.id });
-      kinds.append(make("p", { className: "field check" }, input, label));
-      return { name, about, input, label };
+      choice.append(make("p", { className: "field check" }, input, label));
+      return { about, input, label };
     });
     const chosen = () => radios.find((one) => one.input.checked);
     const show = () => {
-      const isRetry = chosen()?.about.isRetry ?? false;
-      const isNew = to.input.value === NEW;
-      step.show(isNew && !isRetry);
+      const isRetry = chosen().about.name === RETRY;
+      const isNew = !isRetry && to.input.value === NEW;
       to.row.hidden = isRetry;
-      times.row.hidden = delay.row.hidden = !isRetry;
-      const target = isNew ? step.name() || "the new step" : to.input.value;
+      retries.row.hidden = delay.row.hidden = !isRetry;
+      step.show(isNew);
+      const target = to.input.value === NEW ? step.name() || "the new step" : to.input.value;
       for (const one of radios) {
         one.label.textContent = one.about.text(from.input.value, target);
-        one.input.disabled = target === "end" && one.name === "needs";
+        one.input.disabled = target === "end" && one.about.name === "needs";
       }
-      if (chosen()?.input.disabled) radios.find((one) => one.name === "success").input.checked = true;
+      if (chosen()?.input.disabled) radios.find((one) => one.about.name === "success").input.checked = true;
       codes.row.hidden = !chosen().about.isFailure;
     };
-    const title = kind === "retry" ? `When ${source} fails` : "Connect steps";
-    ask(title, "Write it into the text", [from.row, kinds, to.row, ...step.rows, times.row, delay.row, codes.row], show, async () => {
-      const words = codes.input.value.split(/[\s,]+/).filter(Boolean);
-      const only = chosen().about.isFailure ? readCodes(words) : {};
-      if (chosen().about.isRetry) return this.#retry(from.input.value, Number(times.input.value), delay.input.value.trim(), only);
+    const rows = [from.row, choice, to.row, ...step.rows, retries.row, delay.row, codes.row].filter(Boolean);
+    ask(title, "Write it into the text", rows, show, () => {
+      const { about } = chosen();
+      const filter = about.isFailure ? readCodes(codes.input.value) : {};
+      if (about.name === RETRY) {
+        return this.edit({ add_rule: { step: from.input.value, max_retries: Number(retries.input.value), delay: delay.input.value.trim(), ...filter } });
+      }
       const isNew = to.input.value === NEW;
-      const edge = { source: from.input.value, target: isNew ? step.name() : to.input.value, ...chosen().about.edge };
-      Object.assign(edge, only);
-      await this.edit({ ...(isNew ? { add_step: { ...step.value(), after: from.input.value } } : {}), add_edge: edge });
+      const edge = { source: from.input.value, target: isNew ? step.name() : to.input.value, ...about.edge, ...filter };
+      return this.edit({ ...(isNew ? { add_step: { ...step.value(), after: from.input.value } } : {}), add_edge: edge });
     });
-  }
-
-  /** Write a retry rule. Rules that the step has are not written over. */
-  #retry(step, max_retries, delay, only) {
-    const at = this.steps.findIndex((one) => one.name === step);
-    if (this.hasKey(this.steps[at].line, this.steps[at + 1]?.line, "retry")) {
-      this.goTo(this.steps[at].line);
-      throw new Error(`'${step}' has 'retry' already: change it in the text`);
-    }
-    const rule = { ...only, max_retries, ...(delay ? { delay } : {}) };
-    return this.edit({ step, set: { retry: Object.keys(only).length ? { rules: [rule] } : rule } });
   }
 
   /** Ask for a new step, and write it into the text. */
   addStep() {
     const step = newStepFields("step");
-    const after = select("Place in the text", "after", [{ value: "", label: "at the end, waits for nothing" }, ...this.#names().map((name) => ({ value: name, label: `behind ${name}` }))], this.#names().includes(this.current) ? this.current : "");
+    const after = select("Place in the text", "after", [{ value: "", label: "at the end" }, ...this.#names().map((name) => ({ value: name, label: `behind ${name}` }))], this.#names().includes(this.current) ? this.current : "");
     const needs = make("input", { type: "checkbox", id: "waits", checked: true });
     const waits = make("p", { className: "field check" }, needs, make("label", { htmlFor: "waits" }));
+    const alone = make("p", { className: "note", textContent: "It waits for no other step." });
     const show = () => {
       step.show(true);
       waits.hidden = !after.input.value;
+      alone.hidden = Boolean(after.input.value && needs.checked);
       waits.lastChild.textContent = `it waits until ${after.input.value} has completed`;
     };
-    ask("Add a step", "Write it into the text", [...step.rows, after.row, waits], show, async () => {
+    ask("Add a step", "Write it into the text", [...step.rows, after.row, waits, alone], show, async () => {
       const given = step.value();
       if (after.input.value && needs.checked) given.set.needs = [after.input.value];
       await this.edit({ add_step: { ...given, after: after.input.value } });
@@ -242,11 +247,13 @@ export class GraphPane {
   }
 }
 
-/** Exit codes are numbers; everything else is a failure code. */
-function readCodes(words) {
-  const numbers = words.filter((one) => /^\d+$/.test(one)).map(Number);
-  const names = words.filter((one) => !/^\d+$/.test(one));
-  return { ...(names.length ? { codes: names } : {}), ...(numbers.length ? { exit_codes: numbers } : {}) };
+/** What somebody typed: numbers and ranges are exit codes, words are failure codes. */
+function readCodes(text) {
+  const words = text.split(/[\s,]+/).filter(Boolean);
+  const numbers = words.filter((word) => /^[<>=\d]/.test(word)).map((word) => (/^\d+$/.test(word) ? Number(word) : word));
+  const names = words.filter((word) => !/^[<>=\d]/.test(word)).map((word) => word.toUpperCase());
+  const codes = numbers.length ? names.filter((name) => name !== "EXIT_NONZERO") : names;
+  return { ...(codes.length ? { codes } : {}), ...(numbers.length ? { exit_codes: numbers } : {}) };
 }
 
 let fieldNumber = 0;

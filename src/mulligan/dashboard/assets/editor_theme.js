@@ -43,8 +43,8 @@ const colours = HighlightStyle.define([
   { tag: [tags.propertyName, tags.definition(tags.propertyName)], color: mix("now"), fontWeight: "500" },
   { tag: [tags.string, tags.special(tags.string)], color: mix("good", 70) },
   { tag: [tags.number, tags.bool, tags.null, tags.keyword, tags.atom], color: mix("ask", 75) },
-  { tag: [tags.comment, tags.lineComment], color: "var(--muted)", fontStyle: "italic" },
-  { tag: [tags.punctuation, tags.separator, tags.squareBracket, tags.brace, tags.meta], color: "var(--muted)" },
+  { tag: [tags.comment, tags.lineComment], color: mix("muted"), fontStyle: "italic" },
+  { tag: [tags.punctuation, tags.separator, tags.squareBracket, tags.brace, tags.meta], color: mix("muted") },
   { tag: [tags.labelName, tags.typeName], color: mix("try") },
 ]);
 

@@ -2,7 +2,8 @@
 import { refresh } from "./dashboard.js";
 import { addKey } from "./keyboard.js";
 import { morph } from "./morph.js";
-import { say } from "./notes.js";
+import { send } from "./api.js";
+import { say, sayError } from "./notes.js";
 import { showTimes } from "./times.js";
 import { openDecision } from "./decision.js";
 
@@ -58,6 +59,8 @@ main.addEventListener("click", (event) => {
   }
   const row = event.target.closest(".entries li");
   if (row && !event.target.closest("input, a")) row.querySelector("a").focus();
+  const agreed = event.target.closest("[data-accept]");
+  if (agreed) accept(agreed);
   const button = event.target.closest("[data-decide]");
   if (button) decide(button.dataset.decide, button.closest("#selection") ? selected() : shown());
 });
@@ -163,6 +166,24 @@ async function decide(verdict, targets) {
   await goOn(position, new Set(done.map((one) => one.id)));
 }
 
+/** Do what an agent suggests: the ordinary decision, with its reason. Refused if somebody else was first. */
+async function accept(button) {
+  const current = main.querySelector(".entries li[data-current]");
+  const position = rows().indexOf(current);
+  button.disabled = true;
+  try {
+    const answer = await send("POST", "decisions", { decisions: [JSON.parse(button.dataset.accept)] });
+    const refused = answer.decisions[0].error;
+    if (refused) return void say([refused.message, refused.hint].filter(Boolean).join("; "), { tone: "bad" });
+    say("decided as the agent suggests", { tone: "good" });
+    await goOn(Math.max(0, position), new Set(current ? [current.id] : []));
+  } catch (error) {
+    sayError(error);
+  } finally {
+    button.disabled = false;
+  }
+}
+
 /** After a decision: the entry that has taken its position in the list. */
 async function goOn(position, ids) {
   const left = rows().filter((row) => !ids.has(row.id));
@@ -190,6 +211,7 @@ if (decides()) {
   addKey("r", "retry what is selected, or this entry", () => decide("retry", chosen()));
   addKey("f", "let it fail, or refuse the approval", () => decide("fail", chosen()));
   addKey("a", "approve", () => decide("approve", chosen()));
+  addKey("y", "accept what an agent suggests", () => main.querySelector("[data-accept]")?.click());
   addKey("e", "select everything with the same error", () => {
     const group = main.querySelector(".entries li[data-current]")?.closest(".group");
     for (const one of group?.querySelectorAll(".one") ?? []) one.checked = true;

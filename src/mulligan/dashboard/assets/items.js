@@ -41,6 +41,7 @@ class ItemTable {
     this.head = make("div", { className: "item-row item-head" }, ...titles.map((one) => cell(one, "columnheader")));
     this.head.setAttribute("role", "row");
     this.box = make("div", { className: "item-box", tabIndex: 0 });
+    this.box.setAttribute("role", "rowgroup");
     const table = make("div", { className: `item-table ${kind}` }, this.head, this.box);
     table.setAttribute("role", "table");
     table.setAttribute("aria-label", this.isMatrix ? "Steps" : "Items");
@@ -48,7 +49,6 @@ class ItemTable {
     root.replaceChildren(this.filters, table);
     this.list = new VirtualList(this.box, { rowHeight: ROW_HEIGHT, render: (index) => this.#row(index) });
     this.list.rows.setAttribute("data-rows", "");
-    this.list.rows.setAttribute("role", "rowgroup");
     this.setCounts(counts);
   }
 

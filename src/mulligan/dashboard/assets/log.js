@@ -90,7 +90,7 @@ class LogViewer {
 
   #title({ place, attempt, outcome, part }) {
     const rest = place.startsWith(this.unit) ? place.slice(this.unit.length).replace(/^\./, "") : place;
-    const name = { handler: "handler", script: "recovery script", check: "check", undo: "undo" }[part] ?? (/^\d+$/.test(rest) ? (rest === "0" ? "" : `command ${Number(rest) + 1}`) : rest);
+    const name = { handler: "handler", script: "recovery script", check: "check", undo: "undo", triager: "triager" }[part] ?? (/^\d+$/.test(rest) ? (rest === "0" ? "" : `command ${Number(rest) + 1}`) : rest);
     return `${name ? `${name}, ` : ""}attempt ${attempt}, ${outcome}`;
   }
 

@@ -16,7 +16,8 @@ const TEXT_MS = 2_000;
 const mosaic = new Mosaic(document.getElementById("mosaic"), document.getElementById("mosaic-said"), path);
 const gantt = new Gantt(document.getElementById("gantt"), path);
 let seq = 0;
-let told = "";
+// What the text of the page says; the run may have gone on since the server wrote it.
+let told = charts.dataset.shown ? wordsOf(JSON.parse(charts.dataset.shown)) : "";
 let textTimer = 0;
 let readTimer = 0;
 let reading = false;
@@ -69,8 +70,12 @@ function apply(changes) {
   window.mulliganUpdates?.push(performance.now() - begun);
 }
 
+function wordsOf({ status, counts }) {
+  return [status, ...TOLD.slice(0, 4).map((one) => counts[one] ?? 0), (counts.running ?? 0) > 0].join();
+}
+
 function tell(status, counts) {
-  const now = [status, ...TOLD.slice(0, 4).map((one) => counts[one] ?? 0), (counts.running ?? 0) > 0].join();
+  const now = wordsOf({ status, counts });
   if (told && told !== now) textTimer ||= setTimeout(() => ((textTimer = 0), refresh()), TEXT_MS);
   told = now;
 }

@@ -24,8 +24,8 @@ from mulligan.language import check_inputs
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports.server_records import Document, ServerRecords, WorkflowVersion
 from mulligan.service.catalogue.drawn_texts import ExaminedText, examine_and_draw
-from mulligan.service.catalogue.text_additions import NewEdge, NewStep, edit_text
-from mulligan.service.catalogue.text_edits import EditedText, StepEdit
+from mulligan.service.catalogue.text_additions import Edit, edit_text
+from mulligan.service.catalogue.text_edits import EditedText
 from mulligan.service.catalogue.texts import (
     WorkflowText,
     check_name,
@@ -209,7 +209,7 @@ class Catalogue:
         return convert_text(WorkflowText(text, file, format))
 
     @staticmethod
-    def edit(text: str, *edits: StepEdit | NewStep | NewEdge, file: str = "workflow.yaml") -> EditedText:
+    def edit(text: str, *edits: Edit, file: str = "workflow.yaml") -> EditedText:
         """Change or add a step or an edge in a text of ours, and leave everything else as it is written."""
         return edit_text(WorkflowText(text, file), *edits)
 

@@ -25,6 +25,7 @@ from mulligan.service.catalogue.text_edits import (
     edit_step,
     edited_text,
     end_of,
+    find_step,
     key_text,
     load_nodes,
     refuse_long_text,
@@ -56,12 +57,25 @@ class NewEdge(msgspec.Struct, frozen=True):
     # Of `next` alone: when it is taken, and what the source does once a remediation has succeeded.
     on: On = "success"
     then: Then | None = None
-    # Only failures with one of these codes, or exit codes.
+    # Only failures with one of these codes; only these exit codes, each a number or a range such as `10-19`.
     codes: Sequence[str] = ()
-    exit_codes: Sequence[int] = ()
+    exit_codes: Sequence[int | str] = ()
 
 
-def edit_text(given: WorkflowText, *edits: StepEdit | NewStep | NewEdge) -> EditedText:
+class NewRule(msgspec.Struct, frozen=True):
+    """A retry rule to add to a step: how often, after which delay, and for which failures; for any by default."""
+
+    step: str
+    max_retries: int
+    delay: str = ""
+    codes: Sequence[str] = ()
+    exit_codes: Sequence[int | str] = ()
+
+
+Edit = StepEdit | NewStep | NewEdge | NewRule
+
+
+def edit_text(given: WorkflowText, *edits: Edit) -> EditedText:
     """Make the edits, one after the other: all of them, or none and an error."""
     refuse_long_text(given.text)
     text = given.text
@@ -70,6 +84,8 @@ def edit_text(given: WorkflowText, *edits: StepEdit | NewStep | NewEdge) -> Edit
             text = add_step(text, edit)
         elif isinstance(edit, NewEdge):
             text = add_edge(text, edit)
+        elif isinstance(edit, NewRule):
+            text = add_rule(text, edit)
         else:
             text = edit_step(text, edit)
     return edited_text(given, text)
@@ -99,8 +115,9 @@ def add_edge(text: str, new: NewEdge) -> str:
         if name not in names and not (name == END and name == new.target and new.kind == "next"):
             raise NotFound(f"there is no step '{name}' in the text", hint=did_you_mean(name, names), step=name)
     if new.kind == "needs" and (new.on != "success" or new.then or new.codes or new.exit_codes):
-        message = "'on', 'then', 'codes' and 'exit_codes' are for edges of the kind 'next'"
-        raise InputInvalid(message, hint="leave them out")
+        raise InputInvalid(
+            "'on', 'then', 'codes' and 'exit_codes' are for edges of the kind 'next'", hint="leave them out"
+        )
     owner, entry = (new.target, new.source) if new.kind == "needs" else (new.source, _edge(new))
     at = names.index(owner)
     wanted = copy.deepcopy(values)
@@ -124,6 +141,44 @@ def _edge(new: NewEdge) -> Any:
     if new.then:
         about["then"] = new.then
     return about if len(about) > 1 else new.target
+
+
+def add_rule(text: str, new: NewRule) -> str:
+    """The text with one more retry rule of a step. Rules that are there stay."""
+    if new.codes and new.exit_codes:
+        raise InputInvalid("a rule has either codes or exit codes", hint="leave one of them out, or add two rules")
+    _, keys = find_step(text, new.step)
+    return edit_step(text, StepEdit(new.step, set={"retry": _with_rule(keys.get("retry"), new)}))
+
+
+def _with_rule(retry: Any, new: NewRule) -> dict[str, Any]:
+    """The value of `retry` with the rule."""
+    rule: dict[str, Any] = {name: list(getattr(new, name)) for name in ("codes", "exit_codes") if getattr(new, name)}
+    rule["max_retries"] = new.max_retries
+    if new.delay:
+        rule["delay"] = new.delay
+    if not retry:
+        return rule
+    if isinstance(retry, str):
+        hint = f"add the rule to the policy '{retry}', under 'retry_policies'"
+        raise InputInvalid(
+            f"step '{new.step}' uses the retry policy '{retry}', which other steps may use too", hint=hint
+        )
+    if not isinstance(retry, dict):
+        retry = {"any": True, **({} if retry is True else {"max_retries": retry})}
+    if len(rule) == len(rule.keys() - {"codes", "exit_codes"}):
+        rule = {"any": True, **rule}
+    if "rules" in retry:
+        return {**retry, "rules": [*(retry["rules"] or []), rule]}
+    bounds = {name: retry[name] for name in _POLICY_BOUNDS if name in retry}
+    first = {name: value for name, value in retry.items() if name not in _POLICY_BOUNDS}
+    if not any(name in first for name in ("codes", "exit_codes", "pattern", "any")):
+        first = {"any": True, **first}
+    return {**bounds, "rules": [first, rule]}
+
+
+# Keys of `retry` that hold for all of its rules.
+_POLICY_BOUNDS = ("max_attempts", "deadline")
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ def render_visit(
     head = element(
         "summary",
         element("span", _GLYPHS[visit.fate], class_=f"glyph {tone}", aria_hidden="true"),
-        _name(visit, href),
+        element("strong", visit.name or visit.unit, title=visit.unit if visit.name else None),
         element("small", occurrence) if occurrence else "",
         element("span", visit.what, class_="what"),
         element("span", visit.answer, class_=f"answer {tone}"),
@@ -122,12 +122,12 @@ def render_visit(
         _story(visit) if visit.lines else Html(""),
         join_html(_log(log, folder) for log in visit.logs),
     ]
-    return element("details", head, *parts, class_=f"visit fate-{visit.fate}", open=is_open, id=name or None)
-
-
-def _name(visit: FailedVisit, href: str) -> Html:
-    shown = element("strong", visit.name or visit.unit, title=visit.unit if visit.name else None)
-    return element("a", shown, href=href) if href else shown
+    fold = element("details", head, *parts, class_=f"visit fate-{visit.fate}", open=is_open, id=name or None)
+    if not href:
+        return fold
+    # Beside the line that opens and closes, not in it: a screen reader does not know two actions of one line.
+    link = element("a", "Open", href=href, aria_label=f"Open {visit.name or visit.unit}")
+    return element("div", fold, link, class_="visit-beside", id=f"{name}-beside" if name else None)
 
 
 def _occurrence(visit: FailedVisit) -> str:
@@ -147,7 +147,7 @@ def _message(visit: FailedVisit) -> Html:
     """The message of the failure, unless the summary line already shows all of it."""
     message = visit.message.strip()
     is_shown = not message or message in visit.what or message in (TOO_LONG, TOO_LARGE)
-    return Html("") if is_shown else element("pre", message)
+    return Html("") if is_shown else element("pre", message, tabindex="0")
 
 
 def _refused(visit: FailedVisit) -> Html:
@@ -187,7 +187,7 @@ def _log(log: Log, folder: str | None) -> Html:
 
 
 def _stream(name: str, written: str) -> Html:
-    return element("figure", element("figcaption", name), element("pre", written.rstrip("\n")))
+    return element("figure", element("figcaption", name), element("pre", written.rstrip("\n"), tabindex="0"))
 
 
 def _items(report: Report, visits: list[FailedVisit], order: dict[str, int], folder: str | None) -> Iterator[Html]:

@@ -160,7 +160,12 @@ def artifacts_table(report: Report) -> Html:
 def render_values(title: str, found: Sequence[Value]) -> Html:
     """Inputs or outputs, each with its value, cut if it is long."""
     pairs = join_html(
-        join_html([element("dt", one.name), element("dd", element("pre", one.text + (" …" if one.is_cut else "")))])
+        join_html(
+            [
+                element("dt", one.name),
+                element("dd", element("pre", one.text + (" …" if one.is_cut else ""), tabindex="0")),
+            ]
+        )
         for one in found
     )
     return join_html(

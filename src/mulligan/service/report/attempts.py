@@ -13,7 +13,7 @@ from mulligan.core.model.workflow import Command
 from mulligan.history.phrases import describe_failure
 from mulligan.service.attempts import ENDS, Outcome
 
-Part = Literal["own", "handler", "script", "check", "undo"]
+Part = Literal["own", "handler", "script", "check", "undo", "triager"]
 Pause = Literal["delay", "parked", "loop"]
 
 # By part of the place key: what runs on behalf of a step or an item.
@@ -24,6 +24,7 @@ _PARTS: dict[str, Part] = {
     "validator": "check",
     "lister": "check",
     "undo": "undo",
+    "triager": "triager",
 }
 
 

@@ -385,7 +385,7 @@ _RULES: dict[type[e.Fact], Any] = {
     e.RetryScheduled: _retried,
     e.RungPassed: _passed,
     **dict.fromkeys((e.HandlerStarted, e.HandlerSucceeded, e.HandlerFailed), _handled),
-    **dict.fromkeys((e.StepParked, e.StepClassified), _parked),
+    **dict.fromkeys((e.StepParked, e.TriageSuggested, e.StepClassified), _parked),
     **dict.fromkeys((e.StepCompleted, e.ItemCompleted), _completed),
     e.StepFailed: _step_failed,
     e.ItemFailed: _item_failed,

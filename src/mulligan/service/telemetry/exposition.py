@@ -70,12 +70,15 @@ def worker_families(counts: RunCounts, timings: Timings, *, tasks: int, runs: in
     yield gauge("mulligan_worker_runs", "Runs that this worker drives", (), [((), runs)])
 
 
-def request_families(answered: Mapping[tuple[str, str, str], int], seconds: Histogram) -> Iterator[Metric]:
+def request_families(
+    answered: Mapping[tuple[str, str, str], int], seconds: Histogram, streams: int
+) -> Iterator[Metric]:
     """What the HTTP process of a server shows."""
     yield counter(
         "mulligan_http_requests", "Requests that were answered", ("method", "route", "status"), answered.items()
     )
     yield histogram("mulligan_http_request_seconds", "How long answering a request took", seconds)
+    yield gauge("mulligan_http_streams", "Live streams that are open", (), [((), streams)])
 
 
 def counter(

@@ -118,10 +118,10 @@ def _checked(endpoint: str) -> str:
     return endpoint
 
 
-def request_metrics(answered: Mapping[tuple[str, str, str], int], seconds: Histogram) -> bytes:
+def request_metrics(answered: Mapping[tuple[str, str, str], int], seconds: Histogram, streams: int) -> bytes:
     """How many requests a server answered, by method, route and status, and how long that took."""
     exposition = load_exposition()
-    return bytes(exposition.render(exposition.request_families(answered, seconds)))
+    return bytes(exposition.render(exposition.request_families(answered, seconds, streams)))
 
 
 def merge_metrics(texts: Sequence[bytes]) -> bytes:

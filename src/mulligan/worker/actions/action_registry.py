@@ -9,7 +9,7 @@ from mulligan.core.effects.tasks import Task
 from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import InputInvalid
 from mulligan.ports import Lease
-from mulligan.worker.actions import agent, called_actions, python, shell
+from mulligan.worker.actions import agent, called_actions, model, python, shell
 from mulligan.worker.artifact_inputs import InputPreparation
 from mulligan.worker.folders import Folders, Logs, ScratchFiles
 from mulligan.worker.programs import Programs
@@ -51,7 +51,7 @@ class CalledAction(Protocol):
 
 
 SPAWNED: dict[str, SpawnedAction] = {"shell": shell, "agent": agent}
-_CALLED: dict[str, CalledAction] = {"python": python}
+_CALLED: dict[str, CalledAction] = {"python": python, called_actions.MODEL: model}
 
 
 def called_action(task: Task) -> CalledAction:

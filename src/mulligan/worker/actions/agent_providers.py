@@ -1,4 +1,4 @@
-"""The file that $MULLIGAN_AGENTS names: the commands of agents, where their usage is printed, and token prices.
+"""The file that $MULLIGAN_AGENTS names: the commands of agents, the models that are asked directly, and token prices.
 
 It belongs to the operator of the worker, like the worker's environment. A workflow only names an agent.
 """
@@ -9,20 +9,49 @@ import os
 import stat
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from mulligan.core.model.spending import parse_cost
+from mulligan.core.model.workflow import Secret
 from mulligan.errors import InputInvalid, Problem
 from mulligan.language.document import decode, parse
 from mulligan.language.nodes import Mapping, Node, Refusal, Source, TooManyProblems
-from mulligan.language.shapes import TEXT, Choice, Either, Fields, Json, Key, ListOf, MapOf, Record, Value
+from mulligan.language.shapes import (
+    FLAG,
+    LIMIT,
+    TEXT,
+    Choice,
+    Either,
+    Fields,
+    Json,
+    Key,
+    ListOf,
+    MapOf,
+    Record,
+    Value,
+    whole,
+)
+from mulligan.language.workflow_keys import SECRET
 from mulligan.worker.actions.agent_output import FORMS, Field, Form, Prices
+from mulligan.worker.models.settings import (
+    ANSWER_CHARS_MAX,
+    DEFAULT_KEYS,
+    DEFAULT_URLS,
+    KINDS,
+    ModelKind,
+    ModelSettings,
+)
 from mulligan.worker.programs import Programs
 
 VARIABLE = "MULLIGAN_AGENTS"
 FILE_BYTES_MAX = 1_000_000
+# The variables of the providers that need no file: addresses, and files with answers.
+URL_VARIABLES = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL"}
+FILE_VARIABLES = {"scripted": "MULLIGAN_SCRIPTED_AGENT", "cassette": "MULLIGAN_CASSETTE"}
+# Names the provider whose answers the cassette records; without it, answers are replayed.
+RECORD_VARIABLE = "MULLIGAN_CASSETTE_RECORD"
 
 
 class Provider(msgspec.Struct, frozen=True):
@@ -31,6 +60,10 @@ class Provider(msgspec.Struct, frozen=True):
     command: str = ""
     form: Form | None = None
     prices: dict[str, Prices] = {}
+    # If it is a model and no command.
+    model: ModelSettings | None = None
+    # For a cassette: the provider whose answers it records.
+    records: str = ""
 
 
 def _price(value: Any) -> Decimal:
@@ -77,9 +110,93 @@ PROVIDER = Record(
         "output": Key(
             Either("claude, codex or a mapping", text=Choice(tuple(FORMS)), mapping=_OUTPUT), "how it is read"
         ),
-        "prices": Key(MapOf(_PRICES), "by model; 'default' for all others"),
+        "prices": Key(MapOf(_PRICES, pattern=r"(?s:.+)"), "by model; 'default' for all others"),
+        "kind": Key(Choice(KINDS), "a model that is asked directly, without a command"),
+        "url": Key(TEXT, "where it is asked: the address before /chat/completions or /messages"),
+        "key": Key(SECRET, "where the worker finds the key; without it and with 'url', none is sent"),
+        "model": Key(TEXT, "the model, unless the step names one"),
+        "max_tokens": Key(whole(1), "how many tokens an answer may have"),
+        "max_answer": Key(whole(1), f"how many characters an answer may have (default {ANSWER_CHARS_MAX})"),
+        "read_timeout": Key(LIMIT, "how long it may send nothing (default 5m)"),
+        "stream": Key(FLAG, "false: the answer arrives in one piece"),
+        "schema": Key(
+            Choice(("native", "prompt")), "how it learns the schema of its answer (default native; anthropic: prompt)"
+        ),
+        "script": Key(TEXT, "the file with the answers of a scripted agent"),
+        "cassette": Key(TEXT, "the file with recorded answers"),
+        "of": Key(TEXT, "the provider whose answers the cassette records"),
+        "record": Key(FLAG, "true: ask that provider, and record its answers"),
     },
 )
+# The keys that only some kinds have.
+_COMMAND_KEYS = ("command", "output")
+_HTTP_KEYS = ("url", "key", "model", "max_tokens", "max_answer", "read_timeout", "stream", "schema")
+_KEYS_BY_KIND: dict[str, tuple[str, ...]] = {
+    "": _COMMAND_KEYS,
+    "openai": _HTTP_KEYS,
+    "anthropic": _HTTP_KEYS,
+    "scripted": ("script",),
+    "cassette": ("cassette", "of", "record"),
+}
+_FILE_KEYS = {"scripted": "script", "cassette": "cassette"}
+_ANY_KIND = ("kind", "prices")
+
+
+def find_model(name: str, programs: Programs) -> ModelSettings | None:
+    """Return the model that a provider is; None if it is a command. InputInvalid if something about it is missing.
+
+    The variable with a command takes precedence, then the file, then the providers that come with Mulligan.
+    """
+    if programs.variable(command_variable(name)).strip():
+        return None
+    described = provider(name, programs)
+    settings = described.model
+    if settings is None:
+        if described.command or name not in KINDS:
+            return None
+        settings = _built_in(name, described, programs)
+    records = described.records or (programs.variable(RECORD_VARIABLE) if settings.kind == "cassette" else "")
+    return msgspec.structs.replace(settings, recorded=_recorded(name, records, programs)) if records else settings
+
+
+def command_variable(name: str) -> str:
+    """Return the variable of the worker's environment that contains the command of a provider."""
+    return f"MULLIGAN_AGENT_{name.upper().replace('-', '_')}"
+
+
+def _built_in(name: str, described: Provider, programs: Programs) -> ModelSettings:
+    """Return a provider that needs no file: variables say where its endpoint, its key or its answers are."""
+    if name in FILE_VARIABLES:
+        file = programs.variable(FILE_VARIABLES[name])
+        if not file:
+            raise InputInvalid(
+                f"agent '{name}' is not available: {FILE_VARIABLES[name]} is not set where the worker runs"
+            )
+        return ModelSettings(name, name, file=os.path.abspath(file), prices=described.prices)  # type: ignore[arg-type]
+    url = programs.variable(URL_VARIABLES[name])
+    has_key = bool(programs.variable(DEFAULT_KEYS[name])) or not url
+    return ModelSettings(
+        name,
+        name,  # type: ignore[arg-type]
+        url=url or DEFAULT_URLS[name],
+        key=Secret(env=DEFAULT_KEYS[name]) if has_key else None,
+        prices=described.prices,
+        schema=_schema_way(name),
+    )
+
+
+def _recorded(name: str, records: str, programs: Programs) -> ModelSettings:
+    found = find_model(records, programs) if records != name else None
+    if found is None or found.kind not in DEFAULT_URLS:
+        raise InputInvalid(
+            f"cassette '{name}' cannot record '{records}': that is no provider of kind openai or anthropic"
+        )
+    return found
+
+
+def _schema_way(kind: str) -> Literal["native", "prompt"]:
+    """Return how a model learns a schema. Not every schema can be a field of a request to Anthropic."""
+    return "native" if kind == "openai" else "prompt"
 
 
 def provider(name: str, programs: Programs) -> Provider:
@@ -107,7 +224,7 @@ def _providers(file: str, changed_at: int, size: int) -> dict[str, Provider]:
     try:
         source = decode(data, file)
         return _read_providers(
-            parse(source, content="a file of agents names each with its 'command' or 'output'"), source
+            parse(source, content="a file of agents names each with its 'command', 'output' or 'kind'"), source
         )
     except Refusal as refusal:
         raise _invalid(refusal.problem) from None
@@ -121,20 +238,56 @@ def _invalid(problem: Problem) -> InputInvalid:
 
 def _read_providers(root: Node, source: Source) -> dict[str, Provider]:
     if not isinstance(root, Mapping):
-        raise source.refuse("type", "a mapping of agents is expected, each with 'command' or 'output'", root)
+        raise source.refuse("type", "a mapping of agents is expected, each with 'command', 'output' or 'kind'", root)
     providers: dict[str, Fields] = {
         name: PROVIDER.read(node, f"agent '{name}'", source) for name, (_, node) in root.entries.items()
     }
+    for name, fields in providers.items():
+        _note_stray_keys(name, fields, source)
     if source.problems:
         raise _invalid(source.problems[0])
-    return {name: _provider(fields) for name, fields in providers.items()}
+    return {name: _provider(name, fields, source) for name, fields in providers.items()}
 
 
-def _provider(fields: Fields) -> Provider:
+def _note_stray_keys(name: str, fields: Fields, source: Source) -> None:
+    """Note the keys that an agent of this kind does not have, and those that it needs."""
+    kind = fields.get("kind", "")
+    what = f"an agent of kind '{kind}'" if kind else "an agent without 'kind'"
+    for key in fields.values:
+        if key not in (*_KEYS_BY_KIND[kind], *_ANY_KIND):
+            source.note(source.refuse("stray_key", f"{what} has no '{key}'", fields.key(key)))
+    needed = _FILE_KEYS.get(kind)
+    if needed and needed not in fields:
+        source.note(source.refuse("missing_key", f"agent '{name}' has no '{needed}'", fields.node))
+    if fields.get("record") and "of" not in fields:
+        source.note(source.refuse("missing_key", f"agent '{name}' records, and has no 'of'", fields.node))
+
+
+def _model_settings(name: str, fields: Fields, prices: dict[str, Prices], source: Source) -> ModelSettings:
+    kind: ModelKind = fields["kind"]
+    file = fields.get(_FILE_KEYS.get(kind, ""), "")
+    key = Secret(**fields["key"].values) if "key" in fields else None
+    if key is None and "url" not in fields and kind in DEFAULT_KEYS:
+        key = Secret(env=DEFAULT_KEYS[kind])
+    return ModelSettings(
+        name,
+        kind,
+        url=fields.get("url", DEFAULT_URLS.get(kind, "")),
+        key=key,
+        prices=prices,
+        schema=fields.get("schema", _schema_way(kind)),
+        file=os.path.join(os.path.dirname(os.path.abspath(source.file)), file) if file else "",
+        **fields.pick("model", "max_tokens", "max_answer", "read_timeout", "stream"),
+    )
+
+
+def _provider(name: str, fields: Fields, source: Source) -> Provider:
     output = fields.get("output")
     prices = {model: Prices(one["input"], one["output"]) for model, one in fields.get("prices", {}).items()}
     form = FORMS[output] if isinstance(output, str) else None if output is None else _form(output)
-    return Provider(fields.get("command", ""), form, prices)
+    model = _model_settings(name, fields, prices, source) if "kind" in fields else None
+    records = fields["of"] if fields.get("record") else ""
+    return Provider(fields.get("command", ""), form, prices, model, records)
 
 
 def _form(fields: Fields) -> Form:

@@ -6,6 +6,7 @@ import sys
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.waiting import WAITS
+from mulligan.core.model.workflow import MCP
 from mulligan.plugins import CODE_FREE_CALLS
 from mulligan.ports import Lease
 from mulligan.worker.actions import python
@@ -18,7 +19,10 @@ BUILT_IN = {
     "http": "mulligan.worker.actions.http:run",
     "sql": "mulligan.worker.actions.sql:run",
     "workspace": "mulligan.worker.workspaces:run",
+    MCP: "mulligan.worker.actions.mcp_tools:run",
 }
+# An agent that is a model: see `actions/model`.
+MODEL = "model"
 PLUGIN = "mulligan.worker.actions.plugin:run"
 _OURS = "mulligan."
 # The group of children that run nothing but our own code.
@@ -32,7 +36,7 @@ def is_known(task: Task) -> bool:
 
 def runs_own_code(task: Task) -> bool:
     """Whether it runs only our own code, which leaves no secrets behind in the process for others."""
-    return task.kind in BUILT_IN or _is_code_free(task)
+    return task.kind in BUILT_IN or task.kind == MODEL or _is_code_free(task)
 
 
 def _is_code_free(task: Task) -> bool:
@@ -57,6 +61,9 @@ def child_group_of(task: Task) -> str:
 
     Nor do steps without code share one with steps that have some: that could read what those keep.
     """
+    if task.kind == MCP:
+        # Its library is large, and only these tasks need it.
+        return f"{BUILT_IN_CHILDREN}: {MCP}"
     if task.kind in BUILT_IN:
         return BUILT_IN_CHILDREN
     return f"{task.kind} {task.version}{' without code' if _is_code_free(task) else ''}"

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import re
-import ssl
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx2
 
 from mulligan import StepError
-from mulligan.core.model.formatting import error_reason
-from mulligan.worker.actions.http_request import build_request, shown
+from mulligan.worker.actions.http_client import Limits, make_client, translate_errors
+from mulligan.worker.actions.http_request import build_request
 from mulligan.worker.actions.http_response import output, unexpected_status
 
 CONNECT_SECONDS = 10.0
@@ -50,8 +44,8 @@ def _request(
 ) -> dict[str, Any]:
     limits = httpx2.Timeout(read_timeout, connect=connect_timeout)
     request = build_request(limits, **request_keys)
-    request_limits = _Limits(connect_timeout, read_timeout, names_limits)
-    with _client(verify) as client, _translate_errors(request, request_limits):
+    request_limits = Limits(connect_timeout, read_timeout, names_limits)
+    with make_client(verify) as client, translate_errors(request, request_limits):
         response, redirects = _send(client, request, REDIRECTS_MAX if follow_redirects else 0)
         try:
             if response.status_code in expect if expect else response.is_success:
@@ -59,27 +53,6 @@ def _request(
             raise unexpected_status(request, response, redirects, expect or [])
         finally:
             response.close()
-
-
-def _client(verify: bool) -> httpx2.Client:
-    """Return a client for one request: a connection that was kept open may be dead, and would look like a failure.
-
-    Uses the proxies of the environment, but not netrc: a password that the workflow does not mention is a surprise.
-    """
-    certificates = tuple(os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"))
-    try:
-        return httpx2.Client(verify=_tls(verify, certificates))
-    except OSError as error:
-        message = f"the certificates that the environment names cannot be read: {error_reason(error)}"
-    except (ValueError, ImportError, httpx2.InvalidURL):
-        message = "the proxy that the environment names cannot be used"  # its address may hold a password
-    raise StepError("INPUT_INVALID", message, retryable=False)
-
-
-@lru_cache(maxsize=4)
-def _tls(verify: bool, certificates: tuple[str | None, ...]) -> ssl.SSLContext:
-    """Return a context, cached because it reads all certificates of the system."""
-    return httpx2.create_ssl_context(verify=verify)
 
 
 def _send(client: httpx2.Client, request: httpx2.Request, redirects_max: int) -> tuple[httpx2.Response, int]:
@@ -111,64 +84,3 @@ def _strip_private(request: httpx2.Request) -> None:
         raise httpx2.RemoteProtocolError(f"it redirects the body to '{server}', another server")
     for name in [name for name in request.headers if name not in _FORWARDED_HEADERS]:
         del request.headers[name]
-
-
-class _Limits(NamedTuple):
-    """The time limits of a request. `names_limits`: the workflow file has keys with these names."""
-
-    connect_timeout: float
-    read_timeout: float
-    names_limits: bool
-
-    def timed_out(self, request: httpx2.Request, name: str, message: str) -> StepError:
-        """Return the failure of a request that hit this limit, not the timeout of the step."""
-        seconds: float = getattr(self, name)
-        text = f"{message} {seconds:g}s"
-        if not self.names_limits:
-            return _failure("TIMEOUT", request, text)
-        error = _failure("TIMEOUT", request, f"{text} ({name})")
-        error.details |= {"limit": name, "limit_seconds": seconds}
-        return error
-
-
-@contextmanager
-def _translate_errors(request: httpx2.Request, limits: _Limits) -> Iterator[None]:
-    """Convert the library's exceptions."""
-    try:
-        yield
-    except httpx2.ConnectTimeout:
-        raise limits.timed_out(request, "connect_timeout", "no connection within") from None
-    except httpx2.WriteTimeout:
-        raise limits.timed_out(request, "read_timeout", "the server accepted no data for") from None
-    except httpx2.TimeoutException:
-        raise limits.timed_out(request, "read_timeout", "the server sent nothing for") from None
-    except (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol) as error:
-        raise _failure("INPUT_INVALID", request, _reason_of(error), retryable=False) from None
-    except UnicodeError:
-        raise _failure("INPUT_INVALID", request, "the host name is not valid", retryable=False) from None
-    except httpx2.DecodingError:
-        raise _failure("OUTPUT_INVALID", request, "its body does not match its content encoding") from None
-    except httpx2.HTTPError as error:
-        # A certificate does not improve by asking again.
-        retryable = False if _is_certificate(error) else None
-        raise _failure("CONNECTION", request, _reason_of(error), retryable=retryable) from None
-
-
-def _failure(code: str, request: httpx2.Request, message: str, *, retryable: bool | None = None) -> StepError:
-    where = shown(request.url)
-    return StepError(code, f"{request.method} {where}: {message}", retryable=retryable, details={"url": where})
-
-
-def _is_certificate(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
-def _reason_of(error: Exception) -> str:
-    """Return the reason without error number and Python location, in lower case, without a full stop."""
-    text = re.sub(r"^\[Errno -?\d+\] | \(_ssl\.c:\d+\)$", "", str(error)).rstrip(".") or type(error).__name__
-    text = re.sub(r"^\[SSL(?:: \w+)?\] ", "tls: ", text)
-    return text[0].lower() + text[1:]

@@ -44,17 +44,17 @@ def unexpected_status(
     status = response.status_code
     url = shown(response.request.url)
     details: dict[str, Any] = {"status": status, "url": url}
-    if (after := _retry_after(response)) is not None:
+    if (after := retry_after(response)) is not None:
         details["retry_after"] = after
     code, retryable = status_code(status)
     so_far = f" after {redirects} redirects" if redirects and response.has_redirect_location else ""
     expectation = f" (expected {', '.join(map(str, expected))})" if expected else ""
-    excerpt = _body_excerpt(response)
+    excerpt = body_excerpt(response)
     message = f"{request.method} {url}: answered {status}{so_far}{expectation}{': ' if excerpt else ''}{excerpt}"
     return StepError(code, message, retryable=retryable, details=details)
 
 
-def _retry_after(response: httpx2.Response) -> float | None:
+def retry_after(response: httpx2.Response) -> float | None:
     """Return how many seconds the server wants us to wait, by its own clock if it sends one."""
     header = response.headers.get("retry-after", "").strip()
     if re.fullmatch(r"\d{1,9}", header, re.ASCII):
@@ -74,7 +74,7 @@ def _date(text: str) -> datetime | None:
     return result if result.tzinfo is not None else result.replace(tzinfo=UTC)
 
 
-def _body_excerpt(response: httpx2.Response) -> str:
+def body_excerpt(response: httpx2.Response) -> str:
     """Return the first characters of its body, or as many as arrive."""
     data = bytearray()
     try:

@@ -12,6 +12,16 @@ from mulligan.core.model.conversation import Message, ToolCall, ToolSpec
 StopReason = Literal["end", "tool_calls", "max_tokens", "refusal"]
 
 
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who asks: a place of a run. `turn` counts the answers that the conversation will have with this one."""
+
+    place: str
+    step: str
+    visit: int = 1
+    attempt: int = 1
+    turn: int = 1
+
+
 class ModelRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """One question to a model. `schema` is the JSON Schema that its answer must have; None if any text will do."""
 
@@ -23,6 +33,7 @@ class ModelRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     schema: dict[str, Any] | None = None
     max_tokens: int | None = None
     temperature: float | None = None
+    origin: Origin | None = None
 
 
 class ModelAnswer(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,0 +1,216 @@
+"""Tools that start runs and change them. A worker, or a process in the background, drives what they start."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from mulligan.mcp_server.argument_types import (
+    DryRun,
+    File,
+    Inputs,
+    Reason,
+    RunId,
+    StepName,
+    Text,
+    Version,
+    WorkflowName,
+)
+from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
+from mulligan.service import WorkflowSource, to_json
+
+FromStep = Annotated[str, msgspec.Meta(description="The first step to run again, with those after it.")]
+
+
+class StartRun(Arguments, frozen=True):
+    workflow: WorkflowName = ""
+    version: Version | None = None
+    file: File = ""
+    text: Text = ""
+    inputs: Inputs = msgspec.field(default_factory=dict)
+    labels: Annotated[dict[str, str], msgspec.Meta(description="Labels by name, to find the run again.")] = (
+        msgspec.field(default_factory=dict)
+    )
+    key: Annotated[
+        str, msgspec.Meta(max_length=200, description="Start it only once: the same key gives the same run.")
+    ] = ""
+    dry_run: DryRun = False
+
+
+def start_run(call: ToolCall) -> Any:
+    asked: StartRun = call.arguments
+    source = _source(call, asked)
+    runs = call.service.unattended_runs
+    if asked.dry_run:
+        return {"dry_run": True, **to_json(runs.preview(source, asked.inputs))}
+    return to_json(runs.start(source, asked.inputs, asked.labels, key=asked.key))
+
+
+def _source(call: ToolCall, asked: Any) -> WorkflowSource:
+    """The workflow that is meant. `ScopeMissing` for code of the caller without the scope for it."""
+    source = WorkflowSource(getattr(asked, "workflow", ""), asked.version, asked.text, asked.file)
+    if source.is_code:
+        call.access.refuse_without("write", "a text or a file to run is code")
+    if source.file:
+        call.access.refuse_files()
+    return source
+
+
+def _correction(call: ToolCall, asked: Any) -> WorkflowSource | None:
+    """The workflow that takes the place of that of a run; None to keep it."""
+    return _source(call, asked) if asked.text or asked.file or asked.version is not None else None
+
+
+class RetryRun(Arguments, frozen=True):
+    run_id: RunId
+    from_step: FromStep = ""
+    items: (
+        Annotated[
+            tuple[Annotated[int, msgspec.Meta(ge=0, lt=2**31)], ...],
+            msgspec.Meta(description="Only these items of the map step `from_step`; [] for those that failed."),
+        ]
+        | None
+    ) = None
+    adjust: Annotated[
+        bool, msgspec.Meta(description="Give steps that ran out of memory 1.5 times as much, of time twice as much.")
+    ] = False
+    budgets: Annotated[
+        tuple[str, ...], msgspec.Meta(description="Larger budgets for agents, such as cost=5 or STEP.tokens=50k.")
+    ] = ()
+    version: Version | None = None
+    file: File = ""
+    text: Text = ""
+    inputs: Inputs = msgspec.field(default_factory=dict)
+    keep_completed: Annotated[
+        bool, msgspec.Meta(description="Keep results of completed steps, even if the corrected workflow changes them.")
+    ] = False
+    reason: Reason = ""
+    dry_run: DryRun = False
+
+
+def retry_run(call: ToolCall) -> Any:
+    asked: RetryRun = call.arguments
+    return call.service.unattended_runs.retry(
+        asked.run_id,
+        from_step=asked.from_step,
+        items=asked.items,
+        adjust=asked.adjust,
+        budgets=asked.budgets,
+        source=_correction(call, asked),
+        inputs=asked.inputs,
+        keep_completed=asked.keep_completed,
+        reason=asked.reason,
+        dry_run=asked.dry_run,
+    )
+
+
+class ForkRun(Arguments, frozen=True):
+    run_id: RunId
+    from_step: StepName
+    inputs: Inputs = msgspec.field(default_factory=dict)
+    version: Version | None = None
+    file: File = ""
+    text: Text = ""
+    dry_run: DryRun = False
+
+
+def fork_run(call: ToolCall) -> Any:
+    asked: ForkRun = call.arguments
+    return call.service.unattended_runs.fork(
+        asked.run_id, asked.from_step, asked.inputs, _correction(call, asked), dry_run=asked.dry_run
+    )
+
+
+class CancelRun(Arguments, frozen=True):
+    run_id: RunId
+    now: Annotated[bool, msgspec.Meta(description="Skip cleanup and undo.")] = False
+    reason: Reason = ""
+    dry_run: DryRun = False
+
+
+def cancel_run(call: ToolCall) -> Any:
+    asked: CancelRun = call.arguments
+    return call.service.unattended_runs.cancel(asked.run_id, now=asked.now, reason=asked.reason, dry_run=asked.dry_run)
+
+
+class PauseRun(Arguments, frozen=True):
+    run_id: RunId
+    step: Annotated[str, msgspec.Meta(description="Only this step, or all steps of this matrix.")] = ""
+    reason: Reason = ""
+    dry_run: DryRun = False
+
+
+def pause_run(call: ToolCall) -> Any:
+    asked: PauseRun = call.arguments
+    return call.service.unattended_runs.pause(asked.run_id, step=asked.step, reason=asked.reason, dry_run=asked.dry_run)
+
+
+class ResumeRun(Arguments, frozen=True):
+    run_id: RunId
+    step: Annotated[str, msgspec.Meta(description="Only this paused step.")] = ""
+    steps: (
+        Annotated[
+            int, msgspec.Meta(ge=1, lt=2**31, description="Let so many steps run, and pause the run again after them.")
+        ]
+        | None
+    ) = None
+    reason: Reason = ""
+    dry_run: DryRun = False
+
+
+def resume_run(call: ToolCall) -> Any:
+    asked: ResumeRun = call.arguments
+    return call.service.unattended_runs.resume(
+        asked.run_id, step=asked.step, steps=asked.steps or 0, reason=asked.reason, dry_run=asked.dry_run
+    )
+
+
+TOOLS = (
+    Tool(
+        "start_run",
+        "run",
+        "Start a run of a published workflow; or of a file or a text, which needs the scope `write`. It returns at "
+        "once: look at the run with get_run. With dry_run it says what would run, and what is missing.",
+        StartRun,
+        start_run,
+    ),
+    Tool(
+        "retry_run",
+        "run",
+        "Give a run that has ended another round: what failed, was cancelled or skipped runs again, what completed is "
+        "kept. With `version`, `file` or `text` it continues with a corrected workflow.",
+        RetryRun,
+        retry_run,
+    ),
+    Tool(
+        "fork_run",
+        "run",
+        "Start a new run that keeps the results of another before a step, with edited inputs or an edited workflow. "
+        "The old run stays as it is.",
+        ForkRun,
+        fork_run,
+    ),
+    Tool(
+        "cancel_run",
+        "run",
+        "Stop a run. Its cleanup, undo and end still run.",
+        CancelRun,
+        cancel_run,
+        is_destructive=True,
+    ),
+    Tool(
+        "pause_run",
+        "run",
+        "Pause a run or one of its steps: what runs may end, nothing more starts.",
+        PauseRun,
+        pause_run,
+    ),
+    Tool(
+        "resume_run",
+        "run",
+        "Let a paused run or step continue, or a run that no process drives any more.",
+        ResumeRun,
+        resume_run,
+    ),
+)

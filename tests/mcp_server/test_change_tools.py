@@ -1,0 +1,181 @@
+"""The tools that start and change runs: what follows, dry runs, and that an error changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.faces.commands import mulligan
+from tests.mcp_server.conftest import ran
+from tests.mcp_server.conversation import Agent, agent_at
+
+from mulligan.mcp_server.local_access import LocalAccess
+from mulligan.service import Home, RunQuery, Service
+
+FLOW = """
+name: daily
+inputs:
+  day: {type: string, default: monday}
+steps:
+  - step: first
+    shell: echo ${inputs.day}
+  - step: load
+    needs: [first]
+    shell: exit 7
+"""
+FIXED = FLOW.replace("exit 7", "'true'")
+
+
+@pytest.fixture
+def home(folder: Path) -> Home:
+    return Home(folder / ".mulligan")
+
+
+@pytest.fixture
+def served(home: Home) -> Iterator[Agent]:
+    """An agent of a server: its runs are left to workers, of which there is none here."""
+
+    def service() -> Service:
+        return Service(home).in_the_name_of("robot")
+
+    access = LocalAccess(service, ("read", "run", "decide", "write"))
+    yield Agent(access)
+    access.close()
+
+
+def events(home: Home) -> list[bytes]:
+    """Everything that was ever recorded."""
+    with Service(home) as service:
+        runs = service.list_runs(RunQuery()).runs
+        return [line for run in runs for line in service.event_lines(run.run_id)]
+
+
+def test_a_published_workflow_is_started_once_for_a_key(served: Agent, home: Home) -> None:
+    with Service(home, "ann") as service:
+        service.catalogue.publish("daily", FLOW)
+
+    planned = served.call("start_run", workflow="daily", dry_run=True)
+    first = served.call("start_run", workflow="daily", inputs={"day": "friday"}, key="fri", labels={"team": "ops"})
+    again = served.call("start_run", workflow="daily", inputs={"day": "friday"}, key="fri")
+    other = served.refused("start_run", workflow="daily", inputs={"day": "sunday"}, key="fri")
+
+    assert (planned["dry_run"], planned["steps"], planned["inputs"]) == (True, 2, {"day": "monday"})
+    assert (first["run_id"], first["is_new"], again["run_id"], again["is_new"]) == (1, True, 1, False)
+    assert (other["code"], other["data"]) == ("run.key_mismatch", {"run_id": 1, "inputs": ["day"]})
+    assert served.call("list_runs", text="ops")["runs"][0]["started_by"] == "robot"
+
+
+def test_a_run_is_paused_resumed_and_cancelled_with_a_look_before(served: Agent, home: Home) -> None:
+    served.call("start_run", text=FLOW)
+    before = events(home)
+
+    looked = served.call("cancel_run", run_id=1, dry_run=True)
+    assert (looked["dry_run"], events(home)) == (True, before)
+    paused = served.call("pause_run", run_id=1, reason="look at it")
+    resumed = served.call("resume_run", run_id=1)
+    cancelled = served.call("cancel_run", run_id=1, reason="not needed")
+
+    assert [one["dry_run"] for one in (paused, resumed, cancelled)] == [False] * 3
+    assert any("robot" in line and "look at it" in line for line in paused["follows"])
+
+
+def test_a_failed_run_is_retried_with_a_corrected_text(served: Agent, home: Home) -> None:
+    ran(FLOW)
+    before = events(home)
+
+    planned = served.call("retry_run", run_id=1, text=FIXED, dry_run=True)
+    assert (planned["steps"], planned["correction"]["changed"]) == (["load"], {"load": ["shell"]})
+    assert events(home) == before
+    opened = served.call("retry_run", run_id=1, text=FIXED, reason="a typo")
+
+    assert (opened["round"], opened["kept"]) == (2, ["first"])
+
+
+def test_a_run_is_forked_with_other_inputs_and_another_text(served: Agent, home: Home) -> None:
+    ran(FLOW)
+
+    planned = served.call("fork_run", run_id=1, from_step="load", text=FIXED, dry_run=True)
+    forked = served.call("fork_run", run_id=1, from_step="first", inputs={"day": "sunday"}, text=FIXED)
+
+    assert (planned["fork_run_id"], planned["dry_run"]) == (None, True)
+    assert forked["fork_run_id"] == 2
+    assert served.call("get_run", run_id=2)["inputs"] == {"day": "sunday"}
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("start_run", {}, "input.invalid"),
+    ("start_run", {"workflow": "nightly"}, "workflow.unknown"),
+    ("start_run", {"workflow": "daily", "text": FLOW}, "input.invalid"),
+    ("start_run", {"text": FLOW, "version": 1}, "input.invalid"),
+    ("start_run", {"text": "steps: ["}, "language"),
+    ("start_run", {"text": FLOW, "inputs": {"hour": 1}}, "input.invalid"),
+    ("start_run", {"text": FLOW, "key": "\n"}, "input.invalid"),
+    ("start_run", {"text": FLOW, "inputs": "day"}, "input.invalid"),
+    ("retry_run", {"run_id": 9}, "run.unknown"),
+    ("retry_run", {"run_id": 1, "from_step": "lod"}, "step.unknown"),
+    ("retry_run", {"run_id": 1, "items": [0]}, "input.invalid"),
+    ("retry_run", {"run_id": 1, "inputs": {"day": "x"}}, "input.invalid"),
+    ("retry_run", {"run_id": 1, "text": "name: x"}, "language"),
+    ("fork_run", {"run_id": 1}, "input.invalid"),
+    ("fork_run", {"run_id": 1, "from_step": "lod"}, "step.unknown"),
+    ("fork_run", {"run_id": 1, "from_step": "load", "inputs": {"hour": 1}}, "input.invalid"),
+    ("cancel_run", {"run_id": 1}, "run.finished"),
+    ("cancel_run", {"run_id": 9}, "run.unknown"),
+    ("pause_run", {"run_id": 1}, "run.finished"),
+    ("pause_run", {"run_id": 1, "step": "load"}, "run.finished"),
+    ("resume_run", {"run_id": 1}, "run.finished"),
+    ("resume_run", {"run_id": 1, "steps": 0}, "input.invalid"),
+]
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Agent, Home]]:
+    """An agent of a folder with a run that has failed."""
+    folder = tmp_path_factory.mktemp("refusing")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        ran(FLOW)
+        with agent_at(folder / ".mulligan") as agent:
+            yield agent, Home(folder / ".mulligan")
+
+
+@pytest.mark.parametrize(("tool", "arguments", "code"), WRONG)
+def test_an_error_changes_nothing(
+    refusing: tuple[Agent, Home], tool: str, arguments: dict[str, Any], code: str
+) -> None:
+    agent, home = refusing
+    before = events(home)
+
+    found = agent.refused(tool, **arguments)
+
+    assert found["code"] == code
+    assert found["message"] and events(home) == before
+
+
+def test_code_of_the_caller_needs_the_scope_for_it(folder: Path) -> None:
+    ran(FLOW)
+    with agent_at(folder / ".mulligan", scopes=("run",)) as agent:
+        assert agent.refused("start_run", text=FLOW)["data"] == {"scope": "write"}
+        assert agent.refused("start_run", file="flow.yaml")["code"] == "token.scope"
+        assert agent.refused("fork_run", run_id=1, from_step="load", text=FIXED)["code"] == "token.scope"
+    with agent_at(folder / ".mulligan", scopes=("read",)) as agent:
+        assert agent.refused("cancel_run", run_id=1)["code"] == "token.scope"
+
+
+def test_a_server_does_not_read_files_of_its_clients(served: Agent) -> None:
+    Path("flow.yaml").write_text(FLOW, encoding="utf-8")
+
+    assert served.refused("start_run", file="flow.yaml")["data"] == {"argument": "file"}
+    assert served.refused("validate_workflow", file="flow.yaml")["code"] == "input.invalid"
+
+
+def test_a_run_that_an_agent_starts_is_driven_in_the_background(folder: Path, agent: Agent) -> None:
+    Path("flow.yaml").write_text(FIXED, encoding="utf-8")
+
+    started = agent.call("start_run", file="flow.yaml", inputs={"day": "friday"})
+
+    assert (started["run_id"], started["workflow"]) == (1, "daily")
+    assert mulligan("wait", "1", "--timeout", "60s").code == 0
+    assert agent.call("get_run", run_id=1)["status"] == "completed"
