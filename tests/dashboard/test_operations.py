@@ -95,6 +95,22 @@ def test_the_calendar_leads_to_the_runs_and_says_what_was_skipped(pages: Client,
     assert "waiting: it is started when those before it have ended" in html
 
 
+def test_recovery_says_what_becomes_of_each_failure_code(pages: Client, flows: Flows) -> None:
+    flows.run("name: a\nsteps: [{step: x, shell: exit 3}]\n")
+    flows.run("name: b\nsteps: [{step: x, shell: exit 4, continue_on_error: true}]\n")
+    flows.run(
+        "name: c\nsteps: [{step: x, shell: exit 5, on_failure: {strategy: recovery, commands: [{shell: 'true'}]}}]\n"
+    )
+
+    html = show(pages, "/recovery")
+    (found,) = pages.get("stats/weeks").json["codes"]
+
+    assert found == {"code": "EXIT_NONZERO", "runs": 3, "failed": 3, "recovered": 1, "handled": 1, "unhandled": 1}
+    assert "By failure code" in text_of(html) and 'href="/runs?failure=EXIT_NONZERO"' in html
+    # Breakers that hold nothing back are no news.
+    assert html.index('id="works"') < html.index('id="breakers"')
+
+
 def test_a_schedule_is_edited_with_a_field_for_each_input(pages: Client, service: Service) -> None:
     text = "inputs: {who: {default: world}, size: {type: integer}, deep: {type: boolean, default: false}}\n"
     service.catalogue.publish("typed", text + "steps: [{step: a, shell: 'true'}]\n")

@@ -89,6 +89,26 @@ def test_a_run_that_waits_for_a_paused_step_can_be_resumed_there(pages: Client, 
     assert "Resume this step" in grid and "Resume this step" in graph and "Pause this step" not in graph
 
 
+def test_an_approval_that_waits_beside_a_parked_step_did_not_fail(pages: Client, flows: Flows) -> None:
+    run_id = flows.run(PARKS + "  - {step: ask, approve: {message: ship it}}\n")
+
+    said = text_of(show(pages, f"/runs/{run_id}"))
+
+    assert "as did" not in said
+    assert "1 approval waits for a person too" in said or "1 parked step waits for a person too" in said
+
+
+def test_a_message_of_any_length_does_not_fill_the_page(pages: Client, flows: Flows) -> None:
+    text = "name: long\ninputs: {what: {}}\nsteps: [{step: ask, approve: {message: '${inputs.what}'}}]\n"
+    run_id = flows.run(text, what="x" * 100_000)
+
+    shown = [show(pages, f"/runs/{run_id}"), show(pages, f"/runs/{run_id}/steps/ask")]
+    shown.append(show(pages, "/inbox", run=run_id, step="ask"))
+
+    assert [("x" * 1_000 in html, len(html) < 60_000) for html in shown] == [(True, True)] * 3
+    assert len(show(pages, f"/runs/{run_id}", tab="events")) < 120_000
+
+
 def test_a_parked_failure_is_not_called_unhandled(pages: Client, flows: Flows) -> None:
     said = text_of(show(pages, f"/runs/{flows.run(PARKS)}"))
 
@@ -180,5 +200,9 @@ def test_the_page_of_what_is_not_there_leads_to_what_is(pages: Client, flows: Fl
     unknown = pages.get("/runs/99").body.decode()
     step = pages.get(f"/runs/{run_id}/steps/none").body.decode()
 
-    assert 'href="/runs"' in unknown and "there is no run 99" in unknown and "mulligan list" not in unknown
-    assert f'href="/runs/{run_id}"' in step
+    nobody = pages.get("/runs/99", scope=None).body.decode()
+
+    assert 'href="/runs" class="button primary"' in unknown and "there is no run 99" in unknown
+    assert "mulligan list" not in unknown and 'aria-label="Main"' in unknown
+    assert f'href="/runs/{run_id}" class="button primary"' in step
+    assert 'aria-label="Main"' not in nobody and "run 99" not in nobody

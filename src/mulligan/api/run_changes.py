@@ -33,6 +33,10 @@ Index = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 Positive = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
 
 
+# They say which published version a run is of, and which schedule has started it.
+SERVER_LABELS = ("version", "schedule", "schedule_instant")
+
+
 # -- starting --------------------------------------------------------------------------------------------------------
 
 
@@ -54,6 +58,10 @@ class StartBody(Body, frozen=True):
 def start_run(call: Call) -> Answer:
     asked: StartBody = call.body
     key = _key(call)
+    for name in SERVER_LABELS:
+        if name in asked.labels:
+            hint = "leave it out, or choose another name"
+            raise InputInvalid(f"the label '{name}' is given by the server", hint=hint, field="labels")
     prepared = _prepared(call, asked)
     if asked.notify:
         prepared = msgspec.structs.replace(prepared, notify=read_rules(asked.notify))

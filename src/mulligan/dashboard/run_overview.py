@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mulligan.dashboard.run_tab import RunView, Tab
-from mulligan.dashboard.shell import may, panel, path_to, path_to_entry
+from mulligan.dashboard.shell import may, panel, path_to, path_to_entry, shortened
 from mulligan.service import (
     Html,
     RunFailures,
@@ -64,7 +64,7 @@ def _render_reason(run: RunView, reason: RunReason) -> Html:
     step = element("a", "Open the step", href=path, class_="button")
     buttons = [*_buttons(run, reason), step if reason.step else ""]
     parts = [element("h2", reason.title, id="why")]
-    parts += [element("p", reason.why, class_="what")] if reason.why else []
+    parts += [element("p", shortened(reason.why), class_="what")] if reason.why else []
     parts += [element("p", element("b", "Tried "), reason.tried, class_="note")] if reason.tried else []
     parts += [element("p", reason.more, class_="note")] if reason.more else []
     return element(

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from mulligan.api.routing import Answer, Call
+from mulligan.api.run_changes import SERVER_LABELS
 from mulligan.api.run_filters import RunFilters, run_query
 from mulligan.dashboard.parts import run_status
 from mulligan.dashboard.shell import empty, heading, may, page, page_route, path_to, table
@@ -34,7 +35,6 @@ PER_PAGE = 50
 COUNTED_MAX = 200
 # How many labels of a run are shown in its row. Those that the server sets itself say what other columns say.
 LABELS_SHOWN_MAX = 3
-SERVER_LABELS = ("version", "schedule", "schedule_instant")
 STATUSES = ("running", "paused", "failed", "completed", "cancelled")
 TIMES = (
     ("", "Any time"),

@@ -202,7 +202,15 @@ if TYPE_CHECKING:
     from mulligan.service.telemetry.worker_metrics import MetricsServer, WorkerMetrics
     from mulligan.service.tokens.decision_ledger import TOOL_DECISIONS, DecisionLedger
     from mulligan.service.tokens.tokens import NewToken, TokenForm, TokenList, TokenView
-    from mulligan.service.trends import RecoveryTrend, Spending, WeekStats, WorkflowSpending, WorkflowUsage, monday
+    from mulligan.service.trends import (
+        CodeStats,
+        RecoveryTrend,
+        Spending,
+        WeekStats,
+        WorkflowSpending,
+        WorkflowUsage,
+        monday,
+    )
     from mulligan.service.unattended_runs import UnattendedRuns, WorkflowSource
     from mulligan.service.usage import ResourceProposal, StepUsage, UsedResources
     from mulligan.service.values import parse_duration, parse_size, parse_time, read_budgets
@@ -322,7 +330,7 @@ _NAMES = {
     "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
     "mulligan.service.tokens.decision_ledger": "DecisionLedger TOOL_DECISIONS",
     "mulligan.service.tokens.tokens": "NewToken TokenForm TokenList TokenView",
-    "mulligan.service.trends": "RecoveryTrend Spending WeekStats WorkflowSpending WorkflowUsage monday",
+    "mulligan.service.trends": "CodeStats RecoveryTrend Spending WeekStats WorkflowSpending WorkflowUsage monday",
     "mulligan.service.unattended_runs": "UnattendedRuns WorkflowSource",
     "mulligan.service.usage": "ResourceProposal StepUsage UsedResources",
     "mulligan.service.values": "parse_duration parse_size parse_time read_budgets",

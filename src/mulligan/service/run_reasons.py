@@ -247,13 +247,19 @@ def _held(head: Mapping[str, Any], held: WaitReason) -> RunReason:
 def _waits_for_a_person(head: Mapping[str, Any], waits: list[Any], failures: RunFailures) -> RunReason:
     first = waits[0]
     step = first.get("place", "").partition(".")[0]
-    others = f" and {pluralize(len(waits) - 1, 'other step')}" if len(waits) > 1 else ""
+    same = [wait for wait in waits if wait["kind"] == first["kind"]]
+    others = f" and {pluralize(len(same) - 1, 'other step')}" if len(same) > 1 else ""
+    rest = len(waits) - len(same)
+    noun = "parked step" if first["kind"] == "approval" else "approval"
+    more = f"{pluralize(rest, noun)} {'waits' if rest == 1 else 'wait'} for a person too" if rest else ""
     visit = next((one for one in failures.visits if one.step == step), None)
     if first["kind"] == "approval":
-        return RunReason("ask", f"'{step}'{others} waits for an approval", first["text"], step=step, action="approve")
+        return RunReason(
+            "ask", f"'{step}'{others} waits for an approval", first["text"], more=more, step=step, action="approve"
+        )
     title = f"'{step}' failed{others and f', as did {others[5:]}'} and waits for a decision"
     why = f"{visit.what}" if visit else first["text"]
-    return RunReason("ask", title, why, _tried(visit), step=step, action="decide")
+    return RunReason("ask", title, why, _tried(visit), more, step=step, action="decide")
 
 
 def _failed(head: Mapping[str, Any], open_: list[FailedVisit], failures: RunFailures) -> RunReason:
