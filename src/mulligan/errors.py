@@ -27,6 +27,7 @@
         NotAcceptable                   request.not_acceptable   406   2
         MediaUnsupported                request.media            415   2
         HostRefused                     request.host             421   2   under a name that the server does not have
+        OriginRefused                   request.origin           403   2   sent by a page of another site
         TokenRefused                    token.refused            401   2   missing, unknown, expired or revoked
         ScopeMissing                    token.scope              403   2   the token may not do this
           VerdictNotAllowed             token.verdict            403   2   the token may not decide this
@@ -221,6 +222,13 @@ class HostRefused(RequestRefused):
 
     code = "request.host"
     http_status = 421
+
+
+class OriginRefused(RequestRefused):
+    """A page of another site has sent the request."""
+
+    code = "request.origin"
+    http_status = 403
 
 
 class TokenRefused(RequestRefused):

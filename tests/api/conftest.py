@@ -151,6 +151,7 @@ def open_client(
     tokens: Sequence[TokenRecord] = (),
     clock: Callable[[], float] = time.monotonic,
     pages: Pages | None = None,
+    others: Sequence[Route] = (),
 ) -> Client:
     """A server over a home, with a token for each scope, one that has expired and one that was revoked."""
     known = [
@@ -165,7 +166,7 @@ def open_client(
     def find(service: Service, digest: str) -> TokenRecord | None:
         return by_digest.get(digest) or find_stored_token(service, digest)
 
-    api = Api(home, config or ServerConfig(), find_token=find, routes=routes, pages=pages, clock=clock)
+    api = Api(home, config or ServerConfig(), find_token=find, routes=routes, pages=pages, others=others, clock=clock)
     return Client(api, home, {one.user: f"mul_{one.user}" for one in known} | {"unknown": "mul_unknown"})
 
 

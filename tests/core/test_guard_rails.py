@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mulligan.core.model.guard_rails import agent_user, refuse_beyond, verdict_of
-from mulligan.core.model.reports import ApprovalGiven, CancelRequested, Classified
+from mulligan.core.model.reports import ApprovalGiven, CancelRequested, Classified, RetryRequested
 from mulligan.core.model.workflow import Budget
 from mulligan.errors import ConfidenceTooLow, VerdictNotAllowed
 
@@ -46,6 +46,8 @@ def test_a_verdict_that_is_not_named_is_refused(report: Any) -> None:
 def test_a_token_with_verdicts_raises_no_budget() -> None:
     with pytest.raises(VerdictNotAllowed):
         refuse_beyond(classified(budgets={"build": Budget(tokens=5)}), ("retry", "fail"), None)
+    with pytest.raises(VerdictNotAllowed):
+        refuse_beyond(RetryRequested(AT, "agent:night", budgets={"": Budget(calls=5)}), ("retry", "fail"), None)
 
 
 @pytest.mark.parametrize("confidence", [None, 0.79, float("nan")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from mcp import Client, MCPError
 
 from mulligan.mcp_server.local_access import LocalAccess
 from mulligan.mcp_server.server import build_server
-from mulligan.service import open_service
+from mulligan.service import TokenLimits, open_service
 
 Result = TypeVar("Result")
 ALL_SCOPES = ("read", "run", "decide", "write")
@@ -45,13 +46,13 @@ class Agent:
         """The answer of a tool."""
         found = self.result(tool, arguments)
         assert not found.is_error, found.content
-        return dict(found.structured_content)
+        return unmarked(dict(found.structured_content))
 
     def refused(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         """The error that a tool answers with."""
         found = self.result(tool, arguments)
         assert found.is_error, found.structured_content
-        return dict(found.structured_content["error"])
+        return unmarked(dict(found.structured_content["error"]))
 
     def result(self, tool: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
         return self.talk(lambda client: client.call_tool(tool, dict(arguments)))
@@ -61,10 +62,21 @@ class Agent:
         return {tool.name: tool for tool in self.talk(lambda client: client.list_tools()).tools}
 
 
+def unmarked(value: Any) -> Any:
+    """An answer without the marks of untrusted texts, so that a test can compare what they say."""
+    if isinstance(value, dict):
+        return {unmarked(key): unmarked(inner) for key, inner in value.items() if key != "untrusted"}
+    if isinstance(value, list):
+        return [unmarked(inner) for inner in value]
+    return re.sub(r"</?(untrusted )?[0-9a-f]{8}>", "", value) if isinstance(value, str) else value
+
+
 @contextmanager
-def agent_at(home: Path | str, *, scopes: Collection[str] = ALL_SCOPES, by: str = "robot") -> Iterator[Agent]:
+def agent_at(
+    home: Path | str, *, scopes: Collection[str] = ALL_SCOPES, by: str = "robot", limits: TokenLimits | None = None
+) -> Iterator[Agent]:
     """An agent for the runs in a folder, or of a server."""
-    access = LocalAccess(lambda: open_service(str(home), by), scopes)
+    access = LocalAccess(lambda: open_service(str(home), by), scopes, limits=limits)
     try:
         yield Agent(access)
     finally:

@@ -64,7 +64,7 @@ def test_a_published_workflow_is_started_once_for_a_key(served: Agent, home: Hom
     assert (planned["dry_run"], planned["steps"], planned["inputs"]) == (True, 2, {"day": "monday"})
     assert (first["run_id"], first["is_new"], again["run_id"], again["is_new"]) == (1, True, 1, False)
     assert (other["code"], other["data"]) == ("run.key_mismatch", {"run_id": 1, "inputs": ["day"]})
-    assert served.call("list_runs", text="ops")["runs"][0]["started_by"] == "robot"
+    assert served.call("list_runs", text="ops")["runs"][0]["started_by"] == "agent:robot"
 
 
 def test_a_run_is_paused_resumed_and_cancelled_with_a_look_before(served: Agent, home: Home) -> None:

@@ -11,7 +11,7 @@ import pytest
 from mcp import MCPError
 from tests.faces.commands import mulligan
 from tests.mcp_server.conftest import PARKED, ran
-from tests.mcp_server.conversation import Agent, agent_at
+from tests.mcp_server.conversation import Agent, agent_at, unmarked
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
 
 def read(agent: Agent, uri: str) -> tuple[str, str]:
     found: Any = agent.talk(lambda client: client.read_resource(uri)).contents[0]
-    return found.mime_type, found.text
+    return found.mime_type, unmarked(found.text)
 
 
 def test_runs_and_workflows_are_listed_and_every_address_can_be_read(reader: Agent) -> None:

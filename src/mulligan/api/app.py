@@ -95,8 +95,10 @@ class Api:
         start_token: TokenRecord | None = None,
         routes: Iterable[Route] = ROUTES,
         pages: Pages | None = None,
+        others: Iterable[Route] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`others`: routes that speak a protocol of their own, so that OpenAPI does not describe them."""
         self.config = config
         self._pages = pages
         self.threads = ServiceThreads(home)
@@ -112,7 +114,7 @@ class Api:
         self._routes = tuple(routes)
         self._decisions = tuple(one.name for one in self._routes if one.scope == "decide" and one.changes)
         described = Route(**openapi.ROUTE, handler=partial(openapi.answer, self._routes))
-        table = (*self._routes, described, *(pages.routes if pages else ()))
+        table = (*self._routes, described, *(pages.routes if pages else ()), *others)
         self._paths = PathTable(table)
         self._endpoints = {id(route): _prepare(route) for route in table}
 
@@ -174,6 +176,7 @@ class Api:
             arrived=arrived,
             counts=self.counts,
             read=lambda work: self.threads.read(lambda service: work(_service_of(service, token))),
+            change=lambda work: self.threads.change(lambda service: work(_service_of(service, token))),
         )
         return await self._call(endpoint, make, exchange)
 
@@ -328,9 +331,10 @@ def make_app(
     start_token: TokenRecord | None = None,
     routes: Iterable[Route] = ROUTES,
     pages: Pages | None = None,
+    others: Iterable[Route] = (),
 ) -> Starlette:
     """The application of a server. Its lifespan closes the stores."""
-    api = Api(home, config, start_token=start_token, routes=routes, pages=pages)
+    api = Api(home, config, start_token=start_token, routes=routes, pages=pages, others=others)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from mulligan.api.rate_limits import TokenBuckets
 from mulligan.api.routing import Route, RouteScope
 from mulligan.api.service_threads import ServiceThreads
-from mulligan.errors import HostRefused, InputInvalid, ScopeMissing, TokenRefused, TooManyRequests
+from mulligan.errors import HostRefused, InputInvalid, OriginRefused, ScopeMissing, TokenRefused, TooManyRequests
 from mulligan.service import ServerConfig, Service, TokenRecord, TrustedProxy, digest_of, owner_of
 from mulligan.service import allows as scopes_allow
 
@@ -181,6 +181,26 @@ class Gate:
             is_ours = origin == self.base_url(request)
         if not is_ours or request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise CrossSiteRefused
+
+
+def refuse_without_bearer(headers: Mapping[str, str]) -> None:
+    """`TokenRefused` for a browser session, which a page could use without being asked."""
+    if not headers.get("authorization"):
+        raise TokenRefused(
+            "a token in a header is needed here: a browser session does not count",
+            hint="send the header 'Authorization: Bearer TOKEN'",
+        )
+
+
+def refuse_other_origin(headers: Mapping[str, str], base_url: str) -> None:
+    """`OriginRefused` for a page of another site. Programs send no origin."""
+    origin = headers.get("origin")
+    if origin is not None and origin != base_url:
+        raise OriginRefused(
+            f"a page of '{origin[:100]}' may not ask this server",
+            hint="programs leave the header 'Origin' out",
+            origin=origin[:100],
+        )
 
 
 class ScopeRefused(ScopeMissing):

@@ -72,6 +72,12 @@ class DraftText(Body, frozen=True):
     note: str = ""
 
 
+class ProposedText(DraftText, frozen=True):
+    """A text that somebody else may publish, and why it should be."""
+
+    dry_run: bool = False
+
+
 class PublishDraft(Body, frozen=True):
     """Why the draft is published; the note of the draft by default."""
 
@@ -140,6 +146,18 @@ class Published(PublishedWorkflow, frozen=True, kw_only=True):
     schedules: list[str]
     removed_schedules: list[str]
     dry_run: bool
+
+
+class ProposedDraft(msgspec.Struct, frozen=True):
+    """What a draft would change, line by line, and its revision; 0 if it was not written."""
+
+    name: str
+    changes_version: int
+    would_be_version: int
+    diff: str
+    warnings: list[dict[str, Any]]
+    dry_run: bool
+    revision: int
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -221,6 +239,14 @@ def put_draft(call: Call) -> Answer:
     expected = expected_revision(call.headers, without=0)
     name = call.path["name"]
     return _draft(call.service.catalogue.put_draft(name, body.text, file=body.file, note=body.note, expected=expected))
+
+
+def propose_draft(call: Call) -> Any:
+    body: ProposedText = call.body
+    found = call.service.catalogue.propose(
+        call.path["name"], body.text, file=body.file, note=body.note, dry_run=body.dry_run
+    )
+    return to_json(found)
 
 
 def delete_draft(call: Call) -> Any:
@@ -348,6 +374,16 @@ ROUTES = (
         body=DraftText,
         answer=Draft,
         problems=(412,),
+    ),
+    Route(
+        "POST",
+        "workflows/{name}:propose",
+        propose_draft,
+        "propose",
+        "Write a draft that passes every check, and say what it would change. A draft of somebody else stays.",
+        body=ProposedText,
+        answer=ProposedDraft,
+        problems=(409,),
     ),
     Route(
         "DELETE",

@@ -53,6 +53,8 @@ class Call:
     counts: RequestCounts | None = None
     # For coroutines: `await call.read(lambda service: …)` runs in the thread for readers.
     read: Callable[[Callable[[Service], Any]], Awaitable[Any]] = field(default=None, repr=False)  # type: ignore[assignment]
+    # The same in a thread for changes.
+    change: Callable[[Callable[[Service], Any]], Awaitable[Any]] = field(default=None, repr=False)  # type: ignore[assignment]
     # When it came in, by the monotonic clock.
     arrived: float = 0.0
     # What all clients of live streams share.

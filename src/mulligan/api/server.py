@@ -23,7 +23,7 @@ import uvicorn
 from mulligan.api.app import Api, make_app
 from mulligan.api.children import Child
 from mulligan.api.metrics import worker_metrics_file
-from mulligan.api.routing import Pages
+from mulligan.api.routing import Pages, Route
 from mulligan.api.server_log import start_log
 from mulligan.errors import ServerUnusable, StoreUnavailable
 from mulligan.service import (
@@ -59,6 +59,7 @@ def serve(
     log_format: str,
     write: Callable[[str], None],
     pages: Pages | None = None,
+    others: tuple[Route, ...] = (),
     open_page: Callable[[str], object] | None = None,
 ) -> int:
     """Serve a home until SIGTERM or SIGINT. `write` gets the first lines, once the server answers.
@@ -74,7 +75,7 @@ def serve(
     _open_store(home, log)
     address = _listen(section)
     secret, token = start_token(_user(), datetime.now(UTC))
-    app = make_app(home, config, start_token=token, pages=pages)
+    app = make_app(home, config, start_token=token, pages=pages, others=others)
     api: Api = app.state.api
     children = _children(home, config, log, log_format)
 

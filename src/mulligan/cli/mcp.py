@@ -11,7 +11,7 @@ from mulligan.cli.options import By, HomeFolder
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import UsageRefused
 from mulligan.errors import ServerUnusable
-from mulligan.service import open_service
+from mulligan.service import TokenLimits, open_service, read_limits
 
 # What an agent on this machine may do unless less is asked for: what the person may do who has started it.
 SCOPES = ("read", "run", "decide", "write")
@@ -23,6 +23,20 @@ def mcp(
         str | None,
         Option("--server", metavar="URL", help="Work with the runs of this server (log in first: mulligan login URL)."),
     ] = None,
+    agent: Annotated[
+        str, Option("--agent", metavar="NAME", help="Record what it does as agent:NAME (default: your own name).")
+    ] = "",
+    may: Annotated[
+        str,
+        Option("--may", metavar="VERDICTS", help="What it may decide: retry, fail, approve, refuse (default: all)."),
+    ] = "",
+    decisions: Annotated[
+        int | None, Option("--decisions-per-hour", metavar="N", help="How often it may decide.")
+    ] = None,
+    min_confidence: Annotated[
+        str,
+        Option("--min-confidence", metavar="N", help="How sure its decisions about failures have to be, like 0.8."),
+    ] = "",
     by: By = "",
     read_only: Annotated[bool, Option("--read-only", help="Offer only tools that change nothing.")] = False,
 ) -> int:
@@ -38,11 +52,17 @@ def mcp(
             "`mulligan mcp` is started by a client, and reads its messages from stdin",
             hint="add it to your client; for Claude Code: claude mcp add mulligan -- mulligan mcp",
         )
+    limits = read_limits(may, decisions, min_confidence)
     stdio = _module("mulligan.mcp_server.stdio")
     # Opened once before anything is answered, so that a wrong address is refused at once.
-    with open_service(server or home, by):
-        pass
-    code: int = stdio.serve(partial(open_service, server or home, by), ("read",) if read_only else SCOPES)
+    with open_service(server or home, by) as service:
+        if service.home.is_remote and (agent or limits != TokenLimits()):
+            raise UsageRefused(
+                "the guard rails of an agent that works with a server are those of its token",
+                hint="leave the options out, and log in with: mulligan token create --agent NAME",
+            )
+    scopes = ("read",) if read_only else SCOPES
+    code: int = stdio.serve(partial(open_service, server or home, by), scopes, agent, limits)
     return code
 
 

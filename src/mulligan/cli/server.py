@@ -73,7 +73,8 @@ def refuse_remote(service: Service) -> None:
 def serve(home: Home, config: ServerConfig, **options: Any) -> int:
     """Serve a home with its dashboard, until stopped."""
     server, pages = _module("mulligan.api.server"), _module("mulligan.dashboard.pages")
-    code: int = server.serve(home, config, write=show, pages=pages.PAGES, **options)
+    tools = _module("mulligan.mcp_server.http_route")
+    code: int = server.serve(home, config, write=show, pages=pages.PAGES, others=tools.ROUTES, **options)
     return code
 
 

@@ -10,7 +10,7 @@ from mulligan.cli.options import AsJson, By, HomeFolder, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
-from mulligan.service import AuditRecord, NewToken, Service, TokenForm, TokenView, parse_duration, to_json
+from mulligan.service import AuditRecord, NewToken, Service, TokenForm, TokenView, parse_duration, read_limits, to_json
 
 HEADS = ("ID", "USER", "SCOPES", "PROJECT", "LIMITS", "STATUS", "NOTE")
 _USAGE = {
@@ -94,29 +94,23 @@ def token(
             _note(service, "mulligan token revoke", revoked)
             show_json(to_json(revoked)) if as_json else complain(f"token {revoked.id} of '{revoked.user}' is revoked")
             return
+        limits = read_limits(may, decisions, min_confidence)
         form = TokenForm(
             user=name or "",
             scopes=tuple(scopes or ()),
             note=note,
             expires_in_seconds=None if expires is None else parse_duration(expires),
             workflows=tuple(workflows or ()),
-            decisions_per_hour=decisions,
+            decisions_per_hour=limits.decisions_per_hour,
             agent=agent,
-            verdicts=tuple(one.strip() for one in may.split(",")) if may else (),
-            min_confidence=_confidence(min_confidence),
+            verdicts=limits.verdicts,
+            min_confidence=limits.min_confidence,
             project=project or "",
             all_projects=is_for_all,
         )
         made = service.tokens.create(form)
         _note(service, "mulligan token create", made.token)
     show_json(to_json(made)) if as_json else _show_new(made)
-
-
-def _confidence(text: str) -> float | None:
-    try:
-        return float(text) if text else None
-    except ValueError:
-        raise UsageRefused(f"--min-confidence: '{text[:40]}' is not a number", hint="write it like 0.8") from None
 
 
 def _note(service: Service, action: str, one: TokenView) -> None:

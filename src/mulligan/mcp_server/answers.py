@@ -11,6 +11,7 @@ import msgspec
 
 from mulligan.api.problems import FileProblem, details
 from mulligan.errors import LanguageError, MulliganError
+from mulligan.mcp_server.untrusted import clean, mark, mark_error, mark_text
 from mulligan.service import to_json
 
 
@@ -26,27 +27,26 @@ class ErrorAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     problems: list[FileProblem] = []
 
 
-def present(answer: Any) -> dict[str, Any]:
-    """What a handler gave, as the JSON object that a client gets."""
+def present(answer: Any, *, is_ours: bool = False) -> dict[str, Any]:
+    """What a handler gave, as the JSON object that a client gets. Texts are marked, unless all of them are ours."""
     found = to_json(answer)
-    return found if isinstance(found, dict) else {"result": found}
+    whole = found if isinstance(found, dict) else {"result": found}
+    return whole if is_ours else mark(whole)
 
 
 def present_error(error: MulliganError) -> dict[str, Any]:
     """An error as the JSON object that a client gets."""
     found = details(error)
     shown = ErrorAnswer(found.code, found.detail, found.hint, found.data, found.problems)
-    return {"error": msgspec.to_builtins(shown)}
+    return {"error": mark_error(msgspec.to_builtins(shown))}
 
 
 def error_text(error: MulliganError) -> str:
     """An error as text: what a model reads first."""
-    text = error.render()
-    return text if isinstance(error, LanguageError) or not error.data else f"{text}\n  data: {_line(error)}"
-
-
-def _line(error: MulliganError) -> str:
-    return msgspec.json.encode(details(error).data).decode()
+    text = clean(error.render())
+    if isinstance(error, LanguageError):
+        return mark_text(text)
+    return f"{text}\n  data: {as_text(mark_error(details(error).data))}" if error.data else text
 
 
 def as_text(answer: dict[str, Any]) -> str:

@@ -8,18 +8,41 @@ from concurrent.futures import ThreadPoolExecutor
 
 from mulligan.api.problems import as_known_error
 from mulligan.errors import MulliganError, StoreUnavailable
+from mulligan.mcp_server.guarded_calls import Caller
 from mulligan.mcp_server.tool import Access, Result
-from mulligan.service import Service
+from mulligan.service import Service, TokenLimits, TokenRecord, agent_user
 
 
 class LocalAccess(Access):
     """A service with a thread of its own: a connection to a store belongs to one thread."""
 
-    def __init__(self, open_service: Callable[[], Service], scopes: Collection[str]) -> None:
+    def __init__(
+        self,
+        open_service: Callable[[], Service],
+        scopes: Collection[str],
+        agent: str = "",
+        limits: TokenLimits | None = None,
+    ) -> None:
         self.scopes = scopes
+        self._agent, self._limits = agent, limits or TokenLimits()
         self._open = open_service
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="mcp")
         self._service: Service | None = None
+
+    def caller(self, service: Service) -> Caller:
+        """The agent under its name, or under that of the person for whom it works."""
+        user = agent_user(self._agent or service.by)
+        token = TokenRecord(
+            # Its decisions are counted under this id, also after a restart.
+            id=f"mcp:{user}",
+            digest="",
+            user=user,
+            scopes=(),
+            created_at=service.now(),
+            project=service.project,
+            limits=self._limits,
+        )
+        return Caller(token, target="stdio")
 
     async def read(self, work: Callable[[Service], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._call, work)

@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 from mulligan.errors import NotFound
 from mulligan.mcp_server.answers import as_text, present
 from mulligan.mcp_server.run_read_tools import REPORT_PAGE
+from mulligan.mcp_server.untrusted import mark_page
 from mulligan.service import RunQuery, Service
 
 JSON, HTML, TEXT = "application/json", "text/html", "text/markdown"
@@ -69,8 +70,7 @@ def _run(service: Service, parts: Mapping[str, str]) -> str:
 
 def _report(service: Service, parts: Mapping[str, str]) -> str:
     found = service.report(_number(parts, "run_id"), datetime.now(UTC))
-    page: str = service.report_page(found, folder=None, home_option="")
-    return page
+    return mark_page(service.report_page(found, folder=None, home_option=""))
 
 
 def _log(service: Service, parts: Mapping[str, str]) -> str:

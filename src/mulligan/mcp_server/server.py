@@ -76,7 +76,7 @@ class _Handlers:
             message = f"there is no tool '{asked.name[:100]}'"
             raise MCPError(types.INVALID_PARAMS, message, {"code": "tool.unknown", "hint": hint})
         try:
-            answer = present(await access.call(tool, tool.decode(asked.arguments)))
+            answer = present(await access.call(tool, tool.decode(asked.arguments)), is_ours=tool.is_ours)
         except Exception as error:
             known = access.known_error(error, f"tool {tool.name}")
             return types.CallToolResult(

@@ -13,13 +13,15 @@ from mcp.server.stdio import stdio_server
 from mulligan.mcp_server.local_access import LocalAccess
 from mulligan.mcp_server.server import build_server
 from mulligan.mcp_server.tool import Access
-from mulligan.service import Service
+from mulligan.service import Service, TokenLimits
 
 
-def serve(open_service: Callable[[], Service], scopes: Collection[str]) -> int:
+def serve(
+    open_service: Callable[[], Service], scopes: Collection[str], agent: str = "", limits: TokenLimits | None = None
+) -> int:
     """Answer the client until it closes stdin. Messages for people go to stderr."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="mulligan mcp: %(message)s")
-    access = LocalAccess(open_service, scopes)
+    access = LocalAccess(open_service, scopes, agent, limits)
     try:
         asyncio.run(_serve(access))
     finally:

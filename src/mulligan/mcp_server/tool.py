@@ -17,10 +17,11 @@ import msgspec
 from mulligan.api.decoding import parse_refusal, refuse_nul
 from mulligan.api.problems import as_known_error
 from mulligan.errors import InputInvalid, MulliganError, ScopeMissing
+from mulligan.mcp_server.guarded_calls import Caller, guarded
 from mulligan.service import Service, allows, did_you_mean
 
 Result = TypeVar("Result")
-ToolScope = Literal["read", "run", "decide", "write"]
+ToolScope = Literal["read", "run", "decide", "propose", "write"]
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -58,6 +59,8 @@ class Tool:
     handler: Handler
     # Whether it may end something that cannot be had back, so that a client asks its user first.
     is_destructive: bool = False
+    # Whether nothing in its answer was written by a step, a file or a person, so that nothing in it is marked.
+    is_ours: bool = False
     # The `ui://` page that shows its answer in clients that can.
     page: str = ""
     # Other names for it, of programs that people come from.
@@ -114,9 +117,15 @@ class Access(ABC):
 
     async def call(self, tool: Tool, arguments: object) -> object:
         """What the tool gives. `ScopeMissing`, and what the service raises."""
-        self.refuse_without(tool.scope, f"the tool '{tool.name}' needs it")
         work = self.change if tool.changes else self.read
-        return await work(lambda service: tool.handler(ToolCall(service, arguments, self)))
+        return await work(lambda service: self._perform(tool, arguments, service))
+
+    def _perform(self, tool: Tool, arguments: object, service: Service) -> object:
+        def check() -> None:
+            self.refuse_without(tool.scope, f"the tool '{tool.name}' needs it")
+
+        with guarded(service, self.caller(service), tool.name, tool.scope, arguments, check) as allowed:
+            return tool.handler(ToolCall(allowed, arguments, self))
 
     def refuse_without(self, scope: str, why: str) -> None:
         """`ScopeMissing` if the caller lacks a scope."""
@@ -137,6 +146,10 @@ class Access(ABC):
     def known_error(self, error: Exception, where: str) -> MulliganError:
         """The error that the caller sees. What is not ours is written into the log, and nowhere else."""
         return as_known_error(error, where)
+
+    @abstractmethod
+    def caller(self, service: Service) -> Caller:
+        """In whose name the tools are called."""
 
     @abstractmethod
     async def read(self, work: Callable[[Service], Result]) -> Result:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mulligan.mcp_server import failure_tools, run_change_tools, run_read_tools, workflow_tools
+from mulligan.mcp_server import (
+    decide_tools,
+    failure_tools,
+    propose_tools,
+    run_change_tools,
+    run_read_tools,
+    workflow_tools,
+)
 from mulligan.mcp_server.tool import Tool
 
 # In the order in which clients list them: what is needed first comes first.
 TOOLS: tuple[Tool, ...] = (
     *failure_tools.TOOLS,
+    *decide_tools.TOOLS,
     *run_read_tools.TOOLS,
     *workflow_tools.TOOLS,
+    *propose_tools.TOOLS,
     *run_change_tools.TOOLS,
 )
 

@@ -115,5 +115,6 @@ TOOLS = (
         "handlers, triage, and what each failure code means. Without arguments: the list of pages.",
         Docs,
         docs,
+        is_ours=True,
     ),
 )

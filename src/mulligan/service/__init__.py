@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     # The same names once more, for the type checker; a test compares the two lists.
     from typing import Any
 
+    from mulligan.core.model.credential_patterns import hide_credentials, is_credential_name
     from mulligan.core.model.events import HostCapacity
     from mulligan.core.model.failure import Failure
     from mulligan.core.model.guard_rails import VERDICTS, agent_user, is_agent
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from mulligan.service.audit import ACCEPTED, AuditLog, AuditPage, AuditWithRun
     from mulligan.service.background_jobs import JOBS, BackgroundJobs, Job, run_jobs
     from mulligan.service.breakers import Breaker
-    from mulligan.service.catalogue.catalogue import Draft, Publication, PublishedWorkflow, WorkflowList
+    from mulligan.service.catalogue.catalogue import Draft, Proposal, Publication, PublishedWorkflow, WorkflowList
     from mulligan.service.catalogue.drawn_texts import DrawnText, ExaminedText, StepPosition
     from mulligan.service.catalogue.text_additions import NewEdge, NewRule, NewStep
     from mulligan.service.catalogue.text_diff import DiffLine, diff_texts
@@ -201,7 +202,7 @@ if TYPE_CHECKING:
     from mulligan.service.telemetry.telemetry import ENDPOINT_VARIABLES, METRICS_TYPE, merge_metrics, request_metrics
     from mulligan.service.telemetry.worker_metrics import MetricsServer, WorkerMetrics
     from mulligan.service.tokens.decision_ledger import TOOL_DECISIONS, DecisionLedger
-    from mulligan.service.tokens.tokens import NewToken, TokenForm, TokenList, TokenView
+    from mulligan.service.tokens.tokens import NewToken, TokenForm, TokenList, TokenView, read_limits
     from mulligan.service.trends import (
         CodeStats,
         RecoveryTrend,
@@ -222,6 +223,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "mulligan.core.model.events": "HostCapacity",
     "mulligan.core.model.failure": "Failure",
+    "mulligan.core.model.credential_patterns": "hide_credentials is_credential_name",
     "mulligan.core.model.guard_rails": "VERDICTS agent_user is_agent",
     "mulligan.core.model.scopes": "MEANINGS SCOPES allows",
     "mulligan.core.model.workflow": "Workflow",
@@ -242,7 +244,7 @@ _NAMES = {
     "mulligan.service.breakers": "Breaker",
     "mulligan.service.change_verbs": "ChangeResult ChangeVerbs DecidedStep DecisionsResult ForkResult RetryResult "
     "StartedRun",
-    "mulligan.service.catalogue.catalogue": "Draft Publication PublishedWorkflow WorkflowList",
+    "mulligan.service.catalogue.catalogue": "Draft Proposal Publication PublishedWorkflow WorkflowList",
     "mulligan.service.catalogue.drawn_texts": "DrawnText ExaminedText StepPosition",
     "mulligan.service.catalogue.text_additions": "NewEdge NewRule NewStep",
     "mulligan.service.catalogue.text_diff": "DiffLine diff_texts",
@@ -329,7 +331,7 @@ _NAMES = {
     "mulligan.service.telemetry.telemetry": "ENDPOINT_VARIABLES METRICS_TYPE merge_metrics request_metrics",
     "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
     "mulligan.service.tokens.decision_ledger": "DecisionLedger TOOL_DECISIONS",
-    "mulligan.service.tokens.tokens": "NewToken TokenForm TokenList TokenView",
+    "mulligan.service.tokens.tokens": "NewToken TokenForm TokenList TokenView read_limits",
     "mulligan.service.trends": "CodeStats RecoveryTrend Spending WeekStats WorkflowSpending WorkflowUsage monday",
     "mulligan.service.unattended_runs": "UnattendedRuns WorkflowSource",
     "mulligan.service.usage": "ResourceProposal StepUsage UsedResources",

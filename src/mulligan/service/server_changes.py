@@ -13,7 +13,7 @@ import msgspec
 
 from mulligan.core.model.schedule import Schedule
 from mulligan.errors import WARNING, LanguageError, Problem, Refused
-from mulligan.service.catalogue.catalogue import Catalogue, Draft, Publication, PublishedWorkflow
+from mulligan.service.catalogue.catalogue import Catalogue, Draft, Proposal, Publication, PublishedWorkflow
 from mulligan.service.home import Home
 from mulligan.service.schedules.forms import ScheduleForm, instant_text
 from mulligan.service.schedules.schedules import Backfill, Schedules, ScheduleView
@@ -53,6 +53,16 @@ class _Published(PublishedWorkflow, frozen=True, kw_only=True):
     dry_run: bool
 
 
+class _Proposed(msgspec.Struct, frozen=True):
+    name: str
+    changes_version: int
+    would_be_version: int
+    diff: str
+    warnings: tuple[dict[str, Any], ...]
+    dry_run: bool
+    revision: int
+
+
 class RemoteCatalogue(Catalogue):
     """The catalogue of a server."""
 
@@ -82,6 +92,15 @@ class RemoteCatalogue(Catalogue):
         body = {"text": text, "file": file, "note": note}
         path = f"workflows/{quote(name, safe='')}/draft"
         return ask(self._home, "PUT", path, Draft, body, expected="*" if expected is None else expected)
+
+    def propose(self, name: str, text: str, *, file: str = "", note: str = "", dry_run: bool = False) -> Proposal:
+        body = {"text": text, "file": file, "note": note, "dry_run": dry_run}
+        try:
+            found = ask(self._home, "POST", f"workflows/{quote(name, safe='')}:propose", _Proposed, body)
+        except LanguageError as refused:
+            raise LanguageError([_with_line(one, text) for one in refused.problems]) from None
+        fields = msgspec.structs.asdict(found) | {"warnings": tuple(_warning(one, text) for one in found.warnings)}
+        return Proposal(**fields)
 
     def delete_draft(self, name: str, *, expected: int | None = None) -> None:
         ask(self._home, "DELETE", f"workflows/{quote(name, safe='')}/draft", dict, expected=expected)

@@ -212,12 +212,17 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
 
         Rows for the audit are written with the run that it creates; those of decisions by the ledger.
         """
-        other = self.in_the_name_of(token.user, project=token.project)
-        other.limits, other.ledger = token.limits, ledger
-        if token.limits != TokenLimits() or ledger is not None:
-            other.reader = other.reader.limited(lambda store: limits.limited(store, token, ledger))
+        other = self.in_the_name_of(token.user, project=token.project).within(token, ledger)
         if audit is not None:
             other.reader = other.reader.limited(audit.store)
+        return other
+
+    def within(self, token: TokenRecord, ledger: DecisionLedger | None = None) -> Service:
+        """The same service in the name of a token's user, and within its limits. What it sees stays the same."""
+        other = self.in_the_name_of(token.user)
+        other.limits, other.ledger, other.is_for_others = token.limits, ledger, self.is_for_others
+        if token.limits != TokenLimits() or ledger is not None:
+            other.reader = other.reader.limited(lambda store: limits.limited(store, token, ledger))
         return other
 
     @cached_property

@@ -191,6 +191,11 @@ def hide_at_ends(text: str, shown: int) -> str:
     return hide_credentials(text)
 
 
+def is_credential_name(name: str) -> bool:
+    """Whether a value of this name is a credential, whatever it looks like."""
+    return _NAME.search(name) is not None
+
+
 def hide_in(value: Any) -> Any:
     """A JSON value with credentials hidden in its strings. Artifacts are not fetched."""
     if isinstance(value, str):

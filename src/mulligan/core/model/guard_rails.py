@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from mulligan.core.model.reports import ApprovalGiven, Classified, Report
+from mulligan.core.model.reports import ApprovalGiven, Classified, Report, RetryRequested
 from mulligan.errors import ConfidenceTooLow, VerdictNotAllowed
 
 # What can be decided: the first two about a parked step, the others about an approval.
@@ -40,6 +40,8 @@ def refuse_beyond(report: Report, verdicts: Collection[str], min_confidence: flo
 
     A budget is raised by somebody without limits on verdicts: it is money, and a retry needs none.
     """
+    if verdicts and isinstance(report, Classified | RetryRequested) and report.budgets:
+        raise VerdictNotAllowed("this token may not raise a budget", hint="leave it out; a person can raise it")
     verdict = verdict_of(report)
     if verdict is None:
         return
@@ -50,13 +52,9 @@ def refuse_beyond(report: Report, verdicts: Collection[str], min_confidence: flo
             verdict=verdict,
             allowed=list(verdicts),
         )
-    if not isinstance(report, Classified):
+    if not isinstance(report, Classified) or min_confidence is None:
         return
-    if verdicts and report.budgets:
-        raise VerdictNotAllowed(
-            "this token may not raise a budget", hint="decide without it; a person can raise it", verdict=verdict
-        )
-    if min_confidence is not None and (report.confidence is None or not report.confidence >= min_confidence):
+    if report.confidence is None or not report.confidence >= min_confidence:
         said = "does not say how sure it is" if report.confidence is None else f"is {report.confidence:.0%} sure"
         raise ConfidenceTooLow(
             f"this decision {said}, and the token needs {min_confidence:.0%}",

@@ -18,13 +18,14 @@ import msgspec
 
 from mulligan.core.model.schedule import Schedule
 from mulligan.core.model.workflow import Workflow
-from mulligan.errors import InputInvalid, NotFound, Problem, RevisionMismatch
+from mulligan.errors import InputInvalid, NotFound, Problem, Refused, RevisionMismatch
 from mulligan.formats import Converted
 from mulligan.language import check_inputs
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports.server_records import Document, ServerRecords, WorkflowVersion
 from mulligan.service.catalogue.drawn_texts import ExaminedText, examine_and_draw
 from mulligan.service.catalogue.text_additions import Edit, edit_text
+from mulligan.service.catalogue.text_diff import diff_as_text, diff_texts
 from mulligan.service.catalogue.text_edits import EditedText
 from mulligan.service.catalogue.texts import (
     WorkflowText,
@@ -106,6 +107,21 @@ class Draft(msgspec.Struct, frozen=True):
     updated_by: str
     file: str = ""
     note: str = ""
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """A draft that somebody proposes, and what it changes. Nothing runs it until somebody else publishes it."""
+
+    name: str
+    # The version that it would change, and the one that it would be; 0 for a workflow that nobody has published.
+    changes_version: int
+    would_be_version: int
+    # What differs, line by line: `-` was, `+` would be. "" if nothing does.
+    diff: str
+    warnings: tuple[Problem, ...]
+    dry_run: bool
+    # Of the draft; 0 if it was not written.
+    revision: int = 0
 
 
 @lru_cache(PARSED_MAX)
@@ -308,6 +324,34 @@ class Catalogue:
             project=self._project,
         )
         return _draft(self._records.put_document(document, expected=expected))
+
+    def propose(self, name: str, text: str, *, file: str = "", note: str = "", dry_run: bool = False) -> Proposal:
+        """Write a text that passes every check as the draft, and say what it would change.
+
+        `LanguageError` where it would not be published. `Refused` where somebody else has a draft: theirs stays.
+        """
+        planned = self.publish(name, text, file=file, note=note, dry_run=True)
+        newest = self._records.version(self._project, name) if self._is_there else None
+        stored = self._records.document(self._project, DRAFT, name) if self._is_there else None
+        if stored is not None and stored.updated_by != self._by:
+            raise Refused(
+                f"'{name}' has a draft of {stored.updated_by or 'somebody else'}, which stays as it is",
+                hint="say what you would change, or propose it when the draft is published or gone",
+                workflow=name,
+            )
+        revision = 0
+        if not dry_run:
+            expected = stored.revision if stored is not None else 0
+            revision = self.put_draft(name, text, file=file, note=note, expected=expected).revision
+        return Proposal(
+            name=name,
+            changes_version=newest.number if newest is not None else 0,
+            would_be_version=planned.workflow.version,
+            diff=diff_as_text(diff_texts(newest.text if newest is not None else "", text)),
+            warnings=planned.warnings,
+            dry_run=dry_run,
+            revision=revision,
+        )
 
     def delete_draft(self, name: str, *, expected: int | None = None) -> None:
         """Throw the draft away. `UnknownWorkflow` if there is none."""

@@ -29,6 +29,12 @@ def diff_texts(old: str, new: str) -> list[DiffLine]:
     return list(_fold(list(_compare(old.splitlines(), new.splitlines()))))
 
 
+def diff_as_text(lines: list[DiffLine]) -> str:
+    """A comparison as people read it in a terminal or a model in a prompt."""
+    signs = {"same": " ", "removed": "-", "added": "+"}
+    return "\n".join("..." if line.kind == "gap" else f"{signs[line.kind]}{line.text}" for line in lines)
+
+
 def _compare(old: list[str], new: list[str]) -> Iterator[DiffLine]:
     same = 0
     while same < min(len(old), len(new)) and old[same] == new[same]:

@@ -36,6 +36,8 @@ class DecisionLedger:
         self._audit, self._row, self._limits, self._now = audit, row, limits, now
         # All that count against the limit.
         self._actions = (*actions, *TOOL_DECISIONS)
+        # The refusals that have a row already.
+        self.refused: list[MulliganError] = []
 
     def begin(self, run_id: int, report: Report) -> None:
         """Write the row of a decision that is about to be made. `TooManyDecisions` if it would be one too many.
@@ -59,6 +61,7 @@ class DecisionLedger:
 
     def refuse(self, run_id: int, step: str, verdict: str, reason: str, error: MulliganError) -> None:
         """Write the row of one of several decisions that was refused: what was wanted, and why not."""
+        self.refused.append(error)
         self._audit.add([self._about(run_id, step, verdict, error.http_status, f"{error.code}: {reason}")])
 
     def _about(self, run_id: int, step: str, verdict: str, status: int, why: str) -> AuditRecord:

@@ -194,14 +194,7 @@ class Tokens:
             )
         for workflow in form.workflows:
             _check_line(workflow, "the name of a workflow", USER_CHARS_MAX, needs_any=True)
-        if form.decisions_per_hour is not None and not 0 <= form.decisions_per_hour < 2**31:
-            raise InputInvalid("decisions per hour must be a number of 0 or more", hint="leave it out for no limit")
-        for verdict in form.verdicts:
-            if verdict not in VERDICTS:
-                hint = did_you_mean(verdict, VERDICTS) or f"it may be one of: {', '.join(VERDICTS)}"
-                raise InputInvalid(f"'{verdict[:60]}' is not what a token may decide", hint=hint)
-        if form.min_confidence is not None and not 0 <= form.min_confidence <= 1:
-            raise InputInvalid("the confidence that decisions need is a number from 0 to 1", hint="write it like 0.8")
+        check_guard_rails(form.verdicts, form.decisions_per_hour, form.min_confidence)
         seconds = form.expires_in_seconds
         if seconds is not None and not 0 < seconds <= _EXPIRY_MAX.total_seconds():
             hint = "give how long it is valid, like 30d, or leave it out for ever"
@@ -248,6 +241,29 @@ class Tokens:
                 hint="leave the project out, or use a token for all projects",
             )
         return ours
+
+
+def read_limits(may: str, decisions_per_hour: int | None, min_confidence: str) -> TokenLimits:
+    """Guard rails as a command line has them: verdicts with commas between them, and a number as a text."""
+    verdicts = tuple(one.strip() for one in may.split(",")) if may.strip() else ()
+    try:
+        confidence = float(min_confidence) if min_confidence else None
+    except ValueError:
+        raise InputInvalid(f"'{min_confidence[:40]}' is not a number", hint="write it like 0.8") from None
+    check_guard_rails(verdicts, decisions_per_hour, confidence)
+    return TokenLimits((), decisions_per_hour, tuple(one for one in VERDICTS if one in verdicts), confidence)
+
+
+def check_guard_rails(verdicts: tuple[str, ...], decisions_per_hour: int | None, min_confidence: float | None) -> None:
+    """`InputInvalid` for guard rails that cannot be."""
+    for verdict in verdicts:
+        if verdict not in VERDICTS:
+            hint = did_you_mean(verdict, VERDICTS) or f"it may be one of: {', '.join(VERDICTS)}"
+            raise InputInvalid(f"'{verdict[:60]}' is not what a token may decide", hint=hint)
+    if decisions_per_hour is not None and not 0 <= decisions_per_hour < 2**31:
+        raise InputInvalid("decisions per hour must be a number of 0 or more", hint="leave it out for no limit")
+    if min_confidence is not None and not 0 <= min_confidence <= 1:
+        raise InputInvalid("the confidence that decisions need is a number from 0 to 1", hint="write it like 0.8")
 
 
 def _with_agent_defaults(form: TokenForm) -> TokenForm:
