@@ -32,6 +32,8 @@ _PARTS = {
     "check": "check ",
     "undo": "undo ",
     "triager": "triager ",
+    "model": "question ",
+    "tool": "tool call ",
 }
 
 
