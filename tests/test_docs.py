@@ -47,9 +47,12 @@ PAGES = sorted(
 PLAYED_PAGES = [
     DOCS / f"{name}.md"
     for name in (
+        "agents/guard-rails",
+        "agents/providers",
         "agents/tools",
         "reference/actions",
         "how-to/agents",
+        "agents/triage",
         "concepts/breakers",
         "other-systems/coming-from",
         "concepts/data",

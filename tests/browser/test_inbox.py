@@ -47,7 +47,13 @@ def test_a_run_that_waits_leads_to_its_entry_which_is_ready_for_a_key(site: Site
 
     page.locator(f".entries li[data-run='{second}'][data-current] a:focus").wait_for()
     page.keyboard.press("r")
-    page.get_by_role("dialog").get_by_text(f"run {second}").first.wait_for()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("load: attempt 2 would start").wait_for()
+    assert dialog.get_by_text("preview").count() == 0
+    dialog.get_by_label("Reason").fill("again")
+    page.keyboard.press("Control+Enter")
+    page.locator(".toast").get_by_role("link", name=f"Open run {second}").click()
+    page.wait_for_url(f"**/runs/{second}")
 
 
 @BOTH
@@ -187,3 +193,23 @@ def test_the_page_and_its_dialog_are_accessible(site: Site, open_window: Callabl
     page.keyboard.press("r")
     page.get_by_role("dialog").locator(".preview li").first.wait_for()
     assert_accessible(page, within="dialog")
+
+
+def test_a_suggestion_of_an_agent_is_accepted_with_one_key(site: Site, window: Window) -> None:
+    port = site.port
+    site.stop()
+    answer = '{"verdict": "fail", "confidence": 0.3, "reason": "the disk is full"}'
+    site.variables["MULLIGAN_AGENT_NIGHT"] = f"echo '{answer}'"
+    site.start(port=port)
+    page = window.open("/inbox")
+    run_id = site.run("nightly", PARKED.replace("triage: true", "triage: {by: agent, agent: night}"))
+    waiting(site, page, 1)
+
+    page.get_by_text("Not applied: it is not sure enough (30% is below 80%).").wait_for()
+    page.locator(".entries a").first.focus()
+    page.keyboard.press("y")
+
+    page.get_by_text("decided as the agent suggests").wait_for()
+    waiting(site, page, 0)
+    site.settle(run_id)
+    assert "agreed with agent 'night': the disk is full" in site.command("explain", str(run_id)).stdout
