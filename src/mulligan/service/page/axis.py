@@ -23,6 +23,8 @@ _STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15,
 _LONG_STEPS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
 
 Stretch = tuple[datetime, datetime]
+# From this share of the axis on, the label of a mark stands before it.
+LATE = 0.92
 
 
 class Mark(NamedTuple):
@@ -36,11 +38,17 @@ class Mark(NamedTuple):
 def draw_axis(marks: Iterable[Mark]) -> Html:
     """The row of marks above a chart, hidden from screen readers: every track has a label."""
     shown = join_html(
-        element("span", mark.label, class_="fold" if mark.is_fold else None, style=f"left:{mark.share * 100:.2f}%")
-        for mark in marks
+        element("span", mark.label, class_=_place(mark), style=f"left:{mark.share * 100:.2f}%") for mark in marks
     )
     inside = (element("span"), element("div", shown, class_="axis"), element("span"))
     return element("div", *inside, class_="lane head", aria_hidden="true")
+
+
+def _place(mark: Mark) -> str | None:
+    """A label stands behind its mark, but before it near the end, where it would leave the chart."""
+    if mark.is_fold:
+        return "fold"
+    return "late" if mark.share > LATE else None
 
 
 def grid_style(marks: Iterable[Mark]) -> str:
