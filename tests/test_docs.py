@@ -47,9 +47,11 @@ PAGES = sorted(
 PLAYED_PAGES = [
     DOCS / f"{name}.md"
     for name in (
+        "agents/providers",
         "agents/tools",
         "reference/actions",
         "how-to/agents",
+        "agents/triage",
         "concepts/breakers",
         "other-systems/coming-from",
         "concepts/data",

@@ -85,6 +85,8 @@ class Site:
     store: str = ""
     url: str = ""
     token: str = ""
+    # For the environment of the server and its workers.
+    variables: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] = field(default=None)  # type: ignore[assignment]
 
     @property
@@ -93,7 +95,7 @@ class Site:
 
     def environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MULLIGAN_")}
-        return {**kept, **({"MULLIGAN_STORE": self.store} if self.store else {})}
+        return {**kept, **self.variables, **({"MULLIGAN_STORE": self.store} if self.store else {})}
 
     def start(self, *options: str, port: int = 0) -> None:
         command = [sys.executable, "-P", "-m", "mulligan", "server", "--home", str(self.home), "--port", str(port)]

@@ -187,3 +187,23 @@ def test_the_page_and_its_dialog_are_accessible(site: Site, open_window: Callabl
     page.keyboard.press("r")
     page.get_by_role("dialog").locator(".preview li").first.wait_for()
     assert_accessible(page, within="dialog")
+
+
+def test_a_suggestion_of_an_agent_is_accepted_with_one_key(site: Site, window: Window) -> None:
+    port = site.port
+    site.stop()
+    answer = '{"verdict": "fail", "confidence": 0.3, "reason": "the disk is full"}'
+    site.variables["MULLIGAN_AGENT_NIGHT"] = f"echo '{answer}'"
+    site.start(port=port)
+    page = window.open("/inbox")
+    run_id = site.run("nightly", PARKED.replace("triage: true", "triage: {by: agent, agent: night}"))
+    waiting(site, page, 1)
+
+    page.get_by_text("Not applied: it is not sure enough (30% is below 80%).").wait_for()
+    page.locator(".entries a").first.focus()
+    page.keyboard.press("y")
+
+    page.get_by_text("decided as the agent suggests").wait_for()
+    waiting(site, page, 0)
+    site.settle(run_id)
+    assert "agreed with agent 'night': the disk is full" in site.command("explain", str(run_id)).stdout

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.core.model.workflow import Action, NoticeRule, Triage
+from mulligan.core.model.workflow import Action, Command, NoticeRule, Triage, TriageAgent
 from mulligan.core.notices.due_notices import due_notices
 from mulligan.core.state.notice_rules import rules_for_child
 from mulligan.core.turn import fold
@@ -217,3 +217,17 @@ def test_a_notice_lists_a_few_failures_and_counts_the_others() -> None:
 
     assert len(body.failures) == 10
     assert body.failures_count == 30
+
+
+def test_a_person_is_notified_when_the_agent_has_not_decided_and_not_before() -> None:
+    agent = TriageAgent("claude", Command(action=Action("agent", {"provider": "claude"})))
+    run = run_of(step("a", triage=Triage(agent=agent))).fail("a", 3)
+    before = bodies(run)
+    answer = {"verdict": "fail", "confidence": 0.5, "reason": "a column is missing"}
+
+    (asked,) = bodies(run.ok("a.triager@1", output={"json": answer}))
+
+    assert before == []
+    assert (asked.request, asked.step) == ("triage", "a")
+    assert asked.title == "run 1 of test waits for a decision about 'a': EXIT_NONZERO 3"
+    assert asked.details[0].startswith("agent 'claude' suggests fail (50% sure): a column is missing; not applied: ")

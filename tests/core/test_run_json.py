@@ -49,6 +49,7 @@ CALM: dict[str, Any] = {
     "spent": None,
     "budget": None,
     "faked": False,
+    "tool_calls": [],
 }
 END_JSON = {**CALM, "attempts": 0}
 

@@ -243,3 +243,12 @@ def test_it_is_said_in_the_story_and_in_what_the_run_waits_for():
     assert [wait.text for wait in list_waits(run.state) if wait.is_for_a_person] == [
         "a person to resume the run: 1 step ran, as asked"
     ]
+
+
+def test_a_parked_step_that_is_to_be_retried_counts_as_a_step_and_does_not_wait_for_ever() -> None:
+    run = History(workflow(step("a", triage=Triage("always")), step("b", needs=["a"]))).start().fail("a")
+
+    run.pause().resume(steps=1).classify("a", "retry")
+    assert run.queued == ["a"]
+
+    assert run.ok("a").status == "paused"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mulligan.core.model.events import FACTS
 from mulligan.core.model.failure import failure
-from mulligan.core.model.workflow import Action, Adjust, Handler, Map, Rule, Step, Triage
+from mulligan.core.model.workflow import Action, Adjust, Command, Handler, Map, Rule, Step, Triage, TriageAgent
 from mulligan.history.phrases import describe_failure
 from mulligan.history.story import _DETAILS, _SENTENCES, story
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
@@ -270,6 +272,34 @@ def test_what_a_person_adds_to_a_retry_is_told():
     run.fail("a").classify("a", "retry", reason="a large month", memory=2**31, timeout=90.0)
 
     assert told(run)[-1] == "a: someone decided: retry with 2.0GiB of memory and a timeout of 90s: a large month"
+
+
+ASKED = TriageAgent("claude", Command(action=Action("agent", {"provider": "claude"})), memory_max=2**31)
+
+
+def answer(**said: Any) -> dict[str, Any]:
+    return {"json": {"verdict": "retry", "reason": "the mirror was down", **said}}
+
+
+def test_what_an_agent_decides_or_suggests_is_told():
+    run = History(workflow(step("a", triage=Triage(timeout=60, agent=ASKED)))).start()
+
+    run.fail("a").ok("a.triager@1", output=answer(confidence=0.9, memory="1GiB", rule="codes: [CONNECTION]"))
+    run.fail("a").ok("a.triager@2", output=answer(confidence=0.6)).classify("a", "retry", reason="yes")
+    run.fail("a").fail("a.triager@3", 1, stderr_tail="no key")
+
+    assert [line for line in told(run) if "decided" in line or "agent" in line] == [
+        "a: parked for a decision; agent 'claude' is asked",
+        "a: agent:claude decided: retry with 1.0GiB of memory (90% sure): the mirror was down; it proposes the rule: "
+        "codes: [CONNECTION]",
+        "a: parked for a decision; agent 'claude' is asked",
+        "a: agent 'claude' suggests retry (60% sure): the mirror was down; not applied: it is not sure enough (60% is "
+        "below 80%); a person decides; without a decision in 60s: fail",
+        "a: someone decided: retry: yes",
+        "a: parked for a decision; agent 'claude' is asked",
+        "a: agent 'claude' gave no answer: it failed (EXIT_NONZERO: no key); a person decides; without a decision in "
+        "60s: fail",
+    ]
 
 
 def test_a_default_that_applies_since_nobody_came_is_told():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
+from html import unescape
 from typing import Any
 
 import pytest
@@ -128,3 +131,33 @@ def test_a_decision_may_name_its_attempt(pages: Client, flows: Flows) -> None:
 
     assert late["error"]["code"] == "step.other_attempt"
     assert (right["error"], right["starts"]) == (None, ["load: attempt 2"])
+
+
+def test_a_suggestion_is_shown_with_why_it_was_not_applied_and_can_be_accepted(
+    pages: Client, flows: Flows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = {"verdict": "retry", "confidence": 0.6, "reason": HOSTILE, "memory": "1GiB", "rule": f"pattern: {HOSTILE}"}
+    monkeypatch.setenv("MULLIGAN_AGENT_NIGHT", f"printf %s {shlex.quote(json.dumps(answer))}")
+    run_id = flows.run(PARKED.replace("triage: true", "triage: {by: agent, agent: night, memory_max: 2GiB}", 1))
+
+    html = show(pages, "/inbox", run=run_id, step="load")
+    read_only = show(pages, "/inbox", scope="read", run=run_id, step="load")
+    accepted = json.loads(unescape(re.search(r'data-accept="([^"]*)"', html)[1]))  # type: ignore[index]
+    (done,) = pages.post("decisions", {"decisions": [accepted]}).json["decisions"]
+
+    said = text_of(html)
+    assert "What agent 'night' suggests" in said
+    assert "retry with 1.0GiB of memory, confidence 60%" in said
+    assert "Not applied: it is not sure enough (60% is below 80%)." in said
+    assert "<script>alert" not in html and "data-accept" not in read_only
+    assert (done["error"], accepted["attempt"], accepted["memory"]) == (None, 1, f"{2**30}B")
+    assert accepted["reason"].startswith("agreed with agent 'night': ")
+
+
+def test_an_agent_without_an_answer_is_said(pages: Client, flows: Flows) -> None:
+    run_id = flows.run(PARKED.replace("triage: true", "triage: {by: agent, agent: nobody}", 1))
+
+    html = show(pages, "/inbox", run=run_id, step="load")
+
+    assert "It gave no answer: it failed (INPUT_INVALID: agent 'nobody' is not available" in text_of(html)
+    assert "data-accept" not in html

@@ -99,7 +99,7 @@ def test_show_sums_up_by_step_and_for_the_run() -> None:
     assert (found["spent"]["cost"], found["spent"]["currency"], found["budget"]) == ("0.564", "USD", {"cost": "0.5"})
     assert found["steps"]["parts"]["spent"] == {
         **{"calls": 3, "tokens": 40_200, "input_tokens": 36_000, "output_tokens": 4_200},
-        **{"cost": "0.423", "currency": "USD"},
+        **{"cost": "0.423", "currency": "USD", "tool_calls": 0},
     }
     assert found["steps"]["sum_up"]["spent"] is None
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mulligan.service import doctor
+from mulligan.service.agent_checks import agents_here
 from mulligan.service.doctor import Check
 from mulligan.worker.task_cgroups import CgroupParent
 
@@ -26,7 +27,7 @@ def test_a_fit_machine_is_told_line_by_line_and_nothing_is_made():
 
     assert [check["name"] for check in said.json["checks"]] == [
         *("python", "sqlite", "store", "disk", "bash", "tasks", "processes", "memory", "limits"),
-        *("requirements", "clock"),
+        *("requirements", "agents", "clock"),
     ]
     by_name = {check["name"]: check for check in said.json["checks"]}
     for name in ("python", "sqlite", "store", "bash", "tasks"):
@@ -162,6 +163,18 @@ def test_what_makes_environments_of_python_steps_is_named_and_missing_it_is_a_wa
         "requirements", "ok", "environments of python steps are made by uv at '/bin/uv'"
     )
     assert doctor.requirements(None).health == "warning"
+
+
+def test_models_that_can_be_asked_are_named_and_a_missing_key_is_a_warning():
+    Path("agents.yaml").write_text("box: {kind: openai, url: http://box}\nkeyed: {kind: openai, key: {env: NO_KEY}}\n")
+
+    ready, problems = agents_here({"MULLIGAN_AGENTS": "agents.yaml", "ANTHROPIC_API_KEY": "sk-12345"})
+
+    assert ready == ["box", "anthropic"]
+    assert problems == ["agent 'keyed' has no key: environment variable 'NO_KEY' is not set where the worker runs"]
+    assert doctor.agents(ready, []) == Check("agents", "ok", "models that can be asked: box, anthropic")
+    assert doctor.agents(ready, problems).health == "warning"
+    assert doctor.agents([], []) == Check("agents", "ok", "no model is set up here")
 
 
 def test_an_installer_that_is_named_and_missing_is_a_problem(monkeypatch: pytest.MonkeyPatch):

@@ -152,6 +152,20 @@ def test_json_of_a_good_file_with_a_slip_has_its_warnings_and_stderr_is_silent()
     ]
 
 
+def test_a_model_without_its_key_or_its_file_is_warned_about(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("MULLIGAN_SCRIPTED_AGENT", "answers.yaml")
+    agents = [f"{{step: {name}, agent: {{provider: {name}, prompt: Hi}}}}" for name in ("openai", "scripted", "robot")]
+
+    result = mulligan("validate", file("ask.yaml", f"name: ask\nsteps: [{', '.join(agents)}]\n"))
+
+    assert (result.code, result.out) == (0, "ask.yaml: ok, 3 steps\n")
+    # A command may be there only where the worker runs.
+    assert "robot" not in result.err
+    assert "warning[agent]: ask.yaml: agent 'openai' has no key: environment variable 'OPENAI_API_KEY'" in result.err
+    assert "agent 'scripted' has no answers: there is no file" in result.err
+
+
 def test_json_of_several_files_is_an_array_in_their_order():
     result = mulligan("validate", "--json", file("b.yaml", SMALL), file("a.yaml", BAD))
 

@@ -19,7 +19,7 @@ NIGHT = Path(__file__).parents[2] / "examples" / "agents" / "triage-night"
 def test_a_night_of_twenty_failures(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 17 answers within the limits 15 are applied; two are not sure enough, and one verdict is not allowed."""
     shutil.copytree(NIGHT, live.folder, dirs_exist_ok=True)
-    monkeypatch.setenv("MULLIGAN_AGENT_NIGHT", "bash triager.sh")
+    monkeypatch.setenv("MULLIGAN_AGENTS", str(live.folder / "agents.yaml"))
 
     ran = live.run(live.folder / "triage-night.yaml")
 

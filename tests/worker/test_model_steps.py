@@ -59,7 +59,7 @@ class Models:
         return self._work
 
     def ask(self, provider: str, prompt: str = "mend it", **fields: Any) -> TaskEnded:
-        params = {name: fields.pop(name) for name in ("answer", "model", "tools", "messages") if name in fields}
+        params = {name: fields.pop(name) for name in ("answer", "model") if name in fields}
         return self.work.run(self.work.lease("agent", {"provider": provider, "prompt": prompt, **params}, **fields))
 
     def log(self, place: str) -> str:
@@ -154,15 +154,14 @@ def test_an_answer_that_does_not_match_its_schema_is_rejected_and_shown(models: 
         ("openai", "agent 'openai' has no key: environment variable 'OPENAI_API_KEY' is not set where the worker runs"),
         ("box", "agent 'box' has no model: write 'model' in the step, or in the file that MULLIGAN_AGENTS names"),
         ("scripted", "agent 'scripted' is not available: MULLIGAN_SCRIPTED_AGENT is not set where the worker runs"),
-        ("robot", "agent 'robot' is a command, which cannot be given tools: name a provider of kind openai or"),
+        ("robot", "agent 'robot' is a command, which has neither 'tools' nor a 'session': name a provider of"),
     ],
 )
 def test_what_a_provider_lacks_is_said(models: Models, provider: str, message: str) -> None:
     models.set("MULLIGAN_AGENT_ROBOT", "cat")
     models.describe(box={"kind": "openai", "url": "http://127.0.0.1:1"})
-    tools = [{"name": "search"}] if provider == "robot" else []
 
-    found = failed(models.ask(provider, tools=tools))
+    found = failed(models.ask(provider, conversation={"turn": 0} if provider == "robot" else {}))
 
     assert (found.code, found.retryable) == ("INPUT_INVALID", False)
     assert found.message.startswith(message)
@@ -255,26 +254,15 @@ def task(**fields: Any) -> Task:
     return Task(**{**known, "step": "ask", "visit": 1, "params": {"prompt": "hello"}, **fields})
 
 
-def test_a_conversation_stands_around_the_prompt_and_says_which_turn_it_is() -> None:
-    asked = task(
-        place="ask.model@3.2",
-        params={
-            "prompt": "hello",
-            "history": [{"role": "user", "text": "before"}, {"role": "assistant", "text": "yes"}],
-            "messages": [
-                {"role": "assistant", "tool_calls": [{"id": "c", "name": "look", "arguments": {}}]},
-                {"role": "tool", "tool_call_id": "c", "text": "there"},
-            ],
-            "tools": [{"name": "look"}],
-        },
-    )
+def test_a_request_says_which_turn_of_which_attempt_it_is() -> None:
+    calls = [{"id": "c", "name": "look", "arguments": {}}]
+    turns = [{"answer": {"content": "", "tool_calls": calls}, "results": [{"output": "there"}]}]
+    asked = task(place="ask.model@3.2", conversation={"turns": turns, "tools": []})
 
     request = make_request(asked, ModelSettings("s", "scripted"))
 
-    assert [message.role for message in request.messages] == ["user", "assistant", "user", "assistant", "tool"]
-    assert request.messages[2].text == "hello"
+    assert [message.role for message in request.messages] == ["user", "assistant", "tool"]
     assert request.origin == Origin("ask.model@3.2", "ask", attempt=3, turn=2)
-    assert request.tools[0].name == "look"
 
 
 def test_an_answer_is_no_longer_than_the_budget_allows() -> None:

@@ -349,7 +349,7 @@ def _accept(entry: PendingEntry, found: Suggestion) -> Html:
         "verdict": found.verdict,
         "reason": f"agreed with agent '{found.agent}': {found.reason}",
         "attempt": entry.attempt,
-        **({"memory": found.memory} if found.memory is not None else {}),
+        **({"memory": f"{found.memory}B"} if found.memory is not None else {}),
         **({"timeout": found.timeout} if found.timeout is not None else {}),
     }
     data = msgspec.json.encode(decision).decode()

@@ -44,6 +44,7 @@ def _page(call: Call, found: StepHistory) -> Answer:
         "items": _items(found),
         "tried": _tried(found),
         "attempts": _attempts(found),
+        "tools": _tool_calls(found),
         "log": _logs(found),
         "output": _output(found),
         "files": _files(found),
@@ -229,6 +230,25 @@ def _files(found: StepHistory) -> Html:
         for one in found.files
     ]
     return panel("Files", table(("file", "size", "kept by"), rows, label="Files"), name="files")
+
+
+def _tool_calls(found: StepHistory) -> Html:
+    """The tools that the agent of the step has called in this visit, in order."""
+    calls = found.view.get("tool_calls") or []
+    if not calls:
+        return Html("")
+    rows = [
+        element(
+            "tr",
+            element("td", element("code", call["tool"])),
+            element("td", element("code", call["arguments"])),
+            element("td", call["error"], class_="bad")
+            if call["error"]
+            else element("td", element("code", call["output"])),
+        )
+        for call in calls
+    ]
+    return panel("Tool calls", table(("Tool", "Arguments", "Answer"), rows, label="Tool calls"), name="tools")
 
 
 def _children(found: StepHistory) -> Html:

@@ -104,11 +104,11 @@ def agent(
     model: str | None = None,
     context: object = None,
     upstream: bool | None = None,
-    answer: Literal["text", "json"] | None = None,
+    answer: Literal["text", "json"] | Mapping[str, object] | None = None,
     skip_permissions: bool | None = None,
     **keys: Unpack[StepKeys],
 ) -> Any:
-    """A prompt for an AI agent. It returns `{content, decision, tokens}`, with `answer="json"` also `json`."""
+    """A prompt for an AI agent. It returns `{content, decision, tokens}`, and `json` if `answer` asks for it."""
     more = _given(provider=provider, model=model, context=context, upstream=upstream, answer=answer)
     more |= _given(skip_permissions=skip_permissions)
     return _add("agent", name, {"agent": {"prompt": prompt, **more} if more else prompt}, keys)

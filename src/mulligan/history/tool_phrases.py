@@ -14,10 +14,13 @@ from mulligan.core.model.formatting import (
     single_line,
     strip_control_characters,
 )
+from mulligan.core.state.state import Place
 from mulligan.errors import ArtifactDamaged
 
 # How much of the arguments and of the answer a line shows.
 CHARS_MAX = 100
+# How many calls of a step are listed; the log has all of them.
+CALLS_MAX = 100
 
 
 def tool_call_text(fact: e.ToolCalled) -> str:
@@ -31,6 +34,21 @@ def tool_answer_text(fact: e.ToolAnswered) -> str:
         return f"no answer from {_shown(fact.tool)}: {_shown(fact.error)}"
     answer = _shown(fact.output)
     return f"{_shown(fact.tool)} answered{f': {answer}' if answer else ''}"
+
+
+def tool_calls_json(place: Place) -> list[dict[str, str]]:
+    """The last calls of an agent in its current visit, each with its arguments and its answer, shortened."""
+    turns = place.conversation.turns if place.conversation is not None else ()
+    results = [result for turn in turns for result in turn.results][-CALLS_MAX:]
+    return [
+        {
+            "tool": _shown(result.tool),
+            "arguments": _shown(result.arguments),
+            "output": _shown(result.output),
+            "error": _shown(result.error),
+        }
+        for result in results
+    ]
 
 
 def session_text(fact: e.SessionKept) -> str:

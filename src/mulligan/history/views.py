@@ -30,6 +30,7 @@ from mulligan.core.state.workspace import workspace_view
 from mulligan.history.matrices import MatrixGroup, matrix_groups, quote_steps
 from mulligan.history.obstacles import Obstacle, WorkerPool
 from mulligan.history.phrases import describe_failure
+from mulligan.history.tool_phrases import tool_calls_json
 
 _Person = Literal["triage", "approval", "pause", "step_pause"]
 _Time = Literal["retry", "timer", "loop", "breaker"]
@@ -167,6 +168,7 @@ def _step_json(waits: _WaitFinder, name: str, view: dict[str, Any]) -> dict[str,
         "spent": spent_json(place.spent),
         "budget": _budget_json(budget_of(state, name)),
         "faked": is_faked(place.spec),
+        "tool_calls": tool_calls_json(place),
     }
 
 

@@ -21,6 +21,7 @@ from mulligan.core.model.formatting import error_reason
 from mulligan.errors import MulliganError
 from mulligan.language import load_text
 from mulligan.ports import WorkerRecord, WorkerRegistry
+from mulligan.service.agent_checks import agents_here
 from mulligan.service.driver import machine
 from mulligan.service.home import Home, this_host
 from mulligan.service.overview import show_run
@@ -81,6 +82,7 @@ def _checks(home: Home) -> Iterator[Check]:
     yield memory_kills(OomKills().is_available)
     yield memory_limits(task_cgroups.find_usable_parent(os.getpid()))
     yield _requirements()
+    yield _guarded("agents", lambda: agents(*agents_here(os.environ)))
     yield _guarded("clock", lambda: _clock(home, offset))
 
 
@@ -157,6 +159,15 @@ def requirements(installer: str | None) -> Check:
         return Check("requirements", "ok", f"environments of python steps are made by {installer}")
     advice = "install uv, or a Python with venv and pip: steps with 'requirements' cannot run without"
     return Check("requirements", "warning", "there is neither uv nor venv and pip", advice)
+
+
+def agents(ready: list[str], problems: list[str]) -> Check:
+    """The agents that are models. Agents that are commands are checked when they are asked."""
+    found = f"models that can be asked: {', '.join(ready)}" if ready else "no model is set up here"
+    if problems:
+        advice = "set what is missing where the worker runs: docs/agents/providers.md"
+        return Check("agents", "warning", "; ".join([*problems, *([found] if ready else [])]), advice)
+    return Check("agents", "ok", found)
 
 
 def clock(now: datetime, jumped_seconds: float, newest: datetime | None, skew_seconds: float | None) -> Check:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import msgspec
 
 from mulligan.core.deciding.budgets import CODE as BUDGET_EXCEEDED
-from mulligan.core.deciding.budgets import LIMITED, budgets_for
+from mulligan.core.deciding.budgets import LIMITED, TOOL_CALLS, budgets_for
 from mulligan.core.deciding.resource_usage import ran_short
 from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model import events as e
@@ -212,7 +212,7 @@ def _spent_budget(state: State, failed: FailedPlace) -> str:
 def _spent_below(state: State, step: str, failure: Failure) -> str:
     """The same for an agent of a child run, which may spend what its caller has left."""
     said = (one.details.get("what") for one in (failure, *failure.cause) if one.code == BUDGET_EXCEEDED)
-    limits = [limit for limit in said if limit in LIMITED]
+    limits = [limit for limit in said if limit in (*LIMITED, TOOL_CALLS)]
     for account in budgets_for(state, step):
         for limit in limits:
             most = account.budget.limits.get(limit)
@@ -225,7 +225,7 @@ def _spent_below(state: State, step: str, failure: Failure) -> str:
 def spent_budget(place: str, code: str, details: Mapping[str, Any]) -> str:
     """The limit that kept an agent from starting, as `--budget` names it; "" if it is not a budget of this run."""
     # A group fails with the failure of its step, and that budget belongs to the run of the group.
-    if code != BUDGET_EXCEEDED or details.get("what") not in LIMITED or "failed_step" in details:
+    if code != BUDGET_EXCEEDED or details.get("what") not in (*LIMITED, TOOL_CALLS) or "failed_step" in details:
         return ""
     whose, limit = details.get("budget"), details["what"]
     return f"{step_name(place)}.{limit}" if whose == "step" else limit if whose == "run" else ""

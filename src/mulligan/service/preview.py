@@ -15,6 +15,7 @@ from mulligan.core.model.workflow import Command, Expression, Map, Step, Workflo
 from mulligan.errors import ExpressionFailed
 from mulligan.language import check_inputs, refuse_references
 from mulligan.language.expressions import Cel
+from mulligan.service.agent_checks import unavailable_agents
 from mulligan.service.capacity_checks import THIS_MACHINE, Place, pools, too_large
 from mulligan.service.driver import Capacity, machine
 from mulligan.service.preflight import missing_files, missing_secrets
@@ -204,6 +205,8 @@ def _missing(workflow: Workflow, cwd: Path) -> Iterator[Problem]:
         yield Problem("file", f"file '{path}' does not exist, and no step writes it")
     for step, name, problem in missing_secrets(workflow, cwd, os.environ):
         yield Problem("secret", f"secret '{name}', which step '{step}' reads, is not available: {problem}", step)
+    for agent in unavailable_agents(workflow, os.environ):
+        yield Problem("agent", f"{agent.problem}; step '{agent.step}' asks it", agent.step)
 
 
 def _places(reader: RunReader, capacity: Capacity | None) -> list[Capacity]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
+from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
 from mulligan.formats import OURS, LoadResult, examine
+from mulligan.service.agent_checks import unavailable_agents
 
 
 class Validation(msgspec.Struct, frozen=True):
@@ -35,7 +39,15 @@ def validate(
         examined = examine(path, named=named, trust_templates=trust_templates, catalogue=catalogue)
     except LanguageError as refused:
         return Validation(False, str(path), problems=tuple(refused.problems), error=refused)
-    return describe(str(path), examined)
+    found = describe(str(path), examined)
+    return msgspec.structs.replace(found, warnings=(*found.warnings, *_agent_warnings(str(path), examined.workflow)))
+
+
+def _agent_warnings(file: str, workflow: Workflow) -> Iterator[Problem]:
+    """Models that could not be asked from here. The worker may be elsewhere, so the file is not refused."""
+    for agent in unavailable_agents(workflow, os.environ):
+        hint = f"step '{agent.step}' asks it: this matters if its worker has the same environment"
+        yield Problem("warning.agent", agent.problem, file=file, hint=hint)
 
 
 def describe(file: str, examined: LoadResult) -> Validation:

@@ -12,6 +12,7 @@ from mulligan.core.deciding.conditions import describe_rule, rule_mismatch
 from mulligan.core.deciding.resource_usage import attempt_limits
 from mulligan.core.model.credential_patterns import hide_in
 from mulligan.core.model.formatting import format_duration, format_size
+from mulligan.core.model.triage_answers import ANSWER_SCHEMA
 from mulligan.core.model.workflow import TriageAgent
 from mulligan.core.state.state import Place, State
 
@@ -51,7 +52,7 @@ def triager_params(state: State, place: Place, params: dict[str, Any]) -> dict[s
         "prompt": _prompt(policy.agent, params.get("prompt")),
         "context": hide_in(entry) if state.workflow.hide_credentials else entry,
         "upstream": False,
-        "answer": "json",
+        "answer": {"schema": ANSWER_SCHEMA},
     }
 
 

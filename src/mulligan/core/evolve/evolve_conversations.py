@@ -53,7 +53,9 @@ def tool_answered(state: State, place: Place, fact: e.ToolAnswered, entry: e.Ent
     if talk is None or not talk.turns:
         raise IllegalTransition(f"ToolAnswered cannot follow for '{fact.place}': its model asked for no tool")
     *earlier, last = talk.turns
-    results = (*last.results, ToolResult(fact.tool, fact.id, output=fact.output, error=fact.error))
+    arguments = talk.open.arguments if talk.open is not None else {}
+    result = ToolResult(fact.tool, fact.id, output=fact.output, error=fact.error, arguments=arguments)
+    results = (*last.results, result)
     place.conversation = _replace(talk, turns=(*earlier, _replace(last, results=results)), open=None)
 
 

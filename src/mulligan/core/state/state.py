@@ -138,6 +138,7 @@ class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str = ""
     output: Any = None
     error: str = ""
+    arguments: dict[str, Any] = {}
 
 
 class Turn(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -201,15 +201,24 @@ def _schema_way(kind: str) -> Literal["native", "prompt"]:
 
 def provider(name: str, programs: Programs) -> Provider:
     """Return what the file says about an agent, if anything. InputInvalid if the file is not valid."""
+    return _described(programs).get(name, Provider())
+
+
+def described_names(programs: Programs) -> list[str]:
+    """Return the agents that the file describes."""
+    return list(_described(programs))
+
+
+def _described(programs: Programs) -> dict[str, Provider]:
     file = programs.variable(VARIABLE)
     if not file:
-        return Provider()
+        return {}
     try:
         info = os.stat(file)
         if not stat.S_ISREG(info.st_mode):
             # A pipe may block, and cannot be read twice.
             raise InputInvalid(f"'{file}' of {VARIABLE} is not a regular file")
-        return _providers(file, info.st_mtime_ns, info.st_size).get(name, Provider())
+        return _providers(file, info.st_mtime_ns, info.st_size)
     except OSError as error:
         raise InputInvalid(f"the file '{file}' of {VARIABLE} cannot be read: {error.strerror or error}") from None
 
@@ -266,7 +275,8 @@ def _note_stray_keys(name: str, fields: Fields, source: Source) -> None:
 def _model_settings(name: str, fields: Fields, prices: dict[str, Prices], source: Source) -> ModelSettings:
     kind: ModelKind = fields["kind"]
     file = fields.get(_FILE_KEYS.get(kind, ""), "")
-    key = Secret(**fields["key"].values) if "key" in fields else None
+    folder = os.path.dirname(os.path.abspath(source.file))
+    key = _key(fields["key"].values, folder) if "key" in fields else None
     if key is None and "url" not in fields and kind in DEFAULT_KEYS:
         key = Secret(env=DEFAULT_KEYS[kind])
     return ModelSettings(
@@ -276,9 +286,15 @@ def _model_settings(name: str, fields: Fields, prices: dict[str, Prices], source
         key=key,
         prices=prices,
         schema=fields.get("schema", _schema_way(kind)),
-        file=os.path.join(os.path.dirname(os.path.abspath(source.file)), file) if file else "",
+        file=os.path.join(folder, file) if file else "",
         **fields.pick("model", "max_tokens", "max_answer", "read_timeout", "stream"),
     )
+
+
+def _key(source: dict[str, str], folder: str) -> Secret:
+    """Return where a key is found. A file is relative to the file of providers, not to where a run was started."""
+    key = Secret(**source)
+    return key if key.file is None else Secret(file=os.path.join(folder, os.path.expanduser(key.file)))
 
 
 def _provider(name: str, fields: Fields, source: Source) -> Provider:

@@ -57,7 +57,7 @@ def build_call(lease: Lease, scratch: ScratchFiles, folders: Folders) -> CallReq
     """Return what the child has to call. Variables of the step are not set: a proxy among them would get the key."""
     task = lease.task
     texts, references = prompt_params(task)
-    others = {name: value for name in ("model", "answer", "tools") if (value := task.params.get(name)) is not None}
+    others = {name: value for name in ("model", "answer") if (value := task.params.get(name)) is not None}
     asked = msgspec.structs.replace(
         task, params={**texts, **others}, env={}, late={}, bound={}, secrets={}, data={}, reuse=None
     )
