@@ -291,6 +291,30 @@ def test_a_large_run_is_shown_in_pages_only(client: Client, service: Service) ->
 # -- retry and fork --------------------------------------------------------------------------------------------------
 
 
+def test_a_fork_keeps_an_approval_only_for_those_who_may_approve(client: Client) -> None:
+    text = "steps: [{step: ask, approve: 'Go?'}, {step: ship, needs: [ask], shell: 'true'}]"
+    client.post("runs", {"text": text})
+    mulligan("resume", 1)
+    mulligan("approve", 1, "ask", "--reason", "fine", "--follow")
+
+    refused = client.post("runs/1:fork", {"from_step": "ship"}, scope="run")
+    asking = client.post("runs/1:fork", {"from_step": "ask", "dry_run": True}, scope="run")
+    allowed = fits(client.post("runs/1:fork", {"from_step": "ship", "dry_run": True}), f"{RUN}:fork")
+
+    assert (refused.status, refused.json["code"]) == (403, "token.scope")
+    assert asking.status == 200
+    assert allowed["approvals"] == ["ask"]
+    assert len(client.get("runs").json["runs"]) == 1
+
+
+def test_labels_of_schedules_are_not_given_by_hand(client: Client) -> None:
+    text = "steps: [{step: a, shell: 'true'}]"
+
+    refused = client.post("runs", {"text": text, "labels": {"schedule": "nightly"}})
+
+    assert (refused.status, refused.json["code"]) == (422, "input.invalid")
+
+
 def test_a_failed_run_is_retried_and_forked(client: Client) -> None:
     ran(FAILED)
     path = f"{RUN}:retry"
@@ -340,7 +364,7 @@ def test_a_failed_run_continues_with_an_edited_text(client: Client) -> None:
     fork = fits(client.post("runs/1:fork", {"from_step": "load", "text": edited}), f"{RUN}:fork", 201)
 
     assert wrong.code == "language"
-    assert (both.code, unneeded.code, as_reader.code) == ("input.invalid", "input.invalid", "token.scope_missing")
+    assert (both.code, unneeded.code, as_reader.code) == ("input.invalid", "input.invalid", "token.scope")
     assert plan["correction"]["changed"].keys() == {"load"}
     assert (fork["kept"], fork["steps"]) == (["first"], ["load"])
     assert client.post("runs/1:retry", {"text": edited}).json["status"] == "running"

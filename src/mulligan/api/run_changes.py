@@ -17,6 +17,7 @@ from mulligan.service import (
     RUN_ENDED,
     ChangeResult,
     CorrectedWorkflow,
+    ForkPlan,
     ForkResult,
     HookRule,
     Prepared,
@@ -26,6 +27,7 @@ from mulligan.service import (
     check_key,
     read_budgets,
     read_rules,
+    refuse_reserved_labels,
 )
 
 KEY_HEADER = "idempotency-key"
@@ -64,6 +66,7 @@ def start_run(call: Call) -> Answer:
 
 
 def _prepared(call: Call, asked: StartBody) -> Prepared:
+    refuse_reserved_labels(asked.labels)
     if bool(asked.workflow) == bool(asked.text):
         raise InputInvalid("name a workflow or send its text", hint='send {"workflow": NAME} or {"text": TEXT}')
     folder = call.service.home.make_work_folder()
@@ -227,7 +230,16 @@ def fork_run(call: Call) -> Answer:
     asked: ForkBody = call.body
     run_id = changed_run(call)
     workflow = _other_definition(call, run_id, asked)
-    found = call.service.changes.fork(run_id, asked.from_step, dict(asked.inputs), workflow, dry_run=asked.dry_run)
+
+    def check(plan: ForkPlan) -> None:
+        if plan.approvals:
+            refuse_without(
+                call, "decide", f"the fork keeps the approval of '{plan.approvals[0]}' and does not ask again"
+            )
+
+    found = call.service.changes.fork(
+        run_id, asked.from_step, dict(asked.inputs), workflow, check=check, dry_run=asked.dry_run
+    )
     if found.fork_run_id is None:
         return Answer(found)
     return Answer(found, 201, {"Location": f"{call.base_url}/api/v1/runs/{found.fork_run_id}"})

@@ -100,6 +100,17 @@ def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
     return dict(labels)
 
 
+# What a server says about the runs that its schedules start.
+RESERVED_LABELS = ("schedule", "schedule_instant")
+
+
+def refuse_reserved_labels(labels: Mapping[str, str]) -> None:
+    """`InputInvalid` for labels by which the runs of a schedule are found. Only the schedule itself gives them."""
+    for name in RESERVED_LABELS:
+        if name in labels:
+            raise InputInvalid(f"the label '{name}' is given by schedules", hint="choose another name", label=name)
+
+
 def _check(what: str, text: str, chars_max: int, *, is_needed: bool) -> None:
     hint = f"one line of at most {chars_max} characters"
     if is_needed and not text.strip():
