@@ -291,30 +291,6 @@ def test_a_large_run_is_shown_in_pages_only(client: Client, service: Service) ->
 # -- retry and fork --------------------------------------------------------------------------------------------------
 
 
-def test_a_fork_keeps_an_approval_only_for_those_who_may_approve(client: Client) -> None:
-    text = "steps: [{step: ask, approve: 'Go?'}, {step: ship, needs: [ask], shell: 'true'}]"
-    client.post("runs", {"text": text})
-    mulligan("resume", 1)
-    mulligan("approve", 1, "ask", "--reason", "fine", "--follow")
-
-    refused = client.post("runs/1:fork", {"from_step": "ship"}, scope="run")
-    asking = client.post("runs/1:fork", {"from_step": "ask", "dry_run": True}, scope="run")
-    allowed = fits(client.post("runs/1:fork", {"from_step": "ship", "dry_run": True}), f"{RUN}:fork")
-
-    assert (refused.status, refused.json["code"]) == (403, "token.scope")
-    assert asking.status == 200
-    assert allowed["approvals"] == ["ask"]
-    assert len(client.get("runs").json["runs"]) == 1
-
-
-def test_labels_of_schedules_are_not_given_by_hand(client: Client) -> None:
-    text = "steps: [{step: a, shell: 'true'}]"
-
-    refused = client.post("runs", {"text": text, "labels": {"schedule": "nightly"}})
-
-    assert (refused.status, refused.json["code"]) == (422, "input.invalid")
-
-
 def test_a_failed_run_is_retried_and_forked(client: Client) -> None:
     ran(FAILED)
     path = f"{RUN}:retry"
@@ -350,6 +326,25 @@ def test_a_failed_run_continues_with_a_corrected_version(client: Client, service
     assert (fork["kept"], fork["steps"]) == (["first"], ["load"])
     assert client.post("runs/1:retry", {"version": 2}).json["status"] == "running"
     assert client.get("runs/1").json["revision"] is not None
+
+
+def test_whoever_starts_a_run_cannot_say_which_version_or_schedule_it_is_of(client: Client) -> None:
+    for name in ("version", "schedule", "schedule_instant"):
+        refused = client.post("runs", {"text": WAITING, "labels": {name: "7"}})
+        assert (refused.status, refused.code) == (422, "input.invalid")
+
+
+def test_a_fork_that_keeps_an_approval_needs_the_scope_to_decide(client: Client) -> None:
+    ran(APPROVAL)
+    client.post("runs/1/steps/ask:approve", {"reason": "yes", "approve": True})
+    mulligan("resume", 1)
+
+    refused = client.post("runs/1:fork", {"from_step": "ship"}, scope="run")
+    again = client.post("runs/1:fork", {"from_step": "ask"}, scope="run")
+
+    assert (refused.status, refused.code) == (403, "token.scope")
+    assert again.json["kept"] == []
+    assert client.post("runs/1:fork", {"from_step": "ship"}).json["approvals"] == ["ask"]
 
 
 def test_a_failed_run_continues_with_an_edited_text(client: Client) -> None:

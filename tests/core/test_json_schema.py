@@ -96,6 +96,27 @@ def test_a_hostile_value_gives_few_short_problems() -> None:
     assert "levels deep" in value_problems(TREE, deep)[0]
 
 
+def test_a_value_that_would_take_for_ever_is_given_up() -> None:
+    either = {"properties": {"next": {"$ref": "#/$defs/node"}}}
+    schema = {"$defs": {"node": {"anyOf": [either, either, either]}}, "$ref": "#/$defs/node"}
+    deep: Any = {}
+    for _ in range(20):
+        deep = {"next": deep}
+
+    assert schema_problem(schema) == ""
+    assert value_problems(schema, deep) == ["answer is too complex to be checked against its schema"]
+
+
+def test_numbers_and_texts_that_hardly_anything_can_hold_are_compared_and_shown() -> None:
+    huge, half = 10**400, "\ud800"
+
+    assert value_problems({"enum": [huge, 1e308, half]}, huge) == []
+    assert value_problems({"const": 1}, half) == ['answer is "?", and must be 1']
+    assert value_problems({"properties": {}, "additionalProperties": {"type": "null"}}, {"k" * 1000: huge})[0].endswith(
+        "…, and must be null"
+    )
+
+
 @pytest.mark.parametrize(
     ("schema", "problem"),
     [

@@ -192,6 +192,15 @@ ALONE: list[tuple[e.Fact, tuple[str, str, str] | None]] = [
     (e.WarningRecorded("a", WARNING), ("a", "warning: SLOW: took long", "wait")),
     (e.RunLate(7200.0), ("", "late: it has lasted longer than 2h00m", "wait")),
     (e.DataSet("a", 1, "x", 2, 3), ("a", "set data 'x' (version 3)", "plain")),
+    (e.ToolCalled("a", 1, 0, "look", position=0), ("a", "called look", "plain")),
+    (
+        e.ToolCalled("a", 1, 0, "look", position=0, arguments={"word": "x" * 200}),
+        ("a", 'called look {"word": "' + "x" * 89 + "…", "plain"),
+    ),
+    (e.ToolCalled("a", 1, 0, "look", position=-1), None),
+    (e.ToolAnswered("a", 1, 0, "look", output="one\ntwo\x1b[31m"), ("a", "look answered: one two", "plain")),
+    (e.ToolAnswered("a", 1, 0, "look", error="no route"), ("a", "no answer from look: no route", "bad")),
+    (e.AttemptFailed("a.model@1.2", 1, BAD), None),
     (e.ItemEntered("m[0]", "m", 0), None),
 ]
 

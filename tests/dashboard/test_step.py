@@ -7,6 +7,7 @@ import re
 from html import unescape
 from typing import Any
 
+import pytest
 from tests.api.conftest import Client
 from tests.dashboard.conftest import HOSTILE, Flows, show, text_of
 
@@ -247,3 +248,25 @@ def test_an_unknown_step_is_not_found(pages: Client, flows: Flows) -> None:
 
     assert reply.status == 404
     assert "did you mean" in reply.body.decode()
+
+
+def test_the_calls_of_an_agent_are_listed_with_their_arguments_and_answers(
+    pages: Client, flows: Flows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = flows.folder / "answers.json"
+    calls = [{"name": "look", "arguments": {"word": HOSTILE}}, {"name": "nothing"}]
+    script.write_text(json.dumps([{"turn": 1, "tool_calls": calls}, {"turn": 2, "answer": "done"}]))
+    monkeypatch.setenv("MULLIGAN_SCRIPTED_AGENT", str(script))
+    run_id = flows.run(
+        "steps: [{step: look, description: d, tool: {inputs: {word: string}}, shell: 'echo found'},"
+        "{step: ask, agent: {provider: scripted, prompt: Look, tools: [look]}}]"
+    )
+
+    html = show(pages, f"/runs/{run_id}/steps/ask")
+
+    text = text_of(html)
+    assert "Tool Arguments Answer look" in text
+    assert "nothing there is no tool 'nothing'; the tools are: look" in text
+    assert "question 2, attempt 1" in text
+    assert "tool call 1, attempt 1" in text
+    assert "<script>alert" not in html

@@ -395,6 +395,11 @@ BROKEN: dict[str, tuple[Bad, str, str]] = {
         "HTTP_5XX",
         "the service reports overloaded_error: Overloaded",
     ),
+    "a status": (
+        lambda kind: stream({"type": "error", "error": {"code": 429, "message": "slow down"}}),
+        "HTTP_429",
+        "the service reports 429: slow down",
+    ),
     "an error": (
         lambda kind: stream({"type": "error", "error": {"type": "strange", "message": "No."}}),
         "AGENT_FAILED",
@@ -436,10 +441,11 @@ def test_a_server_that_says_nothing_is_a_timeout(model: Asked, kind: ModelKind) 
 
 def test_an_endpoint_without_a_key_gets_none(model: Asked) -> None:
     with serving(as_json('{"choices": [{"message": {"content": "x"}}]}')) as web:
-        settings = ModelSettings("local", "openai", url=f"{web.url}/v1")
+        settings = ModelSettings("local", "openai", url=f"{web.url}/v1?version=2")
         find_kind("openai").ask(ModelRequest("local", "m", (Message("user", "x"),)), settings, Access(), model.log)
 
         assert "authorization" not in web.headers()
+        assert web.line() == "POST /v1/chat/completions?version=2 HTTP/1.1"
 
 
 def test_events_come_out_whole_however_their_bytes_are_cut() -> None:

@@ -18,6 +18,8 @@ _TONES = {
     "cancelled": "idle",
 }
 _PARTS = {"handler": "handler", "script": "recovery script", "check": "check", "undo": "undo", "triager": "triager"}
+# What an agent with tools does, numbered by the attempt of the agent.
+_TURNS = {"model": "question", "tool": "tool call", "tool_list": "list of tools"}
 # The widths of a bar for memory that was used of that which was asked for.
 _BAR_WIDTH, _BAR_HEIGHT = 72, 6
 _COLUMNS = 9
@@ -60,7 +62,10 @@ def _rows(one: AttemptLine, unit: str) -> Iterator[Html]:
 def _name(one: AttemptLine, unit: str) -> Html:
     rest = one.place.removeprefix(unit).lstrip(".")
     command = f"command {int(rest) + 1}" if rest.isdecimal() and rest != "0" else ""
+    turn, _, number = rest.rpartition("@")
     what = _PARTS.get(one.part, command)
+    if turn in _TURNS:
+        what = f"{_TURNS[turn]} {int(number.rpartition('.')[2]) + 1}, attempt"
     # The log of an attempt is shown by the viewer below, without loading the page again.
     link = element(
         "a",

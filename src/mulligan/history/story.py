@@ -6,6 +6,7 @@ why a step was skipped. `phrases` has the common phrases; `edge_reasons` explain
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal
@@ -36,6 +37,8 @@ from mulligan.history.story_memory import StoryMemory
 from mulligan.history.tool_phrases import session_text, tool_answer_text, tool_call_text
 
 Tone = Literal["plain", "good", "bad", "try", "wait"]
+# The end of the key of a question to the model of an agent.
+_QUESTION = re.compile(r"\.model@\d+\.\d+$")
 # The longest part of a command's text that a sentence quotes.
 COMMAND_CHARS_MAX = 40
 
@@ -503,6 +506,13 @@ def _item_completed(writer: StoryWriter, fact: e.ItemCompleted, at: datetime) ->
     return (fact.place, f"item {_how(fact.recovered_by)}", "good") if fact.recovered_by else None
 
 
+def _attempt_failed(writer: StoryWriter, fact: e.AttemptFailed, at: datetime) -> _Sentence | None:
+    """Not of a question to the model of an agent: the agent's own attempt fails with the same."""
+    if _QUESTION.search(fact.place):
+        return None
+    return fact.place, f"attempt {fact.attempt} failed with {describe_failure(fact.failure)}", "bad"
+
+
 def _tool_called(writer: StoryWriter, fact: e.ToolCalled, at: datetime) -> _Sentence | None:
     """Only of a call that is made; why one is not made is in the answer."""
     return (fact.place, f"called {tool_call_text(fact)}", "plain") if fact.position >= 0 else None
@@ -547,11 +557,7 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.LoopTaken: lambda t, f, at: (f.step, f"loop {f.number}: back to '{f.to}' {format_time_until(f.due, at)}", "try"),
     e.AttemptScheduled: _scheduled,
     e.AttemptStarted: _started,
-    e.AttemptFailed: lambda t, f, at: (
-        f.place,
-        f"attempt {f.attempt} failed with {describe_failure(f.failure)}",
-        "bad",
-    ),
+    e.AttemptFailed: _attempt_failed,
     e.AttemptSucceeded: _succeeded,
     e.AttemptInterrupted: lambda t, f, at: (f.place, f"attempt {f.attempt} interrupted; it will run again", "try"),
     e.AttemptLost: lambda t, f, at: (f.place, f"attempt {f.attempt} lost: its worker is gone", "bad"),

@@ -43,7 +43,7 @@ def tool_calls_json(place: Place) -> list[dict[str, str]]:
     return [
         {
             "tool": _shown(result.tool),
-            "arguments": _shown(result.arguments),
+            "arguments": _shown(result.arguments or None),
             "output": _shown(result.output),
             "error": _shown(result.error),
         }

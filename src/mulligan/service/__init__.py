@@ -139,7 +139,7 @@ if TYPE_CHECKING:
     from mulligan.service.page.markup import Html, element, join_html
     from mulligan.service.page.styles import chart_styles, format_elapsed, status_label, status_tone, time_element
     from mulligan.service.pending import PendingEntry, PendingPage, describe_earlier_run
-    from mulligan.service.preflight import refuse_reserved_labels
+    from mulligan.service.preflight import SERVER_LABELS, refuse_reserved_labels
     from mulligan.service.preview import Preview, StepPreview
     from mulligan.service.recent_runs import Day, Failing, FailingGroup, RecentRuns, WaitingRuns, WorkflowDays
     from mulligan.service.report import Report
@@ -170,7 +170,7 @@ if TYPE_CHECKING:
     from mulligan.service.run_pages import ItemPage, ItemQuery, RunChanges, StepLine, StepPage, StepQuery
     from mulligan.service.run_progress import Activity, Announcement, AnnouncementWriter, RunProgress
     from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
-    from mulligan.service.run_reasons import RunFailures, RunReason, explain_run, waits_only_for_a_person
+    from mulligan.service.run_reasons import RunFailures, RunReason, explain_line, explain_run, waits_only_for_a_person
     from mulligan.service.run_snapshot import FailedVisit, RunSnapshot, RunStatus, StepSnapshot
     from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
     from mulligan.service.run_timeline import Mosaic, Timeline
@@ -204,7 +204,15 @@ if TYPE_CHECKING:
     from mulligan.service.telemetry.worker_metrics import MetricsServer, WorkerMetrics
     from mulligan.service.tokens.decision_ledger import TOOL_DECISIONS, DecisionLedger
     from mulligan.service.tokens.tokens import NewToken, TokenForm, TokenList, TokenView, read_limits
-    from mulligan.service.trends import RecoveryTrend, Spending, WeekStats, WorkflowSpending, WorkflowUsage, monday
+    from mulligan.service.trends import (
+        CodeStats,
+        RecoveryTrend,
+        Spending,
+        WeekStats,
+        WorkflowSpending,
+        WorkflowUsage,
+        monday,
+    )
     from mulligan.service.unattended_runs import UnattendedRuns, WorkflowSource
     from mulligan.service.usage import ResourceProposal, StepUsage, UsedResources
     from mulligan.service.values import parse_duration, parse_size, parse_time, read_budgets
@@ -288,7 +296,7 @@ _NAMES = {
     "mulligan.service.preview": "Preview StepPreview",
     "mulligan.service.recent_runs": "Day Failing FailingGroup RecentRuns WaitingRuns WorkflowDays",
     "mulligan.service.report": "Report",
-    "mulligan.service.preflight": "refuse_reserved_labels",
+    "mulligan.service.preflight": "SERVER_LABELS refuse_reserved_labels",
     "mulligan.service.round_plans": "ForkPlan RoundPlan",
     "mulligan.service.run_comparison": "ComparedRun ComparedStep RunComparison ValuePair",
     "mulligan.service.run_control": "Prepared",
@@ -301,7 +309,7 @@ _NAMES = {
     "mulligan.service.run_pages": "ItemPage ItemQuery RunChanges StepLine StepPage StepQuery",
     "mulligan.service.run_progress": "RunProgress Activity AnnouncementWriter Announcement",
     "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",
-    "mulligan.service.run_reasons": "RunFailures RunReason explain_run waits_only_for_a_person",
+    "mulligan.service.run_reasons": "RunFailures RunReason explain_line explain_run waits_only_for_a_person",
     "mulligan.service.run_snapshot": "FailedVisit RunSnapshot RunStatus StepSnapshot",
     "mulligan.service.run_story": "LocatedWait StoryLine LocatedLine",
     "mulligan.service.run_timeline": "Mosaic Timeline",
@@ -326,7 +334,7 @@ _NAMES = {
     "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
     "mulligan.service.tokens.decision_ledger": "DecisionLedger TOOL_DECISIONS",
     "mulligan.service.tokens.tokens": "NewToken TokenForm TokenList TokenView read_limits",
-    "mulligan.service.trends": "RecoveryTrend Spending WeekStats WorkflowSpending WorkflowUsage monday",
+    "mulligan.service.trends": "CodeStats RecoveryTrend Spending WeekStats WorkflowSpending WorkflowUsage monday",
     "mulligan.service.unattended_runs": "UnattendedRuns WorkflowSource",
     "mulligan.service.usage": "ResourceProposal StepUsage UsedResources",
     "mulligan.service.values": "parse_duration parse_size parse_time read_budgets",

@@ -100,15 +100,16 @@ def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
     return dict(labels)
 
 
-# What a server says about the runs that its schedules start.
-RESERVED_LABELS = ("schedule", "schedule_instant")
+# What a server says about runs: of which version of a workflow they are, and which schedule started them.
+SERVER_LABELS = ("version", "schedule", "schedule_instant")
 
 
 def refuse_reserved_labels(labels: Mapping[str, str]) -> None:
-    """`InputInvalid` for labels by which the runs of a schedule are found. Only the schedule itself gives them."""
-    for name in RESERVED_LABELS:
+    """`InputInvalid` for labels that only the server gives."""
+    for name in SERVER_LABELS:
         if name in labels:
-            raise InputInvalid(f"the label '{name}' is given by schedules", hint="choose another name", label=name)
+            hint = "leave it out, or choose another name"
+            raise InputInvalid(f"the label '{name}' is given by the server", hint=hint, field="labels")
 
 
 def _check(what: str, text: str, chars_max: int, *, is_needed: bool) -> None:

@@ -23,7 +23,7 @@ from mulligan.service.attempts import ENDS, Outcome
 from mulligan.service.report.attempts import part_of
 from mulligan.service.run_reader import RunReader
 
-SpanKind = Literal["own", "handler", "script", "check", "undo", "triager", "queue", "delay", "parked"]
+SpanKind = Literal["own", "handler", "script", "check", "undo", "triager", "model", "tool", "queue", "delay", "parked"]
 
 # How many runs are remembered, and how many spans all of them together have at most; the last one always stays.
 RUNS_MAX, SPANS_MAX = 16, 2_000_000
@@ -39,7 +39,10 @@ FOLDED_MIN, FOLDED_TIMES, FOLDS_MAX = 30_000, 2, 5
 # How many cells a mosaic has at most; with more steps a cell stands for several.
 CELLS_MAX = 10_000
 
-_KINDS: tuple[SpanKind, ...] = ("own", "handler", "script", "check", "undo", "triager", "queue", "delay", "parked")
+_KINDS: tuple[SpanKind, ...] = (
+    *("own", "handler", "script", "check", "undo", "triager", "model", "tool"),
+    *("queue", "delay", "parked"),
+)
 _OUTCOMES: tuple[Outcome, ...] = ("queued", "running", "succeeded", "failed", "lost", "interrupted", "cancelled")
 _KIND = {name: number for number, name in enumerate(_KINDS)}
 _OUTCOME = {name: number for number, name in enumerate(_OUTCOMES)}

@@ -8,3 +8,5 @@ from __future__ import annotations
 LOOP_BYTES_MAX = 1 << 20
 # With a search for secrets, which takes ten times as long as everything else.
 LOOP_BYTES_MAX_REDACTED = 1 << 16
+# With a check against a schema, which takes a microsecond for each part of a value.
+LOOP_BYTES_MAX_CHECKED = 1 << 18

@@ -6,12 +6,12 @@ a keyword that is not in `KEYWORDS` is refused and never ignored. Why no library
 
 from __future__ import annotations
 
+import json
 import operator
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
-
-import msgspec
 
 from mulligan.core.deciding.bounded_regex import NotSearchable, is_found, refuse_unsearchable
 
@@ -20,6 +20,8 @@ PROBLEMS_MAX = 5
 _SHOWN_CHARS_MAX = 80
 # How deep schemas and references may nest.
 DEPTH_MAX = 50
+# How many parts of a value are checked: a fraction of a second of work.
+CHECKS_MAX = 50_000
 
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, dict),
@@ -163,44 +165,88 @@ def _resolve(reference: Any, root: Any) -> Any:
 # -- a value ---------------------------------------------------------------------------------------------------------
 
 
+class _TooComplex(Exception):
+    """A value needs more checks than are made."""
+
+
 def value_problems(schema: Any, value: Any, name: str = "answer") -> list[str]:
     """What is wrong with the value, at most PROBLEMS_MAX problems, each with the path to it; [] if it matches.
 
     The schema has no `schema_problem`.
     """
-    problems = []
-    for problem in _problems(schema, value, name, schema, 0):
-        problems.append(problem)
-        if len(problems) == PROBLEMS_MAX:
-            break
-    return problems
+    try:
+        return list(islice(_Checker(schema).problems(schema, value, name), PROBLEMS_MAX))
+    except _TooComplex:
+        return [f"{name} is too complex to be checked against its schema"]
 
 
-def _problems(schema: Any, value: Any, path: str, root: Any, depth: int) -> Iterator[str]:
-    if schema is True:
-        return
-    if schema is False:
-        yield f"{path} is not allowed"
-        return
-    if depth > DEPTH_MAX:
-        yield f"{path} is nested more than {DEPTH_MAX} levels deep"
-        return
-    if "$ref" in schema:
-        yield from _problems(_resolve(schema["$ref"], root), value, path, root, depth + 1)
-    if problem := _own_problem(schema, value):
-        # The other keywords would only repeat it.
-        yield f"{path} {problem}"
-        return
-    if isinstance(value, dict):
-        yield from _object_problems(schema, value, path, root, depth)
-    elif isinstance(value, list):
-        yield from _list_problems(schema, value, path, root, depth)
-    for inner in schema.get("allOf", ()):
-        yield from _problems(inner, value, path, root, depth + 1)
-    if "anyOf" in schema:
-        yield from _choice_problems(schema["anyOf"], value, path, root, depth, is_one=False)
-    if "oneOf" in schema:
-        yield from _choice_problems(schema["oneOf"], value, path, root, depth, is_one=True)
+class _Checker:
+    """Checks one value. A schema that refers to itself in several forms could otherwise be tried for ever."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._checks_left = CHECKS_MAX
+
+    def problems(self, schema: Any, value: Any, path: str, depth: int = 0) -> Iterator[str]:
+        self._checks_left -= 1
+        if self._checks_left < 0:
+            raise _TooComplex
+        if schema is True:
+            return
+        if schema is False:
+            yield f"{path} is not allowed"
+            return
+        if depth > DEPTH_MAX:
+            yield f"{path} is nested more than {DEPTH_MAX} levels deep"
+            return
+        if "$ref" in schema:
+            yield from self.problems(_resolve(schema["$ref"], self._root), value, path, depth + 1)
+        if problem := _own_problem(schema, value):
+            # The other keywords would only repeat it.
+            yield f"{path} {problem}"
+            return
+        if isinstance(value, dict):
+            yield from self._object_problems(schema, value, path, depth)
+        elif isinstance(value, list):
+            yield from self._list_problems(schema, value, path, depth)
+        for inner in schema.get("allOf", ()):
+            yield from self.problems(inner, value, path, depth + 1)
+        for keyword in ("anyOf", "oneOf"):
+            if keyword in schema:
+                yield from self._choice_problems(schema[keyword], value, path, depth, is_one=keyword == "oneOf")
+
+    def _object_problems(self, schema: dict[str, Any], value: dict[str, Any], path: str, depth: int) -> Iterator[str]:
+        properties = schema.get("properties", {})
+        for name in schema.get("required", ()):
+            if name not in value:
+                yield f"{path} has no '{name}'"
+        yield from _count_problem(schema, len(value), path, "Properties", "names")
+        others = schema.get("additionalProperties", True)
+        for name, inner in value.items():
+            where = f"{path}.{_short(name)}"
+            if name in properties:
+                yield from self.problems(properties[name], inner, where, depth + 1)
+            elif others is False:
+                known = f"; its names are {', '.join(map(repr, properties))}" if properties else ""
+                yield f"{path} has '{_short(name)}', which is not allowed{known}"
+            else:
+                yield from self.problems(others, inner, where, depth + 1)
+
+    def _list_problems(self, schema: dict[str, Any], value: list[Any], path: str, depth: int) -> Iterator[str]:
+        yield from _count_problem(schema, len(value), path, "Items", "items")
+        if schema.get("uniqueItems") and len(set(map(_canonical, value))) < len(value):
+            yield f"{path} has an item twice"
+        if "items" in schema:
+            for index, inner in enumerate(value):
+                yield from self.problems(schema["items"], inner, f"{path}[{index}]", depth + 1)
+
+    def _choice_problems(self, schemas: list[Any], value: Any, path: str, depth: int, *, is_one: bool) -> Iterator[str]:
+        first = [next(self.problems(inner, value, path, depth + 1), "") for inner in schemas]
+        count = first.count("")
+        if count == 0:
+            yield f"{path} matches none of {len(schemas)} forms: {'; or '.join(first[:PROBLEMS_MAX])}"
+        elif is_one and count > 1:
+            yield f"{path} matches {count} of {len(schemas)} forms, and must match one"
 
 
 def _own_problem(schema: dict[str, Any], value: Any) -> str:
@@ -237,33 +283,6 @@ def _number_problem(schema: dict[str, Any], number: float) -> str:
     return ""
 
 
-def _object_problems(schema: dict[str, Any], value: dict[str, Any], path: str, root: Any, depth: int) -> Iterator[str]:
-    properties = schema.get("properties", {})
-    for name in schema.get("required", ()):
-        if name not in value:
-            yield f"{path} has no '{name}'"
-    yield from _count_problem(schema, len(value), path, "Properties", "names")
-    others = schema.get("additionalProperties", True)
-    for name, inner in value.items():
-        where = f"{path}.{name}"
-        if name in properties:
-            yield from _problems(properties[name], inner, where, root, depth + 1)
-        elif others is False:
-            known = f"; its names are {', '.join(map(repr, properties))}" if properties else ""
-            yield f"{path} has '{_short(name)}', which is not allowed{known}"
-        else:
-            yield from _problems(others, inner, where, root, depth + 1)
-
-
-def _list_problems(schema: dict[str, Any], value: list[Any], path: str, root: Any, depth: int) -> Iterator[str]:
-    yield from _count_problem(schema, len(value), path, "Items", "items")
-    if schema.get("uniqueItems") and len(set(map(_canonical, value))) < len(value):
-        yield f"{path} has an item twice"
-    if "items" in schema:
-        for index, inner in enumerate(value):
-            yield from _problems(schema["items"], inner, f"{path}[{index}]", root, depth + 1)
-
-
 def _count_problem(schema: dict[str, Any], count: int, path: str, keyword: str, words: str) -> Iterator[str]:
     if count < schema.get(f"min{keyword}", 0):
         yield f"{path} has {count} {words}, and must have at least {schema[f'min{keyword}']}"
@@ -271,24 +290,13 @@ def _count_problem(schema: dict[str, Any], count: int, path: str, keyword: str, 
         yield f"{path} has {count} {words}, and must have at most {schema[f'max{keyword}']}"
 
 
-def _choice_problems(
-    schemas: list[Any], value: Any, path: str, root: Any, depth: int, *, is_one: bool
-) -> Iterator[str]:
-    first = [next(_problems(inner, value, path, root, depth + 1), "") for inner in schemas]
-    count = first.count("")
-    if count == 0:
-        yield f"{path} matches none of {len(schemas)} forms: {'; or '.join(first[:PROBLEMS_MAX])}"
-    elif is_one and count > 1:
-        yield f"{path} matches {count} of {len(schemas)} forms, and must match one"
-
-
 def _equal(one: Any, other: Any) -> bool:
     return _canonical(one) == _canonical(other)
 
 
-def _canonical(value: Any) -> bytes:
-    """The same bytes for equal JSON values: 1 is 1.0, and `true` is not 1."""
-    return msgspec.json.encode(_with_integers(value), order="deterministic")
+def _canonical(value: Any) -> str:
+    """The same text for equal JSON values: 1 is 1.0, and `true` is not 1."""
+    return json.dumps(_with_integers(value), sort_keys=True)
 
 
 def _is_integer(value: Any) -> bool:
@@ -304,8 +312,10 @@ def _with_integers(value: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    return _short(msgspec.json.encode(value).decode())
+    return _short(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}…"
+    """The beginning of a text, as Unicode: JSON may hold halves of characters."""
+    shown = text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}…"
+    return shown.encode("utf-8", "replace").decode()

@@ -12,7 +12,7 @@ const ZOOMED_MIN = 60;
 const SVG = "http://www.w3.org/2000/svg";
 const TONES = { succeeded: "good", failed: "bad", running: "now", queued: "idle", lost: "odd", interrupted: "odd", cancelled: "odd" };
 const WAITS = { queue: "queued", delay: "waits for a delay", parked: "waits for a decision" };
-const PARTS = { handler: "handler", script: "recovery script", check: "check", undo: "undo", triager: "triager" };
+const PARTS = { handler: "handler", script: "recovery script", check: "check", undo: "undo", triager: "triager", model: "question", tool: "tool call" };
 
 export class Gantt {
   constructor(view, path) {

@@ -90,8 +90,10 @@ class LogViewer {
 
   #title({ place, attempt, outcome, part }) {
     const rest = place.startsWith(this.unit) ? place.slice(this.unit.length).replace(/^\./, "") : place;
-    const name = { handler: "handler", script: "recovery script", check: "check", undo: "undo", triager: "triager" }[part] ?? (/^\d+$/.test(rest) ? (rest === "0" ? "" : `command ${Number(rest) + 1}`) : rest);
-    return `${name ? `${name}, ` : ""}attempt ${attempt}, ${outcome}`;
+    const name = { handler: "handler", script: "recovery script", check: "check", undo: "undo", triager: "triager", model: "question", tool: "tool call" }[part] ?? (/^\d+$/.test(rest) ? (rest === "0" ? "" : `command ${Number(rest) + 1}`) : rest);
+    // The number of a question or a call in its attempt of the agent.
+    const turn = part === "model" || part === "tool" ? ` ${Number(rest.split(".").at(-1)) + 1}` : "";
+    return `${name ? `${name}${turn}, ` : ""}attempt ${attempt}, ${outcome}`;
   }
 
   #select() {

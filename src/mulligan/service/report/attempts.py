@@ -13,7 +13,7 @@ from mulligan.core.model.workflow import Command
 from mulligan.history.phrases import describe_failure
 from mulligan.service.attempts import ENDS, Outcome
 
-Part = Literal["own", "handler", "script", "check", "undo", "triager"]
+Part = Literal["own", "handler", "script", "check", "undo", "triager", "model", "tool"]
 Pause = Literal["delay", "parked", "loop"]
 
 # By part of the place key: what runs on behalf of a step or an item.
@@ -25,6 +25,10 @@ _PARTS: dict[str, Part] = {
     "lister": "check",
     "undo": "undo",
     "triager": "triager",
+    # What an agent with tools does: each question to its model, each call of a tool.
+    "model": "model",
+    "tool": "tool",
+    "tool_list": "tool",
 }
 
 

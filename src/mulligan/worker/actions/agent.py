@@ -32,6 +32,7 @@ from mulligan.worker.artifact_inputs import InputPreparation, has_large_input, i
 from mulligan.worker.deadlines import seconds_left
 from mulligan.worker.environment import task_environment, working_folder_of
 from mulligan.worker.folders import Folders, Logs, ScratchFiles, file_size, write_private_file
+from mulligan.worker.loop_limits import LOOP_BYTES_MAX_CHECKED
 from mulligan.worker.programs import Programs
 from mulligan.worker.task_reports import ProcessExit, ProgramNotFound, report_refusal
 
@@ -242,7 +243,7 @@ class _AgentAnswer:
     def _checked(self, written: dict[str, Any], task: Task) -> dict[str, Any]:
         """Return the answer as the workflow asks for it. One that does not match its schema is remembered."""
         try:
-            return read_structure(written, task.params.get("answer"))
+            return read_structure(written, task.params.get("answer"), LOOP_BYTES_MAX_CHECKED)
         except AnswerRejected as problem:
             self.rejected = problem
             return written

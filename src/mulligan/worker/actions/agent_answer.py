@@ -34,15 +34,18 @@ def schema_of(form: Any) -> dict[str, Any] | None:
     return form["schema"] if isinstance(form, dict) else None
 
 
-def read_structure(written: dict[str, Any], form: Any) -> dict[str, Any]:
+def read_structure(written: dict[str, Any], form: Any, chars_max: int | None = None) -> dict[str, Any]:
     """Return the answer with its content parsed, and the decision in it, as `answer` in the workflow says.
 
-    OutputInvalid if it has to be JSON and is not; AnswerRejected if it does not match its schema.
+    OutputInvalid if it has to be JSON and is not; AnswerRejected if it does not match its schema, or is longer than
+    what is checked.
     """
     schema = schema_of(form)
     if schema is None:
         return written if form != "json" else _with_shown_json(written)
     content = as_text(written["content"])
+    if chars_max is not None and len(content) > chars_max:
+        raise AnswerRejected(f"its answer has more than {chars_max} characters, too many for a schema", content)
     try:
         parsed = _with_json(written)
     except outputs.OutputInvalid as problem:

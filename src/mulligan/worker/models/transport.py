@@ -21,6 +21,7 @@ from mulligan.worker.models.sse import StreamTooLarge, events
 
 # An event with one token of text has some hundred bytes, so a stream is much larger than its text.
 STREAM_BYTES_MAX = 64 << 20
+_BAD_REQUEST = 400
 _UNAUTHORIZED = (401, 403)
 # A 429 that waiting does not help: the account has no money left.
 _QUOTA = "insufficient_quota"
@@ -78,9 +79,11 @@ class Exchange:
     def error(self, said: Any) -> StepError:
         """Return the failure that the service reports in the middle of its answer."""
         fields = said if isinstance(said, dict) else {"message": said}
-        kind = str(fields.get("type") or fields.get("code") or "")
-        message = f"the service reports {kind or 'an error'}: {str(fields.get('message') or said)[:500]}"
-        return self.failure(_ERROR_CODES.get(kind, FAILED), message)
+        kind = fields.get("type") or fields.get("code") or ""
+        message = f"the service reports {str(kind)[:100] or 'an error'}: {str(fields.get('message') or said)[:500]}"
+        # Some services say the status that they would have answered with.
+        code = status_code(kind)[0] if isinstance(kind, int) and kind >= _BAD_REQUEST else _ERROR_CODES.get(str(kind))
+        return self.failure(code or FAILED, message)
 
     def incomplete(self) -> StepError:
         """Return the failure of a stream that ended before the answer did."""
@@ -96,7 +99,7 @@ def exchange(settings: ModelSettings, path: str, headers: dict[str, str], body: 
     limits = Limits(CONNECT_SECONDS, settings.read_timeout, names_limits=True)
     request = build_request(
         httpx2.Timeout(settings.read_timeout, connect=CONNECT_SECONDS),
-        url=settings.url.rstrip("/") + path,
+        url=_address(settings.url, path),
         method="POST",
         # No key for repetitions: a service would return the wrong answer of the last attempt again.
         headers={"accept-encoding": "identity", "idempotency-key": None, **headers},
@@ -111,6 +114,12 @@ def exchange(settings: ModelSettings, path: str, headers: dict[str, str], body: 
             yield Exchange(settings, request, response)
         finally:
             response.close()
+
+
+def _address(url: str, path: str) -> str:
+    """Return the address of a call: some services want a version as a query."""
+    base, mark, query = url.partition("?")
+    return f"{base.rstrip('/')}{path}{mark}{query}"
 
 
 def _refusal(settings: ModelSettings, request: httpx2.Request, response: httpx2.Response) -> StepError:
