@@ -32,8 +32,9 @@ TOOL = ToolSpec("search", "Searches.", {"type": "object", "properties": {"q": {"
 
 @pytest.fixture(autouse=True)
 def directly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the terminal of the tests is set to, a loopback server is asked directly."""
+    """Whatever the terminal of the tests is set to, a loopback server is asked directly. A step has the other one."""
     monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setenv("MULLIGAN_IDEMPOTENCY_KEY", "r-1:ask:1")
 
 
 class Log:
