@@ -6,7 +6,8 @@ import pytest
 
 from mulligan.core.model.failure import failure
 from mulligan.core.model.formatting import strip_control_characters
-from mulligan.history.phrases import describe_failure
+from mulligan.core.model.workflow import Command, TriageAgent
+from mulligan.history.phrases import describe_failure, describe_triager
 
 
 @pytest.mark.parametrize(
@@ -49,3 +50,11 @@ def test_what_is_in_no_log_is_told_to_its_end(code: str) -> None:
 
 def test_what_is_in_no_log_is_bounded_too() -> None:
     assert describe_failure(failure("INPUT_INVALID", "x" * 1_000)) == "INPUT_INVALID: " + "x" * 397 + "…"
+
+
+def test_what_a_triager_may_decide_is_said():
+    agent = TriageAgent("claude", Command(), may=("retry",), max_per_run=1)
+
+    said = describe_triager(agent)
+
+    assert said == "agent 'claude' is asked first: it may decide retry, if it is at least 80% sure, once in a run"

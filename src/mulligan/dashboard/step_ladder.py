@@ -36,6 +36,12 @@ def ladder(found: VisitLadder, handlers: FailureHandlers | None) -> Html:
     return element("ol", join_html(rows), class_="ladder")
 
 
+def _triage_lines(handlers: FailureHandlers) -> list[str]:
+    if not handlers.triage:
+        return []
+    return [_TRIAGE.get(handlers.triage, handlers.triage), *filter(None, [handlers.triage_agent])]
+
+
 def _adds(said: str) -> bool:
     return said not in ("", "no rules", "no handler", "no triage", "no failure edge")
 
@@ -62,7 +68,7 @@ def _details(name: str, found: VisitLadder, handlers: FailureHandlers | None, *,
     if name == "handle" and handlers.on_failure is not None:
         return [_handler(handlers)]
     if name == "triage" and handlers.triage:
-        return [element("p", _TRIAGE.get(handlers.triage, handlers.triage), class_="dim")]
+        return [element("p", line, class_="dim") for line in _triage_lines(handlers)]
     if name == "route" and found.edges:
         return [_lines(found.edges)]
     if name == "route" and handlers.edges and not is_reached:
@@ -131,7 +137,7 @@ def plan(handlers: FailureHandlers) -> Html:
     parts: list[tuple[str, list[str]]] = [
         ("Retry", [f"{one.looks_for}: {pluralize(one.max_retries, 'time')}" for one in handlers.rules]),
         ("Handle", _handler_words(handlers)),
-        ("Triage", [_TRIAGE.get(handlers.triage, handlers.triage)] if handlers.triage else []),
+        ("Triage", _triage_lines(handlers)),
         ("Route", _edges(handlers)),
         ("Converge", ["the run goes on, since it may fail" if handlers.continue_on_error else "the run fails"]),
     ]

@@ -15,7 +15,7 @@ from mulligan.core.model.formatting import (
     strip_control_characters,
 )
 from mulligan.core.model.rejected_output import rejected_text
-from mulligan.core.model.workflow import Rule
+from mulligan.core.model.workflow import Rule, TriageAgent
 from mulligan.core.state.state import Suggestion
 
 # The longest line of a failure's message that a sentence quotes.
@@ -60,6 +60,14 @@ def describe_suggestion(found: TriageSuggested | Suggestion) -> str:
     said = escape_unprintable(single_line(found.reason))
     sure = f" ({found.confidence:.0%} sure)" if found.confidence is not None else ""
     return f"agent '{found.agent}' suggests {found.verdict}{more}{sure}: {said}; not applied: {why}{detail}"
+
+
+def describe_triager(agent: TriageAgent) -> str:
+    """`agent 'claude' is asked first: it may decide retry, if it is at least 80% sure, 3 times in a run`."""
+    times = "once" if agent.max_per_run == 1 else f"{agent.max_per_run:,} times"
+    may = " or ".join(agent.may)
+    sure = f"if it is at least {agent.min_confidence:.0%} sure"
+    return f"agent '{agent.provider}' is asked first: it may decide {may}, {sure}, {times} in a run"
 
 
 def describe_suggested_limits(found: TriageSuggested | Suggestion) -> str:

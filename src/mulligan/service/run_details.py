@@ -22,6 +22,7 @@ from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import ArtifactDamaged, InputInvalid, NotFound
 from mulligan.history.matrices import matrix_groups
+from mulligan.history.phrases import describe_triager
 from mulligan.history.views import run_head_json
 from mulligan.language.loading import pause_garbage_collection
 from mulligan.language.suggestions import did_you_mean
@@ -120,6 +121,8 @@ class FailureHandlers(msgspec.Struct, frozen=True):
     on_failure: HandlerView | None
     # When a failure is parked for a person; None if it never is.
     triage: str | None
+    # The agent that is asked before a person, and what it may decide, in words; None if there is none.
+    triage_agent: str | None
     edges: list[FailureEdgeView]
     continue_on_error: bool
 
@@ -215,7 +218,7 @@ class RunDetails:
 
     def step(self, run_id: int, name: str) -> dict[str, Any]:
         """One step with every attempt at it, or a matrix with all its steps, as `show RUN STEP --json` prints it."""
-        return step_overview(self._reader, run_id, name, self._cache.get(run_id).state, self._cache.index)
+        return step_overview(self._reader, run_id, name, self._cache.get(run_id).state, self._cache.step_events)
 
     def events(self, run_id: int, *, types: Collection[str] = (), after: int = 0, limit: int = 200) -> EventPage:
         """Events behind `after`, of these types only. A page may be short: many events may be of other types."""
@@ -315,6 +318,7 @@ def describe_failure_handlers(state: State, name: str) -> FailureHandlers:
         rules=[_rule(index, rule, granted.get(index, 0)) for index, rule in enumerate(spec.rules)],
         on_failure=None if spec.on_failure is None else _handler(spec.on_failure),
         triage=None if step.triage is None else step.triage.when,
+        triage_agent=describe_triager(step.triage.agent) if step.triage and step.triage.agent else None,
         edges=[
             FailureEdgeView(edge.to, edge.on, describe_edge(edge), edge.then)
             for edge in step.edges
