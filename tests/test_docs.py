@@ -47,6 +47,7 @@ PAGES = sorted(
 PLAYED_PAGES = [
     DOCS / f"{name}.md"
     for name in (
+        "agents/guard-rails",
         "agents/providers",
         "agents/tools",
         "reference/actions",

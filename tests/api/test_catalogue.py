@@ -89,11 +89,12 @@ def test_a_check_gives_the_picture_and_the_lines_of_the_steps_in_the_same_answer
 def test_steps_and_edges_are_added_to_a_text(client: Client) -> None:
     both = {
         "add_step": {"step": "fix", "set": {"shell": "make"}},
-        "add_edge": {"source": "hello", "target": "fix", "on": "failure", "then": "rerun"},
+        "add_edge": {"source": "hello", "target": "fix", "on": "failure", "then": "rerun", "exit_codes": [75]},
     }
     done = client.post("workflows:edit", {"text": HELLO, **both}, scope="read").json
 
-    assert done["text"] == HELLO + "    next: {to: fix, on: failure, then: rerun}\n  - step: fix\n    shell: make\n"
+    edge = "    next: {to: fix, on: failure, exit_codes: [75], then: rerun}\n"
+    assert done["text"] == HELLO + edge + "  - step: fix\n    shell: make\n"
     assert (done["line"], done["validation"]["ok"]) == (5, True)
     assert client.post("workflows:edit", {"text": HELLO}).code == "input.invalid"
     assert client.post("workflows:edit", {"text": HELLO, "set": {"shell": "a"}}).code == "input.invalid"

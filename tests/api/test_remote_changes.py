@@ -10,10 +10,18 @@ from pathlib import Path
 import pytest
 
 import mulligan
-from mulligan.errors import InputInvalid, LanguageError, MulliganError, RevisionMismatch, TokenRefused
+from mulligan.errors import (
+    InputInvalid,
+    LanguageError,
+    MulliganError,
+    RevisionMismatch,
+    TokenRefused,
+    TooManyDecisions,
+    VerdictNotAllowed,
+)
 from mulligan.service import Home, ScheduleForm, Service, TokenForm, parse_notify, start_published, to_json
 
-from .conftest import Client
+from .conftest import Client, start_run
 
 HELLO = "steps:\n  - step: hello\n    shell: echo hi\n"
 
@@ -145,3 +153,34 @@ def test_the_python_face_starts_what_is_published_on_a_server(remote: Service, s
         home.start("hello", changed_only=True)
     with pytest.raises(MulliganError, match="no workflow 'nope' is published"):
         home.start("nope")
+
+
+def test_a_proposal_over_http_is_what_a_local_one_is(remote: Service, service: Service) -> None:
+    service.catalogue.publish("hello", HELLO)
+    changed = HELLO.replace("hi", "hello")
+
+    trial = remote.catalogue.propose("hello", changed, dry_run=True)
+    made = remote.catalogue.propose("hello", changed, note="friendlier")
+
+    assert to_json(trial) == to_json(service.catalogue.propose("other", changed, dry_run=True)) | {
+        "name": "hello",
+        "changes_version": 1,
+        "would_be_version": 2,
+        "diff": made.diff,
+    }
+    assert (made.revision, "+    shell: echo hello" in made.diff) == (1, True)
+    assert service.catalogue.draft("hello").note == "friendlier"
+    with pytest.raises(LanguageError):
+        remote.catalogue.propose("hello", "steps: 7")
+
+
+def test_a_server_says_which_guard_rail_holds(remote: Service, service: Service, client: Client) -> None:
+    made = service.tokens.create(TokenForm(agent="night", verdicts=("fail",), decisions_per_hour=0))
+    home = Home(remote.home.folder, remote.home.store_url, token=made.secret)
+    run_id = start_run(service)
+
+    with Service(home) as agent:
+        with pytest.raises(VerdictNotAllowed):
+            agent.control.classify(run_id, "fetch", "retry", "x")
+        with pytest.raises(TooManyDecisions):
+            agent.control.classify(run_id, "fetch", "fail", "x")

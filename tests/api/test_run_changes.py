@@ -328,6 +328,25 @@ def test_a_failed_run_continues_with_a_corrected_version(client: Client, service
     assert client.get("runs/1").json["revision"] is not None
 
 
+def test_whoever_starts_a_run_cannot_say_which_version_or_schedule_it_is_of(client: Client) -> None:
+    for name in ("version", "schedule", "schedule_instant"):
+        refused = client.post("runs", {"text": WAITING, "labels": {name: "7"}})
+        assert (refused.status, refused.code) == (422, "input.invalid")
+
+
+def test_a_fork_that_keeps_an_approval_needs_the_scope_to_decide(client: Client) -> None:
+    ran(APPROVAL)
+    client.post("runs/1/steps/ask:approve", {"reason": "yes", "approve": True})
+    mulligan("resume", 1)
+
+    refused = client.post("runs/1:fork", {"from_step": "ship"}, scope="run")
+    again = client.post("runs/1:fork", {"from_step": "ask"}, scope="run")
+
+    assert (refused.status, refused.code) == (403, "token.scope")
+    assert again.json["kept"] == []
+    assert client.post("runs/1:fork", {"from_step": "ship"}).status == 201
+
+
 def test_a_failed_run_continues_with_an_edited_text(client: Client) -> None:
     ran(FAILED)
     edited = FAILED.replace("exit 7", "'true'")
@@ -340,7 +359,7 @@ def test_a_failed_run_continues_with_an_edited_text(client: Client) -> None:
     fork = fits(client.post("runs/1:fork", {"from_step": "load", "text": edited}), f"{RUN}:fork", 201)
 
     assert wrong.code == "language"
-    assert (both.code, unneeded.code, as_reader.code) == ("input.invalid", "input.invalid", "token.scope_missing")
+    assert (both.code, unneeded.code, as_reader.code) == ("input.invalid", "input.invalid", "token.scope")
     assert plan["correction"]["changed"].keys() == {"load"}
     assert (fork["kept"], fork["steps"]) == (["first"], ["load"])
     assert client.post("runs/1:retry", {"text": edited}).json["status"] == "running"

@@ -285,3 +285,18 @@ def test_everybody_can_read_the_pages(site: Site, open_window: Callable[..., Win
 
     assert_accessible(page)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_what_was_not_saved_when_a_session_ended_is_there_again(site: Site, window: Window) -> None:
+    page = open_editor(window, site)
+    page.route("**/api/v1/**/draft", lambda route: route.abort())
+
+    append(page, "# not saved\n")
+    page.locator("#draft-state[data-state=lost]").wait_for()
+    page.on("dialog", lambda asked: asked.accept())
+    page.unroute("**/api/v1/**/draft")
+    page.reload()
+
+    page.locator(".cm-line", has_text="# not saved").wait_for()
+    page.locator("#draft-state[data-state=saved]").wait_for()
+    assert site.ask("GET", "workflows/nightly/draft")["text"] == TEXT + "# not saved\n"

@@ -47,7 +47,13 @@ def test_a_run_that_waits_leads_to_its_entry_which_is_ready_for_a_key(site: Site
 
     page.locator(f".entries li[data-run='{second}'][data-current] a:focus").wait_for()
     page.keyboard.press("r")
-    page.get_by_role("dialog").get_by_text(f"run {second}").first.wait_for()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("load: attempt 2 would start").wait_for()
+    assert dialog.get_by_text("preview").count() == 0
+    dialog.get_by_label("Reason").fill("again")
+    page.keyboard.press("Control+Enter")
+    page.locator(".toast").get_by_role("link", name=f"Open run {second}").click()
+    page.wait_for_url(f"**/runs/{second}")
 
 
 @BOTH

@@ -37,6 +37,7 @@ def test_a_schedule_is_made_with_a_preview_paused_resumed_backfilled_and_removed
     page.get_by_label("Name").fill("nightly")
     page.get_by_label("Workflow").fill("hello")
     page.get_by_label("Time zone").fill("Asia/Tokyo")
+    page.get_by_label("who").fill("everybody")
     page.get_by_label("Cron", exact=True).fill("30 2 * *")
     page.locator("#form-problem", has_text="cron").wait_for()
     page.get_by_label("Cron", exact=True).fill("30 2 * * *")
@@ -47,6 +48,7 @@ def test_a_schedule_is_made_with_a_preview_paused_resumed_backfilled_and_removed
     page.get_by_role("heading", name="nightly", exact=True).wait_for()
     made = site.ask("GET", "schedules/nightly")
     assert (made["cron"], made["timezone"], made["workflow"]) == ("30 2 * * *", "Asia/Tokyo", "hello")
+    assert made["inputs"] == {"who": "everybody"}
 
     page.get_by_role("button", name="Pause").click()
     asked = dialog(page, "Pause nightly")

@@ -95,6 +95,38 @@ def test_the_calendar_leads_to_the_runs_and_says_what_was_skipped(pages: Client,
     assert "waiting: it is started when those before it have ended" in html
 
 
+def test_recovery_says_what_becomes_of_each_failure_code(pages: Client, flows: Flows) -> None:
+    flows.run("name: a\nsteps: [{step: x, shell: exit 3}]\n")
+    flows.run("name: b\nsteps: [{step: x, shell: exit 4, continue_on_error: true}]\n")
+    flows.run(
+        "name: c\nsteps: [{step: x, shell: exit 5, on_failure: {strategy: recovery, commands: [{shell: 'true'}]}}]\n"
+    )
+
+    html = show(pages, "/recovery")
+    (found,) = pages.get("stats/weeks").json["codes"]
+
+    assert found == {"code": "EXIT_NONZERO", "runs": 3, "failed": 3, "recovered": 1, "handled": 1, "unhandled": 1}
+    assert "By failure code" in text_of(html) and 'href="/runs?failure=EXIT_NONZERO"' in html
+    # Breakers that hold nothing back are no news.
+    assert html.index('id="works"') < html.index('id="breakers"')
+
+
+def test_a_schedule_is_edited_with_a_field_for_each_input(pages: Client, service: Service) -> None:
+    text = "inputs: {who: {default: world}, size: {type: integer}, deep: {type: boolean, default: false}}\n"
+    service.catalogue.publish("typed", text + "steps: [{step: a, shell: 'true'}]\n")
+    pages.put(
+        "schedules/night", {"workflow": "typed", "every": "6h", "inputs": {"who": HOSTILE, "size": 3, "deep": True}}
+    )
+
+    new = show(pages, "/schedules/new", workflow="typed")
+    edit = show(pages, "/schedules/night/edit")
+    unknown = show(pages, "/schedules/new", workflow="none")
+
+    assert 'data-input="size" data-type="integer" required' in new
+    assert 'value="3"' in edit and '<option value="true" selected>' in edit and "<script>alert" not in edit
+    assert "data-input" not in unknown and "Name a published workflow" in text_of(unknown)
+
+
 def test_a_paused_schedule_says_who_why_and_how_to_go_on(pages: Client, nightly: Service) -> None:
     nightly.schedules.pause("nightly", HOSTILE)
 

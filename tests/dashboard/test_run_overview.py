@@ -89,6 +89,51 @@ def test_a_run_that_waits_for_a_paused_step_can_be_resumed_there(pages: Client, 
     assert "Resume this step" in grid and "Resume this step" in graph and "Pause this step" not in graph
 
 
+def test_an_approval_that_waits_beside_a_parked_step_did_not_fail(pages: Client, flows: Flows) -> None:
+    run_id = flows.run(PARKS + "  - {step: ask, approve: {message: ship it}}\n")
+
+    said = text_of(show(pages, f"/runs/{run_id}"))
+
+    assert "as did" not in said
+    assert "1 approval waits for a person too" in said or "1 parked step waits for a person too" in said
+
+
+def test_a_message_of_any_length_does_not_fill_the_page(pages: Client, flows: Flows) -> None:
+    text = "name: long\ninputs: {what: {}}\nsteps: [{step: ask, approve: {message: '${inputs.what}'}}]\n"
+    run_id = flows.run(text, what="x" * 100_000)
+
+    shown = [show(pages, f"/runs/{run_id}"), show(pages, f"/runs/{run_id}/steps/ask")]
+    shown.append(show(pages, "/inbox", run=run_id, step="ask"))
+
+    assert [("x" * 1_000 in html, len(html) < 60_000) for html in shown] == [(True, True)] * 3
+    assert len(show(pages, f"/runs/{run_id}", tab="events")) < 120_000
+
+
+def test_a_parked_failure_is_not_called_unhandled(pages: Client, flows: Flows) -> None:
+    said = text_of(show(pages, f"/runs/{flows.run(PARKS)}"))
+
+    assert "1 failure, 1 waiting for a decision" in said and "unhandled" not in said
+
+
+def test_the_head_of_a_run_says_what_tells_it_from_others(pages: Client, flows: Flows) -> None:
+    text = GOOD + "inputs: {day: {default: monday}}\n"
+    run_id = flows.run(text, labels={"team": "data"}, day=HOSTILE)
+
+    html = show(pages, f"/runs/{run_id}")
+
+    facts = html.partition('id="run-facts"')[2].partition("</p>")[0]
+    assert "team=data" in facts and "day=&lt;script&gt;" in facts and "<script>alert" not in html
+    assert "started" in facts and "took" in facts
+
+
+def test_items_that_failed_are_counted_by_what_they_failed_with(pages: Client, flows: Flows) -> None:
+    run_id = flows.run(
+        "name: sweep\nsteps:\n  - step: solve\n    map: {over: [11, 11, 0, 12]}\n    do: [{shell: 'exit ${item}'}]\n"
+    )
+
+    assert "2 × EXIT_NONZERO 11; 1 × EXIT_NONZERO 12" in reason(show(pages, f"/runs/{run_id}"))
+
+
 def test_a_completed_run_has_nothing_to_do(pages: Client, flows: Flows) -> None:
     run_id = flows.run(GOOD)
 
@@ -134,7 +179,8 @@ def test_a_large_run_is_there_before_it_is_loaded(pages: Client, flows: Flows, s
     pages.get(f"runs/{run_id}")
     then = show(pages, f"/runs/{run_id}")
 
-    assert "Loading a large run" in text_of(first)
+    assert "'load' failed, and nothing handled it EXIT_NONZERO 3: disk is full" in text_of(first)
+    assert "Reading what was tried" in text_of(first) and "Tried retry" not in text_of(first)
     assert mosaic["cells"] == "cfs"
     assert "'load' failed" in text_of(then)
 
@@ -154,5 +200,9 @@ def test_the_page_of_what_is_not_there_leads_to_what_is(pages: Client, flows: Fl
     unknown = pages.get("/runs/99").body.decode()
     step = pages.get(f"/runs/{run_id}/steps/none").body.decode()
 
-    assert 'href="/runs"' in unknown and "there is no run 99" in unknown and "mulligan list" not in unknown
-    assert f'href="/runs/{run_id}"' in step
+    nobody = pages.get("/runs/99", scope=None).body.decode()
+
+    assert 'href="/runs" class="button primary"' in unknown and "there is no run 99" in unknown
+    assert "mulligan list" not in unknown and 'aria-label="Main"' in unknown
+    assert f'href="/runs/{run_id}" class="button primary"' in step
+    assert 'aria-label="Main"' not in nobody and "run 99" not in nobody

@@ -143,13 +143,31 @@ def test_completed_steps_can_be_hidden_and_found_by_name(pages: Client, flows: F
     assert re.findall(r'<tr id="row-(\w+)"', found) == ["fetch"]
 
 
+def test_the_attempts_of_a_large_run_are_read_in_parts(pages: Client, flows: Flows, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    run_id = flows.run(FAILING)
+    monkeypatch.setattr("mulligan.service.event_index.EVENTS_MAX", 12)
+
+    first = show(pages, f"/runs/{run_id}", tab="grid")
+    shown = [show(pages, f"/runs/{run_id}", tab="grid") for _ in range(3)]
+
+    assert "Reading the attempts of a large run" in text_of(first) and "data-again" in first
+    assert 'id="row-load"' in first and "attempt 1" not in first
+    assert "data-again" not in shown[-1] and "attempt 1" in shown[-1]
+
+
+def test_the_grid_has_no_step_that_nobody_wrote(pages: Client, flows: Flows) -> None:
+    run_id = flows.run(FINE)
+
+    assert 'id="row-end"' not in show(pages, f"/runs/{run_id}", tab="grid")
+
+
 def test_the_grid_of_many_steps_has_pages(pages: Client) -> None:
     run_id = begin(pages, many(250))
 
     last = show(pages, f"/runs/{run_id}", tab="grid", cursor="200")
 
-    assert "201 to 251 of 251" in text_of(last)
-    assert last.count("<tr id=") == 51
+    assert "201 to 250 of 250" in text_of(last)
+    assert last.count("<tr id=") == 50
     assert pages.get(f"/runs/{run_id}", tab="grid", cursor="x").status == 422
 
 

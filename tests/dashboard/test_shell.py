@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.api.conftest import Client
 from tests.dashboard.conftest import HOSTILE, Flows, show
 
-from mulligan.dashboard.assets import POLICY
+from mulligan.dashboard.assets import POLICY, contents
 
+GOOD = "name: good\nsteps: [{step: a, shell: 'true'}]\n"
 FAILING = "name: nightly\nsteps:\n  - step: load\n    shell: exit 3\n"
 
 
@@ -16,6 +19,21 @@ def test_a_page_loads_only_files_of_ours(pages: Client) -> None:
     assert reply.headers["content-security-policy"] == POLICY
     assert b"http://" not in reply.body
     assert b"https://" not in reply.body
+
+
+def test_a_page_waits_for_one_style_sheet_and_names_all_its_modules(pages: Client, flows: Flows) -> None:
+    html = show(pages, f"/runs/{flows.run(GOOD)}")
+
+    (sheet,) = re.findall(r'rel="stylesheet" href="([^"]*)"', html)
+    styles = pages.get(sheet)
+    assert styles.headers["content-type"] == "text/css; charset=utf-8"
+    assert all(part in styles.body.decode() for part in (".sidebar", ".run-facts", ".gantt"))
+    named = re.findall(r'(?:src|rel="modulepreload" href)="/static/\w+/([\w.]+\.js)"', html)
+    imported = {one for name in named for one in re.findall(r'"\./([\w.]+\.js)";', contents()[name].decode())}
+    assert imported <= {*named, "feed.js"}
+    assert html.index("theme.js") < html.index("stylesheet")
+    for name in ("charts+none.css", "dashboard+.css", "+", "charts+dashboard.js"):
+        assert pages.get(f"/static/x/{name}").status == 404
 
 
 def test_a_page_has_only_the_entries_that_its_reader_may_open(pages: Client) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.errors import InputInvalid, LanguageError, RevisionMismatch
+from mulligan.errors import InputInvalid, LanguageError, Refused, RevisionMismatch
 from mulligan.service import Home, Service
 from mulligan.service.catalogue.catalogue import Catalogue, UnknownWorkflow
 
@@ -118,6 +118,43 @@ def test_a_python_file_is_refused_and_nothing_of_it_runs(service: Service, tmp_p
         service.catalogue.publish("a", f"open({str(made)!r}, 'w')", file="a.py")
 
     assert not made.exists()
+
+
+def test_a_proposal_is_a_draft_with_what_differs_and_never_a_version(service: Service) -> None:
+    service.catalogue.publish("hello", HELLO)
+    agent = service.in_the_name_of("agent:night").catalogue
+    changed = HELLO.replace("echo hi", "echo hello")
+
+    trial = agent.propose("hello", changed, note="friendlier", dry_run=True)
+    assert service.catalogue.drafts() == []
+    made = agent.propose("hello", changed, note="friendlier")
+    again = agent.propose("hello", changed + "# more\n")
+    new = agent.propose("other", HELLO)
+
+    assert (trial.revision, made.revision, again.revision) == (0, 1, 2)
+    assert (made.changes_version, made.would_be_version) == (1, 2)
+    assert made.diff == trial.diff
+    removed, added = (line for line in made.diff.splitlines() if line[0] in "+-")
+    assert (removed[0], "echo hi" in removed, added[0], "echo hello" in added) == ("-", True, "+", True)
+    assert (new.changes_version, new.would_be_version) == (0, 1)
+    assert [one.version for one in service.catalogue.workflows().workflows] == [1]
+    assert [(one.name, one.updated_by) for one in service.catalogue.drafts()] == [
+        ("hello", "agent:night"),
+        ("other", "agent:night"),
+    ]
+
+
+def test_a_proposal_leaves_the_draft_of_somebody_else_alone_and_has_no_mistakes(service: Service) -> None:
+    service.catalogue.put_draft("hello", "name: [")
+    agent = service.in_the_name_of("agent:night").catalogue
+
+    with pytest.raises(Refused):
+        agent.propose("hello", HELLO)
+    with pytest.raises(LanguageError):
+        agent.propose("other", "name: [")
+
+    (draft,) = service.catalogue.drafts()
+    assert (draft.text, draft.updated_by, draft.revision) == ("name: [", "ada", 1)
 
 
 def test_a_text_with_mistakes_is_not_published_but_may_be_a_draft(service: Service) -> None:

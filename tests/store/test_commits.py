@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mulligan.core.effects.effects import SetTimer, StopTask
+from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.errors import Conflict, UnknownRun
 from mulligan.ports import Answer, ChildReport, Commit, NoticeRecord, Store, Turn
@@ -420,3 +422,22 @@ def test_a_commit_after_something_that_was_refused_is_written(store: Store) -> N
     store.commit([commit(turn)])
 
     assert store.run(turn.run_id).seq == 1
+
+
+def test_a_log_is_searched_for_what_its_entries_contain(store: Store) -> None:
+    turn = started(store)
+    facts = [e.RunPaused("ann"), e.StepEntered("a", 1), e.StepEntered("ab", 1), e.StepEntered("b", 2), e.RunPaused("é")]
+    log = [e.Entry(seq, T0, 0, fact) for seq, fact in enumerate(facts, 1)]
+    store.commit([replace(commit(turn), entries=log)])
+
+    def found(*texts: str, **options: Any) -> list[int]:
+        return [entry.seq for entry in store.search_log(turn.run_id, texts, **options)]
+
+    assert found('":"a"') == [2]
+    assert found('":"a') == [1, 2, 3]
+    assert found('":"a"', '":"b"') == [2, 4]
+    assert found('":"a"', '":"b"', after=2) == [4]
+    assert found('":"a', also="step.") == [2, 3]
+    assert found('"é"') == [5]
+    assert found("nothing") == []
+    assert store.search_log(turn.run_id, ('"é"',)) == log[4:]

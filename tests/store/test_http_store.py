@@ -124,6 +124,7 @@ def test_every_reader_gets_what_the_store_itself_gives(direct: Store, over_http:
         lambda store: (store.load(turn.run_id).record, list(map(tuple, store.load(turn.run_id).rows))),
         lambda store: store.log(turn.run_id, 1),
         lambda store: store.log(turn.run_id, limit=1),
+        lambda store: store.search_log(turn.run_id, ("run.paused", "none"), 1),
         lambda store: store.inbox(run_ids),
         lambda store: store.waiting_places(),
         lambda store: list(map(tuple, store.rows_of_kind("step"))),

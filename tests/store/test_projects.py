@@ -77,6 +77,7 @@ def test_the_runs_of_another_project_are_unknown_to_every_method(store: Store) -
         red.commit([commit(turn, 1)])
     empty: list[Any] = [
         *(red.runs(), red.children(run_id), red.log(run_id), red.waiting_places(), red.rows_of_kind("places")),
+        *(red.search_log(run_id, ("run.",)),),
         *(red.recent_rows("nightly", "places", "build", 9), red.tagged_rows("parked", 9), red.inbox([run_id])),
         *(list(red.records_containing("nightly")), red.remove([run_id]), red.runs_with_messages("w")),
         *(red.take_turns([run_id], "w"), red.queued_tasks(run_id), red.lease("w", offer())),

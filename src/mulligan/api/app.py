@@ -197,7 +197,7 @@ class Api:
         """An error as JSON; as a page for somebody who has opened a page."""
         problem = details(error)
         if self._pages is not None and _wants_page(exchange):
-            page = self._pages.render_error(problem, exchange.request.path)
+            page = self._pages.render_error(problem, exchange.request.path, exchange.token)
             return replace(page, status=problem.status, headers={**page.headers, **headers_of(error)})
         return Answer(msgspec.json.encode(problem), problem.status, headers_of(error), PROBLEM)
 

@@ -149,5 +149,5 @@ class Pages:
     """What people see in a browser."""
 
     routes: tuple[Route, ...]
-    # The page for an error at a path, which is still percent-encoded.
-    render_error: Callable[[ProblemDetails, str], Answer]
+    # The page for an error at a path, which is still percent-encoded, for whoever has this token; None if nobody has.
+    render_error: Callable[[ProblemDetails, str, TokenRecord | None], Answer]

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from mulligan.api.auth import allows
 from mulligan.api.routing import Answer, Body, Call, Route
 from mulligan.api.token_limits import changed_run, refuse_other_workflow, refuse_without
 from mulligan.errors import InputInvalid
@@ -33,6 +34,10 @@ Index = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 Positive = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
 
 
+# They say which published version a run is of, and which schedule has started it.
+SERVER_LABELS = ("version", "schedule", "schedule_instant")
+
+
 # -- starting --------------------------------------------------------------------------------------------------------
 
 
@@ -54,6 +59,10 @@ class StartBody(Body, frozen=True):
 def start_run(call: Call) -> Answer:
     asked: StartBody = call.body
     key = _key(call)
+    for name in SERVER_LABELS:
+        if name in asked.labels:
+            hint = "leave it out, or choose another name"
+            raise InputInvalid(f"the label '{name}' is given by the server", hint=hint, field="labels")
     prepared = _prepared(call, asked)
     if asked.notify:
         prepared = msgspec.structs.replace(prepared, notify=read_rules(asked.notify))
@@ -227,7 +236,12 @@ def fork_run(call: Call) -> Answer:
     asked: ForkBody = call.body
     run_id = changed_run(call)
     workflow = _other_definition(call, run_id, asked)
-    found = call.service.changes.fork(run_id, asked.from_step, dict(asked.inputs), workflow, dry_run=asked.dry_run)
+    changes, given = call.service.changes, (run_id, asked.from_step, dict(asked.inputs), workflow)
+    if not allows(call.token, "decide"):
+        kept = changes.kept_approvals(run_id, changes.fork(*given, dry_run=True).kept)
+        if kept:
+            refuse_without(call, "decide", f"the fork would keep the approval of '{kept[0]}' and not ask again")
+    found = changes.fork(*given, dry_run=asked.dry_run)
     if found.fork_run_id is None:
         return Answer(found)
     return Answer(found, 201, {"Location": f"{call.base_url}/api/v1/runs/{found.fork_run_id}"})

@@ -11,6 +11,7 @@ from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service import AuditRecord, NewToken, Service, TokenForm, TokenView, parse_duration, read_limits, to_json
+from mulligan.service.formatting import pluralize
 
 HEADS = ("ID", "USER", "SCOPES", "PROJECT", "LIMITS", "STATUS", "NOTE")
 _USAGE = {
@@ -153,7 +154,7 @@ def _limits(one: TokenView) -> Iterator[str]:
     if one.verdicts:
         yield f"may decide {', '.join(one.verdicts)}"
     if one.decisions_per_hour is not None:
-        yield f"{one.decisions_per_hour:,} decisions an hour"
+        yield f"{pluralize(one.decisions_per_hour, 'decision')} an hour"
     if one.min_confidence is not None:
         yield f"at least {one.min_confidence:.0%} sure"
 

@@ -7,7 +7,8 @@ new version has new addresses. Modules import each other by relative names.
 from __future__ import annotations
 
 import hashlib
-from functools import cache
+import re
+from functools import cache, lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
@@ -21,6 +22,10 @@ _MEDIA = {
     "svg": "image/svg+xml",
     "txt": "text/plain; charset=utf-8",
 }
+# Between the names of style sheets that are one file.
+_JOINED, _JOINED_MAX = "+", 8
+# A static import; one of the vendored files is not loaded ahead, since it is large and its page asks for it at once.
+_IMPORT = re.compile(r'^import [^"]*"\./([\w.]+)";$', re.MULTILINE)
 _FOREVER = {"cache-control": "public, max-age=31536000, immutable"}
 # Nothing is loaded from elsewhere, nothing runs that is not a file of ours. Our SVG and HTML have no style attributes.
 # A worker has the policy of its own file, not that of the page.
@@ -66,6 +71,26 @@ def url_of(name: str) -> str:
     return f"/static/{digest()}/{name}"
 
 
+def url_of_styles(names: tuple[str, ...]) -> str:
+    """The address of several style sheets as one file: a page is not painted before it has all of them."""
+    missing = [name for name in names if name not in contents()]
+    if missing:
+        raise KeyError(*missing)
+    return f"/static/{digest()}/{_JOINED.join(name.removesuffix('.css') for name in names)}.css"
+
+
+@cache
+def modules_behind(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The modules that these import, directly or not, and that a browser would find one after the other."""
+    found: dict[str, None] = dict.fromkeys(names)
+    for name in (queue := list(names)):
+        for imported in _IMPORT.findall(contents()[name].decode()):
+            if imported not in found and imported in contents():
+                found[imported] = None
+                queue.append(imported)
+    return tuple(name for name in found if name not in names)
+
+
 async def answer_file(call: Call) -> Answer:
     """A file. Under the digest of another version the newest one, which is not kept by the browser."""
     return _file(call.path["digest"], call.path["name"])
@@ -76,11 +101,18 @@ async def answer_vendored(call: Call) -> Answer:
 
 
 def _file(version: str, name: str) -> Answer:
-    content = contents().get(name)
+    content = _joined_styles(name) if _JOINED in name else contents().get(name)
     if content is None:
         raise UnknownPath(f"there is no file '{name}'", hint="load the page again")
     headers = {"content-security-policy": POLICY, **(_FOREVER if version == digest() else {})}
     return Answer(content, headers=headers, media=_MEDIA[name.rpartition(".")[2]])
+
+
+@lru_cache(64)
+def _joined_styles(name: str) -> bytes | None:
+    """Style sheets that `url_of_styles` names together; None if one of them is not there."""
+    parts = [contents().get(f"{part}.css") for part in name.removesuffix(".css").split(_JOINED)[:_JOINED_MAX]]
+    return b"\n".join(part for part in parts if part is not None) if all(parts) and name.endswith(".css") else None
 
 
 ROUTES = (

@@ -11,10 +11,11 @@ from mulligan.api.routes import ROUTES as API
 from mulligan.api.routing import PREFIX, Answer, Call, Query
 from mulligan.dashboard.parts import link_with, moment
 from mulligan.dashboard.shell import empty, heading, page, page_route, path_to, table
-from mulligan.service import AuditRecord, Html, element, join_html
+from mulligan.service import TOOL_DECISIONS, AuditRecord, Html, element, join_html
 
 _LIMIT = 100
-_RUN = re.compile(rf"{PREFIX}runs/(\d+)")
+# The run of a path, or of a decision.
+_RUN = re.compile(rf"{PREFIX}runs/(\d+)|[^?]*\?run_id=(\d+)")
 _REFUSED = 400
 _SUMMARIES = {route.name: route.summary for route in API}
 
@@ -56,7 +57,7 @@ def show_audit(call: Call) -> Answer:
 
 
 def _filters(asked: AuditQuery) -> Html:
-    actions = sorted({route.name for route in API if route.changes})
+    actions = [*sorted({route.name for route in API if route.changes}), *TOOL_DECISIONS]
     if asked.action and asked.action not in actions:
         actions.append(asked.action)
     options = [element("option", "any change", value="")]
@@ -117,7 +118,7 @@ def _what(action: str) -> str:
 def _target(path: str) -> Html | str:
     found = _RUN.match(path)
     shown = path.removeprefix(PREFIX)
-    return element("a", shown, href=path_to("runs", found[1])) if found else shown
+    return element("a", shown, href=path_to("runs", found[1] or found[2])) if found else shown
 
 
 def _result(one: AuditRecord) -> Html:

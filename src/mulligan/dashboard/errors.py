@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from mulligan.api.problems import ProblemDetails
 from mulligan.api.routing import Answer
-from mulligan.dashboard.shell import bare_page
+from mulligan.dashboard.shell import bare_page, page
 from mulligan.errors import UnknownRun
-from mulligan.service import Html, element, join_html
+from mulligan.service import Html, TokenRecord, element, join_html
 
 _UNAUTHORISED, _NOT_FOUND = 401, 404
 # By the first part of an address: the list that it belongs to.
@@ -18,8 +20,15 @@ _LISTS = {
 }
 
 
-def render_error(problem: ProblemDetails, path: str) -> Answer:
-    """What is wrong, and what to do."""
+@dataclass(frozen=True)
+class _Reader:
+    """Who asked for a page that there is not."""
+
+    token: TokenRecord
+
+
+def render_error(problem: ProblemDetails, path: str, token: TokenRecord | None = None) -> Answer:
+    """What is wrong, and what to do; with the navigation for somebody who is logged in."""
     if problem.status == _UNAUTHORISED:
         return _login_page()
     back = _way_back(problem, path)
@@ -29,7 +38,13 @@ def render_error(problem: ProblemDetails, path: str) -> Answer:
         parts.append(element("p", problem.hint, class_="note"))
     home = element("a", "Home", href="/", class_="button")
     again = element("a", "Try again", href=path, class_="button") if problem.status >= 500 else ""
-    return bare_page(_title(problem), *parts, element("p", join_html([back, again, home], " "), class_="actions"))
+    actions = element("p", join_html([back, again, home], " "), class_="actions")
+    if token is None:
+        return bare_page(_title(problem), *parts, actions)
+    title, *rest = parts
+    return page(
+        _Reader(token), _title(problem), element("header", title, class_="page-head"), *rest, actions, section=""
+    )
 
 
 def _way_back(problem: ProblemDetails, path: str) -> Html:

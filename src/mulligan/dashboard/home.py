@@ -7,7 +7,7 @@ from datetime import UTC
 
 from mulligan.api.routing import Answer, Call
 from mulligan.dashboard.runs import runs_path
-from mulligan.dashboard.shell import empty, heading, page, page_route, panel, path_to, table
+from mulligan.dashboard.shell import empty, heading, page, page_route, panel, path_to, path_to_entry, table
 from mulligan.dashboard.zones import zone_of
 from mulligan.service import (
     Breaker,
@@ -166,7 +166,9 @@ def _waiting(waiting: WaitingRuns) -> Html | str:
 def _waiting_line(run: RunLine) -> Iterator[object]:
     asked = [one for one in run.waiting_for if one.kind in ("triage", "approval", "step_pause", "pause")]
     first = asked[0] if asked else None
-    path = path_to("inbox") if first and first.kind in ("triage", "approval") else path_to("runs", run.run_id)
+    path = path_to("runs", run.run_id)
+    if first and first.kind in ("triage", "approval"):
+        path = path_to_entry(first.run_id, first.place.partition(".")[0])
     yield element("span", element("a", run.workflow, href=path, class_="strong"), element("small", f" {run.run_id}"))
     yield element("span", first.text if first else run.status, class_="words")
     yield element("small", "started ", time_element(run.created_at))

@@ -11,7 +11,7 @@ import msgspec
 
 from mulligan.api.paging import Count, decode_cursor, encode_cursor
 from mulligan.api.routing import Answer, Call, Query
-from mulligan.dashboard.shell import empty, heading, may, page, page_route, path_to
+from mulligan.dashboard.shell import empty, heading, may, page, page_route, path_to, shortened
 from mulligan.errors import UnknownRun, UnknownStep
 from mulligan.service import (
     EarlierDecision,
@@ -235,7 +235,7 @@ def _details(call: Call, entries: Sequence[PendingEntry], shown: _Shown) -> Iter
     if entry.error:
         yield element("p", f"The run cannot be read: {entry.error}", class_="problem")
     elif entry.kind == "approval":
-        yield element("p", entry.message or "The step asks for an approval.", class_="asked")
+        yield element("p", shortened(entry.message or "The step asks for an approval."), class_="asked")
     elif entry.kind == "paused":
         yield element("p", _paused_words(entry), class_="sentence")
     else:
@@ -452,7 +452,7 @@ def _where(entry: PendingEntry) -> Iterator[object]:
 
 def _paused_words(entry: PendingEntry) -> str:
     by = f" by {entry.paused_by}" if entry.paused_by else ""
-    return f"Paused{by}{f': {entry.message}' if entry.message else ''}"
+    return f"Paused{by}{f': {shortened(entry.message)}' if entry.message else ''}"
 
 
 def _paused_run(call: Call, run_id: int, entry: PendingEntry | None) -> Iterator[object]:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from mulligan.dashboard.shell import path_to
-from mulligan.service import Html, element, status_label, status_tone
+from mulligan.service import Html, RunLine, element, status_label, status_tone, waits_only_for_a_person
 
 
 def moment(at: datetime, show: str = "ago") -> Html:
@@ -19,6 +19,15 @@ def moment(at: datetime, show: str = "ago") -> Html:
 def status(text: str, label: str = "") -> Html:
     """The status of a run, in its colour."""
     return element("span", label or status_label(text), class_=f"status {status_tone(text)}")
+
+
+def run_status(run: RunLine) -> Html:
+    """How a run stands, in its colour: what it waits for if only a person can move it, and whether it is degraded."""
+    if asked := waits_only_for_a_person(run):
+        return element("span", asked, class_="status ask")
+    is_degraded = run.degraded and run.status == "completed"
+    tone = "try" if is_degraded else status_tone(run.status)
+    return element("span", "degraded" if is_degraded else status_label(run.status), class_=f"status {tone}")
 
 
 def run_link(run_id: int) -> Html:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from mulligan.dashboard.parts import action_button, chips, figure, link_with, mo
 from mulligan.dashboard.shell import empty, heading, may, page, page_route, panel, path_to, table
 from mulligan.service import (
     Breaker,
+    CodeStats,
     Html,
     RecoveryTrend,
     RungStats,
@@ -55,19 +57,29 @@ def show_recovery(call: Call) -> Answer:
         call,
         "Recovery",
         heading("Recovery"),
-        _breakers(call, call.service.list_breakers()),
-        panel(
-            "Which recovery works",
-            _choose(asked, trend),
-            _chart(trend, now, asked.weeks),
-            _table(trend, asked),
-            _agents(trend),
-            name="works",
+        *_in_order(
+            call.service.list_breakers(),
+            lambda found: _breakers(call, found),
+            panel(
+                "Which recovery works",
+                _choose(asked, trend),
+                _chart(trend, now, asked.weeks),
+                _codes(trend.codes, asked),
+                _table(trend, asked),
+                _agents(trend),
+                name="works",
+            ),
         ),
         section="recovery",
         live="runs",
         styles=("operations.css",),
     )
+
+
+def _in_order(found: list[Breaker], show: Callable[[list[Breaker]], Html], works: Html) -> tuple[Html, Html]:
+    """Breakers that hold something back come first, and otherwise last."""
+    breakers = show(found)
+    return (breakers, works) if any(one.status != "closed" for one in found) else (works, breakers)
 
 
 # -- circuit breakers ------------------------------------------------------------------------------------------------
@@ -211,6 +223,36 @@ def _bar(number: int, count: tuple[int, int], week: datetime, most: int) -> Html
     if good:
         parts.append(element("rect", x=x, y=_HEIGHT - 1 - good, width=_BAR, height=good, class_="good"))
     return element("g", *parts)
+
+
+def _codes(codes: list[CodeStats], asked: RecoveryQuery) -> Html | str:
+    """What becomes of a failure that no retry helped, by its code."""
+    if not codes:
+        return ""
+    rows = [
+        element(
+            "tr",
+            element("td", element("code", one.code)),
+            element("td", _runs_with(one, asked), class_="n"),
+            element("td", f"{one.failed:,}", class_="n"),
+            element("td", f"{one.recovered:,}", class_="n"),
+            element("td", f"{one.handled:,}", class_="n"),
+            element("td", element("b", f"{one.unhandled:,}", class_="bad") if one.unhandled else "0", class_="n"),
+            element("td", _share((one.recovered + one.handled) / one.failed)),
+            id=f"code-{one.code}",
+        )
+        for one in codes[:_ROWS_MAX]
+    ]
+    titles = ("Runs", "Failed after retries", "Recovered by a handler", "Handled otherwise", "Unhandled")
+    head = ("Failure code", *map(figure, titles), "")
+    return join_html([element("h3", "By failure code"), table(head, rows, label="Failures by code", keyed=True)])
+
+
+def _runs_with(one: CodeStats, asked: RecoveryQuery) -> Html:
+    """A link to the runs that failed with it, if there are some."""
+    if not one.unhandled:
+        return element("span", f"{one.runs:,}")
+    return element("a", f"{one.runs:,}", href=link_with("/runs", failure=one.code, workflow=asked.workflow))
 
 
 def _table(trend: RecoveryTrend, asked: RecoveryQuery) -> Html | str:

@@ -14,7 +14,16 @@ from mulligan.dashboard.run_overview import render_overview
 from mulligan.dashboard.run_tab import RunPageQuery, RunView, Tab, TabName
 from mulligan.dashboard.shell import heading, may, page, page_route, path_to
 from mulligan.errors import NotFound
-from mulligan.service import Html, element, join_html, status_label, status_tone, waits_only_for_a_person
+from mulligan.service import (
+    Html,
+    element,
+    format_elapsed,
+    join_html,
+    status_label,
+    status_tone,
+    time_element,
+    waits_only_for_a_person,
+)
 
 _TABS: dict[TabName, tuple[str, Callable[[RunView], Tab]]] = {
     "overview": ("Overview", render_overview),
@@ -25,12 +34,16 @@ _TABS: dict[TabName, tuple[str, Callable[[RunView], Tab]]] = {
 }
 
 
+# How many inputs and labels stand in the head of a run.
+_FACTS_MAX = 8
+
+
 def show_run(call: Call) -> Answer:
     """A run, as far as the tab in the address shows it."""
     run = _read(call)
     tab = _TABS[run.query.tab][1](run)
     title = f"{run.head['workflow']}, run {run.run_id}"
-    top = heading(_title(run), render_actions(run), over=_over(run))
+    top = join_html([heading(_title(run), render_actions(run), over=_over(run)), _facts(run)])
     body = element("div", tab.content, id=f"tab-{run.query.tab}", class_="tab")
     modules = dict.fromkeys(("run_actions.js", *tab.modules))
     styles = dict.fromkeys(("run_tabs.css", *tab.styles))
@@ -66,6 +79,18 @@ def _title(run: RunView) -> Html:
     return join_html([run.head["workflow"], badge], " ")
 
 
+def _facts(run: RunView) -> Html:
+    """When it began, how long it took, and what tells it from other runs: its labels and its short inputs."""
+    line = run.line
+    took = f"{'took' if run.has_ended else 'for'} {format_elapsed(line.seconds)}"
+    shown = [(name, value) for name, value in line.inputs.items()]
+    shown += [(name, value) for name, value in line.labels.items() if name != "version" and (name, value) not in shown]
+    given = [element("span", f"{name}={value}", class_="chip", title=value) for name, value in shown[:_FACTS_MAX]]
+    more = element("small", f"+{len(shown) - _FACTS_MAX}") if len(shown) > _FACTS_MAX else ""
+    words = element("span", "started ", time_element(line.created_at), f", {took}", class_="muted")
+    return element("p", words, *given, more, class_="run-facts", id="run-facts")
+
+
 def _over(run: RunView) -> Html:
     return join_html(_places(run), " · ")
 
@@ -81,7 +106,9 @@ def _places(run: RunView) -> Iterator[object]:
         yield element("a", "workflow", href=path_to("workflows", head["workflow"]))
         if may(run.call, "write"):
             yield element("a", "edit", href=path_to("workflows", head["workflow"], "edit"))
-    yield f"version {head['version']}"
+    published = run.line.labels.get("version")
+    digest = str(head["version"])
+    yield element("span", f"version {published or digest[:12]}", title=f"digest of the definition: {digest}")
     if head["started_by"]:
         yield f"started by {head['started_by']}"
 

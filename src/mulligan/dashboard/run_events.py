@@ -5,10 +5,12 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from mulligan.dashboard.run_tab import RunView, Tab
-from mulligan.dashboard.shell import empty, path_to
+from mulligan.dashboard.shell import empty, path_to, shortened
 from mulligan.errors import InputInvalid
 from mulligan.service import EventFeed, EventLine, Html, element, join_html, time_element
 
+# How much of the stored JSON of an event is shown.
+JSON_MAX = 20_000
 EVENTS = 100
 _GROUPS = {
     "": "All",
@@ -101,7 +103,7 @@ def _line(run: RunView, one: EventLine) -> Html:
     place: object = ""
     if one.step:
         place = element("a", one.place, href=path_to("runs", run.run_id, "steps", one.step), class_="feed-place")
-    parts: list[object] = [element("span", one.text, class_="feed-text")]
+    parts: list[object] = [element("span", shortened(one.text), class_="feed-text")]
     if one.child_run_id:
         parts.append(element("a", f"run {one.child_run_id}", href=path_to("runs", one.child_run_id)))
     if one.tail:
@@ -109,7 +111,7 @@ def _line(run: RunView, one: EventLine) -> Html:
     raw = element(
         "details",
         element("summary", one.type, class_="mono", title=f"event {one.seq} as it is stored"),
-        element("pre", one.json, tabindex="0"),
+        element("pre", shortened(one.json, JSON_MAX), tabindex="0"),
         class_="raw",
     )
     return element(

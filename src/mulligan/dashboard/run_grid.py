@@ -53,11 +53,19 @@ def render_grid(run: RunView) -> Tab:
     else:
         body = empty("Every step has completed or was skipped." if found.hidden else "No step has this in its name.")
     return Tab(
-        element("section", _filters(run, found), body, _pages(run, found), class_="grid-tab"),
+        element("section", _filters(run, found), _reading(found), body, _pages(run, found), class_="grid-tab"),
         modules=("run_tabs.js",),
         styles=("run_tabs.css",),
         live="" if run.has_ended else f"run:{run.run_id}",
     )
+
+
+def _reading(found: GridPage) -> Html:
+    """While the log of a large run is read, the statuses are there and the attempts are not. The script asks again."""
+    if found.read_share >= 1.0:
+        return Html("")
+    words = f"Reading the attempts of a large run … {found.read_share:.0%}"
+    return element("p", words, class_="note", role="status", data_again=True)
 
 
 def _start(cursor: str) -> int:
@@ -130,7 +138,8 @@ def _cell(run: RunView, row: GridRow, number: int) -> Html:
     marks = [_mark(run, row.step.name, one) for one in attempts[-ATTEMPTS_MAX:]]
     if len(attempts) > ATTEMPTS_MAX:
         marks.insert(0, element("small", f"{len(attempts) - ATTEMPTS_MAX:,} before "))
-    if row.step.items and marks:
+    # How its items stand is known for now only: it belongs to the last round in which it ran.
+    if row.step.items and marks and number == max(one.round for one in row.attempts):
         marks.append(_items(row.step.items))
     return join_html(marks)
 

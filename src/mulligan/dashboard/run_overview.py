@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from mulligan.dashboard.run_tab import RunView, Tab
-from mulligan.dashboard.shell import may, panel, path_to, path_to_entry
+from mulligan.dashboard.shell import may, panel, path_to, path_to_entry, shortened
 from mulligan.service import (
     Html,
     RunFailures,
     RunReason,
     element,
+    explain_line,
     explain_run,
     join_html,
     render_visit,
@@ -33,8 +34,9 @@ OPEN_MAX, LISTED_MAX = 2, 6
 def render_overview(run: RunView) -> Tab:
     """Everything but the islands is text of the server; `run.js` draws these, and follows the run."""
     if run.is_loading:
-        note = element("p", "Loading a large run …", class_="note", role="status", id="run-loading")
-        parts = [note, _status_bar({})]
+        # What the list knows of it says why at once; what was tried is read with all the rest.
+        note = element("p", "Reading what was tried …", class_="note", role="status", id="run-loading")
+        parts = [_render_reason(run, explain_line(run.line)), note, _status_bar({})]
     else:
         failures = run.call.service.details.failures(run.run_id)
         parts = [
@@ -62,7 +64,7 @@ def _render_reason(run: RunView, reason: RunReason) -> Html:
     step = element("a", "Open the step", href=path, class_="button")
     buttons = [*_buttons(run, reason), step if reason.step else ""]
     parts = [element("h2", reason.title, id="why")]
-    parts += [element("p", reason.why, class_="what")] if reason.why else []
+    parts += [element("p", shortened(reason.why), class_="what")] if reason.why else []
     parts += [element("p", element("b", "Tried "), reason.tried, class_="note")] if reason.tried else []
     parts += [element("p", reason.more, class_="note")] if reason.more else []
     return element(
@@ -161,7 +163,8 @@ def _failures(run: RunView, failures: RunFailures) -> Html:
         parts.append(
             element("p", f"Of {failures.total:,} failures {len(shown):,} are listed; ", grid, ".", class_="note")
         )
-    words = f"{failures.unhandled:,} unhandled" if failures.unhandled else "all handled, or being handled"
+    counted = ((failures.unhandled, "unhandled"), (failures.parked, "waiting for a decision"))
+    words = ", ".join(f"{count:,} {what}" for count, what in counted if count) or "all handled, or being handled"
     beside = element("span", f"{pluralize(failures.total, 'failure')}, {words}", class_="note")
     return panel("Failures and how they were handled", *parts, name="failures", beside=beside)
 

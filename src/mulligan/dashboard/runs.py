@@ -11,7 +11,9 @@ from urllib.parse import urlencode
 import msgspec
 
 from mulligan.api.routing import Answer, Call
+from mulligan.api.run_changes import SERVER_LABELS
 from mulligan.api.run_filters import RunFilters, run_query
+from mulligan.dashboard.parts import run_status
 from mulligan.dashboard.shell import empty, heading, may, page, page_route, path_to, table
 from mulligan.service import (
     Html,
@@ -33,7 +35,6 @@ PER_PAGE = 50
 COUNTED_MAX = 200
 # How many labels of a run are shown in its row. Those that the server sets itself say what other columns say.
 LABELS_SHOWN_MAX = 3
-SERVER_LABELS = ("version", "schedule", "schedule_instant")
 STATUSES = ("running", "paused", "failed", "completed", "cancelled")
 TIMES = (
     ("", "Any time"),
@@ -250,7 +251,12 @@ def _toolbar() -> Html:
     """What can be done to the runs that are selected. The script shows it when there are some."""
     buttons = [
         element("button", title, type="button", data_bulk=verb, class_=kind)
-        for verb, title, kind in (("retry", "Retry…", ""), ("cancel", "Cancel…", ""), ("clear", "Clear", "quiet"))
+        for verb, title, kind in (
+            ("retry", "Retry…", ""),
+            ("cancel", "Cancel…", ""),
+            ("compare", "Compare", ""),
+            ("clear", "Clear", "quiet"),
+        )
     ]
     count = element("span", id="selected-count", role="status")
     return element(
@@ -272,16 +278,13 @@ def _row(run: RunLine, asked: RunsQuery, *, can_change: bool) -> Html:
         "input", type="checkbox", class_="select", value=run.run_id, aria_label=f"Select run {run.run_id}",
         data_workflow=run.workflow, data_status=run.status,
     )  # fmt: skip
-    asks = any(one.kind in ("triage", "approval") for one in run.waiting_for)
-    tone = "try" if run.degraded and run.status == "completed" else "ask" if asks else status_tone(run.status)
-    word = "needs a person" if asks else "degraded" if tone == "try" else status_label(run.status)
     number = element("a", run.workflow, href=path, class_="run-link")
     rounds = element("small", f" round {run.round}") if run.round > 1 else ""
     return element(
         "tr",
         element("td", box, class_="check") if can_change else "",
         element("td", number, element("small", f" {run.run_id}"), rounds, class_="run"),
-        element("td", element("span", word, class_=f"status {tone}"), class_="nowrap"),
+        element("td", run_status(run), class_="nowrap"),
         element("td", _what(run), class_="what"),
         element("td", _labels(run, asked), class_="labels"),
         element("td", time_element(run.created_at), _starter(run), class_="created"),

@@ -10,8 +10,10 @@ from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 from mulligan.api.routing import Answer, Call, Query
+from mulligan.dashboard.input_fields import input_fields
 from mulligan.dashboard.parts import action_button, facts, link_with, moment, run_link, status
 from mulligan.dashboard.shell import empty, heading, may, page, page_route, panel, path_to, table
+from mulligan.errors import MulliganError
 from mulligan.service import (
     Html,
     PastInstant,
@@ -435,10 +437,48 @@ def _form_page(call: Call, one: ScheduleView | None, workflow: str) -> Answer:
     )
 
 
+# What most schedules have of what stands under "More".
+_USUAL = ("skip", "last", None, None)
+
+
 def _form(call: Call, one: ScheduleView | None, workflow: str) -> Html:
     known = [each.name for each in call.service.catalogue.workflows(limit=500).workflows]
     is_interval = one is not None and one.every is not None
     zones = sorted(name for name in available_timezones() if "/" in name or name == "UTC")
+    more = [
+        _choice(
+            "overlap",
+            "While a run of it goes on",
+            [
+                ("skip", "skip the instant"),
+                ("queue", "start it when the run has ended"),
+                ("cancel", "cancel the earlier run"),
+                ("allow", "start it all the same"),
+            ],
+            one.overlap if one else "skip",
+        ),
+        _field(
+            "For what was missed",
+            _input("catch_up", one.catch_up if one else "last"),
+            hint="none, last, all, or all(20) for the newest 20",
+        ),
+        _field(
+            "Pauses itself after failed runs in a row",
+            _input(
+                "pause_after",
+                one.pause_after if one and one.pause_after else "",
+                type="number",
+                min=1,
+                placeholder="never",
+            ),
+        ),
+        _field(
+            "Version",
+            _input(
+                "version", one.version if one and one.version else "", type="number", min=1, placeholder="the newest"
+            ),
+        ),
+    ]
     parts = [
         _field("Name", _input("name", one.name if one else "", required=True, readonly=one is not None)),
         _field(
@@ -478,50 +518,13 @@ def _form(call: Call, one: ScheduleView | None, workflow: str) -> Html:
             kind="every",
             hint="leave empty for midnight UTC",
         ),
-        _choice(
-            "overlap",
-            "While a run of it goes on",
-            [
-                ("skip", "skip the instant"),
-                ("queue", "start it when the run has ended"),
-                ("cancel", "cancel the earlier run"),
-                ("allow", "start it all the same"),
-            ],
-            one.overlap if one else "skip",
-        ),
-        _field(
-            "For what was missed",
-            _input("catch_up", one.catch_up if one else "last", required=True),
-            hint="none, last, all, or all(20) for the newest 20",
-        ),
-        _field(
-            "Pauses itself after failed runs in a row",
-            _input(
-                "pause_after",
-                one.pause_after if one and one.pause_after else "",
-                type="number",
-                min=1,
-                placeholder="never",
-            ),
-        ),
-        _field(
-            "Version",
-            _input(
-                "version", one.version if one and one.version else "", type="number", min=1, placeholder="the newest"
-            ),
-        ),
-        _field(
-            "Inputs",
-            element(
-                "textarea",
-                json.dumps(one.inputs, indent=2) if one and one.inputs else "",
-                name="inputs",
-                id="form-inputs",
-                rows=3,
-                class_="mono",
-                placeholder='{"who": "world"}',
-            ),
-            hint="as JSON",
+        _inputs(call, one, one.workflow if one else workflow),
+        element(
+            "details",
+            element("summary", "More: overlaps, what was missed, version"),
+            *more,
+            class_="inner",
+            open=one is not None and (one.overlap, one.catch_up, one.pause_after, one.version) != _USUAL,
         ),
         element("p", id="form-problem", class_="problem", role="alert", data_keep=True),
         element(
@@ -540,6 +543,20 @@ def _form(call: Call, one: ScheduleView | None, workflow: str) -> Html:
         data_revision=str(one.revision if one else 0),
         data_labels=labels,
     )
+
+
+def _inputs(call: Call, one: ScheduleView | None, workflow: str) -> Html:
+    """The inputs of each run: a field for each that the workflow has. The script asks again for another workflow."""
+    given = one.inputs if one and one.workflow == workflow else {}
+    fields: Html = element("p", "Name a published workflow: its inputs appear here.", class_="muted")
+    try:
+        declared = call.service.catalogue.load(workflow, one.version if one else None).inputs if workflow else None
+    except MulliganError:
+        declared = None
+    if declared is not None:
+        fields = input_fields(declared, given)
+    title = element("legend", "Inputs of each run")
+    return element("fieldset", title, fields, id="schedule-inputs", class_="inputs", data_given=json.dumps(given))
 
 
 def _input(name: str, value: object, *, type: str = "text", **others: Any) -> Html:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 from urllib.parse import quote, urlencode
 
 from mulligan.api.routing import Answer, Call, Handler, Query, Route, RouteScope
-from mulligan.dashboard.assets import POLICY, url_of
-from mulligan.service import Html, allows, element, join_html
+from mulligan.dashboard.assets import POLICY, modules_behind, url_of, url_of_styles
+from mulligan.service import Html, TokenRecord, allows, element, join_html
 
 HTML = "text/html; charset=utf-8"
 
@@ -54,8 +55,15 @@ _ICONS = {
 }
 
 
+class Reader(Protocol):
+    """Whoever looks at a page: a call has one."""
+
+    @property
+    def token(self) -> TokenRecord: ...
+
+
 def page(
-    call: Call,
+    call: Reader,
     title: str,
     *content: object,
     section: str,
@@ -100,7 +108,7 @@ def path_to_entry(run_id: int, step: str = "") -> str:
     return f"/inbox?{urlencode({'run': run_id, **({'step': step} if step else {})})}"
 
 
-def may(call: Call, scope: RouteScope) -> bool:
+def may(call: Reader, scope: RouteScope) -> bool:
     """Whether whoever looks at the page may do what needs this scope."""
     return scope == "public" or allows(call.token.scopes, scope)
 
@@ -116,6 +124,15 @@ def panel(title: object, *content: object, name: str = "", beside: object = "", 
     """A part of a page, with a title."""
     head = element("div", element("h2", title, id=name or None), beside, class_="panel-head")
     return element("section", head, *content, class_=f"panel {tone}".strip(), aria_labelledby=name or None)
+
+
+# How much of one text of a step or a person a page shows.
+TEXT_MAX = 4_000
+
+
+def shortened(text: str, most: int = TEXT_MAX) -> str:
+    """The beginning of a text: a page is not spoilt by one of megabytes."""
+    return text if len(text) <= most else f"{text[:most]} … (the first {most:,} of {len(text):,} characters)"
 
 
 def empty(text: object, *more: object) -> Html:
@@ -145,13 +162,13 @@ def _answer(
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("title", f"{title} · Mulligan"),
-        _link("icon", "icon.svg"),
-        _link("stylesheet", "charts.css"),
-        _link("stylesheet", "dashboard.css"),
-        *(_link("stylesheet", name) for name in styles),
-        # Before the page is painted: the theme that its reader chose.
+        # Before the page is painted: the theme that its reader chose. A script behind a style sheet would wait for it.
         element("script", src=url_of("theme.js")),
+        Html(f'<link rel="stylesheet" href="{url_of_styles(("charts.css", "dashboard.css", *styles))}">'),
         *(element("script", type="module", src=url_of(name)) for name in modules),
+        # What they import: otherwise each is asked for when the one before it has arrived.
+        *(_link("modulepreload", name) for name in modules_behind(modules)),
+        _link("icon", "icon.svg"),
     )
     text = f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
     return Answer(text.encode(), headers={"content-security-policy": POLICY, **(headers or {})}, media=HTML)
@@ -175,7 +192,7 @@ def _logo() -> Html:
     return element("svg", shape, class_="icon logo", viewBox="0 0 16 16", width=20, height=20, aria_hidden="true")
 
 
-def _sidebar(call: Call, section: str) -> Html:
+def _sidebar(call: Reader, section: str) -> Html:
     links = join_html(
         element(
             "a",
@@ -193,7 +210,7 @@ def _sidebar(call: Call, section: str) -> Html:
     return element("nav", brand, links, class_="sidebar", aria_label="Main")
 
 
-def _top(call: Call) -> Html:
+def _top(call: Reader) -> Html:
     box = element(
         "input",
         type="search",

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from mulligan.api.routing import Call
-from mulligan.dashboard.shell import may, path_to_entry
+from mulligan.dashboard.shell import may, path_to_entry, shortened
 from mulligan.service import (
     Html,
     StepHistory,
@@ -36,7 +36,7 @@ def headline(found: StepHistory) -> Html:
     waits = [one["text"] for one in found.view.get("waiting_for") or [] if one["kind"] != "task"]
     if waits:
         shown = ", ".join(waits[:3]) + (f" and {len(waits) - 3} more" if len(waits) > 3 else "")
-        parts.append(element("p", "Waits for ", shown, class_="sentence"))
+        parts.append(element("p", "Waits for ", shortened(shown), class_="sentence"))
     return element("section", *parts, class_=f"step-headline {tone}", id="headline", aria_label="How it stands")
 
 

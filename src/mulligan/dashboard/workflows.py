@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from mulligan.api.routing import Answer, Call, Query
+from mulligan.dashboard.input_fields import input_fields
+from mulligan.dashboard.parts import run_status
 from mulligan.dashboard.shell import empty, heading, may, page, page_route, panel, path_to, table
 from mulligan.errors import LanguageError, NotFound
 from mulligan.service import (
@@ -24,8 +25,6 @@ from mulligan.service import (
     format_elapsed,
     join_html,
     list_workflow_lines,
-    status_label,
-    status_tone,
     time_element,
 )
 
@@ -107,7 +106,7 @@ def _last_run(run: RunLine | None) -> tuple[Html, Html]:
         return element("td", element("span", "never", class_="muted")), element("td")
     why = element("span", f" {run.failure.step}: {run.failure.code}", class_="muted") if run.failure else ""
     number = element("a", f"#{run.run_id}", href=path_to("runs", run.run_id))
-    return element("td", _status(run.status), why), element("td", number, " ", time_element(run.created_at))
+    return element("td", run_status(run), why), element("td", number, " ", time_element(run.created_at))
 
 
 def _next_start(one: WorkflowLine) -> Html | str:
@@ -122,10 +121,6 @@ def _published(one: PublishedWorkflow | None) -> tuple[Html, Html]:
         return element("td"), element("td", element("span", "not published", class_="muted"))
     by = element("span", f" by {one.published_by}", class_="muted")
     return element("td", one.version), element("td", time_element(one.published_at), by)
-
-
-def _status(status: str) -> Html:
-    return element("span", status_label(status), class_=f"status {status_tone(status)}")
 
 
 # -- one workflow ----------------------------------------------------------------------------------------------------
@@ -273,7 +268,7 @@ def _runs(call: Call, name: str) -> Html:
         element(
             "tr",
             element("td", element("a", f"#{one.run_id}", href=path_to("runs", one.run_id))),
-            element("td", _status(one.status)),
+            element("td", run_status(one)),
             element("td", f"{one.failure.step}: {one.failure.code}" if one.failure else one.reason, class_="what"),
             element("td", one.labels.get("version", "")),
             element("td", time_element(one.created_at)),
@@ -302,9 +297,6 @@ def _run(call: Call, found: PublishedWorkflow, newest: PublishedWorkflow) -> Htm
         return join_html([refusal])
     if not may(call, "run"):
         return empty("Your token may not start runs.")
-    fields = [_field(name, one) for name, one in workflow.inputs.items()]
-    if not fields:
-        fields = [element("p", "It has no inputs.", class_="muted")]
     labels = element(
         "div",
         element("label", "Labels", for_="run-labels"),
@@ -314,7 +306,7 @@ def _run(call: Call, found: PublishedWorkflow, newest: PublishedWorkflow) -> Htm
     )
     form = element(
         "form",
-        *fields,
+        input_fields(workflow.inputs),
         labels,
         element("p", id="run-problem", class_="problem", role="alert"),
         element("div", element("button", "Run", type="submit", class_="primary"), class_="buttons"),
@@ -325,45 +317,6 @@ def _run(call: Call, found: PublishedWorkflow, newest: PublishedWorkflow) -> Htm
         novalidate=True,
     )
     return panel(f"Run version {found.version}", form, name="run")
-
-
-def _field(name: str, one: Any) -> Html:
-    """A field for a typed input. Its values are JSON, except for texts."""
-    identifier = f"input-{name}"
-    is_needed = not one.has_default
-    about = f"{one.type}, {'needed' if is_needed else f'default {_json(one.default)}'}"
-    common = {"id": identifier, "data_input": name, "data_type": one.type, "required": is_needed}
-    if one.enum or one.type == "boolean":
-        values = one.enum or (True, False)
-        first = element("option", "choose" if is_needed else f"default: {_shown(one.default)}", value="")
-        control = element(
-            "select", first, *(element("option", _shown(value), value=_json(value)) for value in values), **common
-        )
-    elif one.type in ("array", "object", "any") or (isinstance(one.default, str) and "\n" in one.default):
-        holder = "JSON" if one.type != "string" and is_needed else _shown(one.default) if one.has_default else ""
-        control = element("textarea", rows=4, placeholder=holder, class_="mono", spellcheck="false", **common)
-    else:
-        kind = {"integer": "numeric", "number": "decimal"}.get(one.type)
-        holder = _shown(one.default) if one.has_default else ""
-        control = element(
-            "input", type="text", inputmode=kind, placeholder=holder or None, autocomplete="off", **common
-        )
-    return element(
-        "div",
-        element("label", name, for_=identifier),
-        control,
-        element("small", f"{one.description} · {about}" if one.description else about),
-        element("p", class_="problem", role="alert", data_problem=name),
-        class_="field",
-    )
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else _json(value)
 
 
 # -- versions --------------------------------------------------------------------------------------------------------

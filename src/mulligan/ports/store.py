@@ -84,6 +84,9 @@ class RunRecords(Protocol):
     def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
         """The entries of the run's log behind `after`, in order."""
 
+    def search_log(self, run_id: int, any_of: tuple[str, ...], after: int = 0, *, also: str = "{") -> list[Entry]:
+        """The entries behind `after` whose stored JSON contains one of one or two texts, and `also` another one."""
+
 
 class RowSearch(Protocol):
     """Finds rows of state tables over many runs."""

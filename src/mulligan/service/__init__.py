@@ -169,7 +169,7 @@ if TYPE_CHECKING:
     from mulligan.service.run_pages import ItemPage, ItemQuery, RunChanges, StepLine, StepPage, StepQuery
     from mulligan.service.run_progress import Activity, Announcement, AnnouncementWriter, RunProgress
     from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
-    from mulligan.service.run_reasons import RunFailures, RunReason, explain_run, waits_only_for_a_person
+    from mulligan.service.run_reasons import RunFailures, RunReason, explain_line, explain_run, waits_only_for_a_person
     from mulligan.service.run_snapshot import FailedVisit, RunSnapshot, RunStatus, StepSnapshot
     from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
     from mulligan.service.run_timeline import Mosaic, Timeline
@@ -203,7 +203,15 @@ if TYPE_CHECKING:
     from mulligan.service.telemetry.worker_metrics import MetricsServer, WorkerMetrics
     from mulligan.service.tokens.decision_ledger import TOOL_DECISIONS, DecisionLedger
     from mulligan.service.tokens.tokens import NewToken, TokenForm, TokenList, TokenView, read_limits
-    from mulligan.service.trends import RecoveryTrend, Spending, WeekStats, WorkflowSpending, WorkflowUsage, monday
+    from mulligan.service.trends import (
+        CodeStats,
+        RecoveryTrend,
+        Spending,
+        WeekStats,
+        WorkflowSpending,
+        WorkflowUsage,
+        monday,
+    )
     from mulligan.service.unattended_runs import UnattendedRuns, WorkflowSource
     from mulligan.service.usage import ResourceProposal, StepUsage, UsedResources
     from mulligan.service.values import parse_duration, parse_size, parse_time, read_budgets
@@ -299,7 +307,7 @@ _NAMES = {
     "mulligan.service.run_pages": "ItemPage ItemQuery RunChanges StepLine StepPage StepQuery",
     "mulligan.service.run_progress": "RunProgress Activity AnnouncementWriter Announcement",
     "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",
-    "mulligan.service.run_reasons": "RunFailures RunReason explain_run waits_only_for_a_person",
+    "mulligan.service.run_reasons": "RunFailures RunReason explain_line explain_run waits_only_for_a_person",
     "mulligan.service.run_snapshot": "FailedVisit RunSnapshot RunStatus StepSnapshot",
     "mulligan.service.run_story": "LocatedWait StoryLine LocatedLine",
     "mulligan.service.run_timeline": "Mosaic Timeline",
@@ -324,7 +332,7 @@ _NAMES = {
     "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
     "mulligan.service.tokens.decision_ledger": "DecisionLedger TOOL_DECISIONS",
     "mulligan.service.tokens.tokens": "NewToken TokenForm TokenList TokenView read_limits",
-    "mulligan.service.trends": "RecoveryTrend Spending WeekStats WorkflowSpending WorkflowUsage monday",
+    "mulligan.service.trends": "CodeStats RecoveryTrend Spending WeekStats WorkflowSpending WorkflowUsage monday",
     "mulligan.service.unattended_runs": "UnattendedRuns WorkflowSource",
     "mulligan.service.usage": "ResourceProposal StepUsage UsedResources",
     "mulligan.service.values": "parse_duration parse_size parse_time read_budgets",

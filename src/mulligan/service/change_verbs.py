@@ -256,6 +256,12 @@ class ChangeVerbs:
         started = None if dry_run else self._control.fork(run_id, from_step, inputs, workflow)
         return ForkResult(**msgspec.structs.asdict(planned), dry_run=dry_run, fork_run_id=started)
 
+    def kept_approvals(self, run_id: int, kept: Iterable[str]) -> list[str]:
+        """Those of the steps whose results a fork keeps that asked a person: its run would not ask again."""
+        steps = self._reader.state(run_id).graph.nodes
+        actions = ((name, steps[name].step.action) for name in kept if name in steps)
+        return [name for name, action in actions if action is not None and action.kind == "approve"]
+
     def retry_step(
         self,
         run_id: int,

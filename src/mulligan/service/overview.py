@@ -19,8 +19,8 @@ from mulligan.service.artifacts import KeptFile, file_path, kept_files, with_art
 from mulligan.service.attempt_progress import FindProgress, add_progress, progress_finder
 from mulligan.service.attempts import AttemptRecord, Cost, Costs, attempts_by_step, total
 from mulligan.service.breakers import find_breaker_waits
-from mulligan.service.event_index import EventIndex
 from mulligan.service.run_reader import RunReader
+from mulligan.service.step_events import StepEvents
 from mulligan.service.workers import find_worker_pool
 
 # The steps of so many child runs are shown: a map may call ten thousand.
@@ -128,11 +128,11 @@ def add_up(group: dict[str, Any], steps: Mapping[str, dict[str, Any]]) -> None:
 
 
 def step_overview(
-    reader: RunReader, run_id: int, name: str, state: State | None = None, index: EventIndex | None = None
+    reader: RunReader, run_id: int, name: str, state: State | None = None, events: StepEvents | None = None
 ) -> dict[str, Any]:
     """One step with every attempt at it, or a matrix with all its steps, as `show RUN STEP --json` prints it.
 
-    `state`, `index`: the state of the run, and where the events of its steps are, if the caller has them.
+    `state`, `events`: the state of the run, and the events of its steps, if the caller has them.
     """
     state = reader.state(run_id) if state is None else state
     if name in state.graph.matrices:
@@ -143,9 +143,10 @@ def step_overview(
     if name not in state.places or (name != END and name not in state.graph.nodes):
         _refuse_no_step(reader, state, name)
     children = [child for child in reader.store.children(run_id) if step_name(child.parent_place) == name]
-    index = index or EventIndex(reader)
-    entries = index.entries(run_id, name)
-    measured = [one for one in (Costs(entries).by_step.get(name), index.cost_of_items(run_id, name)) if one]
+    events = events or StepEvents(reader)
+    entries = events.entries(run_id, name)
+    of_items = events.cost_of_items(run_id, name) if state.step(name).map is not None else None
+    measured = [one for one in (Costs(entries).by_step.get(name), of_items) if one]
     costs, tried = {name: total(measured)} if measured else {}, attempts_by_step(entries).get(name, [])
     store = reader.store
     found = step_json(state, name, find_breaker_waits(store, state), find_worker_pool(reader.home, store, state))

@@ -20,6 +20,7 @@ from mulligan.service.event_index import EventIndex
 from mulligan.service.log_lines import CountedLogs
 from mulligan.service.run_reader import RunReader
 from mulligan.service.run_timeline import Timelines
+from mulligan.service.step_events import StepEvents
 
 # How many events a state is moved on by; behind more of them it is loaded again.
 ENTRIES_MAX = 5_000
@@ -95,7 +96,8 @@ class RunCache:
         self._reader = reader
         # The one that was asked for last is the last.
         self._runs: dict[int, CachedRun] = {}
-        # Where the events of single steps are.
+        # The events of single steps, and where those of all steps are.
+        self.step_events = StepEvents(reader)
         self.index = EventIndex(reader)
         # When the steps ran.
         self.timelines = Timelines(reader)
@@ -106,6 +108,7 @@ class RunCache:
         """The same states for another reader, which may know fewer runs."""
         other = RunCache(reader)
         other._runs = self._runs
+        other.step_events = self.step_events.seen_by(reader)
         other.index = self.index.seen_by(reader)
         other.timelines = self.timelines.seen_by(reader)
         other.counted_logs = self.counted_logs

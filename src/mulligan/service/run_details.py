@@ -218,7 +218,7 @@ class RunDetails:
 
     def step(self, run_id: int, name: str) -> dict[str, Any]:
         """One step with every attempt at it, or a matrix with all its steps, as `show RUN STEP --json` prints it."""
-        return step_overview(self._reader, run_id, name, self._cache.get(run_id).state, self._cache.index)
+        return step_overview(self._reader, run_id, name, self._cache.get(run_id).state, self._cache.step_events)
 
     def events(self, run_id: int, *, types: Collection[str] = (), after: int = 0, limit: int = 200) -> EventPage:
         """Events behind `after`, of these types only. A page may be short: many events may be of other types."""

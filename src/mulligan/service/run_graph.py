@@ -102,7 +102,11 @@ def _draw(state: State, drawn: Picture, href: HrefOf, chosen: str = "") -> str:
 def _statuses(state: State) -> dict[str, str]:
     if not state.places:
         return {}
-    return {place.key: place.status for place in (*state.steps(), state.places[END])}
+    found: dict[str, str] = {place.key: place.status for place in (*state.steps(), state.places[END])}
+    if state.run.status in ("failed", "cancelled"):
+        # The step that ends a run completes also when the run has failed: a tick there would be taken for the result.
+        found[END] = state.run.status
+    return found
 
 
 def _rank(state: State) -> Callable[[str], int]:

@@ -72,6 +72,8 @@ class GridPage(msgspec.Struct, frozen=True):
     total: int
     # How many completed or skipped steps are left out.
     hidden: int
+    # Which share of the log has been read. Before it is 1.0 the rows have no attempts: ask again.
+    read_share: float = 1.0
 
 
 def read_grid(cache: RunCache, run_id: int, query: GridQuery, called: Mapping[tuple[str, int], int]) -> GridPage:
@@ -80,12 +82,16 @@ def read_grid(cache: RunCache, run_id: int, query: GridQuery, called: Mapping[tu
         raise InputInvalid("a page begins at 0 and has at least 1 row")
     state = cache.get(run_id).state
     places = state.places
-    names = [name for name in (*state.graph.nodes, END) if query.text in name]
+    names = [name for name in (*state.graph.nodes, *_end(state)) if query.text in name]
     status = {name: str(places[name].status) if name in places else "waiting" for name in names}
     chosen = [name for name in names if not (query.hides_completed and status[name] in QUIET)]
     # Sorting keeps the order of the file among equals.
     chosen.sort(key=lambda name: _rank(state, name, status[name]))
     page = chosen[query.start : query.start + min(query.limit, ROWS_MAX)]
+    share = cache.index.read_on(run_id)
+    if share < 1.0:
+        rows = [GridRow(step_line(state, name), []) for name in page]
+        return GridPage(run_id, state.run.round, rows, query.start, len(chosen), len(names) - len(chosen), share)
     opened = cache.index.rounds(run_id)
     rows = []
     for name in page:
@@ -95,6 +101,12 @@ def read_grid(cache: RunCache, run_id: int, query: GridQuery, called: Mapping[tu
             one.child_run_id = called.get((one.place, one.attempt))
         rows.append(GridRow(step_line(state, name), attempts, is_folded))
     return GridPage(run_id, state.run.round, rows, query.start, len(chosen), len(names) - len(chosen))
+
+
+def _end(state: State) -> tuple[str, ...]:
+    """The step `end`, if it does something: otherwise nobody has written it, and nobody looks for it."""
+    place = state.places.get(END)
+    return (END,) if place is not None and (place.attempt or place.failure is not None) else ()
 
 
 def _rank(state: State, name: str, status: str) -> int:

@@ -16,7 +16,7 @@ from mulligan.history.phrases import describe_failure
 from mulligan.history.route_outcomes import Fate, describe_route_outcome, format_times
 from mulligan.history.story import StoryWriter
 from mulligan.service.failure_summary import ENDINGS, FATES, RECOVERED
-from mulligan.service.report.visits import FailedVisit, FailedVisits
+from mulligan.service.report.visits import FailedVisit, FailedVisits, ItemFailures
 from mulligan.service.run_list import RunLine, WaitReason
 from mulligan.service.run_reader import RunReader
 
@@ -24,6 +24,8 @@ from mulligan.service.run_reader import RunReader
 LADDER_EVENTS_MAX = 5_000
 # How many failures are put into order; and how many are given.
 SORTED_MAX, GIVEN_MAX = 5_000, 30
+# How many kinds of failures of items stand in the headline.
+CAUSES_MAX = 3
 
 NextAction = Literal["decide", "approve", "resume", "resume_step", "retry", "workers", "none"]
 _PERSON = ("triage", "approval")
@@ -49,6 +51,10 @@ class RunFailures(msgspec.Struct, frozen=True):
     total: int
     unhandled: int
     codes: list[CodeCount]
+    # How many of them wait for a decision.
+    parked: int = 0
+    # What the items of map steps failed with; only where the log is short.
+    items: list[ItemFailures] = []
 
 
 class RunReason(msgspec.Struct, frozen=True):
@@ -70,20 +76,25 @@ class RunReason(msgspec.Struct, frozen=True):
 
 def run_failures(reader: RunReader, state: State) -> RunFailures:
     """What failed and how it was handled; with ladders, if the log is short."""
-    visits = list(_visits(reader, state))
+    kinds: list[ItemFailures] = []
+    visits = list(_visits(reader, state, kinds))
     visits.sort(key=lambda one: FATES.index(one.fate))
     counts = Counter(visit.code for visit in visits)
-    unhandled = Counter(visit.code for visit in visits if visit.fate == "open")
+    # A parked step waits for a decision: whether its failure is handled is not known yet.
+    parked = {place.key for place in state.places.values() if place.status == "pending_failed"}
+    unhandled = Counter(visit.code for visit in visits if visit.fate == "open" and visit.step not in parked)
     codes = [CodeCount(code, count, unhandled[code]) for code, count in counts.items()]
     return RunFailures(
         visits=visits[:GIVEN_MAX],
         total=len(visits),
         unhandled=unhandled.total(),
+        parked=len(parked),
+        items=kinds,
         codes=sorted(codes, key=lambda one: (-one.unhandled, -one.count)),
     )
 
 
-def _visits(reader: RunReader, state: State) -> Iterator[FailedVisit]:
+def _visits(reader: RunReader, state: State, kinds: list[ItemFailures]) -> Iterator[FailedVisit]:
     if not state.places:
         return
     if state.run.seq <= LADDER_EVENTS_MAX:
@@ -93,6 +104,7 @@ def _visits(reader: RunReader, state: State) -> Iterator[FailedVisit]:
             if entry.seq <= state.run.seq:
                 found.update(entry, writer.lines_for(entry))
         yield from (visit for visit in found.failed_visits(state) if not visit.is_item)
+        kinds += found.item_failures()
         return
     for record in state.failures[-SORTED_MAX:]:
         yield _of_record(state, record)
@@ -176,6 +188,31 @@ def explain_run(head: Mapping[str, Any], failures: RunFailures, line: RunLine) -
     return _running(head, open_, failures)
 
 
+def explain_line(line: RunLine) -> RunReason:
+    """The headline of a large run that is not loaded yet: what the list knows of it, without what was tried."""
+    asked = next((one for one in line.waiting_for if one.kind in _PERSON), None)
+    if asked is not None:
+        if asked.run_id != line.run_id:
+            return _called_run_waits(asked)
+        step, is_approval = asked.place.partition(".")[0], asked.kind == "approval"
+        title = f"'{step}' {'' if is_approval else 'failed and '}{_ASKED[asked.kind]}"
+        return RunReason("ask", title, asked.text, step=step, action="approve" if is_approval else "decide")
+    reason = f": {line.reason}" if line.reason else ""
+    if line.status == "paused":
+        return RunReason("ask", f"Paused{reason}", "Nothing new starts until it is resumed.", action="resume")
+    if line.status == "cancelled":
+        return RunReason("idle", f"Cancelled{reason}", action="retry")
+    if line.status == "completed":
+        return RunReason("good", "Completed, degraded" if line.degraded else "Completed")
+    failure, is_over = line.failure, line.status == "failed"
+    if failure is None:
+        return RunReason("bad", f"Failed{reason}", action="retry") if is_over else RunReason("now", "Running")
+    others = f"{pluralize(failure.count - 1, 'other step')} failed too" if failure.count > 1 else ""
+    title = f"'{failure.step}' failed{'' if is_over else ' while the run goes on'}, and nothing handled it"
+    action: NextAction = "retry" if is_over else "none"
+    return RunReason("bad", title, failure.text, more=others, step=failure.step, action=action)
+
+
 def _asked_below(line: RunLine) -> WaitReason | None:
     """What a run waits for that this one called, if a person has to answer it."""
     return next((one for one in line.waiting_for if one.kind in _PERSON and one.run_id != line.run_id), None)
@@ -210,13 +247,19 @@ def _held(head: Mapping[str, Any], held: WaitReason) -> RunReason:
 def _waits_for_a_person(head: Mapping[str, Any], waits: list[Any], failures: RunFailures) -> RunReason:
     first = waits[0]
     step = first.get("place", "").partition(".")[0]
-    others = f" and {pluralize(len(waits) - 1, 'other step')}" if len(waits) > 1 else ""
+    same = [wait for wait in waits if wait["kind"] == first["kind"]]
+    others = f" and {pluralize(len(same) - 1, 'other step')}" if len(same) > 1 else ""
+    rest = len(waits) - len(same)
+    noun = "parked step" if first["kind"] == "approval" else "approval"
+    more = f"{pluralize(rest, noun)} {'waits' if rest == 1 else 'wait'} for a person too" if rest else ""
     visit = next((one for one in failures.visits if one.step == step), None)
     if first["kind"] == "approval":
-        return RunReason("ask", f"'{step}'{others} waits for an approval", first["text"], step=step, action="approve")
+        return RunReason(
+            "ask", f"'{step}'{others} waits for an approval", first["text"], more=more, step=step, action="approve"
+        )
     title = f"'{step}' failed{others and f', as did {others[5:]}'} and waits for a decision"
     why = f"{visit.what}" if visit else first["text"]
-    return RunReason("ask", title, why, _tried(visit), step=step, action="decide")
+    return RunReason("ask", title, why, _tried(visit), more, step=step, action="decide")
 
 
 def _failed(head: Mapping[str, Any], open_: list[FailedVisit], failures: RunFailures) -> RunReason:
@@ -224,19 +267,26 @@ def _failed(head: Mapping[str, Any], open_: list[FailedVisit], failures: RunFail
         return RunReason("bad", f"Failed: {head['reason']}" if head["reason"] else "Failed", action="retry")
     first = open_[0]
     others = failures.unhandled - 1
+    causes = _causes(failures, first)
     skipped = head["step_counts"].get("skipped", 0) + head["step_counts"].get("cancelled", 0)
     more = [f"{pluralize(others, 'other step')} failed too"] if others > 0 else []
     more += [f"{pluralize(skipped, 'step')} did not run because of it"] if skipped else []
     return RunReason(
         tone="bad",
         title=f"'{first.step}' failed, and nothing handled it",
-        why=first.what,
+        why=f"{first.what}: {causes}" if causes else first.what,
         tried=_tried(first),
         more="; ".join(more),
         step=first.step,
         action="retry",
         has_run_out=any(visit.has_run_out for visit in open_),
     )
+
+
+def _causes(failures: RunFailures, visit: FailedVisit) -> str:
+    """What the items of a map step failed with, the most frequent first: `7 × EXIT_NONZERO 11: …; 1 × TIMEOUT`."""
+    found = next((one for one in failures.items if (one.step, one.visit) == (visit.step, visit.visit)), None)
+    return "; ".join(f"{count:,} × {what}" for what, count in found.kinds[:CAUSES_MAX]) if found else ""
 
 
 def _tried(visit: FailedVisit | None) -> str:
@@ -256,8 +306,9 @@ def _completed(head: Mapping[str, Any], failures: RunFailures) -> RunReason:
         )
     first = failures.visits[0]
     title = "Completed, degraded" if head["degraded"] else "Completed"
+    more = "Degraded: a failure on the way was recovered, handled or allowed." if head["degraded"] else ""
     why = f"{pluralize(failures.total, 'step')} failed on the way; '{first.step}': {first.answer}"
-    return RunReason("good", title, why, step=first.step)
+    return RunReason("good", title, why, more=more, step=first.step)
 
 
 def _running(head: Mapping[str, Any], open_: list[FailedVisit], failures: RunFailures) -> RunReason:

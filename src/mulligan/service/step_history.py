@@ -27,7 +27,6 @@ from mulligan.ports import RunRecord
 from mulligan.service.artifacts import KeptFile, kept_files
 from mulligan.service.attempt_progress import describe_progress, progress_finder
 from mulligan.service.attempts import Outcome
-from mulligan.service.event_index import NO_ITEM
 from mulligan.service.items import UnknownItem, item_statuses, items_at
 from mulligan.service.overview import step_overview
 from mulligan.service.report.attempts import Attempt, Attempts, Part
@@ -35,6 +34,7 @@ from mulligan.service.report.visits import FailedVisit, FailedVisits
 from mulligan.service.run_cache import CachedRun, RunCache
 from mulligan.service.run_details import FailureHandlers, describe_failure_handlers
 from mulligan.service.run_reader import RunReader
+from mulligan.service.step_events import NO_ITEM
 
 # The last attempts and failed visits are shown; a loop may have thousands.
 ATTEMPTS_MAX, VISITS_MAX, FILES_MAX = 200, 20, 100
@@ -162,7 +162,7 @@ class StepHistories:
             return self._matrix(record, run, name)
         if not state.places and name in state.graph.nodes:
             return self._unstarted(record, state, name)
-        view = step_overview(self._reader, run_id, name, state, self._cache.index)
+        view = step_overview(self._reader, run_id, name, state, self._cache.step_events)
         collected = self._collect(state, name, NO_ITEM)
         is_map = state.step(name).map is not None
         place = state.places[name]
@@ -225,7 +225,7 @@ class StepHistories:
             step if item == NO_ITEM else item_key(step, item),
             StoryWriter(self._first_workflow(state), self._reader.called(run_id)),
         )
-        for entry in self._cache.index.entries_with_run(run_id, step, item):
+        for entry in self._cache.step_events.entries_with_run(run_id, step, item):
             found.update(entry)
         return found
 

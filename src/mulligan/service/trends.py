@@ -6,16 +6,18 @@ Each looks at the newest runs only, so that it takes about as long in a large st
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Any
 
 import msgspec
 
-from mulligan.core.effects.run_lists import RunFilter
-from mulligan.core.effects.snapshot import read_spent, read_tally
+from mulligan.core.effects.run_lists import RunFilter, unhandled_by_records
+from mulligan.core.effects.snapshot import read_failure, read_spent, read_tally
 from mulligan.core.evolve.tallies import parse_tally_key
 from mulligan.core.model.spending import NOTHING_SPENT, Spent, spent_json
+from mulligan.core.state.state import FailureRecord
 from mulligan.errors import InputInvalid
 from mulligan.history.consumption import consumption
 from mulligan.ports import RunRecord
@@ -26,6 +28,8 @@ from mulligan.service.usage import StepUsage, step_usage
 WEEKS_MAX, DAYS_MAX, RUNS_MAX = 104, 366, 5000
 # How many counters of one run are read. A run has one for each step and rung that was tried.
 _TALLIES_MAX = 2000
+# How many failed visits of one run are read.
+_FAILURES_MAX = 500
 # How many events are read to compare what steps asked for and used, and of how many runs at most.
 EVENTS_MAX, USAGE_RUNS_MAX = 60_000, 50
 
@@ -38,6 +42,18 @@ class WeekStats(msgspec.Struct, frozen=True):
     rung: str
     tried: int
     worked: int
+
+
+class CodeStats(msgspec.Struct, frozen=True):
+    """What became of the visits that failed with a code, after all retries."""
+
+    code: str
+    runs: int
+    failed: int
+    # A handler made them succeed; a failure edge or the file itself dealt with them; nothing did.
+    recovered: int
+    handled: int
+    unhandled: int
 
 
 class RecoveryTrend(msgspec.Struct, frozen=True):
@@ -54,6 +70,8 @@ class RecoveryTrend(msgspec.Struct, frozen=True):
     runs: int
     # There are older runs in this time, which are not counted.
     is_cut: bool
+    # Those with most unhandled failures first.
+    codes: list[CodeStats] = []
 
 
 class WorkflowUsage(msgspec.Struct, frozen=True):
@@ -121,7 +139,31 @@ class Trends:
             workflows=sorted({record.workflow for record in records}),
             runs=len(records),
             is_cut=is_cut,
+            codes=self._codes(by_id),
         )
+
+    def _codes(self, by_id: Mapping[int, RunRecord]) -> list[CodeStats]:
+        """What became of failures, by their code."""
+        records: dict[int, list[FailureRecord]] = defaultdict(list)
+        for kind in ("failures", "recoveries"):
+            for run_id, _, data in self._rows(list(by_id), kind, _FAILURES_MAX):
+                records[run_id].append(read_failure(data))
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        runs: dict[str, set[int]] = defaultdict(set)
+        for run_id, some in records.items():
+            # A run that did not fail has handled or allowed what failed in it, perhaps by another round.
+            has_failed = by_id[run_id].status in ("failed", "cancelled")
+            left = {(one.step, one.visit) for one in unhandled_by_records(some)} if has_failed else set()
+            for one in some:
+                is_left = not one.is_closed and (one.step, one.visit) in left
+                fate = "recovered" if one.recovered_by else "unhandled" if is_left else "handled"
+                counts[one.failure.code][fate] += 1
+                runs[one.failure.code].add(run_id)
+        found = [
+            CodeStats(code, len(runs[code]), of.total(), of["recovered"], of["handled"], of["unhandled"])
+            for code, of in counts.items()
+        ]
+        return sorted(found, key=lambda one: (-one.unhandled, -one.failed, one.code))
 
     def workflows(self, limit: int = 500) -> list[str]:
         """The workflows of the newest runs, those with most runs first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.codec import encode as encode_entry
+from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import AnyReport
 from mulligan.errors import CodecError
 from mulligan.ports import Answer, WorkerRecord
@@ -17,6 +19,13 @@ from mulligan.ports import Answer, WorkerRecord
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 encoded = msgspec.json.Encoder().encode
+
+
+def entries_containing(entries: Iterable[Entry], any_of: tuple[str, ...], also: str) -> list[Entry]:
+    """What `search_log` of a store gives that has its entries not as bytes."""
+    texts, more = [text.encode() for text in any_of], also.encode()
+    stored = ((entry, encode_entry(entry)) for entry in entries)
+    return [entry for entry, data in stored if more in data and any(text in data for text in texts)]
 
 
 @cache

@@ -39,11 +39,15 @@ from mulligan.ports import (
     WaitingPlace,
     WorkerRecord,
 )
+from mulligan.store.encoding import entries_containing
 from mulligan.store.http_artifacts import HttpArtifacts
 from mulligan.store.http_calls import EndedTask, Sent, WorkDone, answer_decoder
 from mulligan.store.http_connection import HttpTransport, Transport
 from mulligan.store.http_records import HttpRecords
 from mulligan.store.server_login import find_ca_file, find_token
+
+# How many entries of a log are asked for at once when it is searched.
+LOG_PAGE = 5_000
 
 # A worker that has talked to the server within this time has its requests to stop.
 STOPS_SECONDS = 0.2
@@ -125,6 +129,14 @@ class HttpStore:
 
     def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
         found: list[Entry] = self._ask("log", run_id=run_id, after=after, limit=limit)
+        return found
+
+    def search_log(self, run_id: int, any_of: tuple[str, ...], after: int = 0, *, also: str = "{") -> list[Entry]:
+        # A server of an earlier version could not search. It is asked for single steps by a person, seldom.
+        found: list[Entry] = []
+        while page := self.log(run_id, after, LOG_PAGE):
+            found += entries_containing(page, any_of, also)
+            after = page[-1].seq
         return found
 
     def waiting_places(self) -> list[WaitingPlace]:

@@ -45,7 +45,7 @@ from mulligan.store import refusals
 from mulligan.store.artifact_memory import ArtifactMemory
 from mulligan.store.breaker_transaction import BreakerTransaction
 from mulligan.store.clock import PROCESS_CLOCK
-from mulligan.store.encoding import encoded
+from mulligan.store.encoding import encoded, entries_containing
 from mulligan.store.memory_lists import MemoryRunLists
 from mulligan.store.memory_server_records import MemoryServerRecords
 from mulligan.store.memory_tables import MemoryTables, StoredRun, StoredTask, StoredWorker, Timer
@@ -169,6 +169,9 @@ class MemoryStore:
         run = self.tables.runs.get(run_id)
         behind = [entry for entry in run.log if entry.seq > after] if run else []
         return behind[:limit]
+
+    def search_log(self, run_id: int, any_of: tuple[str, ...], after: int = 0, *, also: str = "{") -> list[Entry]:
+        return entries_containing(self.log(run_id, after), any_of, also)
 
     def waiting_places(self) -> list[WaitingPlace]:
         return [

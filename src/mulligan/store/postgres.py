@@ -187,6 +187,10 @@ class PostgresStore:
         rows = self._client.query("log", run_id, after, _NO_LIMIT if limit is None else limit)
         return [decode(data) for (data,) in rows]
 
+    def search_log(self, run_id: int, any_of: tuple[str, ...], after: int = 0, *, also: str = "{") -> list[Entry]:
+        texts = any_of[0].encode(), any_of[-1].encode(), also.encode()
+        return [decode(data) for (data,) in self._client.query("search_log", run_id, after, *texts)]
+
     def waiting_places(self) -> list[WaitingPlace]:
         return [waiting_from(row) for row in self._client.query("waiting_places")]
 

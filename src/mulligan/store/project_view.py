@@ -135,6 +135,9 @@ class ProjectView:
     def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
         return self._of.log(run_id, after, limit) if self._visible.has(run_id) else []
 
+    def search_log(self, run_id: int, any_of: tuple[str, ...], after: int = 0, *, also: str = "{") -> list[Entry]:
+        return self._of.search_log(run_id, any_of, after, also=also) if self._visible.has(run_id) else []
+
     # -- rows over many runs
 
     def waiting_places(self) -> list[WaitingPlace]:

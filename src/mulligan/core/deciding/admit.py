@@ -86,6 +86,7 @@ def _run_requested(now: Now, report: r.RunRequested) -> Facts:
         callers_budget=report.callers_budget,
         capacity=report.capacity,
         data=report.data,
+        sessions=report.sessions,
         notify=report.notify,
     )
 

@@ -107,13 +107,20 @@ document.getElementById("log-out").addEventListener("click", async () => {
 document.querySelector(".sidebar [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 const search = document.getElementById("search");
 search.value = location.pathname === "/runs" ? new URLSearchParams(location.search).get("text") ?? "" : "";
-search.form.addEventListener("submit", (event) => {
-  // A number is a run.
-  const number = search.value.trim().match(/^#?(\d+)$/);
-  if (number) {
-    event.preventDefault();
-    location.assign(`/runs/${segment(number[1])}`);
+search.form.addEventListener("submit", async (event) => {
+  // A number is a run, if there is one; otherwise a word, such as an exit code.
+  const number = search.value.trim().match(/^(#?)(\d{1,15})$/);
+  if (!number) return;
+  event.preventDefault();
+  const run = Number(number[2]);
+  let isRun = Boolean(number[1]);
+  try {
+    const [found] = (await get(`runs?limit=1&children=true&before=${run + 1}`)).runs;
+    isRun ||= found?.run_id === run;
+  } catch {
+    // The page says what is wrong.
   }
+  location.assign(isRun ? `/runs/${run}` : `/runs?text=${segment(search.value.trim())}`);
 });
 
 showTimes(document.body);

@@ -11,6 +11,7 @@ const make = (name, properties = {}, ...inside) => {
   return made;
 };
 const count = (number, noun) => `${number.toLocaleString()} ${noun}${number === 1 ? "" : "s"}`;
+const DECIDED = { retry: "decided to retry:", fail: "decided to let fail:", approve: "approved:" };
 const nameOf = (one) => `run ${one.run_id}, ${one.step}`;
 
 function titleOf(verdict, targets) {
@@ -27,6 +28,9 @@ function titleOf(verdict, targets) {
   const text = parts.filter(Boolean).join(", ");
   return text[0].toUpperCase() + text.slice(1);
 }
+
+/** What follows from a decision, without the decision itself: that it is made is what the dialog is for. */
+const withoutDecision = (follows, reason) => follows.filter((line) => !line.endsWith(`: ${reason}`));
 
 /** Ask the interface about each target, for real or as a dry run. Gives for each what follows, or why it is refused. */
 async function ask(verdict, targets, { reason, memory, timeout, dryRun }) {
@@ -46,14 +50,14 @@ async function ask(verdict, targets, { reason, memory, timeout, dryRun }) {
     const answer = await send("POST", "decisions", { decisions: decisions.slice(start, start + 500), dry_run: dryRun });
     answer.decisions.forEach((one, index) => {
       const error = one.error ? [one.error.message, one.error.hint].filter(Boolean).join("; ") : "";
-      found.set(parked[start + index].id, { error, follows: one.follows, starts: one.starts });
+      found.set(parked[start + index].id, { error, follows: withoutDecision(one.follows, reason), starts: one.starts });
     });
   }
   for (const one of targets.filter((other) => other.kind === "approval")) {
     const body = { reason, approve: verdict === "approve", dry_run: dryRun };
     try {
       const answer = await send("POST", `runs/${one.run_id}/steps/${segment(one.step)}:approve`, body);
-      found.set(one.id, { error: "", follows: answer.follows, starts: answer.starts });
+      found.set(one.id, { error: "", follows: withoutDecision(answer.follows, reason), starts: answer.starts });
     } catch (error) {
       if (!error.status || error.status >= 500) throw error;
       found.set(one.id, { error: [error.message, error.hint].filter(Boolean).join("; "), follows: [], starts: [] });
@@ -90,7 +94,7 @@ export function openDecision(verdict, targets, { onRefresh }) {
       make("h2", { id: "decision-title", textContent: titleOf(verdict, targets) }),
       preview,
       more,
-      field(reason, "Reason"),
+      field(reason, "Reason (required; it is kept with the decision)"),
       problem,
       make("div", { className: "buttons" }, confirm, back, hint),
     );
@@ -128,7 +132,9 @@ export function openDecision(verdict, targets, { onRefresh }) {
         const refused = left.filter((one) => found.get(one.id)?.error);
         done.push(...left.filter((one) => !found.get(one.id)?.error));
         if (!refused.length) {
-          say(done.length === 1 ? `decided: ${nameOf(done[0])}` : `${count(done.length, "decision")} recorded`, { tone: "good" });
+          const runs = [...new Set(done.map((one) => one.run_id))];
+          const text = done.length === 1 ? `${DECIDED[verdict]} ${nameOf(done[0])}` : `${count(done.length, "decision")} recorded: ${DECIDED[verdict]}`;
+          say(text, { tone: "good", link: runs.length === 1 ? { href: `/runs/${runs[0]}`, text: `Open run ${runs[0]}` } : { href: "/runs?status=open", text: "Open runs" } });
           return dialog.close();
         }
         left = refused;
@@ -174,7 +180,7 @@ function describe(targets, found) {
   }
   if (others.length === 1) {
     const { follows, starts } = found.get(others[0].id) ?? { follows: [], starts: [] };
-    parts.push(list([...follows.slice(0, LISTED_MAX), ...starts.map((one) => `would start: ${one}`)], follows.length - LISTED_MAX));
+    parts.push(list([...follows.slice(0, LISTED_MAX), ...starts.map((one) => `${one} would start`)], follows.length - LISTED_MAX));
   } else if (others.length) {
     const starts = others.flatMap((one) => (found.get(one.id)?.starts ?? []).map((start) => `run ${one.run_id}, ${start}`));
     const head = starts.length ? `${count(starts.length, "attempt")} would start` : "nothing would start";

@@ -1,33 +1,8 @@
 // The form that starts a run: each field has the type of an input of the workflow.
 import { segment, send } from "./api.js";
+import { readFields } from "./input_fields.js";
 
 const form = document.getElementById("run-form");
-
-/** The value of a field; undefined if it was left empty. An Error says what is wrong. */
-function valueOf(control) {
-  const text = control.value;
-  if (text.trim() === "" && !(control.dataset.type === "string" && text !== "")) {
-    if (control.required) throw new Error("it is needed");
-    return undefined;
-  }
-  if (control.localName === "select") return JSON.parse(text);
-  const kind = control.dataset.type;
-  if (kind === "string") return text;
-  if (kind === "integer" || kind === "number") {
-    const number = Number(text);
-    if (!Number.isFinite(number) || (kind === "integer" && !Number.isInteger(number))) throw new Error(kind === "integer" ? "it must be a whole number" : "it must be a number");
-    return number;
-  }
-  try {
-    const value = JSON.parse(text);
-    if (kind === "array" && !Array.isArray(value)) throw new Error("it must be a JSON list, such as [1, 2]");
-    if (kind === "object" && (value === null || typeof value !== "object" || Array.isArray(value))) throw new Error('it must be a JSON object, such as {"a": 1}');
-    return value;
-  } catch (error) {
-    if (kind === "any") return text;
-    throw error instanceof SyntaxError ? new Error(`it is not JSON: ${error.message}`) : error;
-  }
-}
 
 /** The labels in `a=1, b=2`. */
 function labelsOf(text) {
@@ -44,23 +19,8 @@ form?.addEventListener("submit", async (event) => {
   event.preventDefault();
   const problem = document.getElementById("run-problem");
   problem.textContent = "";
-  const inputs = {};
-  let first = null;
-  for (const control of form.querySelectorAll("[data-input]")) {
-    const name = control.dataset.input;
-    const said = form.querySelector(`[data-problem="${CSS.escape(name)}"]`);
-    said.textContent = "";
-    control.removeAttribute("aria-invalid");
-    try {
-      const value = valueOf(control);
-      if (value !== undefined) inputs[name] = value;
-    } catch (error) {
-      said.textContent = error.message;
-      control.setAttribute("aria-invalid", "true");
-      first ??= control;
-    }
-  }
-  if (first) return first.focus();
+  const { inputs, wrong } = readFields(form);
+  if (wrong) return wrong.focus();
   const button = form.querySelector("button[type=submit]");
   button.disabled = true;
   try {

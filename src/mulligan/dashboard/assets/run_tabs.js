@@ -1,5 +1,6 @@
 // The tabs of the run page besides the overview: names of steps as suggestions, and the actions.
 import { get } from "./api.js";
+import { refresh } from "./dashboard.js";
 import "./run_actions.js";
 
 // Names are fetched when somebody types: a run may have a hundred thousand steps.
@@ -19,3 +20,9 @@ document.addEventListener("input", async (event) => {
     // The name can be typed without suggestions.
   }
 });
+
+// A part of the page that the server has not read whole yet is asked for again.
+const main = document.getElementById("main");
+const goOn = () => main.querySelector("[data-again]") && refresh();
+main.addEventListener("refreshed", goOn);
+goOn();

@@ -110,6 +110,8 @@ function showSelected() {
   if (!bulk) return;
   const count = selected().length;
   bulk.hidden = !count;
+  const compare = bulk.querySelector("[data-bulk=compare]");
+  compare.hidden = count !== 2;
   document.getElementById("selected-count").textContent = count === 1 ? "1 run selected" : `${count} runs selected`;
   const all = document.getElementById("select-all");
   if (all) {
@@ -128,6 +130,10 @@ bulk?.addEventListener("click", (event) => {
   if (verb === "clear") {
     for (const one of boxes()) one.checked = false;
     showSelected();
+  } else if (verb === "compare") {
+    // The earlier one on the left.
+    const [a, b] = selected().map((one) => Number(one.value)).sort((one, other) => one - other);
+    location.assign(`/compare?a=${a}&b=${b}`);
   } else if (verb) changeMany(verb);
 });
 

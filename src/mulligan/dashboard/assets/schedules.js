@@ -1,5 +1,6 @@
 // The form of a schedule, which shows when it would start while one types; and the dialog of a backfill.
 import { ApiError, segment, send } from "./api.js";
+import { readFields } from "./input_fields.js";
 import { openAction } from "./actions.js";
 import { refresh } from "./dashboard.js";
 import { formatTime } from "./times.js";
@@ -59,6 +60,10 @@ function startForm(form) {
     clearTimeout(timer);
     timer = setTimeout(() => form.elements.name.value.trim() && form.elements.workflow.value.trim() && look(), TYPING_MS);
   });
+  form.elements.workflow.addEventListener("change", async () => {
+    await showFields(form.elements.workflow.value.trim()).catch(() => {});
+    if (form.elements.name.value.trim()) look();
+  });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     submit.disabled = true;
@@ -87,7 +92,7 @@ function put(form, isDry) {
     catch_up: text("catch_up") ?? "last",
     pause_after: number("pause_after"),
     version: number("version"),
-    inputs: readInputs(given.inputs.value),
+    inputs: readInputs(form, isDry),
     labels: JSON.parse(form.dataset.labels),
   };
   // A new one must not replace one of the same name; a change must not undo that of somebody else.
@@ -95,16 +100,25 @@ function put(form, isDry) {
   return send("PUT", `schedules/${segment(given.name.value.trim())}${isDry ? "?dry_run=true" : ""}`, body, { headers });
 }
 
-function readInputs(text) {
-  if (!text.trim()) return {};
-  let found;
-  try {
-    found = JSON.parse(text);
-  } catch {
-    throw new ApiError({ detail: "the inputs are not JSON", hint: 'write them like {"who": "world"}' });
+/** The inputs of the fields; while somebody types, those that are right. */
+function readInputs(form, isDry) {
+  const fields = document.getElementById("schedule-inputs");
+  // A workflow that is not published has no fields: what the schedule had stays.
+  if (!fields.querySelector("[data-input]")) return JSON.parse(fields.dataset.given || "{}");
+  const { inputs, wrong } = readFields(fields, { isQuiet: isDry });
+  if (wrong && !isDry) {
+    wrong.focus();
+    throw new ApiError({ detail: `the input '${wrong.dataset.input}' is not right` });
   }
-  if (found === null || typeof found !== "object" || Array.isArray(found)) throw new ApiError({ detail: "the inputs are not an object", hint: 'write them like {"who": "world"}' });
-  return found;
+  return inputs;
+}
+
+/** The fields of another workflow. */
+async function showFields(workflow) {
+  const answer = await fetch(`/schedules/new?workflow=${segment(workflow)}`, { headers: { accept: "text/html" } });
+  if (!answer.ok) return;
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("schedule-inputs");
+  if (fresh) document.getElementById("schedule-inputs").replaceWith(fresh);
 }
 
 function showInstants(preview, found) {

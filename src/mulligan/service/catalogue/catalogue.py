@@ -204,7 +204,8 @@ class Catalogue:
         which version it is.
         """
         found = self._version(name, version)
-        all_labels = {**found.labels, VERSION_LABEL: str(found.number), **labels}
+        # Whoever starts it cannot say that it is of another version.
+        all_labels = {**found.labels, **labels, VERSION_LABEL: str(found.number)}
         return prepare(self._load(found), dict(inputs), cwd or self._reader.home.make_work_folder(), labels=all_labels)
 
     # -- texts that nobody publishes ---------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from msgspec.structs import replace
 
+from mulligan.core.model.formatting import pluralize
 from mulligan.core.model.guard_rails import verdict_of
 from mulligan.core.model.reports import ApprovalGiven, Classified, Report, RetryRequested
 from mulligan.errors import MulliganError, TooManyDecisions
@@ -53,7 +54,7 @@ class DecisionLedger:
             self._audit.add([row])
         elif not self._audit.add_within([row], actions=self._actions, since=row.at - _HOUR, count_max=limit):
             raise TooManyDecisions(
-                f"this token may make {limit:,} decisions an hour",
+                f"this token may make {pluralize(limit, 'decision')} an hour",
                 hint="leave it to a person, or wait",
                 retry_after=int(_HOUR.total_seconds()),
                 decisions_per_hour=limit,

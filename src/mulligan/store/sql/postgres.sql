@@ -142,6 +142,12 @@ SELECT kind, key, tag, data FROM rows WHERE run_id = %s ORDER BY kind, key
 -- name: log
 SELECT entry FROM events WHERE run_id = %s AND seq > %s::bigint ORDER BY seq LIMIT %s::bigint
 
+-- name: search_log
+SELECT entry FROM events
+WHERE run_id = %s AND seq > %s::bigint
+  AND (position(%s::bytea IN entry) > 0 OR position(%s::bytea IN entry) > 0) AND position(%s::bytea IN entry) > 0
+ORDER BY seq
+
 -- name: waiting_places
 SELECT run_id, key, tag, root_run_id FROM rows JOIN runs USING (run_id)
 WHERE tag <> '' AND tag IN ('parked', 'approval', 'paused') AND status NOT IN ('completed', 'failed', 'cancelled')

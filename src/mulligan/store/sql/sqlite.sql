@@ -111,6 +111,12 @@ ORDER BY kind, key
 -- name: log
 SELECT entry FROM events WHERE id > (?1 << 32) + ?2 AND id < (?1 + 1) << 32 ORDER BY id LIMIT ?3
 
+-- name: search_log
+SELECT entry FROM events
+WHERE id > (?1 << 32) + ?2 AND id < (?1 + 1) << 32
+  AND (instr(entry, ?3) OR instr(entry, ?4)) AND instr(entry, ?5)
+ORDER BY id
+
 -- name: waiting_places
 SELECT run_id, key, tag, root_run_id FROM rows INDEXED BY rows_by_tag CROSS JOIN runs USING (run_id)
 WHERE tag <> '' AND tag IN ('parked', 'approval', 'paused') AND status NOT IN ('completed', 'failed', 'cancelled')
