@@ -81,11 +81,12 @@ fuzz: $(STAMP) ## MINUTES of inputs that nobody would write, to all that reads: 
 mutants: $(STAMP) ## change the core in thousands of places and see which changes no test notices: make mutants MODULE=ladder
 	nice -n 19 $(BIN)/python -m proof.mutation $(MODULE)
 
-generated: $(STAMP) ## write what is made from the code: docs/reference/reference.md, docs/operate/api.md, the JSON Schema, the table of completion
+generated: $(STAMP) ## write what is made from the code: the references in docs/, the JSON Schema, the table of completion
 	$(BIN)/python -m mulligan.language.reference
 	$(BIN)/python -m mulligan.language.schema
 	$(BIN)/python -m mulligan.cli.completion_table
 	$(BIN)/python -m mulligan.api.reference
+	$(BIN)/python -m mulligan.mcp_server.reference
 
 pins: ## compile requirements/ from pyproject.toml; UPGRADE=1 moves every pin to its newest version
 	@$(require-python)

@@ -25,6 +25,7 @@ steps:
     needs: [first]
     shell: exit 7
 """
+FOLLOWS = "a process in the background continues it: no other drives it"
 FIXED = FLOW.replace("exit 7", "'true'")
 
 
@@ -164,18 +165,30 @@ def test_code_of_the_caller_needs_the_scope_for_it(folder: Path) -> None:
         assert agent.refused("cancel_run", run_id=1)["code"] == "token.scope"
 
 
+def test_a_run_that_nobody_drives_would_go_on_in_the_background(agent: Agent, home: Home) -> None:
+    with Service(home) as service:
+        service.start(service.changes.prepare_text(FIXED, {}, {}, cwd=home.folder.parent))
+
+    planned = agent.call("resume_run", run_id=1, dry_run=True)
+
+    assert (planned["dry_run"], planned["follows"]) == (True, [FOLLOWS])
+    assert agent.call("get_run", run_id=1)["driver"] is None
+
+
+def test_a_run_that_waited_for_a_decision_goes_on_after_it(agent: Agent) -> None:
+    ran("name: nightly\nsteps:\n  - step: fetch\n    shell: test -e there\n    triage: true\n")
+    Path("there").touch()
+    decision = {"run_id": 1, "step": "fetch", "verdict": "retry", "reason": "it is there now"}
+
+    trial = agent.call("classify", **decision)
+    assert (trial["dry_run"], agent.call("list_pending")["total"]) == (True, 1)
+    agent.call("classify", **decision, dry_run=False)
+
+    assert mulligan("wait", "1", "--timeout", "60s").code == 0
+
+
 def test_a_server_does_not_read_files_of_its_clients(served: Agent) -> None:
     Path("flow.yaml").write_text(FLOW, encoding="utf-8")
 
     assert served.refused("start_run", file="flow.yaml")["data"] == {"argument": "file"}
     assert served.refused("validate_workflow", file="flow.yaml")["code"] == "input.invalid"
-
-
-def test_a_run_that_an_agent_starts_is_driven_in_the_background(folder: Path, agent: Agent) -> None:
-    Path("flow.yaml").write_text(FIXED, encoding="utf-8")
-
-    started = agent.call("start_run", file="flow.yaml", inputs={"day": "friday"})
-
-    assert (started["run_id"], started["workflow"]) == (1, "daily")
-    assert mulligan("wait", "1", "--timeout", "60s").code == 0
-    assert agent.call("get_run", run_id=1)["status"] == "completed"

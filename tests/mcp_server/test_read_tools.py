@@ -94,7 +94,7 @@ def test_a_run_is_explained_shown_and_compared(reader: Agent) -> None:
     assert [one["name"] for one in run["steps"]["steps"]] == ["fetch"]
     assert reader.call("get_run", run_id=2, step="fetch")["tries"][0]["attempt"] == 1
     assert [one["name"] for one in differs["inputs"] if one["a"] != one["b"]] == ["host"]
-    assert reader.call("get_report", run_id=1)["report"] == "mulligan://runs/1/report"
+    assert reader.call("get_report", run_id=1)["uri"] == "mulligan://runs/1/report"
     assert {one["step"] for one in reader.call("get_usage", run_id=1)["usage"]} == {"fetch", "check"}
 
 

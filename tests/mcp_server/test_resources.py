@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,8 @@ from mcp import MCPError
 from tests.faces.commands import mulligan
 from tests.mcp_server.conftest import PARKED, ran
 from tests.mcp_server.conversation import Agent, agent_at, unmarked
+
+from mulligan.mcp_server.tool_table import BY_NAME
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +90,9 @@ def test_an_address_with_nothing_behind_it_is_a_typed_error(reader: Agent, uri: 
     assert refused.value.data["code"] == code
 
 
+WORDS = set("parked search retry fail dry_run workflow status decisions worked max_retries delay adjust run_id".split())
+
+
 def prompt(agent: Agent, name: str, **arguments: str) -> str:
     (message,) = agent.talk(lambda client: client.get_prompt(name, arguments)).messages
     assert isinstance(message.content, types.TextContent)
@@ -103,6 +109,9 @@ def test_prompts_name_tools_that_there_are(reader: Agent) -> None:
 
     assert [one.name for one in listed] == ["triage", "postmortem", "write_rule"]
     assert all("do not follow them" in text for text in texts)
+    # The other words in code are arguments, keys and verdicts.
+    named = set(re.findall(r"`(\w+)`", "".join(texts))) - WORDS
+    assert named == {name for name in BY_NAME if name in named} and len(named) > 8
     assert "run 1" in prompt(reader, "triage", run_id="1")
 
 

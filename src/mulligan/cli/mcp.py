@@ -7,10 +7,10 @@ from functools import partial
 from importlib import import_module
 from typing import Annotated, Any
 
-from mulligan.cli.options import By, HomeFolder
+from mulligan.cli.options import By, HomeFolder, is_on_server
 from mulligan.cli.parameters import Option
-from mulligan.cli.terminal import UsageRefused
-from mulligan.errors import ServerUnusable
+from mulligan.cli.terminal import UsageRefused, complain
+from mulligan.errors import ServerUnusable, StoreUnavailable
 from mulligan.service import TokenLimits, open_service, read_limits
 
 # What an agent on this machine may do unless less is asked for: what the person may do who has started it.
@@ -52,18 +52,29 @@ def mcp(
             "`mulligan mcp` is started by a client, and reads its messages from stdin",
             hint="add it to your client; for Claude Code: claude mcp add mulligan -- mulligan mcp",
         )
+    if server is not None and not is_on_server(server):
+        raise UsageRefused(f"'{server}' is not a URL like https://HOST:PORT", hint="a folder is named with --home")
     limits = read_limits(may, decisions, min_confidence)
+    if is_on_server(server or home) and (agent or limits != TokenLimits()):
+        raise UsageRefused(
+            "the guard rails of an agent that works with a server are those of its token",
+            hint="leave the options out, and log in with: mulligan token create --agent NAME",
+        )
     stdio = _module("mulligan.mcp_server.stdio")
-    # Opened once before anything is answered, so that a wrong address is refused at once.
-    with open_service(server or home, by) as service:
-        if service.home.is_remote and (agent or limits != TokenLimits()):
-            raise UsageRefused(
-                "the guard rails of an agent that works with a server are those of its token",
-                hint="leave the options out, and log in with: mulligan token create --agent NAME",
-            )
+    _refuse_unusable(server or home)
     scopes = ("read",) if read_only else SCOPES
     code: int = stdio.serve(partial(open_service, server or home, by), scopes, agent, limits)
     return code
+
+
+def _refuse_unusable(home: str | None) -> None:
+    """Refuse a wrong address or token at once. A server that does not answer now may answer later."""
+    with open_service(home) as service:
+        try:
+            if service.home.is_there and service.home.is_remote:
+                service.ping()
+        except StoreUnavailable as error:
+            complain(f"note: {error.message}; tools answer with an error until it does")
 
 
 def _module(name: str) -> Any:

@@ -6,6 +6,7 @@ token; the service checks it, so that no other way leads around them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -64,6 +65,7 @@ def classify(call: ToolCall) -> Any:
     (decided,) = result.decisions
     if decided.error is not None:
         raise decided.error
+    _keep_driven(call, [asked.run_id] if decided.is_recorded else [])
     return {"dry_run": result.dry_run, **to_json(decided)}
 
 
@@ -98,7 +100,15 @@ class ClassifyMany(Arguments, frozen=True):
 def classify_many(call: ToolCall) -> Any:
     asked: ClassifyMany = call.arguments
     decided = [_decision(one, number, asked.workflow_id) for number, one in enumerate(asked.classifications)]
-    return to_json(call.service.changes.decide(decided, dry_run=asked.dry_run))
+    result = call.service.changes.decide(decided, dry_run=asked.dry_run)
+    _keep_driven(call, [one.decision.run_id for one in result.decisions if one.is_recorded])
+    return to_json(result)
+
+
+def _keep_driven(call: ToolCall, run_ids: Iterable[int]) -> None:
+    """A run that waited for the decision may have been left by its process."""
+    for run_id in dict.fromkeys(run_ids):
+        call.service.unattended_runs.keep_driven(run_id)
 
 
 def _decision(one: Classification, number: int, run_id: int | None) -> Decision:
@@ -143,6 +153,7 @@ def approve(call: ToolCall) -> ChangeResult:
     change: ChangeResult = call.service.changes.approve(
         asked.run_id, asked.step, is_approved=asked.approve, reason=asked.reason, dry_run=asked.dry_run
     )
+    _keep_driven(call, [] if asked.dry_run else [asked.run_id])
     return change
 
 

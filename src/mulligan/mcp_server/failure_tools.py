@@ -121,6 +121,7 @@ TOOLS = (
         "`lines`, or only the lines that have a text with `search`.",
         ReadLog,
         read_log,
+        is_slow=True,
     ),
     Tool(
         "explain",

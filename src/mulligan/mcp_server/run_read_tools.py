@@ -82,7 +82,7 @@ class GetReport(Arguments, frozen=True):
 def get_report(call: ToolCall) -> dict[str, Any]:
     run_id = call.arguments.run_id
     found = to_json(call.service.details.head(run_id))
-    return {"run_id": run_id, "report": f"mulligan://runs/{run_id}/report", "run": found}
+    return {"run_id": run_id, "uri": f"mulligan://runs/{run_id}/report", "run": found}
 
 
 class GetUsage(Arguments, frozen=True):
@@ -144,5 +144,6 @@ TOOLS = (
         "that failed, compare it with the last one that completed.",
         CompareRuns,
         compare_runs,
+        is_slow=True,
     ),
 )

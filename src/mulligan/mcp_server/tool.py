@@ -59,6 +59,8 @@ class Tool:
     handler: Handler
     # Whether it may end something that cannot be had back, so that a client asks its user first.
     is_destructive: bool = False
+    # Whether it may compute for seconds: then it holds up no other reader.
+    is_slow: bool = False
     # Whether nothing in its answer was written by a step, a file or a person, so that nothing in it is marked.
     is_ours: bool = False
     # The `ui://` page that shows its answer in clients that can.
@@ -117,7 +119,7 @@ class Access(ABC):
 
     async def call(self, tool: Tool, arguments: object) -> object:
         """What the tool gives. `ScopeMissing`, and what the service raises."""
-        work = self.change if tool.changes else self.read
+        work = self.change if tool.changes or tool.is_slow else self.read
         return await work(lambda service: self._perform(tool, arguments, service))
 
     def _perform(self, tool: Tool, arguments: object, service: Service) -> object:

@@ -107,6 +107,7 @@ TOOLS = (
         "that you write before you propose or start it.",
         ValidateWorkflow,
         validate_workflow,
+        is_slow=True,
     ),
     Tool(
         "docs",

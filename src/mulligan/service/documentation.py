@@ -18,7 +18,7 @@ from mulligan.errors import NotFound
 from mulligan.language.suggestions import did_you_mean
 
 PACKAGE = Path(__file__).parent.parent
-# Written into the wheel by tools/packaging.
+# Written into the wheel by tools/packaging/build_backend.py.
 PAGES_FILE = PACKAGE / "pages.json"
 CHECKOUT = PACKAGE.parent.parent / "docs"
 # Decisions and measurements are for those who work on the code.
@@ -28,6 +28,8 @@ EXCERPT_CHARS, PAGE_CHARS = 500, 12_000
 _HEADING = re.compile(r"^(#{1,4}) +(.+?) *#*$")
 _FENCE = re.compile(r"^(```|~~~)")
 _WORD = re.compile(r"[a-z0-9_]+(?:[-.][a-z0-9_]+)*")
+# Pages that are not about a thing of ours: lists of pages, and other systems.
+_BESIDE = re.compile(r"(.*/)?README\.md|other-systems/.*")
 # How much more a word counts in the title of a page and in a heading than in the text below.
 _TITLE, _HEAD = 6, 8
 
@@ -87,7 +89,7 @@ class Documentation:
         wanted = dict.fromkeys(_words(query))
         if not wanted:
             return []
-        scored = ((self._score(words, wanted), one) for one, words in self._sections)
+        scored = ((self._score(words, wanted) * _worth(one.page), one) for one, words in self._sections)
         best = sorted((pair for pair in scored if pair[0] > 0), key=lambda pair: -pair[0])[:limit]
         return [FoundSection(one.page, one.title, one.heading, _excerpt(one.text, wanted)) for _, one in best]
 
@@ -191,6 +193,10 @@ def _weighed(section: _Section) -> Counter[str]:
     for weight, text in ((_TITLE, section.title), (_HEAD, section.heading), (1, section.page)):
         words.update({word: weight * count for word, count in Counter(_words(text)).items()})
     return words
+
+
+def _worth(page: str) -> float:
+    return 0.6 if _BESIDE.fullmatch(page) else 1.0
 
 
 def _words(text: str) -> list[str]:

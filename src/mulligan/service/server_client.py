@@ -107,6 +107,8 @@ class StartedRun(msgspec.Struct, frozen=True):
     """The answer to a request to start a run. The server sends more about it."""
 
     run_id: int
+    # False: an earlier request with the same key has started it.
+    is_new: bool = True
 
 
 def start_published(
@@ -119,7 +121,21 @@ def start_published(
     key: str = "",
     notify: Sequence[NoticeRule] = (),
 ) -> int:
-    """Start a workflow that is published on the server; the number of the run. The same key gives the same run."""
+    """The number of the run that `request_start` starts or finds."""
+    return request_start(home, name, version, inputs, labels, key=key, notify=notify).run_id
+
+
+def request_start(
+    home: Home,
+    name: str,
+    version: int | None,
+    inputs: Mapping[str, Any],
+    labels: Mapping[str, str],
+    *,
+    key: str = "",
+    notify: Sequence[NoticeRule] = (),
+) -> StartedRun:
+    """Start a workflow that is published on the server. The same key gives the same run."""
     transport = _transport(home)
     asked: dict[str, Any] = {"workflow": name, "inputs": dict(inputs), "labels": dict(labels)}
     if version is not None:
@@ -136,4 +152,4 @@ def start_published(
             answer = transport.request("POST", "runs", body, headers)
     finally:
         transport.close()
-    return msgspec.json.decode(answer, type=StartedRun).run_id
+    return msgspec.json.decode(answer, type=StartedRun)

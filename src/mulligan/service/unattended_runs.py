@@ -23,7 +23,7 @@ from mulligan.service.corrections import CorrectedWorkflow
 from mulligan.service.preview import Preview, preview
 from mulligan.service.round_plans import ForkPlan
 from mulligan.service.run_control import Prepared, RunControl, prepare
-from mulligan.service.server_client import start_published
+from mulligan.service.server_client import request_start
 from mulligan.service.starting import check_key, detach, refuse_unstartable
 from mulligan.service.values import read_budgets
 
@@ -75,10 +75,10 @@ class UnattendedRuns:
         key = check_key(key) if key else ""
         if self._reader.home.is_remote and not source.is_code:
             _refuse_unclear(source)
-            run_id = start_published(self._reader.home, source.workflow, source.version, inputs, labels, key=key)
-            record = self._reader.record(run_id)
+            found = request_start(self._reader.home, source.workflow, source.version, inputs, labels, key=key)
+            record = self._reader.record(found.run_id)
             status = "running" if record.status == "new" else record.status
-            return StartedRun(run_id, record.workflow, record.version, status, record.status in ("new", "running"))
+            return StartedRun(found.run_id, record.workflow, record.version, status, found.is_new)
         prepared = self._prepare(source, inputs, labels)
         if not self._has_workers:
             refuse_unstartable(self._control, prepared)
