@@ -136,6 +136,21 @@ def test_a_new_workflow_takes_the_name_that_is_right_in_the_end(site: Site, wind
     assert "more" not in site.ask("GET", "workflows/nightly")["text"]
 
 
+def test_what_cannot_be_saved_is_kept_in_the_tab_and_saved_when_the_server_answers(site: Site, window: Window) -> None:
+    page = open_editor(window, site)
+    page.route("**/draft", lambda route: route.abort())
+    append(page, "    # not yet saved\n")
+    page.locator("#draft-state[data-state=lost]").wait_for()
+
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.reload()
+    page.locator(".cm-line", has_text="# not yet saved").wait_for()
+    page.unroute("**/draft")
+    page.locator("#draft-state[data-state=saved]").wait_for()
+
+    assert "# not yet saved" in site.ask("GET", "workflows/nightly/draft")["text"]
+
+
 def test_a_mistake_is_said_in_the_form_and_the_text_stays(site: Site, window: Window) -> None:
     page = open_editor(window, site)
 

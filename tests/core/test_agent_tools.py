@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mulligan.core.deciding.fork import kept_sessions
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
@@ -466,3 +467,14 @@ def test_a_secret_in_a_prompt_does_not_become_part_of_the_session() -> None:
     (kept,) = run.facts(e.SessionKept)
 
     assert kept.messages[0] == {"role": "user", "text": "key ***"}
+
+
+def test_a_fork_takes_over_what_the_agents_of_its_kept_steps_said() -> None:
+    run = begin(talker("a"), talker("b", needs=["a"])).ok("a.model@1.0", output=answers("yes"))
+    run.ok("b.model@1.0", output=answers("no"))
+    kept = (e.Kept("a", "completed", answers("yes")),)
+
+    fork = History(run.state.workflow).start(forked_from=1, kept=kept, sessions=kept_sessions(run.state, kept))
+
+    (said,) = make_task(fork.state, "b.model@1.0").conversation["session"]
+    assert said[1]["text"] == "yes"

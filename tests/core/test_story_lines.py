@@ -49,6 +49,7 @@ def named(rows: list[Any]) -> list[str]:
 
 # -- facts that need no others ---------------------------------------------------------------------------------------
 
+ARTIFACT = {"name": "1/a/1/1/output.json", "size": 1024, "sha256": "0", "format": "json"}
 ALONE: list[tuple[e.Fact, tuple[str, str, str] | None]] = [
     (e.RunStarted(1, "w"), None),
     (e.RunStarted(2, "w", by="ann", forked_from=1), ("", "forked from run 1 by ann", "plain")),
@@ -196,6 +197,14 @@ ALONE: list[tuple[e.Fact, tuple[str, str, str] | None]] = [
     (
         e.ToolCalled("a", 1, 0, "look", position=0, arguments={"word": "x" * 200}),
         ("a", 'called look {"word": "' + "x" * 89 + "…", "plain"),
+    ),
+    (
+        e.ToolCalled("a", 1, 0, "look", position=0, arguments={"w": {"$artifact": ARTIFACT}}),
+        ("a", 'called look {"w": "1KiB"}', "plain"),
+    ),
+    (
+        e.ToolAnswered("a", 1, 0, "look", output={"$artifact": ARTIFACT}),
+        ("a", "look answered: 1KiB of output", "plain"),
     ),
     (e.ToolCalled("a", 1, 0, "look", position=-1), None),
     (e.ToolAnswered("a", 1, 0, "look", output="one\ntwo\x1b[31m"), ("a", "look answered: one two", "plain")),

@@ -21,6 +21,7 @@ from mulligan.core.model.triage_answers import REASON_CHARS_MAX, RULE_CHARS_MAX,
 from mulligan.core.model.workflow import Action, Budget, Command, Triage, TriageAgent
 from mulligan.core.state.state import Suggestion, Tally
 from mulligan.core.turn import fold, turn
+from mulligan.errors import StepNotParked
 from mulligan.testing.history import T0, History, retry, step, workflow
 
 GIB = 2**30
@@ -212,11 +213,22 @@ def test_the_time_of_a_person_begins_when_the_agent_has_not_decided():
 
 def test_a_person_may_decide_while_the_agent_thinks():
     run = parked().started("a.triager@1").classify("a", "retry")
+    stopped = fx.StopTask("a.triager@1", 1, 10.0) in run.effects
+    with pytest.raises(StepNotParked):
+        run.classify("a", "fail")
+    run.fail("a.triager@1", None, signal=15, is_stopped=True, usage={"tokens": 7})
 
+    assert stopped
     assert [fact.by for fact in run.facts(e.StepClassified)] == ["someone"]
-    assert fx.StopTask("a.triager@1", 1, 0.0) in run.effects
-    assert run.queued == ["a"]
-    assert "a.triager@1" not in run.state.places
+    assert (run.queued, "a.triager@1" in run.state.places) == (["a"], False)
+    assert run["a"].spent.tokens == 7
+
+
+def test_a_decision_of_a_person_counts_also_if_the_agent_answers_before_it_is_stopped():
+    run = parked().started("a.triager@1").classify("a", "fail").ok("a.triager@1", output=said("retry"))
+
+    assert [fact.verdict for fact in run.facts(e.StepClassified)] == ["fail"]
+    assert run["a"].status == "failed"
 
 
 def test_an_answer_that_comes_after_the_decision_of_a_person_changes_nothing():
@@ -229,10 +241,18 @@ def test_an_answer_that_comes_after_the_decision_of_a_person_changes_nothing():
 
 def test_a_run_that_stops_takes_its_agent_with_it():
     run = parked().started("a.triager@1").cancel()
+    assert (run.status, run["a"].status) == ("running", "pending_failed")
+    run.fail("a.triager@1", None, signal=15, is_stopped=True)
 
     assert (run.status, run.statuses) == ("cancelled", {"a": "cancelled", "b": "cancelled"})
-    assert fx.StopTask("a.triager@1", 1, 0.0) in run.effects
+    assert fx.StopTask("a.triager@1", 1, 10.0) in run.effects
     assert run.facts(e.TriageSuggested, e.StepClassified) == []
+
+
+def test_an_agent_that_no_worker_has_taken_up_is_cancelled_at_once():
+    run = parked().cancel()
+
+    assert (run.status, run.statuses, run.queued) == ("cancelled", {"a": "cancelled", "b": "cancelled"}, [])
 
 
 def test_a_step_that_fails_again_is_asked_about_again_under_another_key():

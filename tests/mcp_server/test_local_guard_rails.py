@@ -28,7 +28,7 @@ def test_a_local_agent_is_held_to_its_options_and_counted_after_a_restart(folder
         made = agent.call("classify", **ORDER, verdict="retry")
     with agent_at(home, limits=limits) as agent:
         spent = agent.refused("classify", **{**ORDER, "step": "load"}, verdict="retry")
-        left = agent.call("list_pending")["total"]
+        left = {one["step"]: one["attempt"] for one in agent.call("list_pending")["pending"]}["load"]
 
     assert (forbidden["code"], made["by"], spent["code"], left) == (
         "token.verdict",

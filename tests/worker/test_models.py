@@ -32,8 +32,9 @@ TOOL = ToolSpec("search", "Searches.", {"type": "object", "properties": {"q": {"
 
 @pytest.fixture(autouse=True)
 def directly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the terminal of the tests is set to, a loopback server is asked directly."""
+    """Whatever the terminal of the tests is set to, a loopback server is asked directly. A step has the other one."""
     monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setenv("MULLIGAN_IDEMPOTENCY_KEY", "r-1:ask:1")
 
 
 class Log:
@@ -285,6 +286,14 @@ def test_calls_of_tools_are_put_together_from_their_pieces(model: Asked, kind: M
     assert answer.stop_reason == "tool_calls"
 
 
+def test_an_answer_in_parts_is_understood(model: Asked) -> None:
+    parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}]
+
+    answer = model.ask("openai", as_json(json.dumps({"choices": [{"message": {"content": parts}}]})))
+
+    assert answer.text == "hello"
+
+
 def test_calls_without_numbers_and_with_objects_as_arguments_are_understood(model: Asked) -> None:
     calls = [{"id": "a", "function": {"name": "x", "arguments": {"q": 1}}}, {"function": {"name": "y"}}]
     message = {"message": {"content": None, "tool_calls": calls}, "finish_reason": "stop"}
@@ -382,6 +391,12 @@ BROKEN: dict[str, tuple[Bad, str, str]] = {
     "no JSON": (lambda kind: stream("{not json"), "OUTPUT_INVALID", "the answer is not what"),
     "a list": (lambda kind: stream("[1, 2]"), "OUTPUT_INVALID", "the answer is not what"),
     "wrong types": (lambda kind: stream('{"type": 3, "choices": "x"}'), "OUTPUT_INVALID", "the answer is not what"),
+    "nothing": (lambda kind: as_json("{}"), "OUTPUT_INVALID", "the answer has no 'c"),
+    "an end alone": (
+        lambda kind: stream("[DONE]" if kind == "openai" else '{"type": "ping"}'),
+        "CONNECTION",
+        "ended before the answer was complete",
+    ),
     "a page": (lambda kind: as_json("<html>"), "OUTPUT_INVALID", "the answer is not what"),
     "bytes": (lambda kind: response(200, b"\xff\xfe"), "OUTPUT_INVALID", "the answer is not what"),
     "10 MB of events": (

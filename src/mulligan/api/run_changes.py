@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import msgspec
 
-from mulligan.api.auth import allows
 from mulligan.api.routing import Answer, Body, Call, Route
 from mulligan.api.token_limits import changed_run, refuse_other_workflow, refuse_without
 from mulligan.errors import InputInvalid
@@ -18,6 +17,7 @@ from mulligan.service import (
     RUN_ENDED,
     ChangeResult,
     CorrectedWorkflow,
+    ForkPlan,
     ForkResult,
     HookRule,
     Prepared,
@@ -27,15 +27,12 @@ from mulligan.service import (
     check_key,
     read_budgets,
     read_rules,
+    refuse_reserved_labels,
 )
 
 KEY_HEADER = "idempotency-key"
 Index = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 Positive = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
-
-
-# They say which published version a run is of, and which schedule has started it.
-SERVER_LABELS = ("version", "schedule", "schedule_instant")
 
 
 # -- starting --------------------------------------------------------------------------------------------------------
@@ -59,10 +56,6 @@ class StartBody(Body, frozen=True):
 def start_run(call: Call) -> Answer:
     asked: StartBody = call.body
     key = _key(call)
-    for name in SERVER_LABELS:
-        if name in asked.labels:
-            hint = "leave it out, or choose another name"
-            raise InputInvalid(f"the label '{name}' is given by the server", hint=hint, field="labels")
     prepared = _prepared(call, asked)
     if asked.notify:
         prepared = msgspec.structs.replace(prepared, notify=read_rules(asked.notify))
@@ -73,6 +66,7 @@ def start_run(call: Call) -> Answer:
 
 
 def _prepared(call: Call, asked: StartBody) -> Prepared:
+    refuse_reserved_labels(asked.labels)
     if bool(asked.workflow) == bool(asked.text):
         raise InputInvalid("name a workflow or send its text", hint='send {"workflow": NAME} or {"text": TEXT}')
     folder = call.service.home.make_work_folder()
@@ -236,12 +230,16 @@ def fork_run(call: Call) -> Answer:
     asked: ForkBody = call.body
     run_id = changed_run(call)
     workflow = _other_definition(call, run_id, asked)
-    changes, given = call.service.changes, (run_id, asked.from_step, dict(asked.inputs), workflow)
-    if not allows(call.token, "decide"):
-        kept = changes.kept_approvals(run_id, changes.fork(*given, dry_run=True).kept)
-        if kept:
-            refuse_without(call, "decide", f"the fork would keep the approval of '{kept[0]}' and not ask again")
-    found = changes.fork(*given, dry_run=asked.dry_run)
+
+    def check(plan: ForkPlan) -> None:
+        if plan.approvals:
+            refuse_without(
+                call, "decide", f"the fork keeps the approval of '{plan.approvals[0]}' and does not ask again"
+            )
+
+    found = call.service.changes.fork(
+        run_id, asked.from_step, dict(asked.inputs), workflow, check=check, dry_run=asked.dry_run
+    )
     if found.fork_run_id is None:
         return Answer(found)
     return Answer(found, 201, {"Location": f"{call.base_url}/api/v1/runs/{found.fork_run_id}"})

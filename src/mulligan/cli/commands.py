@@ -24,7 +24,7 @@ COMMANDS = {
     "wait": ("mulligan.cli.wait:wait", "Wait until runs that another process drives have ended."),
     "worker": ("mulligan.cli.worker:worker", "Run tasks for the runs of a store, until stopped."),
     "server": ("mulligan.cli.server:server", "Serve a dashboard and HTTP for the runs of a store."),
-    "mcp": ("mulligan.cli.mcp:mcp", "Let an agent work with the runs of a store, over stdin and stdout."),
+    "mcp": ("mulligan.cli.mcp:mcp", "Let an agent work with the runs of a store."),
     "dashboard": ("mulligan.cli.dashboard:dashboard", "Show the runs of a store in a browser."),
     "list": (
         "mulligan.cli.list_command:list_runs",

@@ -11,11 +11,11 @@ from urllib.parse import urlencode
 import msgspec
 
 from mulligan.api.routing import Answer, Call
-from mulligan.api.run_changes import SERVER_LABELS
 from mulligan.api.run_filters import RunFilters, run_query
 from mulligan.dashboard.parts import run_status
 from mulligan.dashboard.shell import empty, heading, may, page, page_route, path_to, table
 from mulligan.service import (
+    SERVER_LABELS,
     Html,
     RunLine,
     RunPage,

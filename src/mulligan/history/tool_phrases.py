@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from mulligan.core.model import events as e
-from mulligan.core.model.artifacts import is_artifact, parse_reference
+from mulligan.core.model.artifacts import is_artifact, parse_reference, replace_references
 from mulligan.core.model.formatting import (
     escape_unprintable,
     format_size,
@@ -67,8 +67,13 @@ def _shown(value: Any) -> str:
 
 def _as_json(value: Any) -> str:
     if is_artifact(value):
-        try:
-            return f"{format_size(parse_reference(value).size)} of output"
-        except ArtifactDamaged:
-            return "output that cannot be read"
-    return json.dumps(value, ensure_ascii=False)
+        return f"{_size(value)} of output"
+    return json.dumps(replace_references(value, _size), ensure_ascii=False)
+
+
+def _size(reference: dict[str, Any]) -> str:
+    """What stands for a large value: its size."""
+    try:
+        return format_size(parse_reference(reference).size)
+    except ArtifactDamaged:
+        return "an unknown size"

@@ -104,6 +104,10 @@ def _server(node: Mapping, scope: Scope) -> ToolServer:
             message = f"'{key}' is for a server with '{owner}'"
             scope.note(scope.source.refuse("stray_key", message, server.key(key)))
     action = _server_action(server, scope)
+    url = action.params.get("url")
+    if isinstance(url, str) and not url.strip().lower().startswith(("http://", "https://")):
+        message = "'url' must begin with 'http://' or 'https://'"
+        scope.note(scope.source.refuse("address", message, server.at("url")))
     command = Command(action=action, timeout=server.get("timeout", MCP_CALL_SECONDS), **server.pick("on_lost"))
     return ToolServer(command, tuple(dict.fromkeys(form["allow"])), form.get("prefix", ""))
 

@@ -18,7 +18,7 @@ from mulligan.mcp_server.argument_types import (
     WorkflowName,
 )
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
-from mulligan.service import WorkflowSource, to_json
+from mulligan.service import ForkPlan, WorkflowSource, refuse_reserved_labels, to_json
 
 FromStep = Annotated[str, msgspec.Meta(description="The first step to run again, with those after it.")]
 
@@ -40,6 +40,7 @@ class StartRun(Arguments, frozen=True):
 
 def start_run(call: ToolCall) -> Any:
     asked: StartRun = call.arguments
+    refuse_reserved_labels(asked.labels)
     source = _source(call, asked)
     runs = call.service.unattended_runs
     if asked.dry_run:
@@ -117,8 +118,14 @@ class ForkRun(Arguments, frozen=True):
 
 def fork_run(call: ToolCall) -> Any:
     asked: ForkRun = call.arguments
+
+    def check(plan: ForkPlan) -> None:
+        if plan.approvals:
+            why = f"the fork keeps the approval of '{plan.approvals[0]}' and does not ask again"
+            call.access.refuse_without("decide", why)
+
     return call.service.unattended_runs.fork(
-        asked.run_id, asked.from_step, asked.inputs, _correction(call, asked), dry_run=asked.dry_run
+        asked.run_id, asked.from_step, asked.inputs, _correction(call, asked), check=check, dry_run=asked.dry_run
     )
 
 

@@ -139,6 +139,7 @@ if TYPE_CHECKING:
     from mulligan.service.page.markup import Html, element, join_html
     from mulligan.service.page.styles import chart_styles, format_elapsed, status_label, status_tone, time_element
     from mulligan.service.pending import PendingEntry, PendingPage, describe_earlier_run
+    from mulligan.service.preflight import SERVER_LABELS, refuse_reserved_labels
     from mulligan.service.preview import Preview, StepPreview
     from mulligan.service.recent_runs import Day, Failing, FailingGroup, RecentRuns, WaitingRuns, WorkflowDays
     from mulligan.service.report import Report
@@ -295,6 +296,7 @@ _NAMES = {
     "mulligan.service.preview": "Preview StepPreview",
     "mulligan.service.recent_runs": "Day Failing FailingGroup RecentRuns WaitingRuns WorkflowDays",
     "mulligan.service.report": "Report",
+    "mulligan.service.preflight": "SERVER_LABELS refuse_reserved_labels",
     "mulligan.service.round_plans": "ForkPlan RoundPlan",
     "mulligan.service.run_comparison": "ComparedRun ComparedStep RunComparison ValuePair",
     "mulligan.service.run_control": "Prepared",

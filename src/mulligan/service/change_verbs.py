@@ -6,7 +6,7 @@ What would follow is decided by the core: the report is given to a copy of the s
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -249,18 +249,14 @@ class ChangeVerbs:
         inputs: dict[str, Any],
         workflow: Workflow | None = None,
         *,
+        check: Callable[[ForkPlan], None] = lambda plan: None,
         dry_run: bool = False,
     ) -> ForkResult:
-        """Start a new run that keeps the results of another up to a step."""
+        """Start a new run that keeps the results of another up to a step. `check` may refuse what it would keep."""
         planned = self._control.plan_fork(run_id, from_step, inputs, workflow)
+        check(planned)
         started = None if dry_run else self._control.fork(run_id, from_step, inputs, workflow)
         return ForkResult(**msgspec.structs.asdict(planned), dry_run=dry_run, fork_run_id=started)
-
-    def kept_approvals(self, run_id: int, kept: Iterable[str]) -> list[str]:
-        """Those of the steps whose results a fork keeps that asked a person: its run would not ask again."""
-        steps = self._reader.state(run_id).graph.nodes
-        actions = ((name, steps[name].step.action) for name in kept if name in steps)
-        return [name for name, action in actions if action is not None and action.kind == "approve"]
 
     def retry_step(
         self,

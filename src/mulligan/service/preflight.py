@@ -100,6 +100,18 @@ def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
     return dict(labels)
 
 
+# What a server says about runs: of which version of a workflow they are, and which schedule started them.
+SERVER_LABELS = ("version", "schedule", "schedule_instant")
+
+
+def refuse_reserved_labels(labels: Mapping[str, str]) -> None:
+    """`InputInvalid` for labels that only the server gives."""
+    for name in SERVER_LABELS:
+        if name in labels:
+            hint = "leave it out, or choose another name"
+            raise InputInvalid(f"the label '{name}' is given by the server", hint=hint, field="labels")
+
+
 def _check(what: str, text: str, chars_max: int, *, is_needed: bool) -> None:
     hint = f"one line of at most {chars_max} characters"
     if is_needed and not text.strip():

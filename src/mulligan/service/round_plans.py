@@ -9,6 +9,7 @@ from mulligan.core.deciding.resource_usage import Proposal, adjustments_of
 from mulligan.core.deciding.rounds import items_to_rerun, rerun_reasons
 from mulligan.core.model.events import Adjusted
 from mulligan.core.model.file_records import StaleFile
+from mulligan.core.model.workflow import Step, Workflow, all_commands
 from mulligan.core.state.state import State
 from mulligan.service.corrections import Correction, PlannedRound
 
@@ -45,11 +46,35 @@ class ForkPlan(msgspec.Struct, frozen=True):
     dropped: tuple[str, ...]
     # Files that are gone or have changed: their steps run.
     stale: tuple[StaleFile, ...] = ()
+    # Kept steps in which a person has approved something: the fork does not ask again.
+    approvals: tuple[str, ...] = ()
 
 
 def fork_plan(old: State, from_step: str, fork: Fork) -> ForkPlan:
     kept = tuple(one.step for one in fork.kept)
-    return ForkPlan(old.run.run_id, from_step, fork.runs, kept, fork.changed, fork.dropped, fork.stale)
+    approvals = tuple(name for name in kept if _asks_person(old.step(name), old.workflow))
+    return ForkPlan(
+        run_id=old.run.run_id,
+        from_step=from_step,
+        steps=fork.runs,
+        kept=kept,
+        changed=fork.changed,
+        dropped=fork.dropped,
+        stale=fork.stale,
+        approvals=approvals,
+    )
+
+
+def _asks_person(step: Step, workflow: Workflow) -> bool:
+    """Whether the step, a command below it, or a step of the workflow that it calls is an approval."""
+    for command in all_commands([step]):
+        action = command.action
+        if action is not None and action.kind == "approve":
+            return True
+        child = workflow.children.get(str(action.params.get("file"))) if action and action.kind == "workflow" else None
+        if child is not None and any(_asks_person(one, child) for one in child.steps):
+            return True
+    return False
 
 
 def round_plan(found: PlannedRound) -> RoundPlan:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from mulligan.core.deciding.admit import rerun_hint
-from mulligan.core.deciding.fork import Fork, kept_data, plan_fork
+from mulligan.core.deciding.fork import Fork, kept_data, kept_sessions, plan_fork
 from mulligan.core.deciding.resource_usage import peak_memory_by_step
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import reports as r
@@ -312,6 +312,7 @@ class RunControl:
             kept=planned.kept,
             stale=planned.stale,
             data=kept_data(old, planned.kept),
+            sessions=kept_sessions(old, planned.kept),
         )
         return self._create([self._new(self._with_more_rules(prepared), request)], prepared.workflow, driver)[0]
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from mulligan.core.model.workflow import Workflow
+from mulligan.core.model.workflow import AGENT, Workflow, all_commands
 from mulligan.errors import LanguageError, Problem
 from mulligan.formats import OURS, LoadResult, examine
-from mulligan.service.agent_checks import unavailable_agents
+from mulligan.service.lazy_modules import LazyModule
+
+if TYPE_CHECKING:
+    from mulligan.service import agent_checks
+else:
+    agent_checks = LazyModule("mulligan.service.agent_checks")
 
 
 class Validation(msgspec.Struct, frozen=True):
@@ -45,9 +51,17 @@ def validate(
 
 def _agent_warnings(file: str, workflow: Workflow) -> Iterator[Problem]:
     """Models that could not be asked from here. The worker may be elsewhere, so the file is not refused."""
-    for agent in unavailable_agents(workflow, os.environ):
+    if not _has_agents(workflow):
+        return
+    for agent in agent_checks.unavailable_agents(workflow, os.environ):
         hint = f"step '{agent.step}' asks it: this matters if its worker has the same environment"
         yield Problem("warning.agent", agent.problem, file=file, hint=hint)
+
+
+def _has_agents(workflow: Workflow) -> bool:
+    commands = all_commands((*workflow.steps, workflow.end))
+    is_asked = any(command.action is not None and command.action.kind == AGENT for command in commands)
+    return is_asked or any(map(_has_agents, workflow.children.values()))
 
 
 def describe(file: str, examined: LoadResult) -> Validation:

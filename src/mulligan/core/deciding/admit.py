@@ -23,6 +23,7 @@ from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, make_
 from mulligan.core.deciding.resource_usage import adjustments_of, attempt_limits
 from mulligan.core.deciding.rounds import Round, plan_revision, plan_round
 from mulligan.core.deciding.stopping import stop_place
+from mulligan.core.deciding.triage_agent import is_decided
 from mulligan.core.evolve.evolve_places import holds_conversation, is_agent, is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
@@ -85,6 +86,7 @@ def _run_requested(now: Now, report: r.RunRequested) -> Facts:
         callers_budget=report.callers_budget,
         capacity=report.capacity,
         data=report.data,
+        sessions=report.sessions,
         notify=report.notify,
     )
 
@@ -382,9 +384,10 @@ def _classified(now: Now, report: r.Classified) -> Facts:
     place = now.state.places.get(report.step)
     if place is None or place.role != "step":
         raise UnknownStep(f"'{report.step}' is not a step of run {now.state.run.run_id}", step=report.step)
-    if place.status != "pending_failed":
+    if place.status != "pending_failed" or is_decided(place):
+        status = "already decided" if place.status == "pending_failed" else place.status
         raise StepNotParked(
-            f"step '{report.step}' is {place.status}, so there is nothing to classify",
+            f"step '{report.step}' is {status}, so there is nothing to classify",
             hint=_earlier_decision(place) or _other_verb_hint(now, place),
             step=report.step,
         )

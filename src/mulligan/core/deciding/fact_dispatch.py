@@ -31,6 +31,7 @@ from mulligan.core.deciding.ladder import (
     after_handler_success,
     after_loss,
     after_script,
+    after_triager,
     climb,
     climb_after_handler,
 )
@@ -45,7 +46,6 @@ from mulligan.core.deciding.lifecycle import (
 )
 from mulligan.core.deciding.maps import after_command, after_lister, expand, run_items
 from mulligan.core.deciding.stopping import conclude, stop_all
-from mulligan.core.deciding.triage_agent import after_triager
 from mulligan.core.evolve.evolve_conversations import CONVERSATION_ROLES
 from mulligan.core.evolve.evolve_places import holds_conversation, is_engine_action
 from mulligan.core.model import events as e

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from mulligan.core.model.conversation import SessionPart
 from mulligan.core.model.events import Kept
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.graph import Graph
@@ -123,3 +124,10 @@ def kept_data(state: State, kept: Iterable[Kept]) -> dict[str, DataValue]:
     """The data of the run that a fork takes over: what the kept steps have set."""
     steps = {one.step for one in kept}
     return {name: one for name, one in state.run.data.items() if one.place and step_name(one.place) in steps}
+
+
+def kept_sessions(state: State, kept: Iterable[Kept]) -> dict[str, tuple[SessionPart, ...]]:
+    """The sessions that a fork takes over: what the agents of the kept steps said."""
+    steps = {one.step for one in kept}
+    own = {name: tuple(p for p in parts if step_name(p.place) in steps) for name, parts in state.run.sessions.items()}
+    return {name: parts for name, parts in own.items() if parts}

@@ -24,8 +24,8 @@ from mulligan.core.deciding.adjustment import CAP, adjust, reached_cap
 from mulligan.core.deciding.conditions import matching_rule
 from mulligan.core.deciding.lifecycle import Facts, complete, enter_command, is_last_visit, make_failure, schedule
 from mulligan.core.deciding.routes import alert_edges, edges_after_failure, failure_route, takes_loop
-from mulligan.core.deciding.stopping import cancel_triager, conclude
-from mulligan.core.deciding.triage_agent import default_due
+from mulligan.core.deciding.stopping import conclude, stop_triager
+from mulligan.core.deciding.triage_agent import decide_or_suggest, default_due, is_decided
 from mulligan.core.evolve.arrivals import is_beyond_limit
 from mulligan.core.model import events as e
 from mulligan.core.model.events import Route
@@ -369,12 +369,31 @@ def _is_allowed(place: Place, failure: Failure) -> bool:
 
 
 def after_classified(now: Now, place: Place, fact: e.StepClassified) -> Facts:
-    yield from cancel_triager(now, place)
-    if fact.verdict == "retry":
+    if place.child:
+        # `after_triager` goes on when the agent has ended.
+        yield from stop_triager(now, place)
+    else:
+        yield from _follow_decision(now, place)
+
+
+def _follow_decision(now: Now, place: Place) -> Facts:
+    assert place.climb.ruling is not None and place.failure is not None
+    if place.climb.ruling.verdict == "retry":
         yield from schedule(now, place, "classified")
     else:
-        assert place.failure is not None
         yield from _climb(now, place, place.failure, (route,))
+
+
+def after_triager(now: Now, place: Place, fact: e.Fact) -> Facts:
+    """The agent has ended: apply its decision or leave the step to a person, unless somebody decided meanwhile."""
+    if place.status != "pending_failed":
+        return
+    if not now.may_start(place):
+        yield e.StepCancelled(place.key, place.visit, "stopping")
+    elif is_decided(place):
+        yield from _follow_decision(now, place)
+    else:
+        yield from decide_or_suggest(now, place, fact)
 
 
 # -- rung 4: route ------------------------------------------------------------------------------

@@ -54,8 +54,16 @@ def _messages(now: Now, place: Place, turns: tuple[Turn, ...]) -> list[Message]:
 
 def _fetched(now: Now, turns: tuple[Turn, ...]) -> Iterator[dict[str, Any]]:
     for turn in turns:
-        results = [{"output": now.fetch(one.output), "error": one.error} for one in turn.results]
+        results = [{"output": _output(now, one.output), "error": one.error} for one in turn.results]
         yield {"answer": now.fetch(turn.answer), "results": results}
+
+
+def _output(now: Now, output: Any) -> Any:
+    """The output of a tool; a note in place of one that is gone or that only a worker can read."""
+    try:
+        return now.fetch(output)
+    except ExpressionFailed as error:
+        return f"[not available: {error.message}]"
 
 
 def _prompt(now: Now, place: Place) -> str:

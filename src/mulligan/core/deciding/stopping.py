@@ -32,8 +32,10 @@ def stop_all(now: Now, fact: e.RunStopping) -> Facts:
 def stop_place(now: Now, place: Place) -> Facts:
     """Ask a place and everything below it to end. `conclude` ends it when that has happened."""
     if place.status == "pending_failed":
-        yield from cancel_triager(now, place)
-        yield e.StepCancelled(place.key, place.visit, "stopping")
+        yield from stop_triager(now, place)
+        # With an agent that runs, the step ends after it.
+        if place.status == "pending_failed" and not place.child:
+            yield e.StepCancelled(place.key, place.visit, "stopping")
     elif place.status == "handling":
         yield from _stop_handler(now, place)
     elif place.child:
@@ -74,14 +76,11 @@ def _stop_attempt(now: Now, place: Place) -> Facts:
         yield e.AttemptStopping(place.key, place.attempt, place.phase or "stopping")
 
 
-def cancel_triager(now: Now, place: Place) -> Facts:
-    """Cancel the agent that is asked about a parked step: it was decided, or the run stops.
-
-    Nothing waits for its process, which is killed: its answer has no use any more.
-    """
+def stop_triager(now: Now, place: Place) -> Facts:
+    """Ask the agent to end that is asked about a parked step, if there is one: its answer is not needed any more."""
     triager = now.state.places.get(place.child)
     if triager is not None and triager.role == "triager":
-        yield e.AttemptCancelled(triager.key, triager.attempt)
+        yield from stop_place(now, triager)
 
 
 def conclude(now: Now, place: Place) -> Facts:

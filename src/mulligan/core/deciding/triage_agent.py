@@ -71,12 +71,15 @@ def default_due(now: Now, policy: Triage) -> datetime | None:
     return None if policy.timeout is None else now.at + timedelta(seconds=policy.timeout)
 
 
-def after_triager(now: Now, place: Place, fact: e.Fact) -> Facts:
+def is_decided(place: Place) -> bool:
+    """Whether there is a decision about the failure of a parked step, which is not followed while its agent runs."""
+    return place.climb.ruling is not None and place.climb.ruling.attempt == place.attempt
+
+
+def decide_or_suggest(now: Now, place: Place, fact: e.Fact) -> Facts:
     """The agent has ended: apply its decision, or leave the step to a person."""
     policy = now.state.step(place.key).triage
-    is_open = place.status == "pending_failed" and place.climb.parked_at is not None and now.may_start(place)
-    if policy is None or policy.agent is None or not is_open or isinstance(fact, e.CommandCancelled):
-        return
+    assert policy is not None and policy.agent is not None
     agent, judged = policy.agent, _judgement(now, policy.agent, fact)
     answer = judged.answer
     if answer is not None and not judged.why_not:
@@ -107,7 +110,8 @@ def after_triager(now: Now, place: Place, fact: e.Fact) -> Facts:
 def _judgement(now: Now, agent: TriageAgent, fact: e.Fact) -> Judgement:
     if isinstance(fact, e.CommandFailed):
         return Judgement(None, _NO_ANSWER.get(fact.failure.code, "agent_failed"), _detail(fact.failure))
-    assert isinstance(fact, e.CommandCompleted)
+    if not isinstance(fact, e.CommandCompleted):
+        return Judgement(None, "agent_failed", "it was stopped")
     try:
         output = now.fetch(fact.output)
     except ExpressionFailed as error:

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model import events as e
+from mulligan.core.model.conversation import SessionPart
 from mulligan.core.state.state import (
     NO_CONVERSATION,
     CalledTool,
     Conversation,
     Place,
-    SessionPart,
     State,
     ToolResult,
     Turn,

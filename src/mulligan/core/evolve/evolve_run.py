@@ -89,7 +89,7 @@ def _run_started(state: State, fact: e.RunStarted, entry: e.Entry) -> None:
     run.run_id, run.inputs, run.version, run.due = fact.run_id, fact.inputs, fact.version, fact.due
     run.parent_run_id, run.cwd, run.uid, run.waiting = fact.parent_run_id, fact.cwd, fact.uid, len(state.graph.nodes)
     run.changed_only, run.forced = fact.changed_only, fact.forced
-    run.callers_budget, run.notify = fact.callers_budget, fact.notify
+    run.callers_budget, run.notify, run.sessions = fact.callers_budget, fact.notify, fact.sessions
     _begin_lateness(state, entry)
     if state.workflow.data or fact.data:
         run.data = {**{name: DataValue(value) for name, value in state.workflow.data.items()}, **fact.data}

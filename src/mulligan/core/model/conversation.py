@@ -44,3 +44,12 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str = ""
     is_error: bool = False
+
+
+class SessionPart(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The messages of one agent in a session: its prompt, what it asked for, its answer."""
+
+    place: str
+    attempt: int
+    messages: Any
+    chars: int = 0

@@ -12,6 +12,7 @@ from typing import Any, Literal, dataclass_transform
 
 import msgspec
 
+from mulligan.core.model.conversation import SessionPart
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
 from mulligan.core.model.run_data import DataValue
@@ -141,6 +142,8 @@ class RunStarted(Fact):
     data: dict[str, DataValue] = {}
     # Who is notified about the run, besides those that its workflow names.
     notify: tuple[NoticeRule, ...] = ()
+    # In a fork: what the agents of the kept steps said, by session.
+    sessions: dict[str, tuple[SessionPart, ...]] = {}
 
 
 class RunPaused(Fact):

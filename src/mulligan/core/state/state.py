@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.model.conversation import SessionPart
 from mulligan.core.model.events import Adjusted, Role, Route, StopCause
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_context import RetrySummary
@@ -164,15 +165,6 @@ class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 NO_CONVERSATION = Conversation()
-
-
-class SessionPart(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The messages of one agent in a session: its prompt, what it asked for, its answer."""
-
-    place: str
-    attempt: int
-    messages: Any
-    chars: int = 0
 
 
 class StepPause(msgspec.Struct, frozen=True, omit_defaults=True):

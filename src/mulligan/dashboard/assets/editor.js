@@ -14,6 +14,9 @@ steps:
     shell: echo hello
 `;
 const SAVE_MS = 900;
+const SAVE_AGAIN_MS = 4000;
+// What is not saved, kept in this tab: a session may end while somebody writes.
+const UNSAVED = `mulligan-unsaved:${location.pathname}`;
 
 const host = document.getElementById("editor");
 const isReadOnly = host.hasAttribute("data-readonly");
@@ -235,6 +238,7 @@ let timer = 0;
 function saveSoon(after = SAVE_MS) {
   if (isReadOnly) return;
   keeper.touch(textOf());
+  keepHere();
   clearTimeout(timer);
   timer = setTimeout(save, after);
 }
@@ -246,6 +250,8 @@ async function save() {
   clearTimeout(timer);
   if (nameBox && !nameBox.disabled && !(await takeName())) return false;
   const saved = await keeper.save(textOf(), file, { replace: replaceText });
+  if (saved) sessionStorage.removeItem(UNSAVED);
+  else if (stateText?.dataset.state === "lost") timer = setTimeout(save, SAVE_AGAIN_MS);
   if (saved && nameBox && !nameBox.disabled) {
     nameBox.disabled = true;
     history.replaceState(null, "", `/workflows/${segment(keeper.name)}/edit`);
@@ -253,6 +259,15 @@ async function save() {
   // The server is away, or the network: it is tried again, without anybody typing.
   if (!saved && stateText?.dataset.state === "lost") timer = setTimeout(save, AGAIN_MS);
   return saved;
+}
+
+function keepHere() {
+  try {
+    if (keeper.isDirty) sessionStorage.setItem(UNSAVED, textOf());
+    else sessionStorage.removeItem(UNSAVED);
+  } catch {
+    // A text that is too large for the storage of a tab is only saved on the server.
+  }
 }
 
 const WORKFLOW_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
@@ -352,10 +367,14 @@ async function begin() {
   try {
     const found = host.dataset.name ? await keeper.open(Number(host.dataset.version) || null, host.hasAttribute("data-draft")) : { text: START, file: "workflow.yaml" };
     file = found.file || "workflow.yaml";
+    const unsaved = isReadOnly ? null : sessionStorage.getItem(UNSAVED);
     makeView(found.text);
     takeUnsaved();
     check();
-    if (host.dataset.version && found.isOther) saveSoon();
+    if (unsaved !== null && unsaved !== found.text) {
+      replaceText(unsaved);
+      say("what you had not saved is here again; Ctrl+Z takes it back");
+    } else if (host.dataset.version && found.isOther) saveSoon();
     if (!nameBox) view.focus();
   } catch (error) {
     sayError(error);

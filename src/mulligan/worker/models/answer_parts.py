@@ -43,6 +43,11 @@ class AnswerParts:
         # Why the model stopped; None until it says so.
         self.stop_reason: StopReason | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has arrived."""
+        return not self._text and not self._calls
+
     def add_text(self, text: str) -> None:
         self._count(text)
         self._text.append(text)

@@ -88,6 +88,8 @@ def ask(request: ModelRequest, settings: ModelSettings, access: Access, sink: Si
                 raise answer.incomplete()
         else:
             _add_whole(answer.body(_Answer), parts, answer)
+            if parts.is_empty and parts.stop_reason is None:
+                raise answer.failure("OUTPUT_INVALID", "the answer has no 'content'")
     return parts.finish()
 
 

@@ -35,8 +35,15 @@ class _ToolCall(msgspec.Struct):
     function: _Function = msgspec.field(default_factory=_Function)
 
 
+class _Part(msgspec.Struct):
+    """A part of an answer that some services send as a list; other parts than text are ignored."""
+
+    type: str = ""
+    text: str | None = None
+
+
 class _Said(msgspec.Struct):
-    content: str | None = None
+    content: str | list[_Part] | None = None
     refusal: str | None = None
     tool_calls: list[_ToolCall] | None = None
 
@@ -74,7 +81,7 @@ def ask(request: ModelRequest, settings: ModelSettings, access: Access, sink: Si
                     is_done = True
                     break
                 _add(answer.decode(data, _Completion), parts, answer)
-            if not is_done and parts.stop_reason is None:
+            if parts.stop_reason is None and (not is_done or parts.is_empty):
                 raise answer.incomplete()
         else:
             whole = answer.body(_Completion)
@@ -139,7 +146,9 @@ def _add(piece: _Completion, parts: AnswerParts, answer: Exchange) -> None:
         if choice.index != 0:
             continue
         said = choice.delta or choice.message or _Said()
-        for text in (said.content, said.refusal):
+        content = said.content or ""
+        pieces = [content] if isinstance(content, str) else [part.text for part in content if part.type == "text"]
+        for text in (*pieces, said.refusal):
             if text:
                 parts.add_text(text)
         if said.refusal:
