@@ -424,7 +424,48 @@ def counted(log: Log) -> dict[str, Tally]:
                 add(tally_key(fact.step, "route", str(fact.route.to)), routed(later, fact, entry.at))
             case e.CommandEntered(role="script"):
                 add(tally_key(fact.parent, "script", fact.index), judge(later, fact.place, entry.at, by_end))
+            case e.TriageSuggested(verdict=None):
+                add(tally_key(fact.step, "unanswered", fact.agent), Tally(tried=1))
+            case e.TriageSuggested():
+                add(tally_key(fact.step, "suggested", fact.agent), followed(later, fact))
+            case e.StepClassified() if fact.by.startswith("agent:"):
+                agent = fact.by.removeprefix("agent:")
+                is_overruled = fact.verdict == "fail" and was_run_again(later, fact)
+                add(tally_key(fact.step, "triager", agent), of_agent(later, fact, entry.at, is_overruled))
+                if is_overruled:
+                    add(tally_key(fact.step, "overruled", agent), Tally(tried=1))
     return found
+
+
+def followed(log: Log, fact: e.TriageSuggested) -> Tally:
+    """Whether a person decided as the agent had suggested."""
+    over = (e.StepClassified, *_ENDS)
+    said = first(log, fact.step, lambda f: isinstance(f, over))
+    if said is None or not isinstance(said.fact, e.StepClassified) or said.fact.is_default:
+        return Tally(tried=1)
+    return Tally(1, int(said.fact.verdict == fact.verdict), 1)
+
+
+def of_agent(log: Log, fact: e.StepClassified, since: datetime, is_overruled: bool) -> Tally:
+    """A retry is judged by its attempt, `fail` by whether somebody ran the step again."""
+    if fact.verdict == "fail":
+        return Tally(1, int(not is_overruled), 1)
+    after = judge(log, fact.step, since, by_next)
+    return Tally(1, after.worked, after.judged)
+
+
+def was_run_again(log: Log, fact: e.StepClassified) -> bool:
+    """Whether another round runs the step, which has failed as the agent said and was not visited since."""
+    for entry in log:
+        if isinstance(entry.fact, e.RunReopened):
+            return fact.step in entry.fact.put_back
+        if isinstance(entry.fact, e.AttemptScheduled | e.StepEntered) and _place(entry.fact) == fact.step:
+            return False
+    return False
+
+
+def _place(fact: Any) -> str:
+    return str(getattr(fact, "place", None) or getattr(fact, "step", ""))
 
 
 @pytest.mark.parametrize("chunk", range(8))

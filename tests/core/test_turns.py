@@ -11,7 +11,21 @@ import pytest
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.workflow import Action, Backoff, Map, Need, NoticeRule, Template, Triage, Workflow
+from mulligan.core.model.workflow import (
+    Action,
+    AgentTools,
+    Backoff,
+    Command,
+    Input,
+    Map,
+    Need,
+    NoticeRule,
+    StepTool,
+    Template,
+    Triage,
+    TriageAgent,
+    Workflow,
+)
 from mulligan.core.state.state import State
 from mulligan.core.turn import fold, follow, turn
 from mulligan.errors import MulliganError
@@ -153,7 +167,24 @@ def held_history() -> Told:
     return run.approve("ask").pause_step("last").cancel()
 
 
-HISTORIES = [long_history, stopped_history, revised_history, held_history]
+def agents_history() -> Told:
+    """An agent calls a tool, keeps a session, fails, and another one is not sure what to do about it."""
+    triager = Command(action=Action("agent", {"provider": "claude"}), timeout=300.0)
+    asked = Action("agent", {"provider": "scripted", "prompt": "Which city is warmer?"})
+    tools = AgentTools(steps=(StepTool("weather", command("weather"), inputs={"city": Input()}),))
+    ask = step(
+        "ask", action=asked, tools=tools, session="chat", triage=Triage(agent=TriageAgent("claude", triager)), when="n"
+    )
+    last, after = step("last", needs=["ask"], when="n"), step("after", needs=["last"], when="n")
+    run = Told(workflow(ask, last, after)).start().fail("ask.model@1.0")
+    unsure = {"json": {"verdict": "retry", "confidence": 0.1, "reason": "perhaps"}}
+    run.ok("ask.triager@1", output=unsure).classify("ask", "retry")
+    call = {"id": "c0", "name": "weather", "arguments": {"city": "Rome"}}
+    run.ok("ask.model@2.0", output={"content": "", "tool_calls": [call]}).ok("ask.tool@2.0", output="20 degrees")
+    return run.ok("ask.model@2.1", output={"content": "Rome", "decision": None, "tokens": None}).ok("last", "after")
+
+
+HISTORIES = [long_history, stopped_history, revised_history, held_history, agents_history]
 by_name = pytest.mark.parametrize("tell", HISTORIES, ids=lambda tell: tell.__name__)
 
 

@@ -427,6 +427,7 @@ def test_an_agent_adds_verdict_and_reason_to_what_pending_prints_and_hands_it_ba
         "reason": "seen before",
         "memory": 2 << 30,
         "timeout": 60.0,
+        "confidence": None,
         "attempt": 1,
         "by": "triage-bot",
         "is_recorded": True,

@@ -60,8 +60,8 @@ def test_a_report_has_the_logs_also_where_the_files_are_on_another_host(folder: 
         log.unlink()
     without = mulligan("report", 1, "-o", "-")
 
-    assert "<figcaption>stderr</figcaption><pre>diverged</pre>" in with_logs.out
-    assert "<figcaption>stderr</figcaption><pre>diverged</pre>" in without.out
+    assert '<figcaption>stderr</figcaption><pre tabindex="0">diverged</pre>' in with_logs.out
+    assert '<figcaption>stderr</figcaption><pre tabindex="0">diverged</pre>' in without.out
 
 
 # The keys that programs rely on, of a run and of a step.

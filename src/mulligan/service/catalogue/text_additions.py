@@ -19,6 +19,7 @@ from mulligan.errors import InputInvalid, NotFound
 from mulligan.language.suggestions import did_you_mean
 from mulligan.service.catalogue.text_edits import (
     BY_HAND,
+    NOT_TEXT,
     EditedText,
     StepEdit,
     block_text,
@@ -26,6 +27,7 @@ from mulligan.service.catalogue.text_edits import (
     edited_text,
     end_of,
     find_step,
+    flow_text,
     key_text,
     load_nodes,
     refuse_long_text,
@@ -35,9 +37,7 @@ from mulligan.service.catalogue.texts import WorkflowText
 # Reads every scalar as text: `on` is a key of ours, and YAML 1.1 would read it as a truth value.
 _AS_TEXTS: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _INDENT = 2
-_WORD = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 _WORDS = re.compile(r"[A-Za-z_./]([\w ./=-]*[\w./=-])?", re.ASCII)
-_NOT_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
 
 class NewStep(msgspec.Struct, frozen=True):
@@ -126,7 +126,7 @@ def add_edge(text: str, new: NewEdge) -> str:
     # A single `next` needs no list; `needs` is always written as one.
     is_single = not before and found != [] and new.kind == "next"
     wanted["steps"][at][new.kind] = _texts(entry) if is_single else [*before, _texts(entry)]
-    result = _with_entry(text, _step_nodes(text)[at], new.kind, _flow_text(entry))
+    result = _with_entry(text, _step_nodes(text)[at], new.kind, flow_text(entry))
     return _checked(result, wanted, f"'{new.kind}' of step '{owner}' cannot be extended in place")
 
 
@@ -243,7 +243,7 @@ def _with_step(text: str, keys: Mapping[str, Any], at: int) -> str:
     previous = nodes[max(at - 1, 0)]
     if pair[1].flow_style:
         end = end_of(text, previous)
-        return f"{text[:end]}, {_flow_text(keys)}{text[end:]}"
+        return f"{text[:end]}, {flow_text(keys)}{text[end:]}"
     end = _line_end(text, end_of(text, previous))
     gap = "\n" if _are_apart(text, nodes) else ""
     return f"{text[:end]}\n{gap}{_step_block(keys, pair[1].start_mark.column)}{text[end:]}"
@@ -265,20 +265,9 @@ def _step_block(keys: Mapping[str, Any], column: int) -> str:
 
 def _value_text(value: Any, column: int) -> str:
     if isinstance(value, str):
-        is_plain = _WORDS.fullmatch(value) and value.lower() not in _NOT_TEXT
+        is_plain = _WORDS.fullmatch(value) and value.lower() not in NOT_TEXT
         return value if is_plain else block_text(value, column)
-    return _flow_text(value)
-
-
-def _flow_text(value: Any) -> str:
-    """A value in one line: words as they are, everything else as JSON."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key_text(str(key))}: {_flow_text(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_flow_text, value)) + "]"
-    if isinstance(value, str) and _WORD.fullmatch(value) and value.lower() not in _NOT_TEXT:
-        return value
-    return json.dumps(value, ensure_ascii=False)
+    return flow_text(value)
 
 
 def _with_entry(text: str, step: Any, key: str, entry: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ from mulligan.service.workflow_files import Validation
 
 CHARS_MAX = 500_000
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_WORD = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
+NOT_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 BY_HAND = "edit the text itself, and check it"
 
 
@@ -126,7 +129,7 @@ def _with(text: str, node: Any, key: str, value: Any) -> str:
     column = node.value[0][0].start_mark.column
     pair = next((each for each in node.value if each[0].value == key), None)
     if node.flow_style:
-        written = json.dumps(value, ensure_ascii=False)
+        written = flow_text(value)
         if pair is not None:
             return text[: pair[1].start_mark.index] + written + text[pair[1].end_mark.index :]
         end = end_of(text, node.value[-1][1])
@@ -168,10 +171,21 @@ def key_text(key: str) -> str:
     return key if is_plain else json.dumps(key, ensure_ascii=False)
 
 
+def flow_text(value: Any) -> str:
+    """A value in one line: words as they are, everything else as JSON."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key_text(str(key))}: {flow_text(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(flow_text, value)) + "]"
+    if isinstance(value, str) and _WORD.fullmatch(value) and value.lower() not in NOT_TEXT:
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
 def block_text(value: Any, column: int) -> str:
-    """A value behind a key in a step that is written over several lines: scripts as blocks, everything else as JSON."""
+    """A value behind a key in a step that is written over several lines: scripts as blocks, all else in one line."""
     is_script = isinstance(value, str) and "\n" in value.strip("\n") and value == value.strip("\n") + "\n"
     if not is_script or any(line[:1].isspace() for line in value.splitlines()[:1]):
-        return json.dumps(value, ensure_ascii=False)
+        return flow_text(value) if isinstance(value, Mapping | list | tuple) else json.dumps(value, ensure_ascii=False)
     indent = " " * (column + 2)
     return "|\n" + "\n".join(f"{indent}{line}" if line else "" for line in value.splitlines())
