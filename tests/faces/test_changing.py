@@ -345,6 +345,7 @@ def test_a_fork_with_a_corrected_file_says_where_that_differs():
         "changed": ["build"],
         "dropped": ["announce"],
         "stale": [],
+        "approvals": [],
     }
     said = mulligan("fork", 1, "--from", "deploy", "--file", fixed)
     assert (said.code, said.err.splitlines()[:3]) == (

@@ -211,6 +211,8 @@ class StepHead(Shape, frozen=True):
     spent: Spent | None
     budget: dict[str, Any] | None
     faked: bool
+    # The last calls of tools by its agent: `tool`, `arguments`, `output`, `error`, shortened.
+    tool_calls: list[dict[str, str]]
 
 
 class DataValue(Shape, frozen=True):
@@ -380,6 +382,7 @@ class StepView(Shape, frozen=True):
     spent: Spent | Maybe | None = msgspec.UNSET
     budget: dict[str, Any] | Maybe | None = msgspec.UNSET
     faked: bool | Maybe = msgspec.UNSET
+    tool_calls: list[dict[str, str]] | Maybe = msgspec.UNSET
     progress: Progress | Maybe | None = msgspec.UNSET
     items: dict[str, int] | Maybe | None = msgspec.UNSET
     undone: bool | Maybe = msgspec.UNSET
