@@ -23,7 +23,7 @@ SRC = Path(__file__).parent.parent / "src"
 # Top to bottom: a part knows only what stands above it.
 PARTS = (
     # `step_context` and `values` run in the process of a step, which may be another interpreter.
-    *("errors", "step_context", "values", "core", "history", "plugins", "language", "flows", "formats"),
+    *("errors", "step_context", "values", "core", "history", "analysis", "plugins", "language", "flows", "formats"),
     *("ports", "store", "engine", "worker", "runtime", "service", "client"),
     # `python -m mulligan` stands at the very bottom: it calls the command line, and nobody calls it.
     *("api", "dashboard", "mcp_server", "cli", "testing", "pytest_plugin", "app", "__main__"),
@@ -53,10 +53,10 @@ PUBLIC_SERVICE = frozenset({"mulligan.service", "mulligan.service.formatting", "
 BEHIND_THE_SERVICE = frozenset({"control", "reader", "store"})
 # Inside `core`, from the bottom up: data, one run's state, what a fact changes, what is decided, what is asked for.
 CORE_LAYERS = ("model", "schedules", "state", "evolve", "deciding", "effects", "notices", "turn")
-PURE_PARTS = frozenset({"core", "history"})
+PURE_PARTS = frozenset({"core", "history", "analysis"})
 # What the package says itself, and anybody may know.
 OF_THE_PACKAGE = frozenset({"__version__", "StepError"})
-TESTING_KNOWS = frozenset({"errors", "core", "history", "language", "ports", "store", "engine"})
+TESTING_KNOWS = frozenset({"errors", "core", "history", "analysis", "language", "ports", "store", "engine"})
 
 PURE_MODULES = frozenset(
     {
@@ -352,11 +352,11 @@ def test_a_circle_is_found(there: str, back: str) -> None:
 
 def test_the_arrows_of_the_design_are_lawful() -> None:
     assert known_parts("core") == {"core", "errors"}
-    assert known_parts("language") == {"language", "plugins", "history", "core", "errors"}
-    assert known_parts("flows") == {"flows", "values", "language", "plugins", "history", "core", "errors"}
+    assert known_parts("language") == {"language", "plugins", "analysis", "history", "core", "errors"}
+    assert known_parts("flows") == {"flows", "values", "language", "plugins", "analysis", "history", "core", "errors"}
     assert known_parts("engine") == {*known_parts("language"), "flows", "engine", "formats", "ports"}
-    assert known_parts("runtime") == set(PARTS[:14])
-    assert known_parts("service") == {*PARTS[:13], "service"}
+    assert known_parts("runtime") == set(PARTS[:15])
+    assert known_parts("service") == {*PARTS[:14], "service"}
     assert known_parts("client") == {"client", "errors", "service", "values"}
     assert known_parts("api") == {"api", "errors", "service"}
     assert known_parts("dashboard") == {"dashboard", "api", "errors", "service"}

@@ -17,6 +17,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from mulligan.ports.server_records import TokenLimits
+from mulligan.service.analysis_verbs import AnalysisVerbs
 from mulligan.service.home import Home, find_home, find_worker_home
 from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.log_verbs import LogVerbs
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
         page,
         pending,
         preview,
-        replay,
         report,
         run_cache,
         run_control,
@@ -66,10 +66,8 @@ if TYPE_CHECKING:
         server_changes,
         shown_runs,
         starting,
-        stats,
         store_calls,
         store_changes,
-        usage,
         waiting,
         worker_loop,
         workers,
@@ -94,7 +92,6 @@ if TYPE_CHECKING:
     from mulligan.service.outcome import Outcome
     from mulligan.service.pending import PendingEntry, PendingPage
     from mulligan.service.preview import Preview
-    from mulligan.service.replay import ReplayResult
     from mulligan.service.report import Report
     from mulligan.service.round_plans import ForkPlan, RoundPlan
     from mulligan.service.run_cache import RunCache
@@ -110,11 +107,9 @@ if TYPE_CHECKING:
     from mulligan.service.schedules.schedules import Schedules
     from mulligan.service.shown_runs import RunDisplay, ShownRun
     from mulligan.service.starting import DetachedRun, ExistingRun
-    from mulligan.service.stats import AgentStats, RungStats
     from mulligan.service.store_calls import StoreCalls
     from mulligan.service.tokens import limits
     from mulligan.service.tokens.decision_ledger import DecisionLedger
-    from mulligan.service.usage import StepUsage
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine
     from mulligan.worker.progress_records import Progress
@@ -127,8 +122,8 @@ else:
     for _name in (
         "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor "
         "driver forecast gc handler_trial items outcome overview page pending "
-        "preview replay report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story "
-        "shown_runs starting stats server_changes store_calls store_changes usage waiting worker_loop workers"
+        "preview report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story "
+        "shown_runs starting server_changes store_calls store_changes waiting worker_loop workers"
     ).split():
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 
@@ -154,7 +149,7 @@ def open_temporary_service() -> Iterator[Service]:
         yield service
 
 
-class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
+class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, RemoteVerbs):
     """Every verb, over the runs of one home. As a context manager it closes itself."""
 
     def __init__(self, home: Home, by: str = "") -> None:
@@ -546,22 +541,6 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
         """The runs that a run called, by the place and the attempt that called them."""
         return self.reader.called(run_id)
 
-    def usage(self, run_id: int) -> list[StepUsage]:
-        """What steps asked for, what they used, and what they should ask for."""
-        return usage.measure_usage(self.reader, run_id)
-
-    def stats(
-        self, run_id: int | None = None, *, workflow: str | None = None, since: datetime | None = None
-    ) -> list[RungStats]:
-        """How often retries, handlers, triage and routes were tried, and how often they worked."""
-        return stats.collect_stats(self.reader, run_id, workflow=workflow, since=since)
-
-    def agent_stats(
-        self, run_id: int | None = None, *, workflow: str | None = None, since: datetime | None = None
-    ) -> list[AgentStats]:
-        """How often agents decided about failures, and how often they were right."""
-        return stats.collect_agent_stats(self.reader, run_id, workflow=workflow, since=since)
-
     def report(self, run_id: int, now: datetime) -> Report:
         """Everything about one run, bounded: failures, timeline, logs."""
         return report.build_report(self.reader, run_id, now)
@@ -569,10 +548,6 @@ class Service(ServerAreas, WorkflowVerbs, LogVerbs, RemoteVerbs):
     def report_page(self, found: Report, *, folder: str | None, home_option: str) -> str:
         """A report as one HTML page. `folder`: where it will be stored, for its links."""
         return page.render_page(found, report.draw_graph(self.reader, found), folder=folder, home_option=home_option)
-
-    def replay(self, run_id: int) -> ReplayResult:
-        """Fold the log of a run again, and compare the result with the tables."""
-        return replay.verify(self.reader, run_id)
 
     def wait_for_runs(
         self, run_ids: Sequence[int], *, until: Until = "ended", timeout_seconds: float | None = None
