@@ -1,4 +1,4 @@
-"""What a player is told instead of running anything: how tasks and child runs end, and what people decide."""
+"""What a player assumes instead of running anything: how tasks and child runs end, and what people decide."""
 
 from __future__ import annotations
 

@@ -397,7 +397,7 @@ class Player:
             run.tasks[place] = (attempt, self._add(self.now, run, report))
 
     def _end(self, run: PlayedRun) -> None:
-        """A round of the run has ended: its tasks are gone, and its caller is told."""
+        """A round of the run has ended: its tasks are gone, and its caller gets a report."""
         run.tasks.clear()
         caller, ended = run.parent, run.state.run
         if caller is None:
