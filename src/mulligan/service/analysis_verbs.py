@@ -93,7 +93,7 @@ class AnalysisVerbs:
         options: Mapping[str, Any] | None = None,
         inputs: Mapping[str, Any] | None = None,
     ) -> list[StoryLine]:
-        """What happens if a step fails in that way, told as `explain` tells a run."""
+        """What happens if a step fails in that way, in the words of `explain`."""
         return coverage.tell(
             file,
             step,

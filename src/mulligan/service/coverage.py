@@ -50,7 +50,7 @@ def tell(
     options: Mapping[str, Any] | None = None,
     inputs: Mapping[str, Any] | None = None,
 ) -> list[StoryLine]:
-    """What happens if a step fails in that way, told as `explain` tells a run."""
+    """What happens if a step fails in that way, in the words of `explain`."""
     _load(file, named, trust_templates, catalogue, options, inputs)
     return []
 
