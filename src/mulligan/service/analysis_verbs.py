@@ -94,7 +94,7 @@ class AnalysisVerbs:
         inputs: Mapping[str, Any] | None = None,
     ) -> list[StoryLine]:
         """What happens if a step fails in that way, in the words of `explain`."""
-        return coverage.tell(
+        return coverage.story_of_case(
             file,
             step,
             failure,

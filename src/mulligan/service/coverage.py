@@ -38,7 +38,7 @@ def cover(
     )
 
 
-def tell(
+def story_of_case(
     file: str | Path,
     step: str,
     failure: str,
