@@ -30,6 +30,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import Workflow, with_callers_secrets
 from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.held_steps import is_on_hold
@@ -147,9 +148,8 @@ class Player:
         """Play to the end of the run, or until it waits for a person for ever."""
         if self.state.run.status == "new":
             self.start()
-        while not (self.is_stopped or self.root.has_ended) and self.step():
-            if self._is_endless:
-                break
+        while not (self.is_stopped or self.is_over) and self.step():
+            pass
         return self.ending()
 
     def start(self) -> None:
@@ -209,6 +209,11 @@ class Player:
         return found
 
     @property
+    def is_over(self) -> bool:
+        """Whether nothing more is played: the run has ended, or there are too many events."""
+        return self.root.has_ended or self._is_endless
+
+    @property
     def _is_endless(self) -> bool:
         return len(self.entries) > self._entries_max or len(self.runs) > self._entries_max // 100
 
@@ -235,6 +240,21 @@ class Player:
             run.state.return_to(mark)
             del run.entries[length:]
             run.tasks = tasks
+
+    def ask_again(self, run: PlayedRun, step: str) -> None:
+        """Ask once more how the tasks of a step end that have just started: in a branch with other outcomes."""
+        for key, (attempt, number) in list(run.tasks.items()):
+            place = run.state.places.get(key)
+            if place is not None and run.state.step_of(place).key == step and place.spec.action is not None:
+                if place.spec.action.kind != "workflow":
+                    self._due = [due for due in self._due if due[1] != number]
+                    heapq.heapify(self._due)
+                    self._start_task(run, fx.QueueTask(key, attempt), number)
+
+    def hold_others(self, run: PlayedRun, step: str) -> None:
+        """Let nothing happen in this branch but what belongs to the running tasks of a step, and what follows."""
+        kept = {number for key, (_, number) in run.tasks.items() if step_name(key) == step}
+        self._due = [due for due in self._due if due[1] in kept]
 
     # -- one report --------------------------------------------------------------------------------------------------
 
@@ -285,10 +305,12 @@ class Player:
         else:
             self._pass_on(run, effect)
 
-    def _add(self, at: datetime, run: PlayedRun, report: r.Report) -> int:
-        self._numbers += 1
-        heapq.heappush(self._due, (at, self._numbers, run, report))
-        return self._numbers
+    def _add(self, at: datetime, run: PlayedRun, report: r.Report, number: int = 0) -> int:
+        if not number:
+            self._numbers += 1
+            number = self._numbers
+        heapq.heappush(self._due, (at, number, run, report))
+        return number
 
     def _set_timer(self, run: PlayedRun, timer: fx.SetTimer, reports: deque[r.Report]) -> None:
         at = run.state.run.at
@@ -299,7 +321,8 @@ class Player:
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
-    def _start_task(self, run: PlayedRun, task: fx.QueueTask) -> None:
+    def _start_task(self, run: PlayedRun, task: fx.QueueTask, number: int = 0) -> None:
+        """Plan the end of a task. `number`: that of the end which it replaces."""
         place = run.state.places[task.place]
         assumed = self.outcomes.of_task(run.state, place, task, self.now)
         seconds, outcome = _cut_off(run.state, place, assumed, self.now)
@@ -311,7 +334,7 @@ class Player:
             report = r.TaskEnded(
                 due, task.place, task.attempt, outcome, assumed.output, usage=assumed.usage, data=assumed.data
             )
-        run.tasks[task.place] = (task.attempt, self._add(due, run, report))
+        run.tasks[task.place] = (task.attempt, self._add(due, run, report, number))
 
     def _stop_task(self, run: PlayedRun, effect: fx.StopTask, fresh: dict[str, fx.QueueTask]) -> None:
         """Drop a task that has not started or whose end does not count any more; end one that is asked to end."""
