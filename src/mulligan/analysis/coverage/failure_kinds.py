@@ -12,8 +12,8 @@ import msgspec
 
 from mulligan.analysis.coverage.pattern_examples import example_of
 from mulligan.analysis.coverage.results import FailureKind
-from mulligan.core.deciding.conditions import describe_edge, describe_rule, matching_rule
 from mulligan.core.deciding.bounded_regex import is_found
+from mulligan.core.deciding.conditions import describe_edge, describe_rule, matching_rule
 from mulligan.core.evolve.evolve_places import holds_conversation
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.workflow import END, ENGINE_ACTIONS, Command, Edge, Map, Rule, Step, Workflow, all_commands
@@ -108,8 +108,9 @@ def _task_kinds(step: Step, command: Command, of: str = "step") -> Iterator[Kind
         where = f"rule {index + 1}: {describe_rule(rule)}"
         for kind in _named(rule.codes, rule.exit_codes, where, of):
             named.setdefault(kind.name, kind)
-        if rule.pattern is not None and (kind := _pattern_kind(rule.pattern, where, of)) is not None:
-            named.setdefault(kind.name, kind)
+        matched = None if rule.pattern is None else _pattern_kind(rule.pattern, where, of)
+        if matched is not None:
+            named.setdefault(matched.name, matched)
     for edge in edges:
         for kind in _named(edge.codes, edge.exit_codes, _edge_words(edge), of):
             named.setdefault(kind.name, kind)
@@ -175,7 +176,7 @@ def _exit_kind(exit_code: int, of: str, where: str, name: str = "") -> Kind:
 
 def _unnamed(rules: tuple[Rule, ...], edges: tuple[Edge, ...], of: str) -> Kind:
     """An exit code that no rule and no edge names."""
-    names = {code for one in (*rules, *edges) for code in one.exit_codes}
+    names = {code for rule in rules for code in rule.exit_codes} | {code for edge in edges for code in edge.exit_codes}
     exit_code = next(code for code in range(1, 256) if code not in names or code == 255)
     catch_all = next((index for index, rule in enumerate(rules) if rule.any), None)
     where = "" if catch_all is None else f"rule {catch_all + 1}: any failure"

@@ -18,7 +18,7 @@ from mulligan.core.model import reports as r
 from mulligan.core.model.failure import failure
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.place_keys import item_key
-from mulligan.core.model.workflow import END, Step, Workflow
+from mulligan.core.model.workflow import Step, Workflow
 from mulligan.core.state.state import Place, State
 
 ALWAYS = 1_000_000_000

@@ -17,8 +17,6 @@ import re
 from functools import cached_property
 from typing import Any
 
-import msgspec
-
 from mulligan.analysis.coverage.case_end import CaseEnd, attempts_of, extra_seconds, rung_of
 from mulligan.analysis.coverage.failure_kinds import Kind
 from mulligan.analysis.coverage.injection import InjectedOutcomes
@@ -63,7 +61,7 @@ class KnownRest:
 
     @cached_property
     def _read_steps(self) -> frozenset[str]:
-        """The steps of which an expression reads more than the output: their status, their failure …"""
+        """The steps of which an expression reads more than the output: such as their status."""
         found = set()
         for match in _READ.finditer(encode(self.workflow)):
             name = (match[1] or match[2]).decode()

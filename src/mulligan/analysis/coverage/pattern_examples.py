@@ -37,7 +37,7 @@ def _text(node: tuple[Any, Any]) -> str:
         least, _, inner = value
         if least > _REPEATS_MAX * 100:
             raise ValueError("too long")
-        return "".join(map(_text, inner)) * least
+        return "".join("".join(map(_text, inner)) for _ in range(least))
     if kind in ("AT", "ASSERT_NOT"):
         return ""
     if kind == "ATOMIC_GROUP":

@@ -13,7 +13,9 @@ from mulligan.core.model.workflow import Expression, Step, Workflow
 class World:
     """One set of assumptions, and the failures that happen in it before any other."""
 
-    def __init__(self, choices: Mapping[Expression, bool] | None = None, injections: tuple[Injection, ...] = ()) -> None:
+    def __init__(
+        self, choices: Mapping[Expression, bool] | None = None, injections: tuple[Injection, ...] = ()
+    ) -> None:
         self.choices = dict(choices or {})
         self.injections = injections
 

@@ -1,4 +1,4 @@
-"""What tasks are assumed to answer where the core reads the answer: agents, triagers, lists of items, custom handlers."""
+"""What tasks are assumed to answer where the core reads it: agents, triagers, lists of items, custom handlers."""
 
 from __future__ import annotations
 

@@ -245,11 +245,11 @@ class Player:
         """Ask once more how the tasks of a step end that have just started: in a branch with other outcomes."""
         for key, (attempt, number) in list(run.tasks.items()):
             place = run.state.places.get(key)
-            if place is not None and run.state.step_of(place).key == step and place.spec.action is not None:
-                if place.spec.action.kind != "workflow":
-                    self._due = [due for due in self._due if due[1] != number]
-                    heapq.heapify(self._due)
-                    self._start_task(run, fx.QueueTask(key, attempt), number)
+            action = None if place is None else place.spec.action
+            if action is not None and action.kind != "workflow" and step_name(key) == step:
+                self._due = [due for due in self._due if due[1] != number]
+                heapq.heapify(self._due)
+                self._start_task(run, fx.QueueTask(key, attempt), number)
 
     def hold_others(self, run: PlayedRun, step: str) -> None:
         """Let nothing happen in this branch but what belongs to the running tasks of a step, and what follows."""
