@@ -17,8 +17,6 @@ from mulligan.core.model.place_keys import item_key, step_name
 from mulligan.core.model.workflow import Step
 from mulligan.core.state.state import Place, State
 
-_STOPPED = ("cancel", "kill")
-
 
 class CaseEnd(msgspec.Struct, frozen=True):
     """How a case ended. Seconds from the start of the run; `extra_seconds`: if attempts take as long as they may."""
@@ -37,7 +35,7 @@ def judge(player: Player, path: Path, step: Step, kind: Kind) -> CaseEnd:
     runs = [run for run in player.runs if path_of(run) == path]
     entries = [entry for run in runs for entry in run.entries]
     place = runs[-1].state.places.get(step.name) if runs else None
-    if kind.of in _STOPPED or kind.of == "undo":
+    if kind.of in ("cancel", "undo"):
         verdict = _stop_verdict(ending.status, entries, step.name, kind)
     elif ending.status == "waiting":
         verdict = "parked"
@@ -62,7 +60,8 @@ def _stop_verdict(status: str, entries: Iterable[e.Entry], step: str, kind: Kind
     if kind.of == "undo":
         is_undone = any(isinstance(one.fact, e.UndoCompleted) and one.fact.step == step for one in entries)
         return "recovered" if is_undone else "fails"
-    return "handled" if status == "cancelled" else "fails"
+    is_undone = not any(isinstance(one.fact, e.UndoFailed) for one in entries)
+    return "allowed" if status == "cancelled" and is_undone else "fails"
 
 
 def _good_verdict(state: State, place: Place | None) -> Verdict:
@@ -78,7 +77,7 @@ def _good_verdict(state: State, place: Place | None) -> Verdict:
 
 def rung_of(entries: Iterable[e.Entry], step: str, kind: Kind, verdict: Verdict) -> str:
     """What dealt with the failure, in a word."""
-    if kind.of in _STOPPED:
+    if kind.of == "cancel":
         return kind.of
     if verdict in ("fails", "stops"):
         return "nothing"

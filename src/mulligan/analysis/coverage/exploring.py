@@ -8,7 +8,7 @@ from the start of the run to its end; both find the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -21,9 +21,9 @@ from mulligan.analysis.coverage.injection import (
     Path,
     Scenario,
     Stop,
-    cancel,
     path_of,
     play_scenario,
+    stop_now,
 )
 from mulligan.analysis.coverage.known_rest import KnownRest, LocalPlay
 from mulligan.analysis.coverage.results import Case, Times
@@ -33,6 +33,7 @@ from mulligan.analysis.playing.player import PlayedRun, Player
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import Expression, Step, Workflow
 from mulligan.core.state.scope import Evaluator
+from mulligan.errors import InputInvalid, UnknownStep
 
 TIMES: dict[Times, int] = {"once": 1, "twice": 2, "always": ALWAYS}
 # How many events are played at most for one workflow, over all of its cases.
@@ -77,7 +78,8 @@ def called_by(workflow: Workflow, step: Step) -> Workflow | None:
 def scenario_of(row: Row, kind: Kind, times: int, world: World) -> Scenario:
     """What goes wrong in a case."""
     if kind.of in ("cancel", "kill"):
-        return Scenario(world.injections, Stop(row.path, row.step.name, "running", is_kill=kind.of == "kill"))
+        how: Literal["cancel", "kill"] = "kill" if kind.of == "kill" else "cancel"
+        return Scenario(world.injections, Stop(row.path, row.step.name, "running", how))
     injection = Injection(row.path, row.step, kind, times)
     # An undo runs when the run is cancelled after its step has completed.
     stop = Stop(row.path, row.step.name, "completed") if kind.of == "undo" else None
@@ -92,6 +94,8 @@ class _Moment(msgspec.Struct, frozen=True):
     row: Row
     world: World
     known: KnownRest
+    # The running tasks of the step.
+    keys: list[str]
 
 
 class Explorer:
@@ -109,6 +113,8 @@ class Explorer:
         self.rows = {row.name: row for row in rows_of(workflow)}
         self.kinds = {name: kinds_of(row.workflow, row.step) for name, row in self.rows.items()}
         self.unknown: list[str] = []
+        # Whether somebody stopped it before all cases were played.
+        self.is_cut = False
         # How many events were played.
         self.events = 0
         self._evaluator = evaluator
@@ -117,6 +123,21 @@ class Explorer:
         self._evaluators: list[tuple[World, AssumingEvaluator]] = []
         # In which world the step of a row is reached.
         self._worlds: dict[str, World] = {}
+
+    def choose(self, step: str, failure: str) -> None:
+        """Play only the failures of this step, only this failure, or only this failure of this step."""
+        if step and step not in self.rows:
+            raise UnknownStep(f"'{step}' is not a step of workflow '{self.workflow.name}'", step=step)
+        chosen = {
+            name: [kind for kind in kinds if failure.lower() in ("", kind.name.lower())]
+            for name, kinds in self.kinds.items()
+            if step in ("", name)
+        }
+        if not any(chosen.values()):
+            known = dict.fromkeys(kind.name for name in chosen for kind in self.kinds[name])
+            message = f"step '{step}' cannot fail with '{failure}'" if step else f"no step can fail with '{failure}'"
+            raise InputInvalid(message, hint=f"the failures are: {', '.join(known) or 'none'}")
+        self.kinds = {name: chosen.get(name, []) for name in self.rows}
 
     # -- all cases ---------------------------------------------------------------------------------------------------
 
@@ -172,7 +193,8 @@ class Explorer:
             for row, run in _started(player, by_path, lengths):
                 del left[row.name]
                 self._worlds[row.name] = world
-                yield from self._cases_of(_Moment(player, run, row, world, known))
+                keys = player.running(run, row.step.name)
+                yield from self._cases_of(_Moment(player, run, row, world, known, keys))
             if player.is_over or self.is_spent or not player.step():
                 return
 
@@ -199,7 +221,7 @@ class Explorer:
                 return end, True
         elif is_first and known.is_local(row.step, kind):
             outcomes = InjectedOutcomes((Injection(row.path, row.step, kind, times),))
-            local = LocalPlay(known, moment.player, moment.run, row.step, kind)
+            local = LocalPlay(known, moment.player, moment.run, row.step, kind, moment.keys)
             end = local.end(outcomes)
             self.events += local.events
             if end is not None:
@@ -222,10 +244,10 @@ class Explorer:
         player.branch()
         player.outcomes = outcomes
         if scenario.stop is not None and scenario.stop.when == "running":
-            cancel(player, is_kill=scenario.stop.is_kill)
+            stop_now(player, scenario.stop.how)
             play_scenario(player, None)
         else:
-            player.ask_again(moment.run, row.step.name)
+            player.ask_again(moment.run, moment.keys)
             play_scenario(player, scenario.stop)
         self.events += _length(player) - before
         end = judge(player, row.path, row.step, kind)

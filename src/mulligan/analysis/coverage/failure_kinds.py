@@ -6,7 +6,7 @@ step itself: the kind that brings it about is its `after`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -61,9 +61,10 @@ def kinds_of(workflow: Workflow, step: Step) -> list[Kind]:
     return list({kind.name: kind for kind in found}.values())
 
 
-def base_kind(step: Step) -> Kind | None:
-    """A failure of a step that nobody names, to reach what only follows from failures."""
-    return next((kind for kind in _own_kinds(step) if kind.of == "step"), None)
+def plain_first(kinds: Iterable[Kind]) -> list[Kind]:
+    """The failures of the step itself. A plain one comes first: it reaches what is for any failure."""
+    own = [kind for kind in kinds if kind.of == "step"]
+    return sorted(own, key=lambda kind: (kind.name != "EXIT_NONZERO", kind.shown.code == "WORKER_LOST"))
 
 
 # -- failures of the step itself -------------------------------------------------------------------------------------
@@ -206,11 +207,9 @@ def _part_kind(of: str, name: str, after: Kind | None = None, target: str = "", 
 
 def _parts(workflow: Workflow, step: Step, own: list[Kind]) -> list[Kind]:
     """The handler, the recovery scripts, the remediations, the triager and the undo of a step fail."""
-    firsts = [kind for kind in own if kind.of == "step"]
+    firsts = plain_first(own)
     if not firsts:
         return []
-    # A failure that nobody names comes first: it reaches what is for any failure.
-    firsts.sort(key=lambda kind: bool(kind.shown.named_by))
     found: list[Kind] = []
     command = failing_command(step)
     if command.on_failure is not None or step.on_failure is not None:
@@ -256,8 +255,9 @@ def leads_to(step: Step, kind: Kind, target: str) -> bool:
 
 
 def _stops() -> Iterator[Kind]:
-    for of, words in (("cancel", "the run is cancelled"), ("kill", "the run is cancelled at once")):
-        yield Kind(FailureKind(of, "CANCELLED", of=of), failure("CANCELLED", words))
+    """At the moment at which the step runs: somebody cancels the run; its worker is killed, and another goes on."""
+    yield Kind(FailureKind("cancel", "CANCELLED", of="cancel"), failure("CANCELLED", "the run is cancelled"))
+    yield Kind(FailureKind("kill", "WORKER_LOST", of="kill"), failure("WORKER_LOST", "its worker is killed"))
 
 
 def unexplained_patterns(workflow: Workflow) -> list[str]:

@@ -37,12 +37,12 @@ class Injection(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """The run is cancelled when a step is running, or when it has completed."""
+    """When a step is running, or has completed: the run is cancelled, or all that runs is killed with its worker."""
 
     path: Path
     step: str
     when: Literal["running", "completed"]
-    is_kill: bool = False
+    how: Literal["cancel", "kill"] = "cancel"
 
 
 class Scenario(msgspec.Struct, frozen=True):
@@ -191,12 +191,12 @@ def path_of(run: PlayedRun) -> Path:
 
 
 def play_scenario(player: Player, stop: Stop | None) -> None:
-    """Play to the end, and cancel the run when it is time for that."""
+    """Play to the end, and stop the run when it is time for that."""
     if player.state.run.status == "new":
         player.start()
     while True:
         if stop is not None and is_time_for(player, stop):
-            cancel(player, is_kill=stop.is_kill)
+            stop_now(player, stop.how)
             stop = None
         if player.is_over or not player.step():
             return
@@ -208,5 +208,9 @@ def is_time_for(player: Player, stop: Stop) -> bool:
     return place is not None and place.status == stop.when and not player.root.has_ended
 
 
-def cancel(player: Player, *, is_kill: bool) -> None:
-    player.report(r.CancelRequested(player.now, by="someone", now=is_kill))
+def stop_now(player: Player, how: Literal["cancel", "kill"]) -> None:
+    """Cancel the run; or kill its worker: everything that runs is lost, and another worker goes on."""
+    if how == "cancel":
+        player.report(r.CancelRequested(player.now, by="someone"))
+    else:
+        player.lose_all()

@@ -49,13 +49,13 @@ class KnownRest:
         self._is_timeless = ending.status == "completed" and ending.seconds == 0 and len(straight.runs) == 1
         # How cases went on that were played to their end, by how their step ended: the end, and how long after.
         self._rests: dict[Any, tuple[Verdict, str, float]] = {}
-        self._quiet: dict[str, bool] = {}
 
     # -- what may be left out ----------------------------------------------------------------------------------------
 
     def is_local(self, step: Step, kind: Kind) -> bool:
         """Whether the case may be decided by what belongs to the step."""
-        if not self._is_timeless or step.name not in self.completed or kind.of not in _LOCAL_PARTS:
+        is_known = step.name in self.completed and step.name != END
+        if not (self._is_timeless and is_known and kind.of in _LOCAL_PARTS):
             return False
         return step.name not in self._read_steps and "*" not in self._read_steps and not self._has_slow_stop
 
@@ -88,27 +88,31 @@ class KnownRest:
 
     def is_quiet(self, name: str) -> bool:
         """Whether everything behind a step that fails is skipped, so that nothing else happens because of it."""
-        found = self._quiet.get(name)
-        if found is None:
-            found = self._quiet[name] = self._is_quiet(name)
-        return found
+        return name in self._quiet_vertices
 
-    def _is_quiet(self, name: str) -> bool:
-        behind = self.graph.behind((name,))
-        nodes = self.graph.nodes
-        for one in behind:
-            node = nodes[one]
-            if one in self.graph.loops or one in self._read_steps:
-                return False
-            if one == name:
-                continue
-            if any(on != "success" for _, on in node.needs) or any(barrier.on != "success" for barrier in node.waits):
-                return False
-            if any(arc.source not in behind or arc.edge.on == "always" for arc in node.arrivals):
-                return False
-            if not (node.needs or node.waits or node.arrivals):
-                return False
-        return True
+    @cached_property
+    def _quiet_vertices(self) -> frozenset[str]:
+        """The steps and barriers behind which everything is skipped if they fail: found from the last ones on."""
+        found: set[str] = set()
+        for vertex in _from_the_last(self.graph):
+            onward = self.graph.onward(vertex)
+            if all(after in found and self._is_skipped(vertex, after) for after in onward):
+                found.add(vertex)
+        return frozenset(found)
+
+    def _is_skipped(self, vertex: str, after: str) -> bool:
+        """Whether `after` is skipped if `vertex`, directly before it, failed or was skipped."""
+        graph = self.graph
+        if after in graph.barriers:
+            return graph.barriers[after].on == "success"
+        node = graph.nodes[after]
+        if after in graph.loops or after in self._read_steps:
+            return False
+        if vertex in graph.barriers or any(need == (vertex, "success") for need in node.needs):
+            return True
+        if any(source == vertex for source, _ in node.needs):
+            return False
+        return len(node.arrivals) == 1 and node.arrivals[0].edge.on != "always"
 
     def has_time_left(self, seconds: float) -> bool:
         return self.workflow.timeout is None or seconds < self.workflow.timeout
@@ -116,10 +120,21 @@ class KnownRest:
     # -- ends --------------------------------------------------------------------------------------------------------
 
     def end_of_stop(self, player: Player, kind: Kind) -> CaseEnd | None:
-        """The end of a run that is cancelled now."""
+        """The end of a run that is cancelled now, or whose worker is killed."""
         if not self._is_timeless or self._has_slow_stop or len(player.runs) > 1:
             return None
-        return CaseEnd("handled", "cancelled", kind.of, 1, (player.now - self.begun).total_seconds())
+        seconds = (player.now - self.begun).total_seconds()
+        if kind.of == "cancel":
+            return CaseEnd("allowed", "cancelled", kind.of, 1, seconds)
+        return CaseEnd("recovered", "completed", "rerun", 2, seconds) if self._reruns_after_loss else None
+
+    @cached_property
+    def _reruns_after_loss(self) -> bool:
+        """Whether everything runs again after its worker was lost."""
+        commands = all_commands((*self.workflow.steps, self.workflow.end))
+        lost = ("WORKER_LOST" in rule.codes for one in commands for rule in one.rules)
+        is_run_again = all(one.on_lost == "rerun" for one in all_commands((*self.workflow.steps, self.workflow.end)))
+        return is_run_again and not any(lost) and not self._read_steps
 
     def rest_of(self, key: Any) -> tuple[Verdict, str, float] | None:
         return self._rests.get(key)
@@ -132,8 +147,12 @@ class KnownRest:
 class LocalPlay:
     """Plays a case locally, and rolls it back. `key` and `seconds`: how and when its step ended, if that decides."""
 
-    def __init__(self, known: KnownRest, player: Player, run: PlayedRun, step: Step, kind: Kind) -> None:
+    def __init__(
+        self, known: KnownRest, player: Player, run: PlayedRun, step: Step, kind: Kind, keys: list[str]
+    ) -> None:
         self._known, self._player, self._run, self._step, self._kind = known, player, run, step, kind
+        # The running tasks of the step.
+        self._keys = keys
         self._begin, self._begun_at = len(run.entries), player.now
         # The other steps that were visited, and whether something follows from them.
         self._visited: list[str] = []
@@ -150,9 +169,8 @@ class LocalPlay:
         player = self._player
         kept = player.outcomes
         player.branch()
-        player.hold_others(self._run, self._step.name)
         player.outcomes, player.watch = outcomes, self._watch
-        player.ask_again(self._run, self._step.name)
+        player.ask_again(self._run, self._keys, holds_others=True)
         while not (player.is_stopped or player.is_over) and player.step():
             pass
         self.events = len(self._run.entries) - self._begin
@@ -244,3 +262,19 @@ class LocalPlay:
         how += (getattr(fact, "outcome", ""), repr(getattr(fact, "output", None)), getattr(fact, "is_final", True))
         code = "" if found is None or not self._known.reads_failures else f"{found.code} {found.exit_code}"
         return (fact.step, how, visited, None if found is None else (found.severity, code))
+
+
+def _from_the_last(graph: Graph) -> list[str]:
+    """All steps and barriers, each after those that follow it. Steps of a loop and those before them are left out."""
+    open_after = {vertex: len(set(graph.onward(vertex))) for vertex in (*graph.nodes, *graph.barriers)}
+    before: dict[str, list[str]] = {}
+    for vertex in open_after:
+        for after in set(graph.onward(vertex)):
+            before.setdefault(after, []).append(vertex)
+    found = [vertex for vertex, count in open_after.items() if count == 0]
+    for vertex in found:
+        for source in before.get(vertex, ()):
+            open_after[source] -= 1
+            if open_after[source] == 0:
+                found.append(source)
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from mulligan.analysis.coverage.failure_kinds import failing_command, kinds_of, leads_to
+from mulligan.analysis.coverage.failure_kinds import failing_command, kinds_of, leads_to, plain_first
 from mulligan.analysis.coverage.injection import ALWAYS, Injection, Path
 from mulligan.core.model.graph import Arc, Graph
 from mulligan.core.model.workflow import Expression, Step, Workflow
@@ -76,8 +76,7 @@ class _Way:
             self.choices.update((one.edge.when, False) for one in before if one.edge.when is not None)
 
     def _fail(self, step: Step, target: str) -> None:
-        kinds = [kind for kind in kinds_of(self._workflow, step) if kind.of == "step"]
-        kinds.sort(key=lambda kind: bool(kind.shown.named_by))
+        kinds = plain_first(kinds_of(self._workflow, step))
         kind = next((kind for kind in kinds if leads_to(step, kind, target)), None)
         if kind is not None:
             retries = failing_command(step).retries_max + 1

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -241,20 +241,36 @@ class Player:
             del run.entries[length:]
             run.tasks = tasks
 
-    def ask_again(self, run: PlayedRun, step: str) -> None:
-        """Ask once more how the tasks of a step end that have just started: in a branch with other outcomes."""
-        for key, (attempt, number) in list(run.tasks.items()):
-            place = run.state.places.get(key)
-            action = None if place is None else place.spec.action
-            if action is not None and action.kind != "workflow" and step_name(key) == step:
-                self._due = [due for due in self._due if due[1] != number]
-                heapq.heapify(self._due)
-                self._start_task(run, fx.QueueTask(key, attempt), number)
+    def running(self, run: PlayedRun, step: str) -> list[str]:
+        """The places of a step whose tasks are running, without child runs."""
+        places = run.state.places
+        keys = (key for key in run.tasks if key.startswith(step) and step_name(key) == step)
+        actions = ((key, places[key].spec.action) for key in keys if key in places)
+        return [key for key, action in actions if action is not None and action.kind != "workflow"]
 
-    def hold_others(self, run: PlayedRun, step: str) -> None:
-        """Let nothing happen in this branch but what belongs to the running tasks of a step, and what follows."""
-        kept = {number for key, (_, number) in run.tasks.items() if step_name(key) == step}
-        self._due = [due for due in self._due if due[1] in kept]
+    def ask_again(self, run: PlayedRun, keys: Iterable[str], *, holds_others: bool = False) -> None:
+        """Ask once more how tasks end that have just started: in a branch with other outcomes.
+
+        `holds_others`: nothing else happens in this branch, except what follows from these tasks.
+        """
+        numbers = {key: run.tasks[key] for key in keys}
+        replaced = {number for _, number in numbers.values()}
+        self._due = [] if holds_others else [due for due in self._due if due[1] not in replaced]
+        heapq.heapify(self._due)
+        for key, (attempt, number) in numbers.items():
+            self._start_task(run, fx.QueueTask(key, attempt), number)
+
+    def lose_all(self) -> None:
+        """Lose the worker of all running tasks now."""
+        for run in list(self.runs):
+            for key, (attempt, _) in list(run.tasks.items()):
+                place = run.state.places.get(key)
+                action = None if place is None else place.spec.action
+                # What follows from an earlier loss may have ended it.
+                is_running = run.tasks.get(key, (0, 0))[0] == attempt
+                if action is not None and action.kind != "workflow" and is_running:
+                    del run.tasks[key]
+                    self.report(r.LeaseExpired(self.now, key, attempt, WORKER), run)
 
     # -- one report --------------------------------------------------------------------------------------------------
 
