@@ -117,7 +117,11 @@ def _blocks(kinds: Sequence[str], first: int, width: int) -> Iterator[range]:
 
 
 def _painted(text: str, mark: Mark | None, *, is_coloured: bool) -> str:
-    return _tinted(text, "plain" if mark is None else tone_of(mark)) if is_coloured else text
+    """The text in the colour of a mark; not the blanks behind it."""
+    if not is_coloured:
+        return text
+    plain = text.rstrip()
+    return _tinted(plain, "plain" if mark is None else tone_of(mark)) + " " * (len(text) - len(plain))
 
 
 def _legend(table: CoverageTable, width: int, *, is_coloured: bool) -> Iterator[str]:
@@ -173,7 +177,7 @@ def coverage_lines(
     shows_all: bool = False,
 ) -> Iterator[str]:
     """Coverage as a terminal shows it. `source`: the text of the file, for the lines of the findings."""
-    yield f"{single_line(coverage.workflow)}: {describe_figures(figures)}"
+    yield f"{visible(single_line(coverage.workflow))}: {describe_figures(figures)}"
     if coverage.cells:
         yield ""
     yield from table_lines(arrange_table(coverage, shows_all=shows_all), width, is_coloured=is_coloured)
@@ -210,8 +214,12 @@ def finding_problem(finding: Finding, file: str, lines: Sequence[str]) -> Proble
 
 
 def _last_lines(coverage: Coverage, figures: Figures) -> Iterator[str]:
-    kinds = {kind.name: kind for kind in coverage.failures}
     yield ""
+    yield from map(visible, _closing(coverage, figures))
+
+
+def _closing(coverage: Coverage, figures: Figures) -> Iterator[str]:
+    kinds = {kind.name: kind for kind in coverage.failures}
     if coverage.unknown:
         yield from (f"not played: {single_line(one)}" for one in coverage.unknown)
     if figures.slowest is not None:
@@ -237,7 +245,7 @@ def case_story_lines(
     case: Case, kind: FailureKind, story: Sequence[StoryLine], *, is_coloured: bool = False
 ) -> Iterator[str]:
     """What happens in one case, as `explain` tells a run; the times are counted from its start."""
-    yield describe_failure_of(case.step, kind, case.times)
+    yield visible(describe_failure_of(case.step, kind, case.times))
     times = [f"+{format_duration((line.at - story[0].at).total_seconds())}" for line in story]
     time_width = max(map(len, times), default=0)
     place_width = min(PLACE_CHARS_MAX, max((len(line.place or "end") for line in story), default=0))

@@ -82,7 +82,10 @@ def _bar(figures: Figures) -> Html:
 def render_heat_map(table: CoverageTable, link: CellLink, *, chosen: tuple[str, str] | None = None) -> Html:
     """The table of steps and failures. `chosen`: the step and the failure whose story is shown beside it."""
     heads = [element("th", element("span", kind.name), scope="col", title=_kind_title(kind)) for kind in table.columns]
-    head = element("thead", element("tr", element("td", element("p", "Choose a cell to read what happens."), class_="corner"), *heads))
+    head = element(
+        "thead",
+        element("tr", element("td", element("p", "Choose a cell to read what happens."), class_="corner"), *heads),
+    )
     rows = [_row(row, table.columns, link, chosen) for row in table.rows]
     inner = element("table", head, element("tbody", *rows), class_="heat", aria_label="Steps and failures")
     return element(
