@@ -5,16 +5,26 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
+from mulligan.cli.format_options import MapPatterns, MaxIterations
 from mulligan.cli.options import AsJson, Catalogue, Inputs, System, TrustTemplates
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.run import given_inputs
 from mulligan.cli.tables import columns
 from mulligan.cli.terminal import UsageRefused, complain, show, show_bytes, show_json, wants_colour
-from mulligan.service import Service, case_story_lines, count_figures, coverage_lines, coverage_to_json, write_file
+from mulligan.service import (
+    Service,
+    Times,
+    case_story_lines,
+    count_figures,
+    coverage_lines,
+    read_format_options,
+    to_json,
+    write_file,
+)
 
-TIMES = ("once", "twice", "always")
+TIMES: tuple[Times, ...] = ("once", "twice", "always")
 # The width of what is written to a file or a pipe.
 _PIPE_COLUMNS = 100
 BELOW = 1
@@ -46,6 +56,8 @@ def coverage(
     system: System = None,
     trust_templates: TrustTemplates = False,
     catalogue: Catalogue = None,
+    patterns: MapPatterns = None,
+    iterations: MaxIterations = None,
     as_json: AsJson = False,
 ) -> int:
     """Show what a workflow does about each failure of each step, and what nobody deals with.
@@ -61,6 +73,7 @@ def coverage(
         "named": system,
         "trust_templates": trust_templates,
         "catalogue": catalogue,
+        "options": read_format_options(patterns, iterations),
         "inputs": given_inputs(inputs or []),
     }
     if step is not None and failure is not None:
@@ -74,7 +87,7 @@ def coverage(
         found = Service.coverage(file, step=step or "", failure=failure or "", seed=seed, pairs=pairs, **how)
     figures = count_figures(found)
     if as_json:
-        show_json(coverage_to_json(found))
+        show_json(to_json(found))
     elif html != "-":
         is_coloured = wants_colour(sys.stdout, os.environ)
         lines = coverage_lines(
@@ -108,9 +121,9 @@ def _check(step: str | None, failure: str | None, times: str | None, percent_min
 
 
 def _tell(file: Path, step: str, failure: str, times: str, how: dict[str, Any], *, as_json: bool) -> None:
-    found = Service.coverage_story(file, step, failure, times, **how)
+    found = Service.coverage_story(file, step, failure, cast(Times, times), **how)
     if as_json:
-        show_json(coverage_to_json(found))
+        show_json(to_json(found))
         return
     is_coloured = wants_colour(sys.stdout, os.environ)
     show("\n".join(case_story_lines(found.case, found.kind, found.story, is_coloured=is_coloured)))
