@@ -15,12 +15,12 @@ from mulligan.service.page.coverage import LINES_MAX, STORIES_MAX, render_covera
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def tell(case: Case) -> Sequence[StoryLine]:
+def story_of(case: Case) -> Sequence[StoryLine]:
     return [StoryLine(T0, case.step, f"failed with {case.failure}", "bad")]
 
 
-def page(found=NIGHTLY, tell=tell) -> str:
-    return render_coverage_page(found, tell, file="nightly.yaml", made_by="mulligan")
+def page(found=NIGHTLY, story_of=story_of) -> str:
+    return render_coverage_page(found, story_of, file="nightly.yaml", made_by="mulligan")
 
 
 def test_every_cell_leads_to_its_story_and_back():

@@ -35,7 +35,7 @@ def coverage(
     step: Annotated[str | None, Option("--step", metavar="STEP", help="Only this step.")] = None,
     failure: Annotated[
         str | None,
-        Option("--failure", metavar="FAILURE", help="Only this failure; with --step: tell what happens, line by line."),
+        Option("--failure", metavar="FAILURE", help="Only this failure; with --step: show what happens, line by line."),
     ] = None,
     times: Annotated[
         str | None,
@@ -77,7 +77,7 @@ def coverage(
         "inputs": given_inputs(inputs or []),
     }
     if step is not None and failure is not None:
-        _tell(file, step, failure, times or "always", how, as_json=as_json)
+        _show_story(file, step, failure, times or "always", how, as_json=as_json)
         return 0
     if html is not None:
         written = Service.coverage_page(file, seed=seed, pairs=pairs, **how)
@@ -120,7 +120,7 @@ def _check(step: str | None, failure: str | None, times: str | None, percent_min
         raise UsageRefused("--html writes the whole workflow", hint="leave --step and --failure out")
 
 
-def _tell(file: Path, step: str, failure: str, times: str, how: dict[str, Any], *, as_json: bool) -> None:
+def _show_story(file: Path, step: str, failure: str, times: str, how: dict[str, Any], *, as_json: bool) -> None:
     found = Service.coverage_story(file, step, failure, cast(Times, times), **how)
     if as_json:
         show_json(to_json(found))

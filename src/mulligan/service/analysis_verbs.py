@@ -65,7 +65,7 @@ class AnalysisVerbs:
     @staticmethod
     def coverage_story(file: str | Path, step: str, failure: str, times: Times = "always", **how: Any) -> CaseStory:
         """What happens if a step of the workflow in a file fails in that way, in the words of `explain`."""
-        return coverage.read_file(file, **how).tell_case(step, failure, times)
+        return coverage.read_file(file, **how).story_of_case(step, failure, times)
 
     @staticmethod
     def coverage_page(file: str | Path, *, seed: int = 0, pairs: bool = True, **how: Any) -> CoveragePage:

@@ -52,7 +52,7 @@ class PlayedWorkflow:
             seed=seed,
         )
 
-    def tell_case(self, step: str, failure: str, times: Times = "always") -> CaseStory:
+    def story_of_case(self, step: str, failure: str, times: Times = "always") -> CaseStory:
         """What happens if a step fails in that way."""
         raise NotImplementedError
 

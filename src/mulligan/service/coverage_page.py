@@ -20,11 +20,11 @@ class CoveragePage(msgspec.Struct, frozen=True):
 
 
 def make_page(played: PlayedWorkflow, file: str, *, seed: int = 0, pairs: bool = True) -> CoveragePage:
-    """The page, and what it shows. A case whose story cannot be told has none."""
+    """The page, and what it shows. A case whose story cannot be played has none."""
     found = played.cover(seed=seed, pairs=pairs)
 
-    def tell(case: Case) -> Sequence[StoryLine]:
-        return played.tell_case(case.step, case.failure, case.times).story
+    def story_of(case: Case) -> Sequence[StoryLine]:
+        return played.story_of_case(case.step, case.failure, case.times).story
 
-    html = render_coverage_page(found, tell, file=os.path.basename(file), made_by=f"mulligan {__version__}")
+    html = render_coverage_page(found, story_of, file=os.path.basename(file), made_by=f"mulligan {__version__}")
     return CoveragePage(found, html)

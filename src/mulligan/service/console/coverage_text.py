@@ -251,6 +251,6 @@ def case_story_lines(
     place_width = min(PLACE_CHARS_MAX, max((len(line.place or "end") for line in story), default=0))
     for time, line in zip(times, story, strict=True):
         text = visible(line.text)
-        told = _tinted(text, line.tone) if is_coloured else text
-        yield f"  {time:>{time_width}}  {visible(line.place or 'end'):<{place_width}}  {told}"
+        sentence = _tinted(text, line.tone) if is_coloured else text
+        yield f"  {time:>{time_width}}  {visible(line.place or 'end'):<{place_width}}  {sentence}"
     yield describe_case(case)

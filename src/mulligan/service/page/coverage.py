@@ -38,7 +38,7 @@ LINES_MAX = 60
 _TONES = {"good": "good", "bad": "bad", "wait": "ask", "try": "try", "plain": "idle"}
 
 # How a case goes, line by line.
-TellCase = Callable[[Case], Sequence[StoryLine]]
+StoryOfCase = Callable[[Case], Sequence[StoryLine]]
 # Where a cell leads, and the id that it has; None if it leads nowhere.
 CellLink = Callable[[CoverageRow, FailureKind], tuple[str, str] | None]
 
@@ -214,14 +214,17 @@ def worst_case(cell: Cell) -> Case:
 # -- the whole page --------------------------------------------------------------------------------------------------
 
 
-def render_coverage_page(coverage: Coverage, tell: TellCase, *, file: str, made_by: str) -> str:
+def render_coverage_page(coverage: Coverage, story_of: StoryOfCase, *, file: str, made_by: str) -> str:
     """Coverage as one page that needs nothing else."""
     figures = count_figures(coverage)
     table = arrange_table(coverage, shows_all=True)
     rows = table.rows[:ROWS_MAX]
-    told = _told_cells(rows, table.columns)
-    stories = [_panel(number, row, kind, coverage, tell, len(told)) for number, (row, kind) in enumerate(told, start=1)]
-    numbers = {(row.steps[0], kind.name): number for number, (row, kind) in enumerate(told, start=1)}
+    chosen_cells = _cells_with_story(rows, table.columns)
+    stories = [
+        _panel(number, row, kind, coverage, story_of, len(chosen_cells))
+        for number, (row, kind) in enumerate(chosen_cells, start=1)
+    ]
+    numbers = {(row.steps[0], kind.name): number for number, (row, kind) in enumerate(chosen_cells, start=1)}
 
     def link(row: CoverageRow, kind: FailureKind) -> tuple[str, str] | None:
         number = numbers.get((row.steps[0], kind.name))
@@ -239,7 +242,7 @@ def render_coverage_page(coverage: Coverage, tell: TellCase, *, file: str, made_
     sections = [
         _section("What happens when a step fails", "table", *_table_section(shown, table, link)),
         _section("Findings", "findings", render_findings(coverage.findings, lambda one: _place(one, file))),
-        _section("How this was played", "played", *_played(coverage, figures, table, len(told), file)),
+        _section("How this was played", "played", *_played(coverage, figures, table, len(chosen_cells), file)),
     ]
     top = element(
         "header",
@@ -256,7 +259,9 @@ def _section(title: str, name: str, *inside: object) -> Html:
     return element("section", element("h2", title, id=name), *inside)
 
 
-def _told_cells(rows: Sequence[CoverageRow], columns: Sequence[FailureKind]) -> list[tuple[CoverageRow, FailureKind]]:
+def _cells_with_story(
+    rows: Sequence[CoverageRow], columns: Sequence[FailureKind]
+) -> list[tuple[CoverageRow, FailureKind]]:
     """The cells whose story is in the page, in the order of the table; what is not dealt with is chosen first."""
     cells = [(row, kind) for row in rows for kind in columns if kind.name in row.cells]
     if len(cells) <= STORIES_MAX:
@@ -266,7 +271,9 @@ def _told_cells(rows: Sequence[CoverageRow], columns: Sequence[FailureKind]) -> 
     return [(row, kind) for row, kind in cells if (row.steps[0], kind.name) in chosen]
 
 
-def _panel(number: int, row: CoverageRow, kind: FailureKind, coverage: Coverage, tell: TellCase, count: int) -> Html:
+def _panel(
+    number: int, row: CoverageRow, kind: FailureKind, coverage: Coverage, story_of: StoryOfCase, count: int
+) -> Html:
     cell = row.cells[kind.name]
     case = worst_case(cell)
     step = row.steps[0]
@@ -286,7 +293,7 @@ def _panel(number: int, row: CoverageRow, kind: FailureKind, coverage: Coverage,
         title,
         named,
         also,
-        render_story(cell, kind, case, tell(case)),
+        render_story(cell, kind, case, story_of(case)),
         class_="case",
         id=f"story-{number}",
         tabindex="-1",
@@ -308,18 +315,18 @@ def _place(one: Finding, file: str) -> str:
     return f"{file}:{one.line}" if one.line else file
 
 
-def _played(coverage: Coverage, figures: Figures, table: CoverageTable, told: int, file: str) -> Iterator[Html]:
+def _played(coverage: Coverage, figures: Figures, table: CoverageTable, stories: int, file: str) -> Iterator[Html]:
     yield element(
         "p",
         f"{played_text(coverage)}. Each cell is the worst of three cases: the failure happens once, twice, and every "
         "time until nothing is left to try.",
     )
     total = sum(len(row.cells) for row in table.rows)
-    if told < total:
+    if stories < total:
         command = f"mulligan coverage {file} --step STEP --failure FAILURE"
         yield element(
             "p",
-            f"{told:,} of {total:,} cells have their story here, those that are not dealt with first. The others: ",
+            f"{stories:,} of {total:,} cells have their story here, those that are not dealt with first. The others: ",
             element("code", command),
         )
     if coverage.unknown:
