@@ -154,7 +154,9 @@ class Continuation:
             self._push(at, self._report(lambda now: r.StartsDue(now, effect.begin)))
 
     def _set_timer(self, timer: fx.SetTimer) -> None:
-        self._push(timer.due, lambda at: fired(self.history, at, timer))
+        # If no process drove the run, it fired later than it was due.
+        at = self.history.recording.fired.get(timer, timer.due)
+        self._push(at, lambda now: fired(self.history, now, timer))
 
     def _watch(self, entry: e.Entry) -> None:
         """What waits for a person: parked steps and approvals."""
@@ -178,14 +180,14 @@ class Continuation:
         history, at = self.history, self.state.run.at
         if place.status == "pending_failed" and place.role == "step" and not place.child and place.failure is not None:
             self._await_verdict(place.key, place.attempt, place.failure, place.climb.parked_at or at)
-        elif self._is_open(place.key, place.attempt) is None or place.key not in history.named or place.child:
             return
-        elif not ends_outside(place):
+        is_open = place.key in history.named and self._is_open(place.key, place.attempt) is not None
+        if not is_open or place.child or not ends_outside(place):
             return
-        elif place.status == "ready":
+        if place.status == "ready":
             if not is_engine_action(place.spec) and not is_on_hold(self.state, place):
                 self._queue(place, history.scheduled_at[place.key])
-        elif place.phase in ("stopping", "timeout"):
+        elif place.phase and not self._reports_although_stopping(place):
             stop = self._end_child if _is_child(place) else self._stop
             self._push(at, lambda now: stop(now, place.key, place.attempt))
         else:
@@ -240,7 +242,7 @@ class Continuation:
         place = self._is_open(key, attempt)
         if place is None:
             return None
-        if place.phase and not (place.phase == "stopping" and self.state.is_left_to_finish(place)):
+        if place.phase and not self._reports_although_stopping(place):
             return self._end_child(at, key, attempt) if _is_child(place) else self._stop(at, key, attempt)
         if isinstance(expected.end, r.ChildEnded):
             report = _replace(expected.end, at=at, place=key, attempt=attempt)
@@ -253,7 +255,15 @@ class Continuation:
         place = self._is_open(key, attempt)
         if place is None or place.status != "running" or not place.phase:
             return None
+        if self._reports_although_stopping(place):
+            return None
         return follow_facts(self._now(at), iter((e.AttemptCancelled(key, attempt),)))
+
+    def _reports_although_stopping(self, place: Place) -> bool:
+        """Whether its outcome counts although it was asked to end: it may finish, or had reported already."""
+        recorded = self.history.recorded(place)
+        was_stopping = recorded is not None and recorded.was_stopping
+        return place.phase == "stopping" and (was_stopping or self.state.is_left_to_finish(place))
 
     def _end_child(self, at: datetime, key: str, attempt: int) -> Iterator[e.Entry] | None:
         if self._is_open(key, attempt) is None:

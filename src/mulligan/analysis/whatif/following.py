@@ -102,9 +102,9 @@ class Follower:
             return
         state = history.state
         if timers := [effect for effect in fx.effects(state, fact) if isinstance(effect, fx.SetTimer)]:
-            then = history.recording.timers.get(entry.seq, ())
+            set_then = history.recording.timers.get(entry.seq, ())
             for timer in timers:
-                if timer not in then:
+                if timer not in set_then:
                     heapq.heappush(self._other_timers, (timer.due, next(self._order), timer))
         if isinstance(fact, e.AttemptScheduled):
             place_now = state.places.get(fact.place)

@@ -163,9 +163,7 @@ class PlayedHistory:
         if self.knowledge is None:
             raise KnowledgeNeeded
         named = self.named[place.key]
-        drawn: Drawn | None = self.knowledge.draw(
-            place.key, named.circumstances, named.failure, self.draw, named.name
-        )
+        drawn: Drawn | None = self.knowledge.draw(place.key, named.circumstances, named.failure, self.draw, named.name)
         if drawn is not None:
             self.count(doubt)
             self.drawn[drawn.subject] += 1

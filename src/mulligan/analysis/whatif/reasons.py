@@ -104,7 +104,7 @@ _REASONS = {
     "unknown_event": "event {} cannot be decided again",
     "endless": "it has not ended after {} events",
     "inputs": "{}",
-    "not_reproduced": "it goes another way with its own definition too, at event {}: its expressions read what has changed",
+    "not_reproduced": "it does not go the recorded way with its own definition either, from event {} on",
     "artifact": "{}",
     "not_started": "it has not started",
 }

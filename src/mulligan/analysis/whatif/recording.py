@@ -9,7 +9,7 @@ import msgspec
 
 from mulligan.analysis.whatif.attempt_names import AttemptName, AttemptNames, Circumstances, FailureKind, failure_kind
 from mulligan.core.effects import effects as fx
-from mulligan.core.evolve.evolve_places import is_engine_action
+from mulligan.core.evolve.evolve_places import is_engine_action, waits_until
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
 from mulligan.core.model.graph import Graph
@@ -40,6 +40,8 @@ class RecordedAttempt(msgspec.Struct):
     ended_at: datetime | None = None
     # None while it has not ended, or if the run ended it: how it would have ended by itself is not known.
     end: AttemptEnd | None = None
+    # It was asked to end, and reported an outcome all the same.
+    was_stopping: bool = False
 
     @property
     def wait_seconds(self) -> float:
@@ -96,6 +98,8 @@ class Recording(msgspec.Struct):
     asked: list[e.Entry]
     # The timers that each entry set, by its number.
     timers: dict[int, tuple[fx.SetTimer, ...]]
+    # When timers fired: later than they were due if no process drove the run.
+    fired: dict[fx.SetTimer, datetime]
     counts: Counts
     status: str
     degraded: bool
@@ -130,6 +134,8 @@ class _Recorder:
         self.rounds: dict[int, RecordedRound] = {}
         self.asked: list[e.Entry] = []
         self.timers: dict[int, tuple[fx.SetTimer, ...]] = {}
+        self.fired: dict[fx.SetTimer, datetime] = {}
+        self.set_timers: dict[tuple[str, str, int], fx.SetTimer] = {}
         # The attempts and parked steps that are open, by key.
         self.open: dict[str, RecordedAttempt] = {}
         self.parked: dict[str, RecordedDecision] = {}
@@ -151,6 +157,7 @@ class _Recorder:
             rounds=self.rounds,
             asked=self.asked,
             timers=self.timers,
+            fired=self.fired,
             counts=self.counter.counts,
             status=end_of(self.state),
             degraded=run.degraded,
@@ -160,6 +167,9 @@ class _Recorder:
     def note_before(self, entry: e.Entry) -> None:
         """What has to be read from the state before the entry is applied: commands are dropped when they end."""
         fact = entry.fact
+        timer = fired_timer(self.state, entry)
+        if timer is not None and (found := self.set_timers.get(timer)) is not None:
+            self.fired[found] = entry.at
         if isinstance(fact, ENDS):
             self.end(entry, fact)
 
@@ -170,6 +180,7 @@ class _Recorder:
         timers = tuple(effect for effect in fx.effects(state, fact) if isinstance(effect, fx.SetTimer))
         if timers:
             self.timers[entry.seq] = timers
+            self.set_timers.update({(timer.kind, timer.place, timer.number): timer for timer in timers})
         if isinstance(fact, e.AttemptScheduled):
             place = state.places.get(fact.place)
             if named is not None and place is not None and ends_outside(place):
@@ -218,7 +229,30 @@ class _Recorder:
         place = self.state.places.get(fact.place)
         found.ended_at = entry.at
         if entry.caused_by == 0 and place is not None and not _was_ended_by_the_run(place, fact):
-            found.end = fact
+            found.end, found.was_stopping = fact, place.phase == "stopping"
+
+
+def fired_timer(state: State, entry: e.Entry) -> tuple[str, str, int] | None:
+    """The kind, place and number of the timer that an entry comes from, given the state before it."""
+    fact = entry.fact
+    if isinstance(fact, e.LoopFired):
+        return "loop", fact.step, fact.edge
+    if entry.caused_by != 0:
+        return None
+    if isinstance(fact, e.AttemptScheduled):
+        return "retry", fact.place, fact.attempt
+    if isinstance(fact, e.StepClassified) and fact.is_default:
+        return "triage", fact.step, fact.attempt
+    if isinstance(fact, e.RunStopping) and fact.cause == "timed_out":
+        return "run", "", state.run.round
+    if isinstance(fact, e.AttemptStopping) and fact.reason == "handler_timeout":
+        return "handler", fact.place, fact.attempt
+    if isinstance(fact, e.AttemptSucceeded | e.AttemptFailed | e.AttemptStopping) and fact.place in state.places:
+        place = state.places[fact.place]
+        kind = place.spec.action.kind if place.spec.action is not None else ""
+        if kind == "wait" or (kind == "approve" and not is_answer_of_a_person(fact)):
+            return "until" if waits_until(place.spec) else "attempt", fact.place, fact.attempt
+    return None
 
 
 def _was_ended_by_the_run(place: Place, fact: AttemptEnd) -> bool:
