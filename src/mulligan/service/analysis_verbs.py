@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.run_reader import RunReader
 
 if TYPE_CHECKING:
-    from mulligan.service import replay, stats, usage
+    from mulligan.analysis.coverage.results import Coverage, Times
+    from mulligan.history.story import StoryLine
+    from mulligan.service import coverage, replay, stats, usage
     from mulligan.service.replay import ReplayResult
     from mulligan.service.stats import AgentStats, RungStats
     from mulligan.service.usage import StepUsage
 else:
+    coverage = LazyModule("mulligan.service.coverage")
     replay = LazyModule("mulligan.service.replay")
     stats = LazyModule("mulligan.service.stats")
     usage = LazyModule("mulligan.service.usage")
@@ -43,3 +48,60 @@ class AnalysisVerbs:
     def replay(self, run_id: int) -> ReplayResult:
         """Fold the log of a run again, and compare the result with the tables."""
         return replay.verify(self.reader, run_id)
+
+    @staticmethod
+    def coverage(
+        file: str | Path,
+        *,
+        named: str | None = None,
+        trust_templates: bool = False,
+        catalogue: Path | None = None,
+        options: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        step: str = "",
+        failure: str = "",
+        seed: int = 0,
+        pairs: bool = True,
+    ) -> Coverage:
+        """What a workflow does about each failure of each step. It is played in memory: nothing of it is run.
+
+        With `step` and `failure` only those are played. `pairs`: also failures of two steps in one run.
+        """
+        return coverage.cover(
+            file,
+            named=named,
+            trust_templates=trust_templates,
+            catalogue=catalogue,
+            options=options,
+            inputs=inputs,
+            step=step,
+            failure=failure,
+            seed=seed,
+            pairs=pairs,
+        )
+
+    @staticmethod
+    def coverage_story(
+        file: str | Path,
+        step: str,
+        failure: str,
+        times: Times = "always",
+        *,
+        named: str | None = None,
+        trust_templates: bool = False,
+        catalogue: Path | None = None,
+        options: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+    ) -> list[StoryLine]:
+        """What happens if a step fails in that way, in the words of `explain`."""
+        return coverage.story_of_case(
+            file,
+            step,
+            failure,
+            times,
+            named=named,
+            trust_templates=trust_templates,
+            catalogue=catalogue,
+            options=options,
+            inputs=inputs,
+        )
