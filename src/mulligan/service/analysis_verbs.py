@@ -12,16 +12,20 @@ from mulligan.service.run_reader import RunReader
 
 if TYPE_CHECKING:
     from mulligan.analysis.coverage.results import Coverage, Times
+    from mulligan.analysis.whatif.results import WhatIf
+    from mulligan.core.model.workflow import Workflow
     from mulligan.history.story import StoryLine
-    from mulligan.service import coverage, replay, stats, usage
+    from mulligan.service import coverage, replay, stats, usage, whatif
     from mulligan.service.replay import ReplayResult
     from mulligan.service.stats import AgentStats, RungStats
     from mulligan.service.usage import StepUsage
+    from mulligan.service.whatif import WhatIfSelection
 else:
     coverage = LazyModule("mulligan.service.coverage")
     replay = LazyModule("mulligan.service.replay")
     stats = LazyModule("mulligan.service.stats")
     usage = LazyModule("mulligan.service.usage")
+    whatif = LazyModule("mulligan.service.whatif")
 
 
 class AnalysisVerbs:
@@ -105,3 +109,7 @@ class AnalysisVerbs:
             options=options,
             inputs=inputs,
         )
+
+    def whatif(self, workflow: Workflow, selection: WhatIfSelection | None = None) -> WhatIf:
+        """What a changed workflow would have made of its recorded runs. Nothing is executed, and nothing written."""
+        return whatif.whatif(self.reader, workflow, selection)

@@ -27,7 +27,7 @@ from mulligan.core.model.artifacts import Artifact, Format, describe_artifact
 from mulligan.core.model.events import RunStarted
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import ChildEnded
-from mulligan.core.model.workflow import Workflow, decode, with_callers_secrets
+from mulligan.core.model.workflow import FAKE, Workflow, decode, encode, version, with_callers_secrets
 from mulligan.core.state.scope import fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -35,7 +35,9 @@ from mulligan.errors import ExpressionFailed, IllegalTransition, InputInvalid, N
 from mulligan.language import check_recorded_inputs
 from mulligan.language.expressions import Cel
 from mulligan.language.suggestions import did_you_mean
+from mulligan.language.workspace_steps import keep_workspace
 from mulligan.ports import RunRecord
+from mulligan.service.formatting import quote_names
 from mulligan.service.run_reader import RunReader
 
 # How many runs are looked at, unless the caller says otherwise: the newest.
@@ -47,7 +49,7 @@ _GRAPHS_MAX = 100
 _PAGE = 200
 
 
-class Selection(msgspec.Struct, frozen=True):
+class WhatIfSelection(msgspec.Struct, frozen=True):
     """Which runs are decided again."""
 
     # Those created since then; None for all.
@@ -63,9 +65,9 @@ class Selection(msgspec.Struct, frozen=True):
     listed_max: int = LISTED_MAX
 
 
-def whatif(reader: RunReader, workflow: Workflow, selection: Selection | None = None) -> WhatIf:
+def whatif(reader: RunReader, workflow: Workflow, selection: WhatIfSelection | None = None) -> WhatIf:
     """What the workflow would have made of the recorded runs of its name."""
-    selection = selection or Selection()
+    selection = selection or WhatIfSelection()
     if selection.step and selection.step not in {step.name for step in workflow.steps}:
         names = [step.name for step in workflow.steps]
         raise UnknownStep(
@@ -76,26 +78,18 @@ def whatif(reader: RunReader, workflow: Workflow, selection: Selection | None = 
     return _Decider(reader, workflow, selection).decide()
 
 
-class _Decided(msgspec.Struct):
-    """A run that was decided again, before it is summed up."""
-
-    run: RunWhatIf
-    result: Redecided
-    completes_at: dict[Level, bool]
-
-
 class _Decider:
-    def __init__(self, reader: RunReader, workflow: Workflow, selection: Selection) -> None:
+    def __init__(self, reader: RunReader, workflow: Workflow, selection: WhatIfSelection) -> None:
         self.reader = reader
         self.selection = selection
-        self.graph = Graph(workflow)
+        # As it is pinned with a run: times of starting are no part of it.
+        self.graph = Graph(decode(encode(msgspec.structs.replace(workflow, schedules={}))))
+        self.framed: dict[str, Graph] = {}
         self.graphs: dict[tuple[str, str], Graph] = {}
         self.knowledge: dict[str, Knowledge] = {workflow.name: Knowledge()}
         self.kept: dict[str, bytes] = {}
         self.evaluator: Cel | None = None
-        self.undecided: list[UndecidedRun] = []
         self.sums = _Sums(self.graph.workflow.name, selection)
-        self.is_cut = False
 
     def decide(self) -> WhatIf:
         if not self.reader.home.is_there:
@@ -182,15 +176,29 @@ class _Decider:
 
     def _redecide(self, recording: Recording, level: Level, *, is_learned: bool) -> Redecided:
         assert self.evaluator is not None
+        graph = self._graph_for(recording)
         return redecide(
             recording,
-            self.graph,
+            graph,
             self.evaluator,
             knowledge=self.knowledge[self.graph.workflow.name] if is_learned else None,
             draw=Draw(self.selection.seed, recording.run_id, level),
             children=self._children(level, is_learned=is_learned),
-            inputs=self._inputs(recording, self.graph.workflow),
+            inputs=self._inputs(recording, graph.workflow),
         )
+
+    def _graph_for(self, recording: Recording) -> Graph:
+        """The new definition for a run: one that worked in a worktree still does."""
+        before = recording.graph.workflow
+        faked = [step.name for step in before.steps if step.action is not None and step.action.kind == FAKE]
+        if faked:
+            raise Undecidable("faked", quote_names(faked))
+        if before.workspace is None or self.graph.workflow.workspace is not None:
+            return self.graph
+        known = version(encode(before))
+        if known not in self.framed:
+            self.framed[known] = Graph(keep_workspace(self.graph.workflow, before))
+        return self.framed[known]
 
     def _inputs(self, recording: Recording, workflow: Workflow) -> dict[str, Any] | None:
         """The inputs under a definition that declares others; None if they are the same."""
@@ -273,7 +281,7 @@ def _child_result(found: Redecided, place: Place, run_id: int) -> ChildResult:
         usage=run.spent.as_usage,
         reason=run.reason,
     )
-    return ChildResult(report, found.counts.seconds, found.is_estimate, found.goes_another_way)
+    return ChildResult(report, found.counts.seconds, found.by, found.goes_another_way)
 
 
 # -- the sum ---------------------------------------------------------------------------------------------------------
@@ -282,17 +290,19 @@ def _child_result(found: Redecided, place: Place, run_id: int) -> ChildResult:
 class _Sums:
     """Sums up runs. It keeps as many of them as the answer lists."""
 
-    def __init__(self, workflow: str, selection: Selection) -> None:
+    def __init__(self, workflow: str, selection: WhatIfSelection) -> None:
         self.workflow = workflow
         self.selection = selection
         self.is_cut = False
         self.runs = self.decided = self.facts = self.unchanged = 0
-        self.otherwise = self.otherwise_by_facts = 0
+        self.otherwise: Counter[str] = Counter()
         self.completed_before = 0
         self.completed: Counter[str] = Counter()
         self.decisions = self.decisions_saved = self.decisions_added = 0
         self.attempts, self.seconds = 0, 0.0
-        self.recorded = self.estimated = 0
+        self.recorded = 0
+        self.assumed: Counter[str] = Counter()
+        self.estimated: Counter[str] = Counter()
         self.changed: list[RunWhatIf] = []
         self.changed_same_end: list[RunWhatIf] = []
         self.changed_total = 0
@@ -308,7 +318,7 @@ class _Sums:
 
     def add(self, one: RunRecord, recording: Recording, result: Redecided, completes: dict[Level, bool]) -> None:
         before, now = recording.counts, result.counts
-        is_estimate = result.goes_another_way and result.is_estimate
+        by = result.by if result.goes_another_way else "fact"
         both_ended = recording.has_ended and result.status in RUN_ENDED
         run = RunWhatIf(
             run_id=one.run_id,
@@ -319,14 +329,14 @@ class _Sums:
             would_be_degraded=result.state.run.degraded,
             step=result.step,
             why=result.why,
-            is_fact=not is_estimate,
-            doubts=tuple(sorted(doubt for doubt in result.doubts if doubt)) if is_estimate else (),
+            by=by,
+            doubts=tuple(sorted({*result.assumed, *result.estimated})) if by != "fact" else (),
             attempts=now.attempts - before.attempts,
             decisions=now.decisions - before.decisions,
             seconds=round(now.seconds - before.seconds, 3) if both_ended else None,
         )
         self.decided += 1
-        self.facts += run.is_fact
+        self.facts += by == "fact"
         self.completed_before += recording.status == "completed"
         for level in ("low", "middle", "high"):
             self.completed[level] += completes.get(level, completes["middle"])
@@ -336,12 +346,12 @@ class _Sums:
         if not run.goes_another_way:
             self.unchanged += 1
             return
-        self.otherwise += run.ends_otherwise
-        self.otherwise_by_facts += run.ends_otherwise and run.is_fact
+        self.otherwise[by] += run.ends_otherwise
         self.attempts += run.attempts
         self.seconds += run.seconds or 0.0
-        self.recorded += result.doubts[""]
-        self.estimated += sum(result.doubts.values()) - result.doubts[""]
+        self.recorded += result.facts
+        self.assumed.update(result.assumed)
+        self.estimated.update(result.estimated)
         self.used.update(result.drawn)
         self.shares.update(result.shares)
         self.changed_total += 1
@@ -361,8 +371,8 @@ class _Sums:
             decided=self.decided,
             facts=self.facts,
             unchanged=self.unchanged,
-            ends_otherwise=self.otherwise,
-            ends_otherwise_by_facts=self.otherwise_by_facts,
+            ends_otherwise=self.otherwise.total(),
+            ends_otherwise_by={by: count for by in ("fact", "assumed", "estimate") if (count := self.otherwise[by])},
             completed_before=self.completed_before,
             completed_now=middle,
             completed_low=min(low, middle),
@@ -373,7 +383,8 @@ class _Sums:
             attempts=self.attempts,
             seconds=round(self.seconds, 3),
             outcomes_recorded=self.recorded,
-            outcomes_estimated=self.estimated,
+            outcomes_assumed=dict(sorted(self.assumed.items())),
+            outcomes_estimated=dict(sorted(self.estimated.items())),
             changed=tuple((self.changed + self.changed_same_end)[: self.selection.listed_max]),
             changed_total=self.changed_total,
             undecided=tuple(self.undecided),

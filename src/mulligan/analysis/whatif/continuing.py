@@ -45,7 +45,7 @@ class Continuation:
         self.history = history
         self.state = history.state
         recording = history.recording
-        self._heap: list[tuple[datetime, int, Due]] = []
+        self._heap: list[tuple[datetime, bool, int, Due]] = []
         self._order = 0
         # Tasks that were queued while the run was paused.
         self._held: list[str] = []
@@ -65,7 +65,7 @@ class Continuation:
     def play(self) -> None:
         """Play to the end, or until nothing is due any more."""
         while self._heap:
-            at, _, due = heapq.heappop(self._heap)
+            at, _, _, due = heapq.heappop(self._heap)
             at = max(at, self.state.run.at)
             try:
                 entries = due(at)
@@ -129,9 +129,10 @@ class Continuation:
     def _now(self, at: datetime) -> Now:
         return Now(self.state, max(at, self.state.run.at), self.history.evaluator)
 
-    def _push(self, at: datetime, due: Due) -> None:
+    def _push(self, at: datetime, due: Due, *, is_start: bool = False) -> None:
+        """Do something at a time. Tasks start before anything else of that time, as in the turn that queues them."""
         self._order += 1
-        heapq.heappush(self._heap, (at, self._order, due))
+        heapq.heappush(self._heap, (at, not is_start, self._order, due))
 
     def _report(self, report: Callable[[datetime], r.Report]) -> Due:
         return lambda at: follow(self.state, report(at), self.history.evaluator)
@@ -179,7 +180,7 @@ class Continuation:
         """Go on with what is open at a place."""
         history, at = self.history, self.state.run.at
         if place.status == "pending_failed" and place.role == "step" and not place.child and place.failure is not None:
-            self._await_verdict(place.key, place.attempt, place.failure, place.climb.parked_at or at)
+            self._await_verdict(place.key, place.attempt, place.failure, history.parked_at.get(place.key, at))
             return
         is_open = place.key in history.named and self._is_open(place.key, place.attempt) is not None
         if not is_open or place.child or not ends_outside(place):
@@ -203,7 +204,7 @@ class Continuation:
         recorded = self.history.recorded(place) if place.key in self.history.named else None
         wait = recorded.wait_seconds if recorded is not None and recorded.started_at is not None else 0.0
         key, attempt = place.key, place.attempt
-        self._push(at + timedelta(seconds=wait), lambda now: self._start(now, key, attempt))
+        self._push(at + timedelta(seconds=wait), lambda now: self._start(now, key, attempt), is_start=True)
 
     def _start(self, at: datetime, key: str, attempt: int) -> Iterator[e.Entry] | None:
         place = self.state.places.get(key)
@@ -226,7 +227,7 @@ class Continuation:
         """An attempt has started that something outside ends: note when."""
         key, attempt = place.key, place.attempt
         recorded = self.history.recorded(place)
-        if recorded is not None and recorded.end is None and _is_approval(place):
+        if recorded is not None and recorded.end is None and not recorded.was_cut and _is_approval(place):
             # Nobody has answered, or its time was up before.
             return
         expected = self.history.expect(place)
@@ -263,7 +264,8 @@ class Continuation:
         """Whether its outcome counts although it was asked to end: it may finish, or had reported already."""
         recorded = self.history.recorded(place)
         was_stopping = recorded is not None and recorded.was_stopping
-        return place.phase == "stopping" and (was_stopping or self.state.is_left_to_finish(place))
+        may_finish = was_stopping or self.state.is_left_to_finish(place)
+        return place.phase == "stopping" and may_finish and not _is_child(place)
 
     def _end_child(self, at: datetime, key: str, attempt: int) -> Iterator[e.Entry] | None:
         if self._is_open(key, attempt) is None:
@@ -298,7 +300,7 @@ class Continuation:
                 ),
             )
             return
-        if recorded is not None:
+        if recorded is not None and not recorded.was_cut:
             # It was parked then too, and nobody decided: its default does, or it still waits.
             return
         drawn = self._drawn_verdict(step, found, name)
@@ -313,9 +315,8 @@ class Continuation:
         if history.knowledge is None:
             raise KnowledgeNeeded
         drawn = history.knowledge.draw_verdict(step, failure_kind(found), history.draw, name)
-        history.is_estimate = True
+        history.estimated["never_happened"] += 1
         if drawn is not None:
-            history.count("never_happened")
             history.drawn[drawn.subject] += 1
             history.shares[drawn.subject] = drawn.share
         return drawn

@@ -115,11 +115,11 @@ class Follower:
         """Whether the attempt that was just scheduled ends as recorded under the new definition."""
         history = self.history
         place, recorded = history.state.places[fact.place], history.recorded(history.state.places[fact.place])
-        if recorded is None or recorded.end is None:
+        judgement = history.judge(place)
+        if recorded is None or (recorded.end is None and judgement.end is None):
             # It has not ended, or the run ended it: the log goes on to say what came of it.
             return
         child = history.child_result(place)
-        judgement = history.judge(place)
         if child is not None and child.is_otherwise:
             history.divergence = Divergence(entry.seq, entry.at, fact, fact, fact.place, "child")
         elif judgement.end is not recorded.end:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
 import msgspec
 
 from mulligan.analysis.whatif.attempt_names import Circumstances
 from mulligan.analysis.whatif.recording import RecordedAttempt
-from mulligan.core.deciding.classify import TOO_LONG, exceeded_limit
+from mulligan.core.deciding.classify import LIMIT, PAST_DEADLINE, TOO_LONG, exceeded_limit
 from mulligan.core.deciding.resource_usage import attempt_limits
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
@@ -46,26 +46,34 @@ def judge(
     circumstances: Circumstances,
     failed_at: datetime | None,
     at: datetime,
+    deadline: datetime | None = None,
     may_differ: bool = True,
 ) -> Judgement:
-    """What is known about the attempt that was just scheduled at `place`, at the time `at`.
+    """What is known about the attempt that was just scheduled at `place`, at the time `at`; `deadline` of its visit.
 
     `may_differ`: whether its definition may be another one than that of the recorded attempt.
     """
-    if recorded is None or recorded.end is None or recorded.seconds is None:
+    if recorded is None or recorded.seconds is None:
         return Judgement(None, 0.0, "never_happened")
     if recorded.circumstances != circumstances:
         return Judgement(None, 0.0, "other_repair")
     end, seconds = recorded.end, recorded.seconds
     doubt: Doubt = ""
+    # Also for an attempt that the run ended: it took at least as long as it was left to run.
+    if (deadline, at) != (recorded.deadline, recorded.scheduled_at) and not is_engine_action(place.spec):
+        limited = _under_its_deadline(recorded, place, deadline, at + timedelta(seconds=recorded.wait_seconds))
+        if limited is not None:
+            return limited
     if may_differ and recorded.spec != place.spec:
         limited = _under_its_limits(recorded, place)
         if limited is not None:
             return limited
-        if _what_runs(recorded.spec) != _what_runs(place.spec):
+        if end is not None and _what_runs(recorded.spec) != _what_runs(place.spec):
             doubt = "other_action"
         elif _lacks_memory(recorded, place):
             doubt = "other_limits"
+    if end is None:
+        return Judgement(None, 0.0, "never_happened")
     if not doubt and recorded.bindings != place.bindings:
         doubt = "other_values"
     if not doubt and _is_sooner(recorded, failed_at, at):
@@ -86,13 +94,30 @@ def _under_its_limits(recorded: RecordedAttempt, place: Place) -> Judgement | No
     if is_timeout and had != limits.timeout and (limits.timeout is None or limits.timeout > recorded.seconds):
         return Judgement(None, 0.0, "other_limits")
     if limits.timeout is not None and limits.timeout < recorded.seconds and limits.timeout != had:
-        found = failure("TIMEOUT", TOO_LONG, details={"limit": "timeout", "timeout": limits.timeout})
+        found = failure("TIMEOUT", TOO_LONG, details={LIMIT: "timeout", "timeout": limits.timeout})
         return Judgement(e.AttemptFailed(place.key, place.attempt, found), limits.timeout)
     if isinstance(end, e.AttemptFailed) and end.failure.code == "OUT_OF_MEMORY":
         given = number_or_zero(end.failure.details.get("memory"))
         if given and (limits.memory is None or limits.memory > given):
             return Judgement(None, 0.0, "other_limits")
     return None
+
+
+def _under_its_deadline(
+    recorded: RecordedAttempt, place: Place, deadline: datetime | None, started_at: datetime
+) -> Judgement | None:
+    """What another deadline, or less time until it, makes of the recorded outcome; None if it changes nothing."""
+    end = recorded.end
+    assert recorded.seconds is not None
+    left = None if deadline is None else max(0.0, (deadline - started_at).total_seconds())
+    if isinstance(end, e.AttemptFailed) and exceeded_limit(end.failure) == "deadline":
+        if left is None or left > recorded.seconds + SOONER_SECONDS:
+            return Judgement(None, 0.0, "other_limits")
+        return Judgement(end, left)
+    if left is None or left >= recorded.seconds:
+        return None
+    found = failure("TIMEOUT", PAST_DEADLINE, details={LIMIT: "deadline"})
+    return Judgement(e.AttemptFailed(place.key, place.attempt, found), left)
 
 
 def _lacks_memory(recorded: RecordedAttempt, place: Place) -> bool:

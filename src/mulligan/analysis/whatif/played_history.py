@@ -16,8 +16,12 @@ from mulligan.analysis.whatif.recording import HistoryCounter, RecordedAttempt, 
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.graph import Graph
+from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.scope import Evaluator
 from mulligan.core.state.state import Place, State
+
+# What a history rests on: recorded outcomes alone; also recorded outcomes under other conditions; also drawn ones.
+Evidence = Literal["fact", "assumed", "estimate"]
 
 
 class Undecidable(Exception):
@@ -51,7 +55,7 @@ class ChildResult(msgspec.Struct, frozen=True):
 
     report: r.ChildEnded
     seconds: float
-    is_estimate: bool
+    by: Evidence
     is_otherwise: bool
 
 
@@ -101,11 +105,14 @@ class PlayedHistory:
         self.named: dict[str, Named] = {}
         self.scheduled_at: dict[str, datetime] = {}
         self.started_at: dict[str, datetime] = {}
-        # How the outcomes were found: facts, and why the others are not.
-        self.doubts: Counter[Doubt] = Counter()
+        # Since when steps wait for a person.
+        self.parked_at: dict[str, datetime] = {}
+        # How outcomes were found: as recorded; as recorded under other conditions; drawn from what other runs say.
+        self.facts = 0
+        self.assumed: Counter[Doubt] = Counter()
+        self.estimated: Counter[Doubt] = Counter()
         self.drawn: Counter[Subject] = Counter()
         self.shares: dict[Subject, Share] = {}
-        self.is_estimate = False
         self.may_differ = recording.graph.workflow != graph.workflow
 
     def note(self, entry: e.Entry) -> None:
@@ -120,6 +127,8 @@ class PlayedHistory:
             self.started_at.pop(fact.place, None)
         elif isinstance(fact, e.AttemptStarted):
             self.started_at[fact.place] = entry.at
+        elif isinstance(fact, e.StepParked | e.TriageSuggested):
+            self.parked_at[fact.step] = entry.at
 
     # -- how attempts end --------------------------------------------------------------------------------------------
 
@@ -132,6 +141,7 @@ class PlayedHistory:
             circumstances=named.circumstances,
             failed_at=named.failed_at,
             at=self.scheduled_at[place.key],
+            deadline=deadline_of(self.state, place),
             may_differ=self.may_differ,
         )
 
@@ -152,7 +162,7 @@ class PlayedHistory:
         wait = recorded.wait_seconds if recorded is not None else 0.0
         judgement = self.judge(place)
         if child is not None and judgement.doubt not in ("never_happened", "other_repair"):
-            self.count("" if not child.is_estimate else "never_happened")
+            self.count_child(child)
             return ExpectedEnd(child.report, child.seconds, judgement.doubt, wait)
         if judgement.is_recorded:
             self.count(judgement.doubt)
@@ -165,21 +175,36 @@ class PlayedHistory:
         named = self.named[place.key]
         drawn: Drawn | None = self.knowledge.draw(place.key, named.circumstances, named.failure, self.draw, named.name)
         if drawn is not None:
-            self.count(doubt)
+            self.estimated[doubt] += 1
             self.drawn[drawn.subject] += 1
             self.shares[drawn.subject] = drawn.share
             return ExpectedEnd(drawn.end, drawn.seconds, doubt)
         if named.circumstances.kind == "entered" and not is_repair(self.state, place):
             # A step that never ran anywhere, and that no failure leads to.
-            self.count("unknown")
+            self.estimated["unknown"] += 1
             return ExpectedEnd(e.AttemptSucceeded(place.key, place.attempt), 0.0, "unknown")
         raise Undecidable("nothing_known", what_is_tried(self.state, place, named))
 
     def count(self, doubt: Doubt) -> None:
-        """Count an outcome that the new history uses."""
-        self.doubts[doubt] += 1
+        """Count a recorded outcome that the new history uses."""
         if doubt:
-            self.is_estimate = True
+            self.assumed[doubt] += 1
+        else:
+            self.facts += 1
+
+    def count_child(self, child: ChildResult) -> None:
+        """Count how a child run ends that was decided again: it is as certain as what it rests on."""
+        if child.by == "estimate":
+            self.estimated["never_happened"] += 1
+        elif child.by == "assumed":
+            self.assumed["other_values"] += 1
+        else:
+            self.facts += 1
+
+    @property
+    def by(self) -> Evidence:
+        """What the history rests on, as a whole."""
+        return "estimate" if self.estimated else "assumed" if self.assumed else "fact"
 
 
 def is_repair(state: State, place: Place) -> bool:

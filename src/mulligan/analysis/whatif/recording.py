@@ -14,6 +14,7 @@ from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import Command
+from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 
@@ -36,12 +37,16 @@ class RecordedAttempt(msgspec.Struct):
     spec: Command
     bindings: dict[str, object]
     scheduled_at: datetime
+    # The deadline of its visit.
+    deadline: datetime | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
-    # None while it has not ended, or if the run ended it: how it would have ended by itself is not known.
+    # None while it has not ended, if the run ended it, or if its time was up.
     end: AttemptEnd | None = None
     # It was asked to end, and reported an outcome all the same.
     was_stopping: bool = False
+    # The run ended it: how it would have ended by itself is not known.
+    was_cut: bool = False
 
     @property
     def wait_seconds(self) -> float:
@@ -57,13 +62,17 @@ class RecordedAttempt(msgspec.Struct):
 
 
 class RecordedDecision(msgspec.Struct):
-    """A step that was parked, and what a person decided, if anything."""
+    """A step that was parked, and what a person decided, if anything.
+
+    `was_cut`: the run was stopped before anybody decided, so what they would have decided is not known.
+    """
 
     name: AttemptName
     failure: FailureKind
     parked_at: datetime
     decided_at: datetime | None = None
     fact: e.StepClassified | None = None
+    was_cut: bool = False
 
 
 class RecordedRound(msgspec.Struct):
@@ -194,6 +203,7 @@ class _Recorder:
                     spec=place.spec,
                     bindings=fact.bindings,
                     scheduled_at=entry.at,
+                    deadline=deadline_of(state, place),
                 )
         elif isinstance(fact, e.AttemptStarted):
             if fact.place in self.open:
@@ -210,6 +220,9 @@ class _Recorder:
             parked = self.parked.pop(fact.step, None)
             if parked is not None and is_decision_of_a_person(fact):
                 parked.decided_at, parked.fact = entry.at, fact
+        elif isinstance(fact, e.StepCancelled | e.StepFailed):
+            if (parked := self.parked.pop(fact.step, None)) is not None:
+                parked.was_cut = True
         elif isinstance(fact, e.RunReopened):
             ended = self.rounds.get(fact.round - 1)
             if ended is not None:
@@ -230,6 +243,7 @@ class _Recorder:
         found.ended_at = entry.at
         if entry.caused_by == 0 and place is not None and not _was_ended_by_the_run(place, fact):
             found.end, found.was_stopping = fact, place.phase == "stopping"
+        found.was_cut = isinstance(fact, e.AttemptCancelled)
 
 
 def fired_timer(state: State, entry: e.Entry) -> tuple[str, str, int] | None:

@@ -12,7 +12,7 @@ from mulligan.analysis.whatif.continuing import Continuation
 from mulligan.analysis.whatif.following import Follower
 from mulligan.analysis.whatif.judging import Doubt
 from mulligan.analysis.whatif.knowledge import Draw, Knowledge, Share, Subject
-from mulligan.analysis.whatif.played_history import Children, PlayedHistory, Undecidable, no_children
+from mulligan.analysis.whatif.played_history import Children, Evidence, PlayedHistory, Undecidable, no_children
 from mulligan.analysis.whatif.reasons import failure_before, step_of, why
 from mulligan.analysis.whatif.recording import Counts, Recording, end_of
 from mulligan.core.model import events as e
@@ -31,8 +31,11 @@ class Redecided(msgspec.Struct):
     # "" if it goes exactly as recorded.
     step: str
     why: str
-    is_estimate: bool
-    doubts: Counter[Doubt]
+    by: Evidence
+    # How outcomes were found: as recorded, as recorded under other conditions, drawn.
+    facts: int
+    assumed: Counter[Doubt]
+    estimated: Counter[Doubt]
     drawn: Counter[Subject]
     shares: Mapping[Subject, Share]
     # How many recorded entries are the same.
@@ -77,8 +80,10 @@ def _result(history: PlayedHistory, follower: Follower, step: str, phrase: str) 
         counts=history.counter.counts,
         step=step,
         why=phrase,
-        is_estimate=history.is_estimate,
-        doubts=history.doubts,
+        by=history.by,
+        facts=history.facts,
+        assumed=history.assumed,
+        estimated=history.estimated,
         drawn=history.drawn,
         shares=history.shares,
         followed=follower.next,

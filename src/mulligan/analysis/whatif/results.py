@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 import msgspec
 
@@ -37,9 +38,10 @@ class RunWhatIf(msgspec.Struct, frozen=True):
     # Where it goes another way: the step, what is done, what was done. "" if it goes the same way.
     step: str = ""
     why: str = ""
-    # Nothing of it was drawn or assumed.
-    is_fact: bool = True
-    # The codes of what is assumed: `never_happened`, `sooner`, `other_action` …
+    # What that rests on. `fact`: recorded outcomes alone. `assumed`: also recorded outcomes under other conditions.
+    # `estimate`: also outcomes that were drawn from what other runs say.
+    by: Literal["fact", "assumed", "estimate"] = "fact"
+    # Why it is not a fact: `sooner`, `other_action`, `never_happened` …
     doubts: tuple[str, ...] = ()
     # How much more than then, negative for less; None if one of the two has not ended.
     attempts: int = 0
@@ -72,15 +74,15 @@ class WhatIf(msgspec.Struct, frozen=True):
     seed: int
     since: datetime | None
     step: str
-    # How many runs were looked at; decided again; of these without any estimate; that would go exactly as they went.
+    # How many runs were looked at; decided again; of these by facts alone; that would go exactly as they went.
     runs: int
     decided: int
     facts: int
     unchanged: int
-    # How many would end otherwise, of these how many by facts alone; and how many fewer or more would complete, with
-    # the interval that comes from the estimates.
+    # How many would end otherwise: by what that rests on; and how many fewer or more would complete, with the interval
+    # that comes from the estimates.
     ends_otherwise: int
-    ends_otherwise_by_facts: int
+    ends_otherwise_by: dict[str, int]
     completed_before: int
     completed_now: int
     completed_low: int
@@ -92,9 +94,11 @@ class WhatIf(msgspec.Struct, frozen=True):
     # More (or, negative, fewer) attempts and seconds, over the runs that end both ways.
     attempts: int
     seconds: float
-    # How many outcomes were used in the runs that go another way: recorded, and estimated.
+    # The outcomes that the runs that go another way rest on: as recorded; as recorded under other conditions, and drawn
+    # ones, each by why they are not facts.
     outcomes_recorded: int
-    outcomes_estimated: int
+    outcomes_assumed: dict[str, int]
+    outcomes_estimated: dict[str, int]
     # The runs that go another way, the ones that end otherwise first; at most as many as were asked for.
     changed: tuple[RunWhatIf, ...]
     changed_total: int
