@@ -62,7 +62,7 @@ class Follower:
                 self._take(fired(history, due, timer), is_expected=False)
                 continue
             try:
-                self._take(self._turn(expected))
+                self._take(self.turn_of(expected))
             except REFUSALS:
                 pass
             if history.divergence is None and self.next == before:
@@ -93,7 +93,7 @@ class Follower:
         history = self.history
         expected = self.entries[self.next] if self.next < len(self.entries) else None
         fact = entry.fact
-        if expected is None or not _is_same(entry, expected):
+        if expected is None or not is_same(entry, expected):
             then = None if expected is None else expected.fact
             history.divergence = Divergence(entry.seq, entry.at, then, fact)
             return
@@ -129,7 +129,7 @@ class Follower:
 
     # -- what came in ------------------------------------------------------------------------------------------------
 
-    def _turn(self, expected: e.Entry) -> Iterator[e.Entry]:
+    def turn_of(self, expected: e.Entry) -> Iterator[e.Entry]:
         """The turn that begins with a recorded entry."""
         history = self.history
         state, fact = history.state, expected.fact
@@ -164,8 +164,8 @@ class Follower:
         while self.history.divergence is None and self.next < len(self.entries):
             entry = self.entries[self.next]
             other = entry.fact
-            is_same = type(other) is type(fact) and entry.at == expected.at and entry.caused_by == 0
-            if not is_same or (other.by, other.reason) != (fact.by, fact.reason):  # type: ignore[union-attr]
+            is_alike = type(other) is type(fact) and entry.at == expected.at and entry.caused_by == 0
+            if not is_alike or (other.by, other.reason) != (fact.by, fact.reason):  # type: ignore[union-attr]
                 return
             yield other
 
@@ -246,7 +246,7 @@ def fired(history: PlayedHistory, at: datetime, timer: fx.SetTimer) -> Iterator[
     return follow(history.state, report, history.evaluator)
 
 
-def _is_same(entry: e.Entry, expected: e.Entry) -> bool:
+def is_same(entry: e.Entry, expected: e.Entry) -> bool:
     """Whether the core wrote what is recorded. A time limit that is another one does not matter until it is reached."""
     if entry == expected:
         return True
@@ -259,9 +259,20 @@ def _is_same(entry: e.Entry, expected: e.Entry) -> bool:
         # What an input changes is seen where it is read.
         one = _replace(one, inputs=other.inputs)
     if isinstance(one, e.AttemptScheduled) and isinstance(other, e.AttemptScheduled):
-        # Older releases did not say which attempts are calls of agents.
-        one = _replace(one, is_call=other.is_call)
-    return one == other
+        # What other values change is judged with the outcome. Older releases did not note which attempts are calls of
+        # agents.
+        one = _replace(one, bindings=other.bindings, is_call=other.is_call)
+    return one == other or _without_wording(msgspec.to_builtins(one)) == _without_wording(msgspec.to_builtins(other))
+
+
+def _without_wording(value: Any) -> Any:
+    """A fact without its reasons and messages: other releases say the same in other words."""
+    if isinstance(value, dict):
+        return {name: _without_wording(one) for name, one in value.items() if name not in _WORDING}
+    return [_without_wording(one) for one in value] if isinstance(value, list) else value
+
+
+_WORDING = frozenset({"reason", "message"})
 
 
 def _position(entry: e.Entry) -> tuple[int, datetime, int]:

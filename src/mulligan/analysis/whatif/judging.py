@@ -74,7 +74,7 @@ def judge(
             doubt = "other_limits"
     if end is None:
         return Judgement(None, 0.0, "never_happened")
-    if not doubt and recorded.bindings != place.bindings:
+    if not doubt and _has_other_values(recorded, place):
         doubt = "other_values"
     if not doubt and _is_sooner(recorded, failed_at, at):
         doubt = "sooner"
@@ -125,6 +125,11 @@ def _lacks_memory(recorded: RecordedAttempt, place: Place) -> bool:
     usage = recorded.end.usage if isinstance(recorded.end, e.AttemptSucceeded) else {}
     limit = attempt_limits(place).memory
     return limit is not None and number_or_zero(usage.get("peak_memory")) > limit
+
+
+def _has_other_values(recorded: RecordedAttempt, place: Place) -> bool:
+    """Whether a recorded value is another one. Older releases recorded fewer."""
+    return any(place.bindings.get(name) != value for name, value in recorded.bindings.items())
 
 
 def _is_sooner(recorded: RecordedAttempt, failed_at: datetime | None, at: datetime) -> bool:
