@@ -59,7 +59,7 @@ def simulated_runs(seed: object) -> list[tuple[Workflow, list[e.Entry], int]]:
     return runs
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 def test_every_run_of_a_simulated_store_goes_as_recorded(seed: int):
     for workflow, log, starts_at_once in simulated_runs(f"whatif {seed}"):
         graph = Graph(workflow)

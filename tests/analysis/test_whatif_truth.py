@@ -107,7 +107,7 @@ def summary(status: str, degraded: bool, counts: Any) -> tuple[Any, ...]:
     return status, degraded, counts.attempts, counts.decisions, round(counts.seconds, 3)
 
 
-@pytest.mark.parametrize("first", range(0, 60, 10))
+@pytest.mark.parametrize("first", range(0, 40, 10))
 def test_what_is_said_as_a_fact_is_what_would_have_happened(first: int):
     facts = others = 0
     for seed in range(first, first + 10):

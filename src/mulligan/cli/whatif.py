@@ -153,7 +153,7 @@ def _signed(seconds: float) -> str:
 def _row(run: RunWhatIf) -> tuple[str, ...]:
     return (
         str(run.run_id),
-        f"{run.created_at:%Y-%m-%d %H:%M}",
+        f"{run.created_at:%Y-%m-%d %H:%M:%S}",
         _end(run.was, run.was_degraded),
         _end(run.would_be, run.would_be_degraded),
         run.by,

@@ -43,13 +43,26 @@ def why(divergence: Divergence, now: Iterable[e.Entry], then: Iterable[e.Entry],
         return "a run that it calls goes another way"
     if divergence.what == "outcome":
         return "ends otherwise with these limits, commands or values"
-    done, instead = _phrase(now), _phrase(then)
+    # A timer fired where none did: nothing corresponds to it.
+    done, instead = _phrase(now), "" if divergence.then is None else _phrase(then)
     after = f" after {failure_kind(failure).text}" if failure is not None else ""
-    if done == instead:
-        return f"{done}{after}, in another way"
+    if not done:
+        return _LATER.get(instead, f"not {instead}" if instead else "goes on") + after
     if not instead:
-        return f"{done}{after}"
-    return f"{done or 'nothing'} instead of {instead}{after}"
+        return f"{_SOONER.get(done, done)}{after}"
+    return f"{done}{after}, in another way" if done == instead else f"{done} instead of {instead}{after}"
+
+
+# When what happened then does not happen at that time, and when something happens before anything did.
+_LATER = {
+    "tried again": "tried again later",
+    "completed": "goes on for longer",
+    "decided": "waits longer for a decision",
+    "timed out": "has more time",
+    "stopped": "has more time",
+    "the run times out": "the run has more time",
+}
+_SOONER = {"tried again": "tried again sooner", "completed": "goes on for less time", "decided": "decided sooner"}
 
 
 def _phrase(entries: Iterable[e.Entry]) -> str:
