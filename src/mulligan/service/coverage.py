@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from mulligan.analysis.coverage.acceptance import Acceptance
+from mulligan.analysis.coverage.accepts import FORM, Accept, UnreadableAccept, accepts_of_comments, accepts_of_keys
+from mulligan.analysis.coverage.finding_codes import Path as KeyPath
+from mulligan.analysis.coverage.finding_codes import WhatIsWritten
+from mulligan.analysis.coverage.findings import find
 from mulligan.analysis.coverage.results import Coverage, Times
+from mulligan.errors import LanguageError, Problem
 from mulligan.formats import LocatedWorkflow, examine_located
 from mulligan.history.story import StoryLine
+from mulligan.language.step_positions import line_of_key, step_nodes
+from mulligan.language.suggestions import did_you_mean
 
 
 def cover(
@@ -27,7 +37,7 @@ def cover(
     """What the workflow in a file does about each failure of each step; with `step` and `failure`, only about those."""
     located = _load(file, named, trust_templates, catalogue, options, inputs)
     workflow = located.examined.workflow
-    return Coverage(
+    played = Coverage(
         workflow=workflow.name,
         steps=tuple(one.name for one in workflow.steps),
         failures=(),
@@ -36,6 +46,7 @@ def cover(
         cases_count=0,
         seed=seed,
     )
+    return with_findings(played, located, str(file), is_whole=not step and not failure)
 
 
 def story_of_case(
@@ -66,3 +77,71 @@ def _load(
     return examine_located(
         file, named=named, trust_templates=trust_templates, catalogue=catalogue, given=inputs, options=options
     )
+
+
+def with_findings(played: Coverage, located: LocatedWorkflow, file: str, *, is_whole: bool = True) -> Coverage:
+    """A coverage with what is found in it, and with what its author accepts.
+
+    `is_whole`: all cases were played, so that it can be said that something is accepted which does not occur.
+    `LanguageError` for a comment that accepts what does not exist, or does not say why.
+    """
+    workflow = located.examined.workflow
+    acceptance = Acceptance(_accepts(located, file), workflow, played.failures)
+    unknown = [_unknown_name(one, acceptance.names, located.text, file) for one in acceptance.unknown()]
+    if unknown:
+        raise LanguageError(unknown)
+    cells = acceptance.apply_to_cells(played.cells)
+    places = _Positions(located)
+    written = WhatIsWritten(places.has_key)
+    found = find(workflow, cells, played.failures, line_of=places.line_of, written=written)
+    findings = acceptance.apply_to_findings(found)
+    unused = tuple(acceptance.unused()) if is_whole else ()
+    return msgspec.structs.replace(played, cells=cells, findings=(*findings, *unused))
+
+
+class _Positions:
+    """Where things are written in the file of a workflow."""
+
+    def __init__(self, located: LocatedWorkflow) -> None:
+        self._lines = located.lines
+        self._nodes = step_nodes(located.tree)
+
+    def line_of(self, step: str, path: KeyPath) -> int:
+        node = self._nodes.get(step)
+        return self._lines.get(step, 0) if node is None else line_of_key(node, path)
+
+    def has_key(self, step: str, key: str) -> bool | None:
+        node = self._nodes.get(step)
+        return None if node is None else key in node.entries
+
+
+def _accepts(located: LocatedWorkflow, file: str) -> Iterator[Accept]:
+    """What the keys and the comments of the file accept."""
+    yield from accepts_of_keys(located.examined.workflow, located.lines)
+    found = list(accepts_of_comments(located.text, located.lines))
+    if bad := [_unreadable(one, file) for one in found if isinstance(one, UnreadableAccept)]:
+        raise LanguageError(bad)
+    yield from (one for one in found if isinstance(one, Accept))
+
+
+def _unreadable(one: UnreadableAccept, file: str) -> Problem:
+    length = max(1, len(one.source_line.rstrip()) - one.column + 1)
+    return Problem(
+        "language.coverage_comment",
+        one.message,
+        file,
+        one.line,
+        one.column,
+        length,
+        one.source_line,
+        hint=f"write {FORM}",
+    )
+
+
+def _unknown_name(one: Accept, names: list[str], text: str, file: str) -> Problem:
+    lines = text.splitlines()
+    shown = lines[one.line - 1] if 0 < one.line <= len(lines) else ""
+    column = shown.find(one.what) + 1
+    hint = did_you_mean(one.what, names) or "name a failure of the table, or the code of a finding"
+    message = f"'{one.what}' is neither a failure nor a finding"
+    return Problem("language.coverage_comment", message, file, one.line, column, len(one.what), shown, hint)

@@ -1,0 +1,78 @@
+"""What coverage can find, by code. The codes are stable: people accept findings by them, and scripts look for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from mulligan.analysis.coverage.results import Finding
+from mulligan.core.model.workflow import Step, Workflow
+
+# Code → what it means, as the documentation says it.
+FINDINGS: dict[str, str] = {
+    "unhandled_failure": "one failure of a step fails the run, and steps that need it do not run",
+    "remediation_never_runs": "no failure leads to a remediation",
+    "route_never_taken": "a route is never taken: the failure cannot happen, or an earlier route takes it",
+    "routes_contradict": "two routes match the same failure and lead to different steps",
+    "rule_never_applies": "a rule never grants a retry: its failure cannot happen, or another rule takes it",
+    "retry_cannot_help": "a retry meets what failed the attempt before",
+    "retry_repeats_side_effect": "a retry does something twice that should happen once",
+    "handler_failure_lost": "a handler fails, and the step counts as recovered",
+    "loop_spends_budget": "a loop ends only when its visits are spent",
+    "triage_waits_forever": "a parked step waits for a person who is not told, without a limit",
+    "approval_never_expires": "an unattended run waits for an approval, without a limit",
+    "worst_case_exceeds_timeout": "the attempts of one step can take longer than the run may",
+    "timeout_never_strikes": "a step may take longer than the run: its timeout has no effect",
+    "allowed_failure_read": "a step may fail, and another reads its output",
+    "accept_unused": "something is accepted that does not occur",
+}
+
+# Keys and positions that lead to what a finding is about, within a step of the file.
+Path = tuple[str | int, ...]
+# The line of a step, or of what is written in it at a path; 0 if it is not known.
+LineOf = Callable[[str, Path], int]
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A finding before it has a line."""
+
+    code: str
+    message: str
+    step: Step
+    hint: str = ""
+    failure: str = ""
+    path: Path = ()
+
+
+class WhatIsWritten:
+    """Whether a step of the file has a key. Without a file: what differs from the default is written."""
+
+    def __init__(self, has_key: Callable[[str, str], bool | None] | None = None) -> None:
+        self._has_key = has_key
+
+    def has(self, step: Step, key: str, *, otherwise: bool) -> bool:
+        """Whether the key is written; `otherwise` if that is not known."""
+        found = self._has_key(step.sweep or step.name, key) if self._has_key is not None else None
+        return otherwise if found is None else found
+
+
+def to_findings(found: Iterable[Found], workflow: Workflow, line_of: LineOf) -> Iterator[Finding]:
+    """The findings in the order of the file. What is found in several steps of a matrix is one finding."""
+    order = {step.name: index for index, step in enumerate(workflow.steps)}
+    matrices: dict[tuple[str, str, Path, str], list[Found]] = {}
+    for one in found:
+        key = (one.code, one.step.matrix_name or one.step.name, one.path, "" if one.step.sweep else one.message)
+        matrices.setdefault(key, []).append(one)
+    rows = [(*_placed(group, line_of), order.get(group[0].step.name, len(order))) for group in matrices.values()]
+    for finding, _ in sorted(rows, key=lambda row: (row[1], row[0].line, row[0].code)):
+        yield finding
+
+
+def _placed(group: list[Found], line_of: LineOf) -> tuple[Finding]:
+    first = group[0]
+    name = first.step.matrix_name or first.step.name
+    others = len(group) - 1
+    more = f" (and {others} more of the matrix '{name}')" if others else ""
+    line = line_of(name, first.path)
+    return (Finding(first.code, first.message + more, name, first.failure, first.hint, line),)
