@@ -266,13 +266,21 @@ def _after_success(graph: Graph, start: str) -> set[str]:
 
 def _endless_loop(node: Node, arc: Arc, graph: Graph) -> Iterator[Found]:
     """A loop that nothing leaves: no step of it has a condition or a choice."""
-    first = graph.nodes[arc.to]
-    body = {arc.to, node.step.name, *graph.between((arc.to,), {node.step.name})}
-    if any(_may_leave(graph.nodes[name]) for name in body) or _routes_limit(first.step):
+    body = {arc.to, *graph.between((arc.to,), {node.step.name})} - {node.step.name}
+    if _may_pass(node, arc) or any(_may_leave(graph.nodes[name]) for name in body):
+        return
+    if node.step.when is not None or _routes_limit(graph.nodes[arc.to].step):
         return
     message = f"the loop from '{node.step.name}' back to '{arc.to}' has no condition: it ends with LOOP_LIMIT"
-    hint = "put 'when' on the edge, or route LOOP_LIMIT"
+    hint = "put 'when' on the edge, or 'take: first' and the way out before it, or route LOOP_LIMIT"
     yield Found("loop_spends_budget", message, node.step, hint, "LOOP_LIMIT", ("next", arc.edge.index))
+
+
+def _may_pass(node: Node, loop: Arc) -> bool:
+    """Whether the step may complete without taking the loop edge, which is the only one taken if it is."""
+    earlier = node.by_priority[: node.by_priority.index(loop)]
+    is_passed_over = node.step.take == "first" and any(arc.edge.on == "success" for arc in earlier)
+    return loop.edge.when is not None or (is_passed_over and loop.edge.on == "success")
 
 
 def _may_leave(node: Node) -> bool:
