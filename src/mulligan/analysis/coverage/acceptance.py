@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from mulligan.analysis.coverage.accepts import ANY, Accept
-from mulligan.analysis.coverage.finding_codes import FINDINGS
+from mulligan.analysis.coverage.finding_codes import FINDINGS, all_steps
 from mulligan.analysis.coverage.results import DEALT_WITH, Cell, FailureKind, Finding
 from mulligan.core.model.failure import CODES
 from mulligan.core.model.workflow import Workflow
@@ -20,9 +20,8 @@ class Acceptance:
 
     def __init__(self, accepts: Iterable[Accept], workflow: Workflow, failures: Sequence[FailureKind]) -> None:
         self.accepts = tuple(accepts)
-        self._sweeps = {step.name: step.sweep for step in workflow.steps if step.sweep}
-        self._codes = {kind.name: kind.code for kind in failures if kind.of == "step"}
-        self._names = {ANY, *FINDINGS, *CODES, *self._codes.values(), *(kind.name for kind in failures)}
+        self._sweeps = {name: step.sweep for name, step, _ in all_steps(workflow) if step.sweep}
+        self._names = {ANY, *FINDINGS, *CODES, *(kind.name for kind in failures)}
         self._used: set[Accept] = set()
         self._by_step: dict[str, list[Accept]] = {}
         for one in self.accepts:
@@ -41,7 +40,7 @@ class Acceptance:
         """The cells, with the reason where one that is not dealt with is accepted."""
         return tuple(
             cell
-            if cell.verdict in DEALT_WITH or not (reason := self._reason(cell.step, self._names_of(cell.failure)))
+            if cell.verdict in DEALT_WITH or not (reason := self._reason(cell.step, {cell.failure, ANY}))
             else _replace(cell, accepted=reason)
             for cell in cells
         )
@@ -50,9 +49,7 @@ class Acceptance:
         """The findings, with the reason where one is accepted, by its code or by its failure."""
         return tuple(
             _replace(one, accepted=reason)
-            if (
-                reason := self._reason(one.step, {one.code, ANY, *(self._names_of(one.failure) if one.failure else ())})
-            )
+            if (reason := self._reason(one.step, {one.code, one.failure or ANY, ANY}))
             else one
             for one in findings
         )
@@ -66,16 +63,8 @@ class Acceptance:
                 hint = "remove the comment: the failure is dealt with, or does not happen"
                 yield Finding("accept_unused", message, one.step, hint=hint, line=one.line)
 
-    def _names_of(self, failure: str) -> set[str]:
-        return {failure, self._codes.get(failure, failure), ANY}
-
     def _reason(self, step: str, names: set[str]) -> str:
         where = (step, self._sweeps.get(step, ""), "")
         found = [one for name in dict.fromkeys(where) for one in self._by_step.get(name, ()) if one.what in names]
         self._used.update(found)
         return found[0].reason if found else ""
-
-
-def lines_by_step(lines: Mapping[str, int], workflow: Workflow) -> dict[str, int]:
-    """The line of every step, those of matrices included."""
-    return {step.name: lines.get(step.sweep or step.name, 0) for step in workflow.steps}

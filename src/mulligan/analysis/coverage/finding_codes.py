@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from mulligan.analysis.coverage.results import Finding
-from mulligan.core.model.workflow import Step, Workflow
+from mulligan.core.model.workflow import Step, Workflow, is_group
 
 # Code → what it means, as the documentation says it.
 FINDINGS: dict[str, str] = {
@@ -48,31 +48,53 @@ class Found(msgspec.Struct, frozen=True):
 class WhatIsWritten:
     """Whether a step of the file has a key. Without a file: what differs from the default is written."""
 
-    def __init__(self, has_key: Callable[[str, str], bool | None] | None = None) -> None:
+    def __init__(self, has_key: Callable[[str, str], bool | None] | None = None, path: str = "") -> None:
         self._has_key = has_key
+        self._path = path
+
+    def within(self, path: str) -> WhatIsWritten:
+        """The same for the steps of a group."""
+        return WhatIsWritten(self._has_key, path)
 
     def has(self, step: Step, key: str, *, otherwise: bool) -> bool:
         """Whether the key is written; `otherwise` if that is not known."""
-        found = self._has_key(step.sweep or step.name, key) if self._has_key is not None else None
+        found = self._has_key(self._path + (step.sweep or step.name), key) if self._has_key is not None else None
         return otherwise if found is None else found
+
+
+def all_steps(workflow: Workflow, path: str = "") -> Iterator[tuple[str, Step, Workflow]]:
+    """The steps with the names that coverage gives them, and their workflows; those of groups as `group/step`."""
+    for step in workflow.steps:
+        yield f"{path}{step.name}", named(step, path), workflow
+        if is_group(step.action) and step.action is not None:
+            child = workflow.children.get(str(step.action.params.get("file")))
+            if child is not None:
+                yield from all_steps(child, f"{path}{step.name}/")
+
+
+def named(step: Step, path: str) -> Step:
+    """A step of a group, with the name of the group before its own."""
+    if not path:
+        return step
+    return msgspec.structs.replace(step, name=path + step.name, sweep=path + step.sweep if step.sweep else "")
 
 
 def to_findings(found: Iterable[Found], workflow: Workflow, line_of: LineOf) -> Iterator[Finding]:
     """The findings in the order of the file. What is found in several steps of a matrix is one finding."""
-    order = {step.name: index for index, step in enumerate(workflow.steps)}
+    order = {name: index for index, (name, _, _) in enumerate(all_steps(workflow))}
     matrices: dict[tuple[str, str, Path, str], list[Found]] = {}
     for one in found:
         key = (one.code, one.step.matrix_name or one.step.name, one.path, "" if one.step.sweep else one.message)
         matrices.setdefault(key, []).append(one)
-    rows = [(*_placed(group, line_of), order.get(group[0].step.name, len(order))) for group in matrices.values()]
-    for finding, _ in sorted(rows, key=lambda row: (row[1], row[0].line, row[0].code)):
+    rows = [(order.get(group[0].step.name, len(order)), _placed(group, line_of)) for group in matrices.values()]
+    for _, finding in sorted(rows, key=lambda row: (row[0], row[1].line, row[1].code)):
         yield finding
 
 
-def _placed(group: list[Found], line_of: LineOf) -> tuple[Finding]:
+def _placed(group: list[Found], line_of: LineOf) -> Finding:
     first = group[0]
     name = first.step.matrix_name or first.step.name
     others = len(group) - 1
     more = f" (and {others} more of the matrix '{name}')" if others else ""
     line = line_of(name, first.path)
-    return (Finding(first.code, first.message + more, name, first.failure, first.hint, line),)
+    return Finding(first.code, first.message + more, name, first.failure, first.hint, line)

@@ -49,9 +49,14 @@ def step_findings(workflow: Workflow, graph: Graph, written: WhatIsWritten) -> I
 # -- handlers -----------------------------------------------------------------------------
 
 
+def _commands(step: Step) -> Iterator[tuple[Command, Path]]:
+    yield step, ()
+    yield from ((command, ("do", index)) for index, command in enumerate(step.do))
+
+
 def _lost_handlers(step: Step) -> Iterator[Found]:
     """A handler that always succeeds: the step is recovered although what should repair it failed."""
-    for place, path in ((step, ()), *((command, ("do", index)) for index, command in enumerate(step.do))):
+    for place, path in _commands(step):
         handler = place.on_failure
         if handler is None or handler.strategy not in _RECOVERING or handler.rerun or _is_checked(place):
             continue
@@ -111,16 +116,23 @@ def _times(step: Step, workflow: Workflow) -> Iterator[Found]:
     limit = workflow.timeout
     if limit is None:
         return
-    for key, seconds in (("timeout", _own_timeout(step)), ("deadline", step.deadline)):
+    of_triage = step.triage.timeout if step.triage is not None else None
+    limits: tuple[tuple[Path, float | None], ...] = (
+        (("timeout",), _own_timeout(step)),
+        (("deadline",), step.deadline),
+        (("triage", "timeout"), of_triage),
+    )
+    for path, seconds in limits:
         if seconds is not None and seconds > limit:
+            key = " of ".join(map(str, reversed(path)))
             message = (
                 f"'{step.name}' has a {key} of {format_duration(seconds)}, and the run ends after "
                 f"{format_duration(limit)}: what should follow never happens"
             )
             hint = f"make the {key} shorter than the timeout of the run"
-            yield Found("timeout_never_strikes", message, step, hint, path=(key,))
+            yield Found("timeout_never_strikes", message, step, hint, path=path)
             return
-    for place, path in ((step, ()), *((command, ("do", index)) for index, command in enumerate(step.do))):
+    for place, where in _commands(step):
         worst = worst_seconds(place)
         if step.deadline is not None:
             worst = min(worst, step.deadline)
@@ -130,7 +142,7 @@ def _times(step: Step, workflow: Workflow) -> Iterator[Found]:
                 f"{format_duration(limit)}: its last retries never happen"
             )
             hint = "retry less often or with shorter delays, set a 'deadline', or give the run more time"
-            yield Found("worst_case_exceeds_timeout", message, step, hint, path=(*path, "retry"))
+            yield Found("worst_case_exceeds_timeout", message, step, hint, path=(*where, "retry"))
             return
 
 
