@@ -42,3 +42,9 @@ def test_there_are_at_least_two_holes_of_each_kind() -> None:
     assert {code: count[code] for code in FINDINGS if count[code] < 2} == {}
     assert set(count) <= set(FINDINGS)
     assert len(PLANTED) >= 20
+
+
+def test_the_page_for_users_explains_every_finding() -> None:
+    page = Path(__file__).parents[3] / "docs/how-to/coverage.md"
+
+    assert re.findall(r"^\| `(\w+)` \|", page.read_text(encoding="utf-8"), re.MULTILINE) == [*FINDINGS]
