@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +11,15 @@ from mulligan.service.run_reader import RunReader
 
 if TYPE_CHECKING:
     from mulligan.analysis.coverage.results import Coverage, Times
-    from mulligan.history.story import StoryLine
-    from mulligan.service import coverage, replay, stats, usage
+    from mulligan.service import coverage, coverage_page, replay, stats, usage
+    from mulligan.service.coverage import CaseStory
+    from mulligan.service.coverage_page import CoveragePage
     from mulligan.service.replay import ReplayResult
     from mulligan.service.stats import AgentStats, RungStats
     from mulligan.service.usage import StepUsage
 else:
     coverage = LazyModule("mulligan.service.coverage")
+    coverage_page = LazyModule("mulligan.service.coverage_page")
     replay = LazyModule("mulligan.service.replay")
     stats = LazyModule("mulligan.service.stats")
     usage = LazyModule("mulligan.service.usage")
@@ -51,57 +52,23 @@ class AnalysisVerbs:
 
     @staticmethod
     def coverage(
-        file: str | Path,
-        *,
-        named: str | None = None,
-        trust_templates: bool = False,
-        catalogue: Path | None = None,
-        options: Mapping[str, Any] | None = None,
-        inputs: Mapping[str, Any] | None = None,
-        step: str = "",
-        failure: str = "",
-        seed: int = 0,
-        pairs: bool = True,
+        file: str | Path, *, step: str = "", failure: str = "", seed: int = 0, pairs: bool = True, **how: Any
     ) -> Coverage:
-        """What a workflow does about each failure of each step. It is played in memory: nothing of it is run.
+        """What the workflow in a file does about each failure of each step. It is played in memory: nothing is run.
 
-        With `step` and `failure` only those are played. `pairs`: also failures of two steps in one run.
+        With `step` and `failure` only those are played. `pairs`: also failures of two steps in one run. `how` are the
+        arguments of `examine_workflow`, and `inputs`.
         """
-        return coverage.cover(
-            file,
-            named=named,
-            trust_templates=trust_templates,
-            catalogue=catalogue,
-            options=options,
-            inputs=inputs,
-            step=step,
-            failure=failure,
-            seed=seed,
-            pairs=pairs,
-        )
+        played = coverage.read_file(file, **how)
+        return played.cover(step=step, failure=failure, seed=seed, pairs=pairs)
 
     @staticmethod
-    def coverage_story(
-        file: str | Path,
-        step: str,
-        failure: str,
-        times: Times = "always",
-        *,
-        named: str | None = None,
-        trust_templates: bool = False,
-        catalogue: Path | None = None,
-        options: Mapping[str, Any] | None = None,
-        inputs: Mapping[str, Any] | None = None,
-    ) -> list[StoryLine]:
-        """What happens if a step fails in that way, in the words of `explain`."""
-        return coverage.story_of_case(
-            file,
-            step,
-            failure,
-            times,
-            named=named,
-            trust_templates=trust_templates,
-            catalogue=catalogue,
-            options=options,
-            inputs=inputs,
-        )
+    def coverage_story(file: str | Path, step: str, failure: str, times: Times = "always", **how: Any) -> CaseStory:
+        """What happens if a step of the workflow in a file fails in that way, in the words of `explain`."""
+        return coverage.read_file(file, **how).story_of_case(step, failure, times)
+
+    @staticmethod
+    def coverage_page(file: str | Path, *, seed: int = 0, pairs: bool = True, **how: Any) -> CoveragePage:
+        """The same as `coverage`, and as one HTML page that has the stories."""
+        played = coverage.read_file(file, **how)
+        return coverage_page.make_page(played, str(file), seed=seed, pairs=pairs)

@@ -1,8 +1,8 @@
-"""Recovery coverage of a workflow file: it is played in memory, and nothing of it is run."""
+"""Recovery coverage of a workflow: it is played in memory, and nothing of it is run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,65 @@ from mulligan.analysis.coverage.accepts import FORM, Accept, UnreadableAccept, a
 from mulligan.analysis.coverage.finding_codes import Path as KeyPath
 from mulligan.analysis.coverage.finding_codes import WhatIsWritten
 from mulligan.analysis.coverage.findings import find
-from mulligan.analysis.coverage.results import Coverage, Times
+from mulligan.analysis.coverage.played_findings import merge_unhandled
+from mulligan.analysis.coverage.results import Case, Coverage, FailureKind, Times
+from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
 from mulligan.formats import LocatedWorkflow, examine_located
 from mulligan.history.story import StoryLine
+from mulligan.language import check_inputs
 from mulligan.language.step_positions import line_of_key, step_nodes
 from mulligan.language.suggestions import did_you_mean
 
 
-def cover(
+class CaseStory(msgspec.Struct, frozen=True):
+    """What happens in one case, in the words of `explain`."""
+
+    kind: FailureKind
+    case: Case
+    story: tuple[StoryLine, ...]
+
+
+class PlayedWorkflow:
+    """A workflow that is read once and played for many cases."""
+
+    def __init__(self, located: LocatedWorkflow, inputs: Mapping[str, Any] | None = None, file: str = "") -> None:
+        """`InputInvalid` for an input that it does not have, or of another type. `file` is for messages."""
+        self.located = located
+        self.workflow = located.examined.workflow
+        self.inputs = _typed(self.workflow, inputs or {})
+        self.file = file
+
+    def cover(
+        self,
+        *,
+        step: str = "",
+        failure: str = "",
+        seed: int = 0,
+        pairs: bool = True,
+        may_go_on: Callable[[], bool] = lambda: True,
+    ) -> Coverage:
+        """What it does about each failure of each step; with `step` and `failure`, only about those.
+
+        When `may_go_on` says no, the rest is not played, and the result says so.
+        """
+        played = Coverage(
+            workflow=self.workflow.name,
+            steps=tuple(one.name for one in self.workflow.steps),
+            failures=(),
+            cells=(),
+            findings=(),
+            cases_count=0,
+            seed=seed,
+        )
+        return with_findings(played, self.located, self.file, is_whole=not step and not failure)
+
+    def story_of_case(self, step: str, failure: str, times: Times = "always") -> CaseStory:
+        """What happens if a step fails in that way."""
+        raise NotImplementedError
+
+
+def read_file(
     file: str | Path,
     *,
     named: str | None = None,
@@ -29,54 +79,22 @@ def cover(
     catalogue: Path | None = None,
     options: Mapping[str, Any] | None = None,
     inputs: Mapping[str, Any] | None = None,
-    step: str = "",
-    failure: str = "",
-    seed: int = 0,
-    pairs: bool = True,
-) -> Coverage:
-    """What the workflow in a file does about each failure of each step; with `step` and `failure`, only about those."""
-    located = _load(file, named, trust_templates, catalogue, options, inputs)
-    workflow = located.examined.workflow
-    played = Coverage(
-        workflow=workflow.name,
-        steps=tuple(one.name for one in workflow.steps),
-        failures=(),
-        cells=(),
-        findings=(),
-        cases_count=0,
-        seed=seed,
-    )
-    return with_findings(played, located, str(file), is_whole=not step and not failure)
-
-
-def story_of_case(
-    file: str | Path,
-    step: str,
-    failure: str,
-    times: Times = "always",
-    *,
-    named: str | None = None,
-    trust_templates: bool = False,
-    catalogue: Path | None = None,
-    options: Mapping[str, Any] | None = None,
-    inputs: Mapping[str, Any] | None = None,
-) -> list[StoryLine]:
-    """What happens if a step fails in that way, in the words of `explain`."""
-    _load(file, named, trust_templates, catalogue, options, inputs)
-    return []
-
-
-def _load(
-    file: str | Path,
-    named: str | None,
-    trust_templates: bool,
-    catalogue: Path | None,
-    options: Mapping[str, Any] | None,
-    inputs: Mapping[str, Any] | None,
-) -> LocatedWorkflow:
-    return examine_located(
+) -> PlayedWorkflow:
+    """The workflow in a file, ready to be played. `LanguageError` where it is refused."""
+    located = examine_located(
         file, named=named, trust_templates=trust_templates, catalogue=catalogue, given=inputs, options=options
     )
+    return PlayedWorkflow(located, inputs, str(file))
+
+
+def _typed(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs that are given, with the right types. The others need not be known."""
+    optional = {
+        name: one if name in given else msgspec.structs.replace(one, has_default=True)
+        for name, one in workflow.inputs.items()
+    }
+    found = check_inputs(msgspec.structs.replace(workflow, inputs=optional), dict(given))
+    return {name: found[name] for name in given}
 
 
 def with_findings(played: Coverage, located: LocatedWorkflow, file: str, *, is_whole: bool = True) -> Coverage:
@@ -94,7 +112,7 @@ def with_findings(played: Coverage, located: LocatedWorkflow, file: str, *, is_w
     places = _Positions(located)
     written = WhatIsWritten(places.has_key)
     found = find(workflow, cells, played.failures, line_of=places.line_of, written=written)
-    findings = acceptance.apply_to_findings(found)
+    findings = merge_unhandled(acceptance.apply_to_findings(found))
     unused = tuple(acceptance.unused()) if is_whole else ()
     return msgspec.structs.replace(played, cells=cells, findings=(*findings, *unused))
 

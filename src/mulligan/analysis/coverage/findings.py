@@ -35,15 +35,12 @@ def find(
 def _found(
     workflow: Workflow, cells: Sequence[Cell], failures: Sequence[FailureKind], written: WhatIsWritten
 ) -> Iterator[Found]:
-    is_too_long: set[str] = set()
+    too_long: set[str] = set()
     for found in _seen(workflow, written):
         if found.code in _ABOUT_TIME:
-            is_too_long.add(found.step.name)
+            too_long.add(found.step.name)
         yield found
-    for found in played_findings(workflow, cells, failures):
-        # It was said already, and what to change.
-        if found.code not in _ABOUT_TIME or found.step.name not in is_too_long:
-            yield found
+    yield from played_findings(workflow, cells, failures, too_long=too_long)
 
 
 def _seen(workflow: Workflow, written: WhatIsWritten, path: str = "") -> Iterator[Found]:
