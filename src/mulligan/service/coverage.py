@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import msgspec
 
 from mulligan.analysis.coverage.acceptance import Acceptance
 from mulligan.analysis.coverage.accepts import FORM, Accept, UnreadableAccept, accepts_of_comments, accepts_of_keys
+from mulligan.analysis.coverage.explore import explore, story_in
+from mulligan.analysis.coverage.exploring import Explorer
 from mulligan.analysis.coverage.finding_codes import Path as KeyPath
 from mulligan.analysis.coverage.finding_codes import WhatIsWritten
 from mulligan.analysis.coverage.findings import find
@@ -20,6 +24,7 @@ from mulligan.errors import LanguageError, Problem
 from mulligan.formats import LocatedWorkflow, examine_located
 from mulligan.history.story import StoryLine
 from mulligan.language import check_inputs
+from mulligan.language.expressions import Cel
 from mulligan.language.step_positions import line_of_key, step_nodes
 from mulligan.language.suggestions import did_you_mean
 
@@ -55,20 +60,26 @@ class PlayedWorkflow:
 
         When `may_go_on` says no, the rest is not played, and the result says so.
         """
-        played = Coverage(
-            workflow=self.workflow.name,
-            steps=tuple(one.name for one in self.workflow.steps),
-            failures=(),
-            cells=(),
-            findings=(),
-            cases_count=0,
+        played = explore(
+            self.workflow,
+            evaluator=Cel(os.environ),
+            inputs=self.inputs,
+            step=step,
+            failure=failure,
             seed=seed,
+            pairs=pairs,
+            may_go_on=may_go_on,
         )
-        return with_findings(played, self.located, self.file, is_whole=not step and not failure)
+        return with_findings(played, self.located, self.file, is_whole=not step and not failure and may_go_on())
 
     def story_of_case(self, step: str, failure: str, times: Times = "always") -> CaseStory:
         """What happens if a step fails in that way."""
-        raise NotImplementedError
+        found = story_in(self._explorer, step, failure, times)
+        return CaseStory(found.kind, found.case, found.lines)
+
+    @cached_property
+    def _explorer(self) -> Explorer:
+        return Explorer(self.workflow, Cel(os.environ), self.inputs)
 
 
 def read_file(
