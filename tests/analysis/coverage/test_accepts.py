@@ -44,7 +44,7 @@ steps:
       ./a.sh   # coverage: accept OUT_OF_MEMORY, exit 11 and SIGNALED because the machine is small
   - step: b  # coverage: accept any because it is new
     shell: ./b.sh
-    # coverage: accept remediation 'search, and rescue' fails because it is
+    # coverage: accept remediation 'stop, and go' fails because it is
     # coverage: accept HTTP_5XX because: the last line of a step is its own
 outputs:
   # coverage: accept EXCEPTION because it stands beside a key at the top level
@@ -61,7 +61,7 @@ def test_a_comment_belongs_to_the_step_in_whose_lines_it_stands_or_above_which_i
         ("a", "exit 11", "the machine is small"),
         ("a", "SIGNALED", "the machine is small"),
         ("b", "any", "it is new"),
-        ("b", "remediation 'search, and rescue' fails", "it is"),
+        ("b", "remediation 'stop, and go' fails", "it is"),
         ("b", "HTTP_5XX", "the last line of a step is its own"),
         ("", "EXCEPTION", "it stands beside a key at the top level"),
     ]
