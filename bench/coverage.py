@@ -17,7 +17,6 @@ import sys
 import time
 
 from core import shape as core_shape
-
 from mulligan.analysis.coverage.exploring import Explorer
 from mulligan.core.model.workflow import Action, Backoff, Command, Edge, Handler, Need, Rule, Step, Workflow
 from mulligan.language.expressions import Cel

@@ -4,9 +4,9 @@
     ending = player.play()
 
 At the same time, timers fire and runs report to each other before tasks end and people decide; each in the order in
-which it was asked for, as in an engine. No command is executed, and there is no clock and no chance: the same arguments give the
-same log. A worker is always free, circuit breakers are closed, and tasks are cut off at their timeout and their
-deadline, as a worker would do.
+which it was asked for, as in an engine. No command is executed, and there is no clock and no chance: the same
+arguments give the same log. A worker is always free, circuit breakers are closed, and tasks are cut off at their
+timeout and their deadline, as a worker would do.
 
 Many cases from one prefix: `branch`, play on, `rollback`. Branches nest. A branch costs what is played in it.
 """
