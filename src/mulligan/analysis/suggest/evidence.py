@@ -21,7 +21,7 @@ from mulligan.core.evolve.tallies import agent_name
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.place_keys import step_name
-from mulligan.core.model.workflow import END, Step, Workflow
+from mulligan.core.model.workflow import END, Handler, Rule, Step, Workflow
 from mulligan.core.model.workflow import decode as decode_workflow
 from mulligan.history.consumption import Consumption, Usage, consumption
 
@@ -188,9 +188,9 @@ class StepEvidence:
         # By code and exit code; then the same by template.
         self.errors: dict[ErrorKey, ErrorCount] = {}
         self.templates: dict[ErrorKey, dict[Template, ErrorCount]] = {}
-        # By definition as JSON, so that a rule that was changed meanwhile counts for itself.
-        self.rules: dict[bytes, Tried] = {}
-        self.handlers: dict[bytes, Tried] = {}
+        # By definition, so that a rule that was changed meanwhile counts for itself.
+        self.rules: dict[str, Tried] = {}
+        self.handlers: dict[str, Tried] = {}
         # By target.
         self.remediations: dict[str, Tried] = {}
         self.used = UsedOverRuns()
@@ -229,9 +229,9 @@ class Evidence:
         return self.steps.setdefault(name, StepEvidence())
 
 
-def definition(value: Any) -> bytes:
-    """A rule or a handler as something that can be compared."""
-    return msgspec.json.encode(value)
+def definition(value: Rule | Handler) -> str:
+    """A rule or a handler as a key. Equal ones may be stored as different JSON: a default is written or left out."""
+    return repr(value)
 
 
 def _says_nothing(failure: Failure) -> bool:

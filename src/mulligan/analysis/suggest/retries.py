@@ -19,6 +19,7 @@ from mulligan.analysis.suggest.statistics import median, quantile, wilson_bounds
 from mulligan.core.deciding.conditions import describe_rule, matching_rule
 from mulligan.core.model.formatting import format_duration, pluralize
 from mulligan.core.model.workflow import Step, Workflow
+from mulligan.history.consumption import written_duration
 
 # Both must be true of more than every second case: people say retry, and a retry works.
 SHARE_MIN = 0.5
@@ -148,11 +149,13 @@ class _Look:
         who = "people" if not agents else "agents" if agents >= retried else "people and agents"
         with_message = f' and the message "{message}"' if message else ""
         evidence = (
-            f"'{self._name}' failed {_times(count.total('failures'))} with {describe_error(self._key)}{with_message}; "
+            f"'{self._name}' failed {_times(count.total('failures'))} in {len(count.by_run):,} runs with "
+            f"{describe_error(self._key)}{with_message}; "
             f"{who} said retry {_times(retried)}, {worked:,} of these worked, after a median of {format_duration(wait)}"
         )
-        delay = f", {format_duration(change.delay)} after a failure" if change.delay else ""
-        proposal = f"retry {describe_rule(change.rule)} up to {_times(change.max_retries)}{delay}"
+        delay = f", {written_duration(change.delay)} after a failure" if change.delay else ""
+        often = "once" if change.max_retries == 1 else f"up to {_times(change.max_retries)}"
+        proposal = f"retry {describe_rule(change.rule)} {often}{delay}"
         lost = sum(max(0.0, one - change.delay) for one in count.waits)
         return Proposal(
             workflow=self._workflow,
@@ -183,9 +186,9 @@ class _Look:
         retried, worked = count.total("retried"), count.total("worked")
         runs = count.worked()[1]
         seen = (
-            f"'{self._name}' with {describe_error(self._key)}: {pluralize(retried, 'retry')} decided in "
-            f"{pluralize(runs, 'run')}, {worked:,} worked"
-        ).replace("retrys", "retries")
+            f"'{self._name}' with {describe_error(self._key)}: retried {_times(retried)} in {pluralize(runs, 'run')}, "
+            f"{worked:,} of these worked"
+        )
         enough = max(RUNS_MIN, math.ceil(SHARE_MIN / (1 - SHARE_MIN) * z * z))
         needed = f"a retry that works each time, in {enough} runs; more runs if it works less often"
         return Nearly(self._workflow, self._name, seen, needed, runs)
