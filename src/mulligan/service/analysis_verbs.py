@@ -63,7 +63,6 @@ class AnalysisVerbs:
         """Fold the log of a run again, and compare the result with the tables."""
         return replay.verify(self.reader, run_id)
 
-<<<<<<< HEAD
     def suggest(
         self, workflow: str = "", *, policy: Workflow | None = None, since: datetime | None = None, step: str = ""
     ) -> Suggestions:
@@ -96,7 +95,7 @@ class AnalysisVerbs:
             return self.catalogue.load(name)
         except NotFound:
             return None
-=======
+
     @staticmethod
     def coverage(
         file: str | Path, *, step: str = "", failure: str = "", seed: int = 0, pairs: bool = True, **how: Any

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from mulligan.analysis.coverage.side_effects import side_effect
 from mulligan.core.model.workflow import Backoff, Breaker, Resources, Rule, Step, Workflow
 from mulligan.history.consumption import written_duration, written_size
 
@@ -133,12 +134,8 @@ def has_items(step: Step) -> bool:
 
 
 def is_risky_to_repeat(step: Step) -> bool:
-    """Whether the step is known to change something outside, and nothing undoes that.
+    """Whether the step is known to change something outside each time, and nothing undoes that.
 
-    Its author says so with `on_lost: fail`; a POST or PATCH does, even if a server may know its idempotency key.
+    Its author says so with `on_lost: fail`, or its command shows it.
     """
-    if step.undo is not None:
-        return False
-    action = step.action
-    is_post = action is not None and action.kind == "http" and action.params.get("method") in ("POST", "PATCH")
-    return step.on_lost == "fail" or is_post
+    return step.undo is None and (step.on_lost == "fail" or bool(side_effect(step.action)))
