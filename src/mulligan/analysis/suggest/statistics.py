@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
 # How often a whole answer, with all its proposals, may contain one that chance alone has produced.
 ERROR_RATE = 0.01
@@ -14,7 +13,12 @@ def deviations(questions: int) -> float:
 
     The correction of Bonferroni: whoever looks at a hundred steps finds one that looks odd by chance.
     """
-    return NormalDist().inv_cdf(1 - ERROR_RATE / max(1, questions))
+    wanted = ERROR_RATE / max(1, questions)
+    low, high = 0.0, 40.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if chance_of(middle) > wanted else (low, middle)
+    return high
 
 
 def wilson_bounds(successes: float, total: float, z: float) -> tuple[float, float]:
@@ -57,4 +61,4 @@ def quantile(values: list[float], share: float) -> float:
 
 def chance_of(z: float) -> float:
     """The chance that something lies this many standard deviations above what is expected."""
-    return 1 - NormalDist().cdf(z)
+    return math.erfc(z / math.sqrt(2)) / 2
