@@ -147,7 +147,7 @@ def _saved(one: SuggestedChange) -> str:
     saving = one.saving
     parts = [pluralize(saving.decisions, "decision")] if saving.decisions else []
     parts += [pluralize(saving.failed_runs, "failed round")] if saving.failed_runs else []
-    parts += [f"{length(saving.seconds)} of time"] if saving.seconds >= 1 else []
+    parts += [f"{length(saving.seconds)} of time"] if saving.seconds >= 60 else []
     return ", ".join(parts)
 
 

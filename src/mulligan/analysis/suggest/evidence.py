@@ -34,7 +34,7 @@ _NOT_A_CASE = frozenset({"CANCELLED", "INTERRUPTED", "RUN_TIMEOUT", "APPROVAL_RE
 
 
 class ErrorKey(NamedTuple):
-    """Failures that a rule can tell apart by code and exit code."""
+    """Failures that a rule can distinguish by code and exit code."""
 
     code: str
     exit_code: int | None

@@ -25,13 +25,16 @@ _RAN_FULL = 0.9
 
 
 def limit_questions(evidence: Evidence, workflow: Workflow) -> Iterator[Question]:
-    """Two looks per step that was measured: its memory and its time."""
+    """One look per limit of each step that was measured: its memory and its time."""
     for name, of_step in evidence.steps.items():
         steps = find_steps(workflow, name)
         if steps and of_step.used.runs:
-            look = _Look(evidence.workflow, name, requested_by(steps), of_step.used, is_own=not has_items(steps[0]))
-            yield Question(1, look.memory)
-            yield Question(1, look.timeout)
+            asked = requested_by(steps)
+            look = _Look(evidence.workflow, name, asked, of_step.used, is_own=not has_items(steps[0]))
+            if asked.memory is not None:
+                yield Question(1, look.memory)
+            if asked.timeout is not None:
+                yield Question(1, look.timeout)
 
 
 class _Look:

@@ -1,8 +1,8 @@
 """Groups failure messages: what varies from one failure to the next is taken out.
 
-A message becomes a *template*: its telling line as words, in which numbers, paths, hashes, addresses, times and quoted
-values are replaced by a mark. Two messages with the same template are the same error. Templates that differ in one word
-only are merged afterwards, see `merge_templates`. Both depend on the messages alone and not on their order.
+A message becomes a *template*: the line with the error as words, in which numbers, paths, hashes, addresses, times and
+quoted values are replaced by a mark. Two messages with the same template are the same error. Templates that differ in
+one word only are merged afterwards, see `merge_templates`. Both depend on the messages alone and not on their order.
 
 Messages are untrusted: every expression here takes linear time, and `pattern_of` gives printable ASCII only.
 """
@@ -10,6 +10,7 @@ Messages are untrusted: every expression here takes linear time, and `pattern_of
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from mulligan.core.deciding.bounded_regex import NotSearchable, is_found, refuse_unsearchable
@@ -73,11 +74,11 @@ _MARK = lazy_regex(f"[{NUMBER}-{WORD}]")
 
 def template_of(message: str) -> Template:
     """The template of a message; () if it says nothing."""
-    line = _VALUES.sub(VALUE, hide_credentials(telling_line(message)))
+    line = _VALUES.sub(VALUE, hide_credentials(error_line(message)))
     return tuple(_NUMBERS.sub(NUMBER, line).split()[:WORDS_MAX])
 
 
-def telling_line(message: str) -> str:
+def error_line(message: str) -> str:
     """The line that says what went wrong: the last one with at least two words, as programs print it last."""
     lines = [line.strip() for line in _readable(message[-4 * LINE_CHARS_MAX :]).splitlines()]
     with_words = [line for line in lines if len(_LETTERS.findall(line)) > 1]
@@ -100,22 +101,28 @@ def written(template: Template) -> str:
 def merge_templates(templates: Iterable[Template]) -> dict[Template, Template]:
     """Where each template belongs: those that differ in the same one word only become one, with a mark for the word.
 
-    Words that can vary are user names, hosts and tables; there must be at least `ALIKE_MIN` of them, and two other
-    words that stay the same.
+    Words that vary are user names, hosts and tables; there must be at least `ALIKE_MIN` of them, and two other words
+    that stay the same. A hash that happens to have digits only is no number.
     """
     owners = {one: one for one in templates}
+    _merge(owners, {one: tuple(word.replace(NUMBER, VALUE) for word in one) for one in owners}, 2)
     for at in range(WORDS_MAX):
-        alike: dict[Template, list[Template]] = {}
-        for one in {*owners.values()}:
-            if at < len(one) and WORD not in one and _fixed_words(one) > 2 and _is_fixed(one[at]):
-                alike.setdefault((*one[:at], WORD, *one[at + 1 :]), []).append(one)
-        merged = {one: whole for whole, some in alike.items() if len(some) >= ALIKE_MIN for one in some}
-        owners = {one: merged.get(owner, owner) for one, owner in owners.items()}
+        wider = {one: (*one[:at], WORD, *one[at + 1 :]) for one in {*owners.values()} if _may_vary(one, at)}
+        _merge(owners, wider, ALIKE_MIN)
     return owners
 
 
-def _fixed_words(template: Template) -> int:
-    return sum(map(_is_fixed, template))
+def _merge(owners: dict[Template, Template], wider: Mapping[Template, Template], least: int) -> None:
+    """Give those with the same wider template that one, if there are enough of them."""
+    counts = Counter(wider.values())
+    for one, owner in owners.items():
+        whole = wider.get(owner, owner)
+        owners[one] = whole if counts[whole] >= least else owner
+
+
+def _may_vary(template: Template, at: int) -> bool:
+    others = sum(_is_fixed(word) for number, word in enumerate(template) if number != at)
+    return at < len(template) and WORD not in template and others >= 2
 
 
 def _is_fixed(word: str) -> bool:

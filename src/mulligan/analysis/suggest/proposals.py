@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from mulligan.analysis.suggest.changes import Change
+from mulligan.analysis.suggest.changes import AddRule, Change, RemoveRule
 
 # Whatever the figures say, less than this is no evidence: in so many different runs.
 RUNS_MIN = 3
@@ -67,9 +67,16 @@ class Proposal(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """The same for the same proposal, whenever it is made."""
-        about = msgspec.json.encode((self.workflow, self.step, self.kind, self.change))
-        return hashlib.sha256(about).hexdigest()[:8]
+        """The same for the same proposal, whenever it is made: delays and limits may change with further runs."""
+        change = self.change
+        which: object = None
+        if isinstance(change, AddRule):
+            which = (change.codes, change.exit_codes, change.pattern)
+        elif isinstance(change, RemoveRule):
+            which = change.index
+        elif self.kind == "useless_remediation":
+            which = self.proposal
+        return hashlib.sha256(msgspec.json.encode((self.workflow, self.step, self.kind, which))).hexdigest()[:8]
 
 
 class Nearly(msgspec.Struct, frozen=True):

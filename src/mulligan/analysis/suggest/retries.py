@@ -26,7 +26,7 @@ SHARE_MIN = 0.5
 # How many retries: so many that this share of the cases that worked would have worked with them.
 COVERED, RETRIES_MAX = 0.9, 5
 # Delays as people write them. Nobody lets a workflow wait for longer because it was night.
-_DELAYS = (0.0, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 180.0, 240.0, 300.0, 600.0, 900.0, 1800.0, 3600.0)
+_DELAYS = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 180.0, 240.0, 300.0, 600.0, 900.0, 1800.0, 3600.0)
 # Programs use these for everything.
 _VAGUE_EXIT_CODES, _VAGUE_CODES = frozenset({1, 2, 255}), frozenset({"EXCEPTION", "EXIT_NONZERO", "CHILD_FAILED"})
 # A breaker decides about these itself, and a retry spends what is not there.
@@ -81,7 +81,8 @@ class _Look:
 
     @property
     def questions(self) -> int:
-        return 1 + len(self._by_template)
+        """One for the error and one for each message, unless there is one message: then both are the same."""
+        return 1 + len(self._by_template) if len(self._by_template) > 1 else 1
 
     def answer(self, z: float) -> Answer:
         chosen = list(self._choose(z))
