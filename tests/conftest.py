@@ -16,6 +16,8 @@ from hypothesis import settings
 
 from mulligan.testing.postgres import own_schema, shared_server
 
+from .store_schemas import StoreSchemas
+
 # A test that fails only sometimes teaches people to run it again. No deadline: a busy machine is no bug of ours.
 settings.register_profile("mulligan", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("mulligan")
@@ -72,4 +74,18 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def schema_url(server_url: str) -> Iterator[str]:
     """An empty schema on it, for one test."""
     with own_schema(server_url) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def _store_schemas(server_url: str) -> Iterator[StoreSchemas]:
+    schemas = StoreSchemas(server_url)
+    yield schemas
+    schemas.drop_all()
+
+
+@pytest.fixture
+def store_schema_url(_store_schemas: StoreSchemas) -> Iterator[str]:
+    """A schema on it that holds an empty store, for one test."""
+    with _store_schemas.take() as url:
         yield url

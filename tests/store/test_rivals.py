@@ -49,7 +49,7 @@ store.register(WorkerRecord(name, "here", 1))
 @pytest.fixture(params=["sqlite", "postgres"])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The name of a store that several processes can open."""
-    return str(tmp_path / "runs.db") if request.param == "sqlite" else request.getfixturevalue("schema_url")
+    return str(tmp_path / "runs.db") if request.param == "sqlite" else request.getfixturevalue("store_schema_url")
 
 
 def race(where: str, code: str) -> list[list[str]]:
