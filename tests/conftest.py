@@ -25,8 +25,8 @@ settings.load_profile("mulligan")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Three processes on two cores: a third of the time of a test is waiting for processes, disks and timers."""
-    return max(2, len(os.sched_getaffinity(0)) * 3 // 2)
+    """Two processes for each core: half of the time of a test is waiting for processes, disks and timers."""
+    return 2 * len(os.sched_getaffinity(0))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -25,6 +25,7 @@ from mulligan.history.phrases import describe_failure
 from mulligan.history.retry_reasons import RetryReason, why_not
 from mulligan.history.route_outcomes import format_times
 from mulligan.ports import RunRecord, Store, WaitingPlace
+from mulligan.service.next_commands import commands_for_pending
 from mulligan.service.run_list import pause_of
 from mulligan.service.run_reader import RunReader
 
@@ -139,13 +140,15 @@ def find_waiting(store: Store) -> Waiting:
 
 
 def read_waiting(store: Store, waiting: Waiting) -> list[PendingEntry]:
-    """The entries of what waits, by run and place. Each run is loaded once."""
+    """The entries of what waits, by run and place, with the commands that answer. Each run is loaded once."""
     look, entries = _PendingReader(store), list[PendingEntry]()
     for run_id, group in groupby(sorted(waiting), key=itemgetter(0)):
         found = [waiting[key] for key in group]
         entries += [_paused_run(store, one) for one in found if isinstance(one, RunRecord)]
         places = [one for one in found if isinstance(one, WaitingPlace)]
         entries += look.at(run_id, places) if places else []
+    for entry in entries:
+        entry.commands = commands_for_pending(entry)
     return entries
 
 
