@@ -9,7 +9,7 @@ from itertools import combinations
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mulligan.core.model.workflow import (
@@ -481,6 +481,7 @@ def workflows(draw: st.DrawFn) -> Workflow:
     return workflow(*steps)
 
 
+@settings(max_examples=60)
 @given(workflows())
 def test_whatever_leads_where_nothing_overlaps_nothing_is_lost_and_no_curve_runs_through_a_step(drawn: Workflow):
     layout = compute_layout(build_picture(drawn))

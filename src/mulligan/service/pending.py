@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
@@ -25,7 +26,6 @@ from mulligan.history.phrases import describe_failure
 from mulligan.history.retry_reasons import RetryReason, why_not
 from mulligan.history.route_outcomes import format_times
 from mulligan.ports import RunRecord, Store, WaitingPlace
-from mulligan.service.next_commands import commands_for_pending
 from mulligan.service.run_list import pause_of
 from mulligan.service.run_reader import RunReader
 
@@ -124,6 +124,21 @@ def pending_page(reader: RunReader, *, after: tuple[int, str] | None = None, lim
     page = left[:limit]
     entries = read_waiting(reader.store, {key: found[key] for key in page})
     return PendingPage(entries, page[-1] if len(left) > limit else None, len(keys))
+
+
+def commands_for_pending(one: PendingEntry) -> list[str]:
+    """The commands that answer what waits for a person, or help to decide; none if its run cannot be read."""
+    if one.error:
+        return []
+    if one.kind == "paused" and not one.step:
+        return [f"mulligan resume {one.run_id}"]
+    target = f"{one.run_id} {shlex.quote(one.step or '')}"
+    if one.kind == "approval":
+        return [f"mulligan approve {target} {no}--reason TEXT" for no in ("", "--no ")]
+    if one.kind == "paused":
+        return [f"mulligan resume {target}"]
+    words = [f"mulligan classify {target} {verdict} --reason TEXT" for verdict in ("retry", "fail")]
+    return [*words, f"mulligan logs {target}"]
 
 
 # What waits, by run and place; "" for a run that is paused as a whole.
