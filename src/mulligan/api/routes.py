@@ -16,6 +16,7 @@ from mulligan.api import (
     schedules,
     store_calls,
     stream,
+    suggestions,
     tokens,
 )
 from mulligan.api.routing import Route
@@ -27,6 +28,7 @@ ROUTES: tuple[Route, ...] = (
     *operations.ROUTES,
     *stream.ROUTES,
     *catalogue.ROUTES,
+    *suggestions.ROUTES,
     *schedules.ROUTES,
     *notices.ROUTES,
     *logins.ROUTES,
