@@ -15,7 +15,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.failure import failure
 from mulligan.core.model.reports import Classified
 from mulligan.core.model.workflow import Action, Handler, Resources, Rule, Template, Triage, Workflow, decode, encode
-from mulligan.testing.history import edge, handler, retry, step, workflow
+from mulligan.testing.history import command, edge, handler, retry, step, workflow
 
 from .histories import NOISY, PARKS, begun, decided, gather, in_rounds, learn, noise
 
