@@ -18,6 +18,7 @@ from mulligan.api import (
     stream,
     suggestions,
     tokens,
+    whatif,
 )
 from mulligan.api.routing import Route
 
@@ -28,6 +29,7 @@ ROUTES: tuple[Route, ...] = (
     *operations.ROUTES,
     *stream.ROUTES,
     *catalogue.ROUTES,
+    *whatif.ROUTES,
     *suggestions.ROUTES,
     *schedules.ROUTES,
     *notices.ROUTES,
