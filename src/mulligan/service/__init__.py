@@ -141,6 +141,7 @@ if TYPE_CHECKING:
     from mulligan.service.pending import PendingEntry, PendingPage, describe_earlier_run
     from mulligan.service.preflight import SERVER_LABELS, refuse_reserved_labels
     from mulligan.service.preview import Preview, StepPreview
+    from mulligan.service.private_postgres import PostgresStatus, postgres_status, start_postgres, stop_postgres
     from mulligan.service.recent_runs import Day, Failing, FailingGroup, RecentRuns, WaitingRuns, WorkflowDays
     from mulligan.service.report import Report
     from mulligan.service.round_plans import ForkPlan, RoundPlan
@@ -297,6 +298,7 @@ _NAMES = {
     "mulligan.service.recent_runs": "Day Failing FailingGroup RecentRuns WaitingRuns WorkflowDays",
     "mulligan.service.report": "Report",
     "mulligan.service.preflight": "SERVER_LABELS refuse_reserved_labels",
+    "mulligan.service.private_postgres": "PostgresStatus postgres_status start_postgres stop_postgres",
     "mulligan.service.round_plans": "ForkPlan RoundPlan",
     "mulligan.service.run_comparison": "ComparedRun ComparedStep RunComparison ValuePair",
     "mulligan.service.run_control": "Prepared",

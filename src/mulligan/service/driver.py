@@ -158,6 +158,7 @@ class Driver:
     def _set_up(self, root_run_id: int | None = None) -> None:
         """Register under a new name and start the engine. If that fails, nothing is left behind."""
         self.name = f"{self.host}.{os.getpid()}.{os.urandom(3).hex()}"
+        self.home.refuse_network_files()
         self.home.make()
         self.lock = lock.acquire(self.home.locks, self.name)
         self._home_stat = os.stat(self.home.folder)
