@@ -109,6 +109,8 @@ class WorkerIdentity(msgspec.Struct, frozen=True):
     host: str
     # The worker's lock: processes that inherit the descriptor keep the worker alive for others.
     lock_fd: int
+    # Whether the worker has got a signal to end.
+    is_told_to_end: Callable[[], bool] = lambda: False
 
 
 class Driver:
@@ -164,7 +166,8 @@ class Driver:
         self._home_stat = os.stat(self.home.folder)
         may_be_known = False
         try:
-            self.executor = self._make_executor(WorkerIdentity(self.name, self.host, self.lock.fd))
+            identity = WorkerIdentity(self.name, self.host, self.lock.fd, self._is_told_to_end)
+            self.executor = self._make_executor(identity)
             self.clock.set_by(self.store.now)
             may_be_known = True
             # Right before the engine, whose heartbeats count from here.
@@ -180,6 +183,7 @@ class Driver:
                 check=self._refuse_moved_home,
                 lease_seconds=self.lease_seconds,
             )
+            self.engine.is_told_to_end = self._is_told_to_end
             self._heartbeat_at = time.monotonic()
             self.expire_dead_workers()
         except BaseException:
@@ -522,6 +526,9 @@ class Driver:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.interrupts += 1
         self.interrupted_by = self.interrupted_by or number
+
+    def _is_told_to_end(self) -> bool:
+        return self.interrupts > 0
 
     def _wind_up(self) -> None:
         """Start nothing more, stop all tasks with their grace (none after a second Ctrl-C), and write their results."""

@@ -53,6 +53,7 @@ def local_worker(
             counts_waiting=capacity.counts_waiting,
             # Opened when the first log is shipped. Who reads a store that is not shared has the files.
             shipped_logs=(lambda: store.server_records) if store.is_shared else None,
+            is_told_to_end=worker.is_told_to_end,
         )
 
     return Driver(

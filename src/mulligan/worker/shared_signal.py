@@ -1,0 +1,63 @@
+"""Exits of tasks that died of the signal by which their worker was told to end.
+
+A scheduler may signal every process of a job at once. What dies of that was interrupted: it did not fail. The signals
+arrive one after the other, so a task may be dead before its worker has been told.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from mulligan.worker.task_reports import ProcessExit
+
+# How long the exit of a task that died of SIGTERM waits for the worker to be told as well.
+HOLD_SECONDS = 0.3
+_SIGTERM = 15
+# How a shell exits whose command died of it.
+_SIGTERM_STATUS = 128 + _SIGTERM
+
+
+class SharedSignal:
+    """Decides whether an exit is an interruption, and keeps exits of which that is not known yet."""
+
+    def __init__(self, is_told: Callable[[], bool], monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._is_told = is_told
+        self._monotonic = monotonic
+        # By token: until when to wait, and how it ended.
+        self._held: dict[int, tuple[float, ProcessExit]] = {}
+
+    def judge(self, token: int, process_exit: ProcessExit) -> ProcessExit | None:
+        """How the task ended; None if that is to be seen: `take` gives it later."""
+        if process_exit.stop_reason or process_exit.status == 0:
+            return process_exit
+        if self._is_told():
+            return _interrupted(process_exit)
+        if process_exit.signal == _SIGTERM or process_exit.exit_code == _SIGTERM_STATUS:
+            self._held[token] = (self._monotonic() + HOLD_SECONDS, process_exit)
+            return None
+        return process_exit
+
+    @property
+    def next_due(self) -> float:
+        """When the first of the kept exits has waited long enough."""
+        return min((due for due, _ in self._held.values()), default=math.inf)
+
+    def take(self) -> list[tuple[int, ProcessExit]]:
+        """The kept exits that are decided now: all of them when the worker is told."""
+        if not self._held:
+            return []
+        is_told, now = self._is_told(), self._monotonic()
+        decided = [token for token, (due, _) in self._held.items() if is_told or due <= now]
+        exits = [(token, self._held.pop(token)[1]) for token in decided]
+        return [(token, _interrupted(one) if is_told else one) for token, one in exits]
+
+    def clear(self) -> None:
+        self._held.clear()
+
+
+def _interrupted(process_exit: ProcessExit) -> ProcessExit:
+    return msgspec.structs.replace(process_exit, stop_reason="interrupted")
