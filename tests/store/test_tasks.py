@@ -311,3 +311,18 @@ def test_the_last_reports_and_new_leases_come_together(store: Store) -> None:
     assert store.report_and_lease("w", [(found[0].token, ended("check"), None)], offer(tasks_max=0)) == []
     assert store.report_and_lease("nobody", [], offer()) == []
     assert store.leases_of("w") == []
+
+
+# -- workers that end ------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_ends_soon_gets_no_task_whose_timeout_is_longer(store: Store) -> None:
+    turn = started(store)
+    queue(store, turn, *(task(turn.run_id, f"long{n}", timeout=3600.0) for n in range(5)))
+    queue(store, turn, task(turn.run_id, "short", timeout=60.0), task(turn.run_id, "endless"))
+
+    # The first tasks of the queue do not hide those that it has time for.
+    assert leased(store, tasks_max=2, seconds_left=60.0) == ["short", "endless"]
+    assert leased(store, tasks_max=2, seconds_left=59.0) == []
+    assert leased(store, tasks_max=1, seconds_left=3600.0) == ["long0"]
+    assert leased(store, tasks_max=1) == ["long1"]

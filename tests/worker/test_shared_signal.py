@@ -35,8 +35,8 @@ class Worker:
 
     def ends(self, status: int, stop_reason: str = "") -> str | None:
         """Why the task ended, or None while that is not known."""
-        judged = self.signal.judge(1, exit_of(status, stop_reason))
-        return None if judged is None else judged.stop_reason
+        self.signal.add(1, exit_of(status, stop_reason))
+        return next(iter(self.taken()), None)
 
     def taken(self) -> list[str]:
         return [one.stop_reason for _, one in self.signal.take()]

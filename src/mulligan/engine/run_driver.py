@@ -21,6 +21,7 @@ from mulligan.core.deciding.child_failure import failures_of_child
 from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.child_runs import child_uid
+from mulligan.core.effects.lease_rules import has_time_for
 from mulligan.core.effects.reuse import forced_child_steps
 from mulligan.core.effects.run_lists import RunFailures, run_failures
 from mulligan.core.effects.snapshot import changes
@@ -256,7 +257,7 @@ class RunDriver:
                     rejected_waiting = task
                     continue
                 rejected = task
-                if task.is_small:
+                if task.is_small and has_time_for(task, self.executor.offer().seconds_left):
                     break
         finally:
             # Also after a crash: the other tasks still wait.

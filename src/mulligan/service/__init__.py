@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from mulligan.service.doctor import Check, Diagnosis
     from mulligan.service.documentation import Documentation, FoundSection, PageText, UnknownPage, read_pages
     from mulligan.service.drawing.picture import Node
-    from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, Ending, capacity_for, machine
+    from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, Ending, WorkerLimits, capacity_for, machine
     from mulligan.service.earlier_decisions import EarlierDecision
     from mulligan.service.failure_details import FailureDetails
     from mulligan.service.failure_summary import FailureGroup, FailureOutcome, group_failures, spent_budget
@@ -216,7 +216,7 @@ if TYPE_CHECKING:
     )
     from mulligan.service.unattended_runs import UnattendedRuns, WorkflowSource
     from mulligan.service.usage import ResourceProposal, StepUsage, UsedResources
-    from mulligan.service.values import parse_duration, parse_size, parse_time, read_budgets
+    from mulligan.service.values import parse_duration, parse_end, parse_size, parse_time, read_budgets
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine, WorkerTask
     from mulligan.service.workflow_files import Validation
@@ -266,7 +266,7 @@ _NAMES = {
     "mulligan.service.documentation": "Documentation FoundSection PageText UnknownPage read_pages",
     "mulligan.service.drawing.picture": "Node",
     "mulligan.service.earlier_decisions": "EarlierDecision",
-    "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending capacity_for machine",
+    "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending WorkerLimits capacity_for machine",
     "mulligan.service.failure_details": "FailureDetails",
     "mulligan.service.failure_summary": "FailureOutcome FailureGroup group_failures spent_budget",
     "mulligan.service.forecast": "Forecast",
@@ -339,7 +339,7 @@ _NAMES = {
     "mulligan.service.trends": "CodeStats RecoveryTrend Spending WeekStats WorkflowSpending WorkflowUsage monday",
     "mulligan.service.unattended_runs": "UnattendedRuns WorkflowSource",
     "mulligan.service.usage": "ResourceProposal StepUsage UsedResources",
-    "mulligan.service.values": "parse_duration parse_size parse_time read_budgets",
+    "mulligan.service.values": "parse_duration parse_end parse_size parse_time read_budgets",
     "mulligan.service.waiting": "Until WaitEvent",
     "mulligan.service.workers": "WorkerLine WorkerTask",
     "mulligan.service.workflow_files": "Validation",

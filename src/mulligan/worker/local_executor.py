@@ -56,6 +56,7 @@ from mulligan.worker.shared_signal import SharedSignal
 from mulligan.worker.supervisor_client import SupervisorClient, SupervisorExited
 from mulligan.worker.task_boundary import TaskBoundary
 from mulligan.worker.task_files import PROGRAM, TaskFiles
+from mulligan.worker.task_limits import TaskLimits
 from mulligan.worker.task_reports import (
     START_ERRORS,
     ProcessExit,
@@ -105,6 +106,7 @@ class LocalExecutor:
         counts_waiting: bool = False,
         shipped_logs: Callable[[], ShippedLogs] | None = None,
         is_told_to_end: Callable[[], bool] = lambda: False,
+        limits: TaskLimits | None = None,
     ) -> None:
         raise_fd_limit()
         self.name = name
@@ -131,6 +133,7 @@ class LocalExecutor:
         self._environments = PythonEnvironments(self._environment, self._folders.home)
         self._exit_reader = ExitReader(name, self._task_files, self._log_limit, self._programs)
         self._shared_signal = SharedSignal(is_told_to_end)
+        self._limits = limits or TaskLimits()
         self._prefetch = Prefetch(2 * int(cpus), multiplier=3) if prefetch is None else Prefetch(prefetch)
         # Taken beyond the free resources, oldest first: the supervisor starts one when another task ends.
         self._prefetched: dict[int, Task] = {}
@@ -184,7 +187,7 @@ class LocalExecutor:
     # -- resources
 
     def fits(self, task: Task) -> bool:
-        return self._resources.fits(task) or self._prefetch.fits(task)
+        return self._limits.admits(task) and (self._resources.fits(task) or self._prefetch.fits(task))
 
     def can_ever_fit(self, task: Task) -> bool:
         return self._resources.can_ever(task)
@@ -193,15 +196,20 @@ class LocalExecutor:
         return self._resources.lacking(task)
 
     def offer(self) -> Offer:
-        return self._resources.offer(self.host)
+        return self._limits.narrow(self._resources.offer(self.host))
 
     def reserve(self, task: Task) -> None:
+        self._limits.take()
         if not self._resources.fits(task) and self._prefetch.fits(task):
             self._prefetch.reserve(task)
         else:
             self._resources.reserve(task)
 
     def unreserve(self, task: Task) -> None:
+        self._limits.give_back()
+        self._release(task)
+
+    def _release(self, task: Task) -> None:
         if not self._prefetch.release(task):
             self._resources.release(task)
 
@@ -417,7 +425,7 @@ class LocalExecutor:
     def drop_all(self) -> None:
         dropped = list(self._running.values())
         for running in dropped:
-            self.unreserve(running.lease.task)
+            self._release(running.lease.task)
         self._running.clear()
         self._prefetched.clear()
         self._not_ready.clear()
@@ -478,7 +486,7 @@ class LocalExecutor:
         if not self._done:
             self._wait(timeout)
         self._run_due()
-        self._end_held()
+        self._end_judged()
         self._start_prefetched()
         if self._store_error is not None:
             self._retry_store()
@@ -521,7 +529,7 @@ class LocalExecutor:
         self._prefetched.pop(token, None)
         self._not_ready.discard(token)
         self._awaiting_child.pop(token, None)
-        self.unreserve(running.lease.task)
+        self._release(running.lease.task)
         self._large.forget(running)
         self._result_cache.forget(running)
         if isinstance(report, TaskEnded):
@@ -593,12 +601,10 @@ class LocalExecutor:
 
     def _end_process(self, token: int, process_exit: ProcessExit) -> None:
         """Report the end of a task's process, unless it is not clear yet whether the task was interrupted."""
-        judged = self._shared_signal.judge(token, process_exit)
-        if judged is not None:
-            self._end(token, self._exit_reader.report_exit(self._running[token], judged))
-        self._wake_for(self._shared_signal.next_due)
+        self._shared_signal.add(token, process_exit)
+        self._end_judged()
 
-    def _end_held(self) -> None:
+    def _end_judged(self) -> None:
         for token, process_exit in self._shared_signal.take():
             if token in self._running:
                 self._end(token, self._exit_reader.report_exit(self._running[token], process_exit))

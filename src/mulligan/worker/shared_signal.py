@@ -30,16 +30,12 @@ class SharedSignal:
         # By token: until when to wait, and how it ended.
         self._held: dict[int, tuple[float, ProcessExit]] = {}
 
-    def judge(self, token: int, process_exit: ProcessExit) -> ProcessExit | None:
-        """How the task ended; None if that is to be seen: `take` gives it later."""
-        if process_exit.stop_reason or process_exit.status == 0:
-            return process_exit
-        if self._is_told():
-            return _interrupted(process_exit)
-        if process_exit.signal == _SIGTERM or process_exit.exit_code == _SIGTERM_STATUS:
-            self._held[token] = (self._monotonic() + HOLD_SECONDS, process_exit)
-            return None
-        return process_exit
+    def add(self, token: int, process_exit: ProcessExit) -> None:
+        """Note how the process of a task ended. `take` gives it back, if need be a moment later."""
+        is_doubtful = _may_be_interrupted(process_exit) and (
+            process_exit.signal == _SIGTERM or process_exit.exit_code == _SIGTERM_STATUS
+        )
+        self._held[token] = (self._monotonic() + HOLD_SECONDS if is_doubtful else -math.inf, process_exit)
 
     @property
     def next_due(self) -> float:
@@ -47,16 +43,21 @@ class SharedSignal:
         return min((due for due, _ in self._held.values()), default=math.inf)
 
     def take(self) -> list[tuple[int, ProcessExit]]:
-        """The kept exits that are decided now: all of them when the worker is told."""
+        """The exits of which it is known now what they are: all of them when the worker was told."""
         if not self._held:
             return []
         is_told, now = self._is_told(), self._monotonic()
         decided = [token for token, (due, _) in self._held.items() if is_told or due <= now]
         exits = [(token, self._held.pop(token)[1]) for token in decided]
-        return [(token, _interrupted(one) if is_told else one) for token, one in exits]
+        return [(token, _interrupted(one) if is_told and _may_be_interrupted(one) else one) for token, one in exits]
 
     def clear(self) -> None:
         self._held.clear()
+
+
+def _may_be_interrupted(process_exit: ProcessExit) -> bool:
+    """Whether it failed by itself, as far as the supervisor knows."""
+    return not process_exit.stop_reason and process_exit.status != 0
 
 
 def _interrupted(process_exit: ProcessExit) -> ProcessExit:

@@ -432,6 +432,9 @@ WHERE EXISTS (SELECT 1 FROM known)
       AND r.status <> 'paused' AND (%(root)s::bigint IS NULL OR r.root_run_id = %(root)s::bigint)
       AND (%(project)s::text IS NULL OR r.project = %(project)s::text)
       AND (NOT %(is_guarded)s OR (t.breaker <> '' AND r.holder = %(worker)s))
+      AND CASE WHEN %(seconds_left)s::double precision IS NULL THEN true ELSE coalesce(
+          (convert_from(t.task, 'UTF8')::json ->> 'timeout')::double precision <= %(seconds_left)s::double precision, true
+      ) END
       AND t.breaker NOT IN (SELECT name FROM probing)
       AND (t.when_open = 'fail' OR t.breaker NOT IN (
           SELECT name FROM breakers WHERE status = 'open' AND retry_at > now_micros()
