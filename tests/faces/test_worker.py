@@ -122,7 +122,13 @@ def test_a_worker_that_makes_no_sense_is_refused(words: tuple[str, ...], told: s
 
 # -- workers that end by themselves ----------------------------------------------------------------------------------
 
-TWO = "name: two\nsteps:\n  - {step: gate, approve: Go?}\n  - {step: a, needs: [gate], shell: 'true'}\n  - {step: b, needs: [a], shell: 'true'}\n"
+TWO = """\
+name: two
+steps:
+  - {step: gate, approve: Go?}
+  - {step: a, needs: [gate], shell: 'true'}
+  - {step: b, needs: [a], shell: 'true'}
+"""
 
 
 def approved() -> None:

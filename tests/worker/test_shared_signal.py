@@ -30,8 +30,8 @@ class Worker:
     """A worker with a clock, that is told to end when a test says so."""
 
     def __init__(self) -> None:
-        self.now, self.is_told = 100.0, False
-        self.signal = SharedSignal(lambda: self.is_told, lambda: self.now)
+        self.now, self.was_signalled = 100.0, False
+        self.signal = SharedSignal(lambda: self.was_signalled, lambda: self.now)
 
     def ends(self, status: int, stop_reason: str = "") -> str | None:
         """Why the task ended, or None while that is not known."""
@@ -49,7 +49,7 @@ def exit_of(status: int, stop_reason: str = "") -> ProcessExit:
 @pytest.mark.parametrize("status", [TERMINATED, KILLED, EXIT_1, EXIT_143])
 def test_what_fails_after_the_worker_was_told_was_interrupted(status: int):
     worker = Worker()
-    worker.is_told = True
+    worker.was_signalled = True
 
     assert worker.ends(status) == "interrupted"
 
@@ -60,7 +60,7 @@ def test_what_died_of_sigterm_waits_a_moment_for_the_worker_to_be_told(status: i
 
     assert worker.ends(status) is None
     assert worker.taken() == []
-    worker.is_told = True
+    worker.was_signalled = True
 
     assert worker.taken() == ["interrupted"]
     assert worker.taken() == []
@@ -83,7 +83,7 @@ def test_nothing_else_waits(status: int):
 
 def test_a_success_and_a_stop_for_another_reason_stay_what_they_are():
     worker = Worker()
-    worker.is_told = True
+    worker.was_signalled = True
 
     assert worker.ends(0) == ""
     assert worker.ends(TERMINATED, "timeout") == "timeout"
@@ -95,7 +95,7 @@ def test_a_success_and_a_stop_for_another_reason_stay_what_they_are():
 def signalled_first(tmp_path: Path, announcements: Announcements, kind: str, *, is_told_too: bool) -> Report:
     """How a task ends that got SIGTERM; its worker is told after it has seen the task die, or never."""
     told = False
-    work = Work(tmp_path, is_told_to_end=lambda: told)
+    work = Work(tmp_path, was_signalled=lambda: told)
     try:
         if kind == "shell":
             work.start(work.shell(f"echo $$ > {announcements.path}; sleep 1000"))

@@ -134,7 +134,7 @@ class WorkerIdentity(msgspec.Struct, frozen=True):
     # The worker's lock: processes that inherit the descriptor keep the worker alive for others.
     lock_fd: int
     # Whether the worker has got a signal to end.
-    is_told_to_end: Callable[[], bool] = lambda: False
+    was_signalled: Callable[[], bool] = lambda: False
 
 
 class Driver:
@@ -197,7 +197,7 @@ class Driver:
         self._home_stat = os.stat(self.home.folder)
         may_be_known = False
         try:
-            identity = WorkerIdentity(self.name, self.host, self.lock.fd, self._is_told_to_end)
+            identity = WorkerIdentity(self.name, self.host, self.lock.fd, self._was_signalled)
             self.executor = self._make_executor(identity)
             self.clock.set_by(self.store.now)
             may_be_known = True
@@ -214,7 +214,7 @@ class Driver:
                 check=self._refuse_moved_home,
                 lease_seconds=self.lease_seconds,
             )
-            self.engine.is_told_to_end = self._is_told_to_end
+            self.engine.was_signalled = self._was_signalled
             self._heartbeat_at = time.monotonic()
             self.expire_dead_workers()
         except BaseException:
@@ -572,7 +572,7 @@ class Driver:
         self.interrupts += 1
         self.interrupted_by = self.interrupted_by or number
 
-    def _is_told_to_end(self) -> bool:
+    def _was_signalled(self) -> bool:
         return self.interrupts > 0
 
     def _wind_up(self) -> None:

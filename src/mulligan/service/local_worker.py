@@ -60,7 +60,7 @@ def local_worker(
             counts_waiting=capacity.counts_waiting,
             # Opened when the first log is shipped. Who reads a store that is not shared has the files.
             shipped_logs=(lambda: store.server_records) if store.is_shared else None,
-            is_told_to_end=worker.is_told_to_end,
+            was_signalled=worker.was_signalled,
             limits=limits,
             # What waits for a slot would lose time that a worker with an end does not have.
             prefetch=0 if limits.is_set else None,

@@ -117,7 +117,7 @@ def start_postgres(data: str | None = None, *, port: int | None = None, listen: 
 def stop_postgres(
     data: str | None = None, *, now: bool = False, waiting: Callable[[int], None] = lambda clients: None
 ) -> PostgresStatus:
-    """Stop the server: when its last client has left, or at once. `waiting` is told how many are left."""
+    """Stop the server: when its last client has left, or at once. `waiting` is called with how many are left."""
     server = PrivatePostgres(_folder(data))
     if not server.is_there:
         return PostgresStatus("not running", str(server.folder))
@@ -411,14 +411,14 @@ class PrivatePostgres:
 
     def wait_for_clients(self, waiting: Callable[[int], None]) -> None:
         """Wait until no client is connected. The server goes on accepting them: what runs may end."""
-        told = 0
+        shown = 0
         while self.pid() is not None and (clients := self.clients()) != 0:
             if clients is None:
                 raise PostgresUnusable(
                     f"the server of '{self.folder}' does not say who uses it", hint="stop it at once: --now"
                 )
-            if clients != told:
-                told = clients
+            if clients != shown:
+                shown = clients
                 waiting(clients)
             time.sleep(POLL_SECONDS)
 
@@ -560,8 +560,8 @@ class PrivatePostgres:
                 port = self.record.port
                 return PostgresUnusable(reason.format(port=port), hint=hint.format(folder=self.folder))
         lines = [line.strip() for line in output.splitlines() if line.strip()]
-        telling = next((line for line in lines if re.search(r"\b(FATAL|PANIC|ERROR|error):", line)), "")
-        said = re.sub(r"^.*?\b(FATAL|PANIC|ERROR|error):\s*", "", telling) or (
+        line = next((line for line in lines if re.search(r"\b(FATAL|PANIC|ERROR|error):", line)), "")
+        said = re.sub(r"^.*?\b(FATAL|PANIC|ERROR|error):\s*", "", line) or (
             lines[-1] if lines else "it does not say why"
         )
         return PostgresUnusable(f"PostgreSQL does not start: {said}", hint=f"its log may say more: '{self.log}'")

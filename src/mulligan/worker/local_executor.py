@@ -105,7 +105,7 @@ class LocalExecutor:
         log_bytes_max: int = LOG_BYTES_MAX,
         counts_waiting: bool = False,
         shipped_logs: Callable[[], ShippedLogs] | None = None,
-        is_told_to_end: Callable[[], bool] = lambda: False,
+        was_signalled: Callable[[], bool] = lambda: False,
         limits: TaskLimits | None = None,
     ) -> None:
         raise_fd_limit()
@@ -132,7 +132,7 @@ class LocalExecutor:
         self._programs = Programs(self._environment, is_direct=is_direct)
         self._environments = PythonEnvironments(self._environment, self._folders.home)
         self._exit_reader = ExitReader(name, self._task_files, self._log_limit, self._programs)
-        self._shared_signal = SharedSignal(is_told_to_end)
+        self._shared_signal = SharedSignal(was_signalled)
         self._limits = limits or TaskLimits()
         self._prefetch = Prefetch(2 * int(cpus), multiplier=3) if prefetch is None else Prefetch(prefetch)
         # Taken beyond the free resources, oldest first: the supervisor starts one when another task ends.

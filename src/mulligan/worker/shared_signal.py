@@ -1,7 +1,7 @@
-"""Exits of tasks that died of the signal by which their worker was told to end.
+"""Exits of tasks that died of the signal by which their worker was signalled to end.
 
 A scheduler may signal every process of a job at once. What dies of that was interrupted: it did not fail. The signals
-arrive one after the other, so a task may be dead before its worker has been told.
+arrive one after the other, so a task may be dead before its worker has been signalled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from mulligan.worker.task_reports import ProcessExit
 
-# How long the exit of a task that died of SIGTERM waits for the worker to be told as well.
+# How long the exit of a task that died of SIGTERM waits for the worker to be signalled as well.
 HOLD_SECONDS = 0.3
 _SIGTERM = 15
 # How a shell exits whose command died of it.
@@ -24,8 +24,8 @@ _SIGTERM_STATUS = 128 + _SIGTERM
 class SharedSignal:
     """Decides whether an exit is an interruption, and keeps exits of which that is not known yet."""
 
-    def __init__(self, is_told: Callable[[], bool], monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._is_told = is_told
+    def __init__(self, was_signalled: Callable[[], bool], monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._was_signalled = was_signalled
         self._monotonic = monotonic
         # By token: until when to wait, and how it ended.
         self._held: dict[int, tuple[float, ProcessExit]] = {}
@@ -43,13 +43,15 @@ class SharedSignal:
         return min((due for due, _ in self._held.values()), default=math.inf)
 
     def take(self) -> list[tuple[int, ProcessExit]]:
-        """The exits of which it is known now what they are: all of them when the worker was told."""
+        """The exits of which it is known now what they are: all of them when the worker was signalled."""
         if not self._held:
             return []
-        is_told, now = self._is_told(), self._monotonic()
-        decided = [token for token, (due, _) in self._held.items() if is_told or due <= now]
+        was_signalled, now = self._was_signalled(), self._monotonic()
+        decided = [token for token, (due, _) in self._held.items() if was_signalled or due <= now]
         exits = [(token, self._held.pop(token)[1]) for token in decided]
-        return [(token, _interrupted(one) if is_told and _may_be_interrupted(one) else one) for token, one in exits]
+        return [
+            (token, _interrupted(one) if was_signalled and _may_be_interrupted(one) else one) for token, one in exits
+        ]
 
     def clear(self) -> None:
         self._held.clear()
