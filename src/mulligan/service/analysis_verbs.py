@@ -11,18 +11,22 @@ from mulligan.service.run_reader import RunReader
 
 if TYPE_CHECKING:
     from mulligan.analysis.coverage.results import Coverage, Times
-    from mulligan.service import coverage, coverage_page, replay, stats, usage
+    from mulligan.analysis.whatif.results import WhatIf
+    from mulligan.core.model.workflow import Workflow
+    from mulligan.service import coverage, coverage_page, replay, stats, usage, whatif
     from mulligan.service.coverage import CaseStory
     from mulligan.service.coverage_page import CoveragePage
     from mulligan.service.replay import ReplayResult
     from mulligan.service.stats import AgentStats, RungStats
     from mulligan.service.usage import StepUsage
+    from mulligan.service.whatif import WhatIfSelection
 else:
     coverage = LazyModule("mulligan.service.coverage")
     coverage_page = LazyModule("mulligan.service.coverage_page")
     replay = LazyModule("mulligan.service.replay")
     stats = LazyModule("mulligan.service.stats")
     usage = LazyModule("mulligan.service.usage")
+    whatif = LazyModule("mulligan.service.whatif")
 
 
 class AnalysisVerbs:
@@ -72,3 +76,7 @@ class AnalysisVerbs:
         """The same as `coverage`, and as one HTML page that has the stories."""
         played = coverage.read_file(file, **how)
         return coverage_page.make_page(played, str(file), seed=seed, pairs=pairs)
+
+    def whatif(self, workflow: Workflow, selection: WhatIfSelection | None = None) -> WhatIf:
+        """What a changed workflow would have made of its recorded runs. Nothing is executed, and nothing written."""
+        return whatif.whatif(self.reader, workflow, selection)
