@@ -342,7 +342,10 @@ class RunDriver:
     def _may_run_here(self, task: Task) -> bool:
         """Whether it may run on this host. If not, it is queued: the store knows whether its own host has workers."""
         is_ours = self.is_exclusive and self.is_alone
-        return is_ours or self.executor is None or task.host in ("", self.executor.host)
+        if is_ours or self.executor is None:
+            return True
+        is_avoided = task.avoids is not None and self.executor.host in task.avoids.hosts
+        return task.host in ("", self.executor.host) and not is_avoided
 
     def _is_ours(self, task: Task) -> bool:
         """Whether our executor takes it: it fits, or we have to fail it because it can never fit.

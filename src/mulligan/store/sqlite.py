@@ -13,7 +13,7 @@ import apsw
 from msgspec.structs import replace
 
 from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
-from mulligan.core.effects.lease_rules import has_time_for
+from mulligan.core.effects.lease_rules import has_time_for, may_run_on
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import decode
 from mulligan.core.model.events import Entry
@@ -360,7 +360,8 @@ class SqliteStore:
             if not capacity.fits(*needs):
                 continue
             task = task_from(data)
-            if has_time_for(task, offer.seconds_left) and breakers.admits(task):
+            is_allowed = has_time_for(task, offer.seconds_left) and may_run_on(task, offer.host, breakers.now)
+            if is_allowed and breakers.admits(task):
                 capacity.take(*needs)
                 found.append(task)
             if capacity.is_full:

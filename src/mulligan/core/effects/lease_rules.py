@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from mulligan.core.effects.tasks import Task
+
+
+def may_run_on(task: Task, host: str, now: datetime) -> bool:
+    """Whether a worker of that host may have it: not if it has failed there and still waits for another host."""
+    return task.avoids is None or host not in task.avoids.hosts or now >= task.avoids.until
 
 
 def has_time_for(task: Task, seconds_left: float | None) -> bool:
