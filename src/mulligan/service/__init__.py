@@ -349,8 +349,7 @@ _NAMES = {
     "mulligan.service.store_calls": "CALL_HEADER PROCESS PROCESS_HEADER PROTOCOL_HEADER UPLOAD_BYTES_MAX "
     "WAIT_SECONDS ChangeCounter ChangeCounts gives_bytes",
     "mulligan.service.story_text": "describe_question format_story format_wait when_default_applies",
-    "mulligan.service.suggest": "DraftedChanges LookedAt SuggestedChange Suggestions WhatIfFigures "
-    "WrittenChanges",
+    "mulligan.service.suggest": "DraftedChanges LookedAt SuggestedChange Suggestions WhatIfFigures WrittenChanges",
     "mulligan.service.telemetry.log_lines": "log_line",
     "mulligan.service.telemetry.telemetry": "ENDPOINT_VARIABLES METRICS_TYPE merge_metrics request_metrics",
     "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
