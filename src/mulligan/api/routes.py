@@ -16,7 +16,9 @@ from mulligan.api import (
     schedules,
     store_calls,
     stream,
+    suggestions,
     tokens,
+    whatif,
 )
 from mulligan.api.routing import Route
 
@@ -27,6 +29,8 @@ ROUTES: tuple[Route, ...] = (
     *operations.ROUTES,
     *stream.ROUTES,
     *catalogue.ROUTES,
+    *whatif.ROUTES,
+    *suggestions.ROUTES,
     *schedules.ROUTES,
     *notices.ROUTES,
     *logins.ROUTES,

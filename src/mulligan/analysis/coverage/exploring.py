@@ -111,7 +111,7 @@ class Explorer:
         self.workflow = workflow
         self.inputs = assumed_inputs(workflow, inputs or {})
         self.rows = {row.name: row for row in rows_of(workflow)}
-        self.kinds = {name: kinds_of(row.step) for name, row in self.rows.items()}
+        self.kinds = {name: kinds_of(row.workflow, row.step) for name, row in self.rows.items()}
         self.unknown: list[str] = []
         # Whether somebody stopped it before all cases were played.
         self.is_cut = False

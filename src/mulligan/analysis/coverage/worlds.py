@@ -77,7 +77,7 @@ class _Way:
             self.choices.update((one.edge.when, False) for one in before if one.edge.when is not None)
 
     def _fail(self, step: Step, target: str) -> None:
-        kinds = plain_first(kinds_of(step))
+        kinds = plain_first(kinds_of(self._graph.workflow, step))
         kind = next((kind for kind in kinds if leads_to(step, kind, target)), None)
         if kind is not None:
             retries = failing_command(step).retries_max + 1
