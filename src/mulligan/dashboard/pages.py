@@ -18,6 +18,7 @@ from mulligan.dashboard import (
     step,
     tokens,
     usage,
+    whatif,
     workers,
     workflows,
 )
@@ -33,6 +34,7 @@ _AREAS = (
     compare,
     editor,
     workflows,
+    whatif,
     schedules,
     recovery,
     notices,
