@@ -178,7 +178,9 @@ def test_a_version_that_cannot_be_read_any_more_says_so(pages: Client, service: 
 
 
 def test_a_draft_is_tried_on_the_recorded_runs(pages: Client, flows: Flows) -> None:
-    text = "name: nightly\nsteps:\n  - {step: fetch, shell: exit 3, POLICY}\n  - {step: load, shell: echo, needs: [fetch]}\n"
+    text = (
+        "name: nightly\nsteps:\n  - {step: fetch, shell: exit 3, POLICY}\n  - {step: b, shell: echo, needs: [fetch]}\n"
+    )
     publish(pages, text=text.replace("POLICY", "continue_on_error: false"))
     pages.put("workflows/nightly/draft", {"text": text.replace("POLICY", "retry: 1")})
     pages.put("workflows/other/draft", {"text": "steps: [{step: a, shell: 'true'}]\n"})

@@ -24,8 +24,9 @@ def whatif_summary(found: WhatIf, title: str, over: str = "") -> Iterator[str]:
     others = f"{found.changed_total:,} would have gone another way, {found.ends_otherwise:,} of them to another end"
     if not found.changed_total:
         others = "all would have gone as they did" if not found.undecided_total else "none would have gone another way"
-    by = ", ".join(f"{by}: {count:,}" for by, count in found.ends_otherwise_by.items())
-    yield f"{title}: {pluralize(found.runs, 'run')} of '{found.workflow}'{over}{failed}: {others}{f' ({by})' if by else ''}"
+    if found.ends_otherwise_by:
+        others += f" ({', '.join(f'{by}: {count:,}' for by, count in found.ends_otherwise_by.items())})"
+    yield f"{title}: {pluralize(found.runs, 'run')} of '{found.workflow}'{over}{failed}: {others}"
     is_spread = found.completed_low != found.completed_high
     spread = f" ({found.completed_low:,} to {found.completed_high:,})" if is_spread else ""
     needed = found.decisions - found.decisions_saved + found.decisions_added
