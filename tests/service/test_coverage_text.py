@@ -137,5 +137,5 @@ def test_a_story_has_times_from_its_start_and_says_how_it_ends():
         "'fetch' fails with TIMEOUT every time",
         "   +0s  fetch  failed with TIMEOUT",
         "  +90s  end    the run failed (4 steps)",
-        "the run failed; nothing dealt with it; 4 attempts, 40s",
+        "the run failed: nothing dealt with it; 4 attempts, 40s",
     ]

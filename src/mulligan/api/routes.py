@@ -5,6 +5,7 @@ from __future__ import annotations
 from mulligan.api import (
     audit,
     catalogue,
+    coverage,
     decisions,
     health,
     logins,
@@ -27,6 +28,7 @@ ROUTES: tuple[Route, ...] = (
     *operations.ROUTES,
     *stream.ROUTES,
     *catalogue.ROUTES,
+    *coverage.ROUTES,
     *schedules.ROUTES,
     *notices.ROUTES,
     *logins.ROUTES,

@@ -19,6 +19,7 @@ from mulligan.dashboard import (
     tokens,
     usage,
     workers,
+    workflow_coverage,
     workflows,
 )
 from mulligan.dashboard.errors import render_error
@@ -33,6 +34,7 @@ _AREAS = (
     compare,
     editor,
     workflows,
+    workflow_coverage,
     schedules,
     recovery,
     notices,

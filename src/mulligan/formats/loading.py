@@ -92,9 +92,16 @@ def examine_located(
     catalogue: Path | None = None,
     given: Dict[str, Any] | None = None,
     options: Dict[str, Any] | None = None,
+    text: str | None = None,
 ) -> LocatedWorkflow:
-    """What `examine` returns, with what is written where: for those who speak about lines of the file."""
+    """What `examine` returns, with what is written where: for those who speak about lines of the file.
+
+    A `text` is read instead of the file, and stands alone: it names no other file.
+    """
     reader = _reader(Path(path), named, trust_templates, catalogue, given, options)
+    if text is not None:
+        reader.is_alone = True
+        return LocatedWorkflow(_examine(path, text, reader), reader.tree, text)
     examined = _examine(path, None, reader)
     python = python_files.as_python_file(Path(path))
     text = reader.text if python is None else decode(file_bytes(python.path), str(path)).text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,9 @@ from mulligan.service.run_reader import RunReader
 
 if TYPE_CHECKING:
     from mulligan.analysis.coverage.results import Coverage, Times
-    from mulligan.service import coverage, coverage_page, replay, stats, usage
+    from mulligan.service import coverage, coverage_page, replay, served_coverage, stats, usage
+    from mulligan.service.catalogue.catalogue import Catalogue
+    from mulligan.service.catalogue.texts import WorkflowText
     from mulligan.service.coverage import CaseStory
     from mulligan.service.coverage_page import CoveragePage
     from mulligan.service.replay import ReplayResult
@@ -21,6 +24,7 @@ else:
     coverage = LazyModule("mulligan.service.coverage")
     coverage_page = LazyModule("mulligan.service.coverage_page")
     replay = LazyModule("mulligan.service.replay")
+    served_coverage = LazyModule("mulligan.service.served_coverage")
     stats = LazyModule("mulligan.service.stats")
     usage = LazyModule("mulligan.service.usage")
 
@@ -29,6 +33,11 @@ class AnalysisVerbs:
     """A part of `Service`."""
 
     reader: RunReader
+
+    if TYPE_CHECKING:
+
+        @cached_property
+        def catalogue(self) -> Catalogue: ...
 
     def usage(self, run_id: int) -> list[StepUsage]:
         """What steps asked for, what they used, and what they should ask for."""
@@ -72,3 +81,38 @@ class AnalysisVerbs:
         """The same as `coverage`, and as one HTML page that has the stories."""
         played = coverage.read_file(file, **how)
         return coverage_page.make_page(played, str(file), seed=seed, pairs=pairs)
+
+    # -- for a server, which has texts and no files ------------------------------------------------------------------
+
+    @staticmethod
+    def text_coverage(text: str, *, file: str = "workflow.yaml", format: str | None = None) -> Coverage:
+        """What the workflow in a text does about each failure of each step. The work is bounded."""
+        return served_coverage.cover_text(served_coverage.WorkflowText(text, file, format))
+
+    @staticmethod
+    def text_coverage_story(
+        text: str,
+        step: str,
+        failure: str,
+        times: Times = "always",
+        *,
+        file: str = "workflow.yaml",
+        format: str | None = None,
+    ) -> CaseStory:
+        """What happens if a step of the workflow in a text fails in that way, in the words of `explain`."""
+        given = served_coverage.WorkflowText(text, file, format)
+        return served_coverage.story_in_text(given, step, failure, times)
+
+    def published_coverage(self, name: str, version: int | None = None) -> Coverage:
+        """The same of a version of a published workflow, the newest by default."""
+        return served_coverage.cover_text(self._published_text(name, version))
+
+    def published_coverage_story(
+        self, name: str, version: int | None, step: str, failure: str, times: Times = "always"
+    ) -> CaseStory:
+        """The same of a version of a published workflow."""
+        return served_coverage.story_in_text(self._published_text(name, version), step, failure, times)
+
+    def _published_text(self, name: str, version: int | None) -> WorkflowText:
+        found = self.catalogue.workflow(name, version)
+        return served_coverage.published_text(found.name, found.text or "", found.format)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mulligan.analysis.coverage.results import Case, Coverage, FailureKind, Times, Verdict
 from mulligan.analysis.coverage.table import Mark
 from mulligan.core.model.formatting import format_duration, pluralize
+from mulligan.core.model.spending import format_amount
 
 SIGNS: dict[Verdict, str] = {
     "recovered": "✓",
@@ -42,10 +43,26 @@ VERDICT_TONES: dict[Verdict, str] = {
     "stops": "bad",
 }
 TIMES_WORDS: dict[Times, str] = {"once": "once", "twice": "twice", "always": "every time"}
-_OF = {
-    "step": "'{step}' fails with {failure}",
-    "cancel": "the run is cancelled while '{step}' runs",
-    "kill": "the process is killed while '{step}' runs",
+_ENDED = {
+    "cancelled": "the run was cancelled",
+    "waiting": "the run waits",
+    "endless": "the run went on and on, and was cut off",
+}
+# What dealt with a failure, by its rung.
+_RUNGS = {
+    "retry": "a retry dealt with it",
+    "rerun": "the attempt was made again",
+    "script": "its recovery script dealt with it",
+    "handler": "its handler dealt with it",
+    "remediation": "a remediation dealt with it",
+    "route": "its failure edge leads on",
+    "triage": "a person has to decide",
+    "allowed": "it may fail",
+    "map": "the map goes on without the item",
+    "agent": "the agent gets it as an answer",
+    "warning": "it is recorded as a warning",
+    "cancel": "somebody asked for it",
+    "end": "the run goes on to 'end'",
 }
 
 
@@ -75,22 +92,23 @@ def tone_of(mark: Mark) -> str:
 
 
 def describe_failure_of(step: str, kind: FailureKind, times: Times = "once") -> str:
-    """`'deploy' fails with TIMEOUT every time`."""
-    if kind.of in _OF:
-        said = _OF[kind.of].format(step=step, failure=kind.name)
-    else:
-        said = f"{kind.name} of '{step}'"
-    return said if kind.of in ("cancel", "kill") else f"{said} {TIMES_WORDS[times]}"
+    """`'deploy' fails with TIMEOUT every time`, `'deploy': handler fails, every time`."""
+    if kind.of == "cancel":
+        return f"the run is cancelled while '{step}' runs"
+    if kind.of == "kill":
+        return f"the worker is killed while '{step}' runs, {TIMES_WORDS[times]}"
+    if kind.of in ("step", "model"):
+        return f"'{step}' fails with {kind.name} {TIMES_WORDS[times]}"
+    return f"'{step}': {kind.name}, {TIMES_WORDS[times]}"
 
 
 def describe_case(case: Case) -> str:
-    """`the run completed; retry dealt with it; 3 attempts, 12m30s`."""
-    said = f"the run is {case.run_status}" if case.verdict == "parked" else f"the run {case.run_status}"
-    dealt = f"{case.rung} dealt with it" if case.rung not in ("", "nothing") else "nothing dealt with it"
-    parts = [said, dealt, f"{pluralize(case.attempts, 'attempt')}, {format_duration(case.seconds)}"]
-    if case.cost is not None:
-        parts[-1] += f", ${case.cost:.2f}"
-    return "; ".join(parts)
+    """`the run completed: a retry dealt with it; 3 attempts, 12m30s`."""
+    ended = _ENDED.get(case.run_status, f"the run {case.run_status}")
+    why = _RUNGS.get(case.rung, "nothing dealt with it")
+    measured = f"{pluralize(case.attempts, 'attempt')}, {format_duration(case.seconds)}"
+    cost = f", {format_amount('cost', case.cost)}" if case.cost is not None else ""
+    return f"{ended}: {why}; {measured}{cost}"
 
 
 def played_text(coverage: Coverage) -> str:

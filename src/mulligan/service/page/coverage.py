@@ -161,13 +161,12 @@ def _finding(one: Finding, place: object) -> Html:
     )
 
 
-def render_story(cell: Cell, kind: FailureKind, case: Case, story: Sequence[StoryLine]) -> Html:
-    """What happens in one case, in the words of `explain`, with times from its start; and how the others end."""
+def render_story(case: Case, story: Sequence[StoryLine]) -> Html:
+    """What happens in one case, in the words of `explain`, with times from its start."""
     lines = list(_story_rows(story))
     table = element("div", element("table", element("tbody", *lines), class_="story"), class_="scroll", tabindex="0")
     ends = element("p", describe_case(case), class_=f"ends {_TONES[VERDICT_TONES[case.verdict]]}")
-    accepted = element("p", f"Accepted: {cell.accepted}", class_="note") if cell.accepted else ""
-    return join_html([accepted, table if lines else "", ends, _other_cases(cell, case)])
+    return join_html([table if lines else "", ends])
 
 
 def _story_rows(story: Sequence[StoryLine]) -> Iterator[Html]:
@@ -293,7 +292,9 @@ def _panel(
         title,
         named,
         also,
-        render_story(cell, kind, case, story_of(case)),
+        element("p", f"Accepted: {cell.accepted}", class_="note") if cell.accepted else "",
+        render_story(case, story_of(case)),
+        _other_cases(cell, case),
         class_="case",
         id=f"story-{number}",
         tabindex="-1",
