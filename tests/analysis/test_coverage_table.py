@@ -110,4 +110,4 @@ def test_a_failure_and_its_case_have_words():
     assert describe_failure_of("fetch", FailureKind("TIMEOUT", "TIMEOUT"), "always") == (
         "'fetch' fails with TIMEOUT every time"
     )
-    assert describe_case(failed) == "the run failed: nothing dealt with it; 4 attempts, 40s"
+    assert describe_case(failed) == "the run failed: nothing dealt with it; 4 attempts, up to 40s"

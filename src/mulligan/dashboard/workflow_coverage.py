@@ -31,6 +31,7 @@ from mulligan.service import (
     render_findings,
     render_heat_map,
     render_legend,
+    render_pairs,
     render_story,
 )
 
@@ -85,6 +86,7 @@ def _content(call: Call, found: PublishedWorkflow) -> Html:
             ),
             element("div", _table(call, found, whole), _story(call, found), class_="coverage-columns"),
             panel("Findings", render_findings(coverage.findings, lambda one: _place(found, one)), name="findings"),
+            panel("Two failures in one run", pairs, name="pairs") if (pairs := render_pairs(coverage)) else "",
             _played(coverage),
         ]
     )

@@ -147,6 +147,7 @@ if TYPE_CHECKING:
         render_findings,
         render_heat_map,
         render_legend,
+        render_pairs,
         render_story,
     )
     from mulligan.service.page.failures import render_visit
@@ -317,7 +318,8 @@ _NAMES = {
     "mulligan.service.notices.notices": "HookRule Hooks NoticeLine NoticePage SentNotices TestResult parse_notify "
     "read_rules unknown_target_note",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
-    "mulligan.service.page.coverage": "render_figures render_findings render_heat_map render_legend render_story",
+    "mulligan.service.page.coverage": "render_figures render_findings render_heat_map render_legend render_pairs "
+    "render_story",
     "mulligan.service.page.failures": "render_visit",
     "mulligan.service.page.markup": "Html element join_html",
     "mulligan.service.page.styles": "chart_styles coverage_styles format_elapsed status_label status_tone time_element",

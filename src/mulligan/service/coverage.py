@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from mulligan.analysis.coverage.finding_codes import WhatIsWritten
 from mulligan.analysis.coverage.findings import find
 from mulligan.analysis.coverage.played_findings import merge_unhandled
 from mulligan.analysis.coverage.results import Case, Coverage, FailureKind, Times
+from mulligan.core.model.formatting import quote_names
 from mulligan.core.model.workflow import Workflow
-from mulligan.errors import LanguageError, Problem
+from mulligan.errors import LanguageError, Problem, UnknownStep
 from mulligan.formats import LocatedWorkflow, examine_located
 from mulligan.history.story import StoryLine
 from mulligan.language import check_inputs
@@ -66,22 +68,34 @@ class PlayedWorkflow:
 
         When `may_go_on` says no, the rest is not played, and the result says so.
         """
-        played = explore(
-            self.workflow,
-            evaluator=self.evaluator,
-            inputs=self.inputs,
-            step=step,
-            failure=failure,
-            seed=seed,
-            pairs=pairs,
-            may_go_on=may_go_on,
-        )
+        with self._with_hint(step):
+            played = explore(
+                self.workflow,
+                evaluator=self.evaluator,
+                inputs=self.inputs,
+                step=step,
+                failure=failure,
+                seed=seed,
+                pairs=pairs,
+                may_go_on=may_go_on,
+            )
         return with_findings(played, self.located, self.file, is_whole=not step and not failure)
 
     def story_of_case(self, step: str, failure: str, times: Times = "always") -> CaseStory:
         """What happens if a step fails in that way."""
-        found = story_in(self.explorer, step, failure, times)
+        with self._with_hint(step):
+            found = story_in(self.explorer, step, failure, times)
         return CaseStory(found.kind, found.case, found.lines)
+
+    @contextmanager
+    def _with_hint(self, step: str) -> Iterator[None]:
+        """An unknown step may be one that is written almost so."""
+        try:
+            yield
+        except UnknownStep as unknown:
+            names = list(self.explorer.rows)
+            unknown.hint = did_you_mean(step, names) or f"its steps: {quote_names(names)}"
+            raise
 
 
 def read_file(

@@ -13,6 +13,8 @@ from mulligan.analysis.coverage.results import VERDICTS, Cell, Coverage, Failure
 STEPS_MAX = 25
 # A longer table has at most so many rows, unless all are asked for.
 ROWS_MAX = 40
+# What stops a run from outside comes last, behind the failures of steps and of what belongs to them.
+_GROUPS = {"step": 0, "model": 0, "cancel": 2, "kill": 2}
 _RANK = {verdict: rank for rank, verdict in enumerate(VERDICTS)}
 
 
@@ -95,7 +97,8 @@ def _columns(coverage: Coverage, cells: Mapping[str, Mapping[str, Cell]]) -> tup
     used = {name for row in cells.values() for name in row}
     known = [kind for kind in coverage.failures if kind.name in used]
     missing = used - {kind.name for kind in known}
-    return (*known, *(FailureKind(name, name) for name in sorted(missing)))
+    found = [*known, *(FailureKind(name, name) for name in sorted(missing))]
+    return tuple(sorted(found, key=lambda kind: _GROUPS.get(kind.of, 1)))
 
 
 def _row(steps: tuple[str, ...], cells: dict[str, Cell]) -> CoverageRow:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mulligan.analysis.coverage.results import Case, Coverage, FailureKind, Times, Verdict
 from mulligan.analysis.coverage.table import Mark
 from mulligan.core.model.formatting import format_duration, pluralize
@@ -28,7 +30,7 @@ VERDICT_WORDS: dict[Verdict, str] = {
 VERDICT_MEANINGS: dict[Verdict, str] = {
     "recovered": "recovered",
     "handled": "handled",
-    "allowed": "allowed to fail",
+    "allowed": "allowed",
     "parked": "waits for a person",
     "fails": "fails the run",
     "stops": "stops everything",
@@ -92,23 +94,35 @@ def tone_of(mark: Mark) -> str:
 
 
 def describe_failure_of(step: str, kind: FailureKind, times: Times = "once") -> str:
-    """`'deploy' fails with TIMEOUT every time`, `'deploy': handler fails, every time`."""
+    """`'deploy' fails with TIMEOUT every time`, `handler of 'deploy' fails every time`."""
     if kind.of == "cancel":
         return f"the run is cancelled while '{step}' runs"
     if kind.of == "kill":
         return f"the worker is killed while '{step}' runs, {TIMES_WORDS[times]}"
     if kind.of in ("step", "model"):
         return f"'{step}' fails with {kind.name} {TIMES_WORDS[times]}"
-    return f"'{step}': {kind.name}, {TIMES_WORDS[times]}"
+    return f"{kind.name.removesuffix(' fails')} of '{step}' fails {TIMES_WORDS[times]}"
 
 
 def describe_case(case: Case) -> str:
-    """`the run completed: a retry dealt with it; 3 attempts, 12m30s`."""
+    """`the run completed: a retry dealt with it; 3 attempts, up to 12m30s`."""
     ended = _ENDED.get(case.run_status, f"the run {case.run_status}")
     why = _RUNGS.get(case.rung, "nothing dealt with it")
-    measured = f"{pluralize(case.attempts, 'attempt')}, {format_duration(case.seconds)}"
+    measured = pluralize(case.attempts, "attempt") + (
+        f", up to {format_duration(case.seconds)}" if case.seconds else ""
+    )
     cost = f", {format_amount('cost', case.cost)}" if case.cost is not None else ""
     return f"{ended}: {why}; {measured}{cost}"
+
+
+def describe_pair(case: Case, kinds: Mapping[str, FailureKind]) -> str:
+    """Two failures in one run: `'a' fails with TIMEOUT and 'b' fails with exit 3: fails the run`."""
+    said = [
+        describe_failure_of(step, kinds.get(failure) or FailureKind(failure, ""), case.times)
+        for step, failure in ((case.step, case.failure), (case.with_step, case.with_failure))
+        if step
+    ]
+    return f"{' and '.join(said)}: {VERDICT_MEANINGS[case.verdict]}"
 
 
 def played_text(coverage: Coverage) -> str:

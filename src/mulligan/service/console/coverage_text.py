@@ -10,6 +10,7 @@ from mulligan.analysis.coverage.table import CoverageRow, CoverageTable, Mark, a
 from mulligan.analysis.coverage.words import (
     describe_case,
     describe_failure_of,
+    describe_pair,
     meaning_of,
     played_text,
     sign_of,
@@ -25,6 +26,8 @@ from mulligan.service.story_text import PLACE_CHARS_MAX
 
 # How many findings are shown, unless all are asked for.
 FINDINGS_MAX = 10
+# And how many pairs of failures.
+PAIRS_MAX = 3
 # The widest column of steps, and of names of failures.
 _STEP_CHARS_MAX, _FAILURE_CHARS_MAX = 32, 34
 # A sign, or two, and a blank.
@@ -182,6 +185,7 @@ def coverage_lines(
         yield ""
     yield from table_lines(arrange_table(coverage, shows_all=shows_all), width, is_coloured=is_coloured)
     yield from _finding_lines(coverage.findings, file, source, is_coloured=is_coloured, shows_all=shows_all)
+    yield from _pair_lines(coverage, shows_all=shows_all)
     yield from _last_lines(coverage, figures)
 
 
@@ -213,6 +217,19 @@ def finding_problem(finding: Finding, file: str, lines: Sequence[str]) -> Proble
     return Problem(f"warning.{finding.code}", finding.message, file=file, hint=finding.hint, **where)  # type: ignore[arg-type]
 
 
+def _pair_lines(coverage: Coverage, *, shows_all: bool) -> Iterator[str]:
+    """Failures of two steps that end worse together than each of them alone."""
+    if not coverage.pairs:
+        return
+    kinds = {kind.name: kind for kind in coverage.failures}
+    yield ""
+    yield f"{pluralize(len(coverage.pairs), 'pair')} of failures end worse than each of the two alone:"
+    shown = coverage.pairs if shows_all else coverage.pairs[:PAIRS_MAX]
+    yield from (f"  {visible(describe_pair(case, kinds))}" for case in shown)
+    if len(coverage.pairs) > len(shown):
+        yield f"  and {len(coverage.pairs) - len(shown):,} more; --all shows them"
+
+
 def _last_lines(coverage: Coverage, figures: Figures) -> Iterator[str]:
     yield ""
     yield from map(visible, _closing(coverage, figures))
@@ -221,9 +238,10 @@ def _last_lines(coverage: Coverage, figures: Figures) -> Iterator[str]:
 def _closing(coverage: Coverage, figures: Figures) -> Iterator[str]:
     kinds = {kind.name: kind for kind in coverage.failures}
     if coverage.unknown:
-        yield from (f"not played: {single_line(one)}" for one in coverage.unknown)
-    if figures.slowest is not None:
-        yield f"worst case: {format_duration(figures.worst_seconds)}, if {_cause(figures.slowest, kinds)}"
+        yield from (f"note: {single_line(one)}" for one in coverage.unknown)
+    if figures.slowest is not None and figures.worst_seconds:
+        cause = _cause(figures.slowest, kinds)
+        yield f"worst case: {format_duration(figures.worst_seconds)} of delays and timeouts, if {cause}"
     if figures.dearest is not None and figures.worst_cost:
         yield f"highest cost: {format_amount('cost', figures.worst_cost)}, if {_cause(figures.dearest, kinds)}"
     yield played_text(coverage)
@@ -231,11 +249,7 @@ def _closing(coverage: Coverage, figures: Figures) -> Iterator[str]:
 
 
 def _cause(case: Case, kinds: Mapping[str, FailureKind]) -> str:
-    said = describe_failure_of(case.step, kinds.get(case.failure) or FailureKind(case.failure, ""), case.times)
-    if case.with_step:
-        other = kinds.get(case.with_failure) or FailureKind(case.with_failure, "")
-        said += f", and {describe_failure_of(case.with_step, other, case.times)}"
-    return said
+    return describe_failure_of(case.step, kinds.get(case.failure) or FailureKind(case.failure, ""), case.times)
 
 
 # -- one case --------------------------------------------------------------------------------------------------------
