@@ -79,7 +79,17 @@ class PlayedWorkflow:
                 pairs=pairs,
                 may_go_on=may_go_on,
             )
-        return with_findings(played, self.located, self.file, is_whole=not step and not failure)
+        found = with_findings(played, self.located, self.file, is_whole=not step and not failure)
+        if not step and not failure:
+            return found
+        # Findings of a matrix have its name.
+        names = {step, next((one.sweep for one in self.workflow.steps if one.name == step), "")} if step else None
+        about = [
+            one
+            for one in found.findings
+            if (names is None or one.step in names) and (not failure or one.failure in ("", failure))
+        ]
+        return msgspec.structs.replace(found, findings=tuple(about))
 
     def story_of_case(self, step: str, failure: str, times: Times = "always") -> CaseStory:
         """What happens if a step fails in that way."""

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 from mulligan.analysis.coverage.results import Case, Coverage, FailureKind, Times, Verdict
 from mulligan.analysis.coverage.table import Mark
+from mulligan.analysis.playing.player import START
 from mulligan.core.model.formatting import format_duration, pluralize
 from mulligan.core.model.spending import format_amount
+from mulligan.history.story import StoryLine
 
 SIGNS: dict[Verdict, str] = {
     "recovered": "✓",
@@ -113,6 +115,11 @@ def describe_case(case: Case) -> str:
     )
     cost = f", {format_amount('cost', case.cost)}" if case.cost is not None else ""
     return f"{ended}: {why}; {measured}{cost}"
+
+
+def time_in_story(line: StoryLine) -> str:
+    """When it happens, counted from the start of the run: `+1m30s`."""
+    return f"+{format_duration((line.at - START).total_seconds())}"
 
 
 def describe_pair(case: Case, kinds: Mapping[str, FailureKind]) -> str:

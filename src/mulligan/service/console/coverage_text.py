@@ -14,6 +14,7 @@ from mulligan.analysis.coverage.words import (
     meaning_of,
     played_text,
     sign_of,
+    time_in_story,
     tone_of,
     word_of,
 )
@@ -260,7 +261,7 @@ def case_story_lines(
 ) -> Iterator[str]:
     """What happens in one case, as `explain` tells a run; the times are counted from its start."""
     yield visible(describe_failure_of(case.step, kind, case.times))
-    times = [f"+{format_duration((line.at - story[0].at).total_seconds())}" for line in story]
+    times = [time_in_story(line) for line in story]
     time_width = max(map(len, times), default=0)
     place_width = min(PLACE_CHARS_MAX, max((len(line.place or "end") for line in story), default=0))
     for time, line in zip(times, story, strict=True):

@@ -23,6 +23,7 @@ from mulligan.analysis.coverage.words import (
     meaning_of,
     played_text,
     sign_of,
+    time_in_story,
     tone_of,
 )
 from mulligan.core.model.formatting import format_duration, pluralize
@@ -187,10 +188,9 @@ def _story_rows(story: Sequence[StoryLine]) -> Iterator[Html]:
             yield element("tr", element("td"), element("td", "…"), element("td", left), class_="idle")
         if len(story) > LINES_MAX and half <= number < len(story) - half:
             continue
-        since = format_duration((line.at - story[0].at).total_seconds())
         yield element(
             "tr",
-            element("td", f"+{since}", class_="time"),
+            element("td", time_in_story(line), class_="time"),
             element("td", element("code", line.place or "end")),
             element("td", line.text),
             class_=_TONES[line.tone],
