@@ -57,6 +57,7 @@ warning[coverage.unhandled]: nightly.yaml:3:11: nothing deals with TIMEOUT of 'f
 
 worst case: 5m20s of delays and timeouts, if the run is cancelled while 'fetch' runs
 69 cases played; no command was run
+the story of a cell: mulligan coverage nightly.yaml --step fetch --failure EXIT_NONZERO
 coverage: 43%"""
     )
     assert headline.startswith("nightly: 9 of 23 failures are dealt with; 4 wait for a person; ")

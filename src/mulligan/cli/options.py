@@ -136,6 +136,11 @@ def with_home(text: str, home: str | None) -> str:
     return re.sub(command, lambda match: match[0] if "--home" in match[0] else match[0] + where(home), text)
 
 
+def coverage_hint(file: str) -> str:
+    """What somebody who brings a file of another system would want to see first."""
+    return f"what happens to it when something fails: mulligan coverage {shlex.quote(file)}"
+
+
 def check_log_format(form: str) -> str:
     """The form, if there is one of that name."""
     if form not in ("text", "json"):

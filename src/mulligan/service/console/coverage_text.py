@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from mulligan.analysis.coverage.figures import Figures, describe_figures
+from mulligan.analysis.coverage.figures import Figures, describe_figures, is_open
 from mulligan.analysis.coverage.results import Case, Coverage, FailureKind, Finding
 from mulligan.analysis.coverage.table import CoverageRow, CoverageTable, Mark, arrange_table, steps_label, used_marks
 from mulligan.analysis.coverage.words import (
@@ -29,6 +30,8 @@ from mulligan.service.story_text import PLACE_CHARS_MAX
 FINDINGS_MAX = 10
 # And how many pairs of failures.
 PAIRS_MAX = 3
+# And how much of what was assumed.
+NOTES_MAX = 5
 # The widest column of steps, and of names of failures.
 _STEP_CHARS_MAX, _FAILURE_CHARS_MAX = 32, 34
 # A sign, or two, and a blank.
@@ -187,7 +190,8 @@ def coverage_lines(
     yield from table_lines(arrange_table(coverage, shows_all=shows_all), width, is_coloured=is_coloured)
     yield from _finding_lines(coverage.findings, file, source, is_coloured=is_coloured, shows_all=shows_all)
     yield from _pair_lines(coverage, shows_all=shows_all)
-    yield from _last_lines(coverage, figures)
+    yield ""
+    yield from map(visible, _last_lines(coverage, figures, file, shows_all=shows_all))
 
 
 def _finding_lines(
@@ -231,21 +235,21 @@ def _pair_lines(coverage: Coverage, *, shows_all: bool) -> Iterator[str]:
         yield f"  and {len(coverage.pairs) - len(shown):,} more; --all shows them"
 
 
-def _last_lines(coverage: Coverage, figures: Figures) -> Iterator[str]:
-    yield ""
-    yield from map(visible, _closing(coverage, figures))
-
-
-def _closing(coverage: Coverage, figures: Figures) -> Iterator[str]:
+def _last_lines(coverage: Coverage, figures: Figures, file: str, *, shows_all: bool) -> Iterator[str]:
     kinds = {kind.name: kind for kind in coverage.failures}
-    if coverage.unknown:
-        yield from (f"note: {single_line(one)}" for one in coverage.unknown)
+    notes = coverage.unknown if shows_all else coverage.unknown[:NOTES_MAX]
+    yield from (f"note: {single_line(one)}" for one in notes)
+    if len(coverage.unknown) > len(notes):
+        yield f"note: and {len(coverage.unknown) - len(notes):,} more; --all shows them"
     if figures.slowest is not None and figures.worst_seconds:
         cause = _cause(figures.slowest, kinds)
         yield f"worst case: {format_duration(figures.worst_seconds)} of delays and timeouts, if {cause}"
     if figures.dearest is not None and figures.worst_cost:
         yield f"highest cost: {format_amount('cost', figures.worst_cost)}, if {_cause(figures.dearest, kinds)}"
     yield played_text(coverage)
+    if hole := next((cell for cell in coverage.cells if is_open(cell)), None):
+        words = " ".join(map(shlex.quote, (file, "--step", hole.step, "--failure", hole.failure)))
+        yield f"the story of a cell: mulligan coverage {words}"
     yield f"coverage: {figures.percent}%"
 
 
