@@ -79,8 +79,7 @@ def _content(call: Call, found: PublishedWorkflow) -> Html:
     return join_html(
         [
             panel(
-                f"{figures.percent}% of what can fail is dealt with or accepted",
-                element("p", f"{describe_figures(figures)}.", class_="sentence"),
+                describe_figures(figures),
                 render_figures(figures),
                 name="figures",
             ),

@@ -79,7 +79,7 @@ class PlayedWorkflow:
                 pairs=pairs,
                 may_go_on=may_go_on,
             )
-        found = with_findings(played, self.located, self.file, is_whole=not step and not failure)
+        found = with_findings(played, self.located, self.file, is_whole=not step and not failure and may_go_on())
         if not step and not failure:
             return found
         # Findings of a matrix have its name.

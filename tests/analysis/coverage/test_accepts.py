@@ -44,7 +44,7 @@ steps:
       ./a.sh   # coverage: accept OUT_OF_MEMORY, exit 11 and SIGNALED because the machine is small
   - step: b  # coverage: accept any because it is new
     shell: ./b.sh
-    # coverage: accept remediation 'search, and rescue' fails because it is
+    # coverage: accept remediation 'stop, and go' fails because it is
     # coverage: accept HTTP_5XX because: the last line of a step is its own
 outputs:
   # coverage: accept EXCEPTION because it stands beside a key at the top level
@@ -61,7 +61,7 @@ def test_a_comment_belongs_to_the_step_in_whose_lines_it_stands_or_above_which_i
         ("a", "exit 11", "the machine is small"),
         ("a", "SIGNALED", "the machine is small"),
         ("b", "any", "it is new"),
-        ("b", "remediation 'search, and rescue' fails", "it is"),
+        ("b", "remediation 'stop, and go' fails", "it is"),
         ("b", "HTTP_5XX", "the last line of a step is its own"),
         ("", "EXCEPTION", "it stands beside a key at the top level"),
     ]
@@ -174,3 +174,83 @@ steps:
     (finding,) = findings_of(write(tmp_path, text))
 
     assert (finding.step, finding.line, finding.accepted) == ("run", 6, "she is always here")
+
+
+def test_an_accepted_failure_is_marked_in_its_cell_and_is_no_finding(tmp_path: Path) -> None:
+    text = """\
+steps:
+  - step: a
+    # coverage: accept EXIT_NONZERO, OUT_OF_MEMORY because it is started by hand
+    shell: ./a.sh
+  - {step: b, needs: [a], shell: ./b.sh}
+"""
+    coverage = Service.coverage(write(tmp_path, text), pairs=False)
+
+    assert coverage.findings == ()
+    assert {cell.failure for cell in coverage.cells if cell.accepted} == {"EXIT_NONZERO", "OUT_OF_MEMORY"}
+    assert {cell.step for cell in coverage.cells if cell.accepted} == {"a"}
+
+
+def test_a_failure_that_is_dealt_with_needs_no_acceptance(tmp_path: Path) -> None:
+    text = """\
+steps:
+  # coverage: accept EXIT_NONZERO because it is started by hand
+  - {step: a, shell: ./a.sh, on_failure: cp yesterday today}
+  - {step: b, needs: [a], shell: ./b.sh}
+"""
+    coverage = Service.coverage(write(tmp_path, text), pairs=False)
+
+    assert [(finding.code, finding.line) for finding in coverage.findings] == [("accept_unused", 2)]
+    assert not any(cell.accepted for cell in coverage.cells)
+
+
+def test_an_accept_is_not_called_unused_if_only_one_step_was_played(tmp_path: Path) -> None:
+    text = """\
+steps:
+  # coverage: accept EXIT_NONZERO because it is started by hand
+  - {step: a, shell: ./a.sh}
+  - {step: b, needs: [a], shell: ./b.sh}
+"""
+    coverage = Service.coverage(write(tmp_path, text), step="b", pairs=False)
+
+    assert [finding for finding in coverage.findings if finding.code == "accept_unused"] == []
+
+
+def test_steps_without_an_answer_to_the_same_failures_are_one_finding(tmp_path: Path) -> None:
+    text = """\
+order: sequential
+steps:
+  - {step: a, shell: ./a.sh}
+  - {step: b, shell: ./b.sh}
+  # coverage: accept unhandled_failure because it is new
+  - {step: c, shell: ./c.sh}
+  - {step: d, shell: ./d.sh}
+  - {step: e, shell: ./e.sh}
+"""
+    found = [
+        (one.step, one.line, one.accepted) for one in Service.coverage(write(tmp_path, text), pairs=False).findings
+    ]
+
+    assert found == [("a", 3, ""), ("c", 6, "it is new")]
+
+
+def test_a_step_of_a_group_is_found_and_accepted_by_its_own_lines(tmp_path: Path) -> None:
+    text = """\
+timeout: 1h
+steps:
+  - step: both
+    retry: 1
+    group:
+      steps:
+        - {step: one, shell: ./one.sh}
+        - step: two
+          # coverage: accept timeout_never_strikes because the run is given more time on weekends
+          shell: ./two.sh
+          timeout: 5h
+        - step: three
+          shell: ./three.sh
+          timeout: 6h
+"""
+    found = [(one.step, one.line, one.accepted[:3]) for one in findings_of(write(tmp_path, text))]
+
+    assert found == [("both/two", 11, "the"), ("both/three", 14, "")]

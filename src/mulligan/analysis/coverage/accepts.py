@@ -24,7 +24,7 @@ _ACCEPT = lazy_regex(r"accept[ \t]+(?P<names>\S.*?)[ \t]+because\b:?[ \t]*(?P<re
 # A line that ends what belongs to the step above it: a key at the top level of a YAML file.
 _TOP_LEVEL = lazy_regex(r"[A-Za-z_\"'][^\s#]*[ \t]*:(?:[ \t]|$)")
 _ONLY_COMMENT = lazy_regex(r"[ \t]*(?:#|//|$)")
-# What stands between names: a comma or "and", except in quotes, as in `remediation 'search and rescue' fails`.
+# What stands between names: a comma or "and", except in quotes, as in `remediation 'stop and go' fails`.
 _BETWEEN = lazy_regex(r"(?:,|\band\b)(?=(?:[^']*'[^']*')*[^']*$)")
 FORM = "# coverage: accept FAILURE because REASON"
 

@@ -20,7 +20,7 @@ FINDINGS: dict[str, str] = {
     "retry_repeats_side_effect": "a retry does something twice that should happen once",
     "handler_failure_lost": "a handler fails, and the step counts as recovered",
     "loop_spends_budget": "a loop ends only when its visits are spent",
-    "triage_waits_forever": "a parked step waits for a person who is not told, without a limit",
+    "triage_waits_forever": "a parked step waits for a person without a limit, and nobody is notified",
     "approval_never_expires": "an unattended run waits for an approval, without a limit",
     "worst_case_exceeds_timeout": "the attempts of one step can take longer than the run may",
     "timeout_never_strikes": "a step may take longer than the run: its timeout has no effect",

@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
+from mulligan.analysis.coverage.failure_kinds import failing_command
 from mulligan.analysis.coverage.finding_codes import Found, all_steps
 from mulligan.analysis.coverage.results import Cell, FailureKind, Finding
 from mulligan.core.deciding.conditions import matching_rule
 from mulligan.core.model.failure import RETRYABLE, failure
 from mulligan.core.model.formatting import format_duration
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.workflow import END, WORKSPACE, Command, Step, Workflow
+from mulligan.core.model.workflow import END, WORKSPACE, Step, Workflow
 
 _ENDS_BADLY = ("fails", "stops")
 # Follows from the failure of a step that has a row of its own.
@@ -87,7 +88,7 @@ def _is_ours(step: Step) -> bool:
 
 def _fails_anyway(step: Step, cells: list[Cell]) -> bool:
     """Whether the run fails also if its worker is lost once, which repeats the step: then the failure is not why."""
-    names_it = any("WORKER_LOST" in rule.codes for rule in _failing_command(step).rules)
+    names_it = any("WORKER_LOST" in rule.codes for rule in failing_command(step).rules)
     lost = [cell for cell in cells if cell.failure == "WORKER_LOST"]
     return step.on_lost == "rerun" and not names_it and any(map(_fails_at_once, lost))
 
@@ -103,7 +104,7 @@ def _is_unhandled(step: Step, cell: Cell, kinds: dict[str, FailureKind]) -> bool
     # What no rule is for is decided by a person or an agent.
     if step.triage is not None or not _fails_at_once(cell):
         return False
-    rules = _failing_command(step).rules
+    rules = failing_command(step).rules
     index = matching_rule(rules, failure(kind.code, exit_code=kind.exit_code))
     return index is None or rules[index].max_retries > 0
 
@@ -162,7 +163,3 @@ def _too_long(step: Step, cells: list[Cell], limit: float | None) -> Iterator[Fo
         )
         hint = "repeat it less often, set a 'deadline', or give the run more time"
         yield Found("worst_case_exceeds_timeout", message, step, hint, longest[1])
-
-
-def _failing_command(step: Step) -> Command:
-    return step.do[0] if step.do else step

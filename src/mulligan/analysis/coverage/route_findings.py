@@ -65,7 +65,7 @@ def _why_impossible(node: Node, edge: Edge, codes: PossibleCodes) -> str:
     if edge.exit_codes and (reason := codes.why_no_exit_code(node.step)):
         return reason
     reasons = [codes.why_never(node.step, code, is_route=True) for code in edge.codes]
-    return reasons[0] if reasons and all(reasons) else ""
+    return ", and ".join(dict.fromkeys(reasons)) if reasons and all(reasons) else ""
 
 
 # -- two routes ---------------------------------------------------------------------------

@@ -124,12 +124,12 @@ def _times(step: Step, workflow: Workflow) -> Iterator[Found]:
     )
     for path, seconds in limits:
         if seconds is not None and seconds > limit:
-            key = " of ".join(map(str, reversed(path)))
+            what = f"the triage of '{step.name}'" if path[0] == "triage" else f"'{step.name}'"
             message = (
-                f"'{step.name}' has a {key} of {format_duration(seconds)}, and the run ends after "
+                f"{what} has a {path[-1]} of {format_duration(seconds)}, and the run ends after "
                 f"{format_duration(limit)}: what should follow never happens"
             )
-            hint = f"make the {key} shorter than the timeout of the run"
+            hint = f"make the {path[-1]} shorter than the timeout of the run"
             yield Found("timeout_never_strikes", message, step, hint, path=path)
             return
     for place, where in _commands(step):
@@ -329,4 +329,4 @@ def _routes_limit(step: Step) -> bool:
 
 def _is_decided_by_others(step: Step) -> bool:
     """Whether each failure is decided by a person or an agent: then nothing repeats by itself."""
-    return step.triage is not None and step.triage.when == "always"
+    return step.triage is not None and (step.triage.when != "unmatched" or not step.rules)
