@@ -12,7 +12,9 @@ from mulligan.service.run_reader import RunReader
 
 if TYPE_CHECKING:
     from mulligan.analysis.coverage.results import Coverage, Times
-    from mulligan.service import coverage, coverage_page, replay, served_coverage, stats, usage
+    from mulligan.analysis.whatif.results import WhatIf
+    from mulligan.core.model.workflow import Workflow
+    from mulligan.service import coverage, coverage_page, replay, served_coverage, stats, usage, whatif
     from mulligan.service.catalogue.catalogue import Catalogue
     from mulligan.service.catalogue.texts import WorkflowText
     from mulligan.service.coverage import CaseStory
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from mulligan.service.replay import ReplayResult
     from mulligan.service.stats import AgentStats, RungStats
     from mulligan.service.usage import StepUsage
+    from mulligan.service.whatif import WhatIfSelection
 else:
     coverage = LazyModule("mulligan.service.coverage")
     coverage_page = LazyModule("mulligan.service.coverage_page")
@@ -27,6 +30,7 @@ else:
     served_coverage = LazyModule("mulligan.service.served_coverage")
     stats = LazyModule("mulligan.service.stats")
     usage = LazyModule("mulligan.service.usage")
+    whatif = LazyModule("mulligan.service.whatif")
 
 
 class AnalysisVerbs:
@@ -116,3 +120,7 @@ class AnalysisVerbs:
     def _published_text(self, name: str, version: int | None) -> WorkflowText:
         found = self.catalogue.workflow(name, version)
         return served_coverage.published_text(found.name, found.text or "", found.format)
+
+    def whatif(self, workflow: Workflow, selection: WhatIfSelection | None = None) -> WhatIf:
+        """What a changed workflow would have made of its recorded runs. Nothing is executed, and nothing written."""
+        return whatif.whatif(self.reader, workflow, selection)
