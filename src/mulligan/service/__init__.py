@@ -127,7 +127,6 @@ if TYPE_CHECKING:
     from mulligan.service.named_files import FileUnreadable, FileUnwritable, read_file, write_file
     from mulligan.service.next_commands import (
         command_for_request,
-        commands_for_pending,
         commands_for_wait,
         suggest_commands,
     )
@@ -161,7 +160,7 @@ if TYPE_CHECKING:
         status_tone,
         time_element,
     )
-    from mulligan.service.pending import PendingEntry, PendingPage, describe_earlier_run
+    from mulligan.service.pending import PendingEntry, PendingPage, commands_for_pending, describe_earlier_run
     from mulligan.service.preflight import SERVER_LABELS, refuse_reserved_labels
     from mulligan.service.preview import Preview, StepPreview
     from mulligan.service.recent_runs import Day, Failing, FailingGroup, RecentRuns, WaitingRuns, WorkflowDays
@@ -317,7 +316,7 @@ _NAMES = {
     "mulligan.service.logins": "LINK_MINUTES SESSION_HOURS Logins Session digest_of new_secret owner_of start_token",
     "mulligan.service.logs": "UnknownAttempt",
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
-    "mulligan.service.next_commands": "command_for_request commands_for_pending commands_for_wait suggest_commands",
+    "mulligan.service.next_commands": "command_for_request commands_for_wait suggest_commands",
     "mulligan.service.notices.notices": "HookRule Hooks NoticeLine NoticePage SentNotices TestResult parse_notify "
     "read_rules unknown_target_note",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
@@ -326,7 +325,7 @@ _NAMES = {
     "mulligan.service.page.failures": "render_visit",
     "mulligan.service.page.markup": "Html element join_html",
     "mulligan.service.page.styles": "chart_styles coverage_styles format_elapsed status_label status_tone time_element",
-    "mulligan.service.pending": "PendingEntry PendingPage describe_earlier_run",
+    "mulligan.service.pending": "PendingEntry PendingPage commands_for_pending describe_earlier_run",
     "mulligan.service.preview": "Preview StepPreview",
     "mulligan.service.recent_runs": "Day Failing FailingGroup RecentRuns WaitingRuns WorkflowDays",
     "mulligan.service.report": "Report",
