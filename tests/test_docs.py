@@ -76,6 +76,7 @@ PLAYED_PAGES = [
         "concepts/routes",
         "how-to/secrets",
         "operate/security",
+        "how-to/suggest",
         "how-to/sweeps",
         "how-to/testing",
         "how-to/triage",

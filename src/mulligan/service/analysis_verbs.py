@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mulligan.errors import NotFound
 from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.run_reader import RunReader
 
@@ -14,13 +15,14 @@ if TYPE_CHECKING:
     from mulligan.analysis.coverage.results import Coverage, Times
     from mulligan.analysis.whatif.results import WhatIf
     from mulligan.core.model.workflow import Workflow
-    from mulligan.service import coverage, coverage_page, replay, served_coverage, stats, usage, whatif
+    from mulligan.service import coverage, coverage_page, replay, served_coverage, stats, suggest, usage, whatif
     from mulligan.service.catalogue.catalogue import Catalogue
     from mulligan.service.catalogue.texts import WorkflowText
     from mulligan.service.coverage import CaseStory
     from mulligan.service.coverage_page import CoveragePage
     from mulligan.service.replay import ReplayResult
     from mulligan.service.stats import AgentStats, RungStats
+    from mulligan.service.suggest import DraftedChanges, SuggestedChange, Suggestions, WrittenChanges
     from mulligan.service.usage import StepUsage
     from mulligan.service.whatif import WhatIfSelection
 else:
@@ -29,6 +31,7 @@ else:
     replay = LazyModule("mulligan.service.replay")
     served_coverage = LazyModule("mulligan.service.served_coverage")
     stats = LazyModule("mulligan.service.stats")
+    suggest = LazyModule("mulligan.service.suggest")
     usage = LazyModule("mulligan.service.usage")
     whatif = LazyModule("mulligan.service.whatif")
 
@@ -37,11 +40,13 @@ class AnalysisVerbs:
     """A part of `Service`."""
 
     reader: RunReader
-
     if TYPE_CHECKING:
 
-        @cached_property
+        @property
         def catalogue(self) -> Catalogue: ...
+
+        @property
+        def by(self) -> str: ...
 
     def usage(self, run_id: int) -> list[StepUsage]:
         """What steps asked for, what they used, and what they should ask for."""
@@ -62,6 +67,39 @@ class AnalysisVerbs:
     def replay(self, run_id: int) -> ReplayResult:
         """Fold the log of a run again, and compare the result with the tables."""
         return replay.verify(self.reader, run_id)
+
+    def suggest(
+        self, workflow: str = "", *, policy: Workflow | None = None, since: datetime | None = None, step: str = ""
+    ) -> Suggestions:
+        """What the runs of a workflow, or of all, say about its rules and limits; as proposals with their evidence.
+
+        `policy` is the workflow as a file has it now; by default the published version, or that of the newest run.
+        """
+        return suggest.suggest(
+            self.reader, named=workflow, policy=policy, published=self._published, since=since, step=step
+        )
+
+    @staticmethod
+    def write_suggestions(path: Path, chosen: Sequence[SuggestedChange]) -> WrittenChanges:
+        """Write proposals into a workflow file. What cannot be written in place is left out, and says why."""
+        return suggest.write_into_file(path, chosen)
+
+    def draft_suggestions(
+        self, workflow: str, chosen: Sequence[SuggestedChange], *, dry_run: bool = False
+    ) -> DraftedChanges:
+        """Write proposals into a draft of a published workflow. A draft of somebody else stays as it is."""
+        return suggest.write_into_draft(self.catalogue, self.by, workflow, chosen, dry_run=dry_run)
+
+    @staticmethod
+    def choose_suggestions(found: Suggestions, ids: Sequence[str]) -> list[SuggestedChange]:
+        """The proposals with these ids; all of them without any."""
+        return suggest.choose(found, ids)
+
+    def _published(self, name: str) -> Workflow | None:
+        try:
+            return self.catalogue.load(name)
+        except NotFound:
+            return None
 
     @staticmethod
     def coverage(
