@@ -194,3 +194,11 @@ def test_coverage_of_a_published_workflow_and_of_a_text(client: Client) -> None:
     assert (unknown.status, unknown.json["hint"]) == (404, "did you mean 'hello'?")
     assert wrong.status == 422
     assert client.get("workflows/other/coverage").status == 404
+
+
+def test_a_changed_text_is_tried_on_recorded_runs(client: Client) -> None:
+    tried = client.post("workflows:whatif", {"text": f"name: hello\n{HELLO}", "since": "1d"}, scope="read")
+    wrong = client.post("workflows:whatif", {"text": HELLO, "step": "other"}, scope="read")
+
+    assert (tried.status, tried.json["runs"], tried.json["changed"]) == (200, 0, [])
+    assert wrong.status == 404

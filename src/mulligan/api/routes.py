@@ -18,6 +18,7 @@ from mulligan.api import (
     store_calls,
     stream,
     tokens,
+    whatif,
 )
 from mulligan.api.routing import Route
 
@@ -29,6 +30,7 @@ ROUTES: tuple[Route, ...] = (
     *stream.ROUTES,
     *catalogue.ROUTES,
     *coverage.ROUTES,
+    *whatif.ROUTES,
     *schedules.ROUTES,
     *notices.ROUTES,
     *logins.ROUTES,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,11 +11,10 @@ import msgspec
 from mulligan.errors import InputInvalid
 from mulligan.mcp_server.argument_types import File, PageSize, Text, Version, WorkflowName
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
-from mulligan.service import CaseStory, Coverage, Times, summarize, to_json
+from mulligan.service import WhatIfSelection, parse_time, to_json
 
-Format = Annotated[
-    str, msgspec.Meta(description="The system whose file it is, if that is not recognized: torc, noetl …")
-]
+# What one call may look at.
+WHATIF_RUNS_MAX, WHATIF_SECONDS_MAX = 2_000, 20.0
 
 
 class ListWorkflows(Arguments, frozen=True):
@@ -52,7 +52,12 @@ def get_workflow(call: ToolCall) -> Any:
 class ValidateWorkflow(Arguments, frozen=True):
     text: Text = ""
     file: File = ""
-    format: Format | None = None
+    format: (
+        Annotated[
+            str, msgspec.Meta(description="The system whose file it is, if that is not recognized: torc, noetl …")
+        ]
+        | None
+    ) = None
 
 
 def validate_workflow(call: ToolCall) -> Any:
@@ -65,46 +70,34 @@ def validate_workflow(call: ToolCall) -> Any:
     return to_json(call.service.catalogue.validate(asked.text, format=asked.format))
 
 
-class CoverageArguments(Arguments, frozen=True):
-    name: WorkflowName = ""
-    version: Version | None = None
+class WhatIfArguments(Arguments, frozen=True):
     text: Text = ""
     file: File = ""
-    format: Format | None = None
-    step: Annotated[str, msgspec.Meta(description="With `failure`: what happens in this case, line by line.")] = ""
-    failure: Annotated[str, msgspec.Meta(description="A failure as the holes of the whole answer name it.")] = ""
-    times: Annotated[Times, msgspec.Meta(description="How often it happens in that case.")] = "always"
+    name: Annotated[str, msgspec.Meta(description="Whose runs; by default those of the name in the text.")] = ""
+    since: Annotated[str, msgspec.Meta(description="Only runs since then: 30d, 2026-11-01T08:00:00Z.")] = ""
+    step: Annotated[str, msgspec.Meta(description="Only runs in which an attempt of this step failed.")] = ""
+    run_ids: Annotated[tuple[int, ...], msgspec.Meta(max_length=100, description="Only these runs.")] = ()
+    seed: Annotated[int, msgspec.Meta(ge=0, lt=2**31, description="Another one draws other estimates.")] = 0
 
 
-def coverage(call: ToolCall) -> Any:
-    asked: CoverageArguments = call.arguments
-    if [bool(asked.name), bool(asked.text), bool(asked.file)].count(True) != 1:
-        raise InputInvalid("name one workflow", hint="give exactly one of name, text, file", argument="name")
-    if bool(asked.step) != bool(asked.failure):
-        missing = "failure" if asked.step else "step"
-        raise InputInvalid("a case is a step and a failure", hint=f"give '{missing}' too", argument=missing)
-    if asked.step:
-        return to_json(_case(call, asked))
-    return to_json(summarize(_coverage(call, asked)))
-
-
-def _coverage(call: ToolCall, asked: CoverageArguments) -> Coverage:
-    if asked.name:
-        return call.service.published_coverage(asked.name, asked.version)
+def whatif(call: ToolCall) -> Any:
+    asked: WhatIfArguments = call.arguments
+    if bool(asked.text) == bool(asked.file):
+        raise InputInvalid("give a text or a file", hint="give exactly one of text, file", argument="text")
+    selection = WhatIfSelection(
+        workflow=asked.name,
+        since=parse_time(asked.since, datetime.now(UTC)) if asked.since else None,
+        run_ids=asked.run_ids,
+        step=asked.step,
+        seed=asked.seed,
+        runs_max=WHATIF_RUNS_MAX,
+        seconds_max=WHATIF_SECONDS_MAX,
+        listed_max=20,
+    )
     if asked.file:
         call.access.refuse_files()
-        return call.service.coverage(asked.file, named=asked.format)
-    return call.service.text_coverage(asked.text, format=asked.format)
-
-
-def _case(call: ToolCall, asked: CoverageArguments) -> CaseStory:
-    case = (asked.step, asked.failure, asked.times)
-    if asked.name:
-        return call.service.published_coverage_story(asked.name, asked.version, *case)
-    if asked.file:
-        call.access.refuse_files()
-        return call.service.coverage_story(asked.file, *case, named=asked.format)
-    return call.service.text_coverage_story(asked.text, *case, format=asked.format)
+        return to_json(call.service.whatif(call.service.load_workflow(asked.file), selection))
+    return to_json(call.service.whatif_of_text(asked.text, selection))
 
 
 class Docs(Arguments, frozen=True):
@@ -151,13 +144,13 @@ TOOLS = (
         is_slow=True,
     ),
     Tool(
-        "coverage",
+        "whatif",
         "read",
-        "What a workflow does about each failure of each step, before it happens: played in memory, nothing is run. "
-        "The answer has what nothing deals with, and findings with hints. Use it on every workflow that you write or "
-        "change. With a step and a failure: the story of that case.",
-        CoverageArguments,
-        coverage,
+        "Try a changed workflow on the runs that are recorded: how many would have ended otherwise, which decisions of "
+        "people would not have been needed, attempts and time more or less, and what of that is a fact or an estimate. "
+        "Nothing is run and nothing stored. Try every rule that you propose.",
+        WhatIfArguments,
+        whatif,
         is_slow=True,
     ),
     Tool(

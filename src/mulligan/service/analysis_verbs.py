@@ -162,3 +162,9 @@ class AnalysisVerbs:
     def whatif(self, workflow: Workflow, selection: WhatIfSelection | None = None) -> WhatIf:
         """What a changed workflow would have made of its recorded runs. Nothing is executed, and nothing written."""
         return whatif.whatif(self.reader, workflow, selection)
+
+    def whatif_of_text(
+        self, text: str, selection: WhatIfSelection, *, file: str = "", format: str | None = None
+    ) -> WhatIf:
+        """The same for the text of a workflow that nobody has published."""
+        return whatif.whatif_of_text(self.reader, text, selection, file=file, format=format)

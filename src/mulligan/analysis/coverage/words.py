@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+import msgspec
 
 from mulligan.analysis.coverage.results import Case, Coverage, FailureKind, Times, Verdict
 from mulligan.analysis.coverage.table import Mark
@@ -47,6 +50,9 @@ VERDICT_TONES: dict[Verdict, str] = {
     "stops": "bad",
 }
 TIMES_WORDS: dict[Times, str] = {"once": "once", "twice": "twice", "always": "every time"}
+_SKIPPED = "skipped: "
+# So many steps in a row that were skipped have a line of their own.
+SKIPPED_MAX = 3
 _ENDED = {
     "cancelled": "the run was cancelled",
     "waiting": "the run waits",
@@ -115,6 +121,19 @@ def describe_case(case: Case) -> str:
     )
     cost = f", {format_amount('cost', case.cost)}" if case.cost is not None else ""
     return f"{ended}: {why}; {measured}{cost}"
+
+
+def fold_skipped(story: Sequence[StoryLine]) -> list[StoryLine]:
+    """The story with one line for many steps in a row that were skipped: that a run ended says the same."""
+    found: list[StoryLine] = []
+    for is_skipped, group in groupby(story, key=lambda line: line.text.startswith(_SKIPPED)):
+        lines = list(group)
+        if not is_skipped or len(lines) <= SKIPPED_MAX + 1:
+            found += lines
+            continue
+        more = f"and {len(lines) - SKIPPED_MAX:,} more steps are skipped"
+        found += [*lines[:SKIPPED_MAX], msgspec.structs.replace(lines[-1], place="…", text=more)]
+    return found
 
 
 def time_in_story(line: StoryLine) -> str:

@@ -7,11 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mulligan.analysis.coverage.figures import Figures, describe_figures, is_open
 from mulligan.analysis.coverage.results import Case, Coverage, FailureKind, Finding
-from mulligan.analysis.coverage.table import CoverageRow, CoverageTable, Mark, arrange_table, steps_label, used_marks
+from mulligan.analysis.coverage.table import (
+    OTHERS,
+    CoverageRow,
+    CoverageTable,
+    Mark,
+    arrange_table,
+    steps_label,
+    used_marks,
+)
 from mulligan.analysis.coverage.words import (
     describe_case,
     describe_failure_of,
     describe_pair,
+    fold_skipped,
     meaning_of,
     played_text,
     sign_of,
@@ -28,6 +37,8 @@ from mulligan.service.story_text import PLACE_CHARS_MAX
 
 # How many findings are shown, unless all are asked for.
 FINDINGS_MAX = 10
+# A longer table has so many columns; further failures share one.
+COLUMNS_MAX = 14
 # And how many pairs of failures.
 PAIRS_MAX = 3
 # And how much of what was assumed.
@@ -159,6 +170,9 @@ def _distinct(rows: Sequence[CoverageRow], columns: Sequence[FailureKind]) -> It
 
 
 def _left_out(table: CoverageTable) -> Iterator[str]:
+    if table.folded:
+        names = ", ".join(table.folded[:8]) + (" …" if len(table.folded) > 8 else "")
+        yield f"{OTHERS}: the worst of {visible(names)}; --step STEP shows those of a step"
     if table.is_complete:
         return
     parts = []
@@ -187,7 +201,9 @@ def coverage_lines(
     yield f"{visible(single_line(coverage.workflow))}: {describe_figures(figures)}"
     if coverage.cells:
         yield ""
-    yield from table_lines(arrange_table(coverage, shows_all=shows_all), width, is_coloured=is_coloured)
+    yield from table_lines(
+        arrange_table(coverage, shows_all=shows_all, columns_max=COLUMNS_MAX), width, is_coloured=is_coloured
+    )
     yield from _finding_lines(coverage.findings, file, source, is_coloured=is_coloured, shows_all=shows_all)
     yield from _pair_lines(coverage, shows_all=shows_all)
     yield ""
@@ -265,6 +281,7 @@ def case_story_lines(
 ) -> Iterator[str]:
     """What happens in one case, as `explain` tells a run; the times are counted from its start."""
     yield visible(describe_failure_of(case.step, kind, case.times))
+    story = fold_skipped(story)
     times = [time_in_story(line) for line in story]
     time_width = max(map(len, times), default=0)
     place_width = min(PLACE_CHARS_MAX, max((len(line.place or "end") for line in story), default=0))

@@ -20,6 +20,7 @@ from mulligan.analysis.coverage.words import (
     describe_case,
     describe_failure_of,
     describe_pair,
+    fold_skipped,
     meaning_of,
     played_text,
     sign_of,
@@ -35,6 +36,8 @@ from mulligan.service.page.styles import css_variables, read_styles
 # So many cells have their story in the page, those that are not dealt with first; so many rows, findings
 # and pairs of failures.
 STORIES_MAX, ROWS_MAX, FINDINGS_MAX, PAIRS_MAX = 400, 500, 200, 50
+# A story of a large workflow takes long to play: for all stories together, so many steps.
+STORY_STEPS_MAX = 60_000
 # So many lines of a story are shown: its beginning and its end.
 LINES_MAX = 60
 # A tone of the terminal as one of the page.
@@ -174,7 +177,7 @@ def render_pairs(coverage: Coverage) -> Html:
 
 def render_story(case: Case, story: Sequence[StoryLine]) -> Html:
     """What happens in one case, in the words of `explain`, with times from its start."""
-    lines = list(_story_rows(story))
+    lines = list(_story_rows(fold_skipped(story)))
     table = element("div", element("table", element("tbody", *lines), class_="story"), class_="scroll", tabindex="0")
     ends = element("p", describe_case(case), class_=f"ends {_TONES[VERDICT_TONES[case.verdict]]}")
     return join_html([table if lines else "", ends])
@@ -228,7 +231,7 @@ def render_coverage_page(coverage: Coverage, story_of: StoryOfCase, *, file: str
     figures = count_figures(coverage)
     table = arrange_table(coverage, shows_all=True)
     rows = table.rows[:ROWS_MAX]
-    chosen_cells = _cells_with_story(rows, table.columns)
+    chosen_cells = _cells_with_story(rows, table.columns, len(coverage.steps))
     stories = [
         _panel(number, row, kind, coverage, story_of, len(chosen_cells))
         for number, (row, kind) in enumerate(chosen_cells, start=1)
@@ -270,13 +273,14 @@ def _section(title: str, name: str, *inside: object) -> Html:
 
 
 def _cells_with_story(
-    rows: Sequence[CoverageRow], columns: Sequence[FailureKind]
+    rows: Sequence[CoverageRow], columns: Sequence[FailureKind], steps: int
 ) -> list[tuple[CoverageRow, FailureKind]]:
     """The cells whose story is in the page, in the order of the table; what is not dealt with is chosen first."""
     cells = [(row, kind) for row in rows for kind in columns if kind.name in row.cells]
-    if len(cells) <= STORIES_MAX:
+    stories_max = min(STORIES_MAX, STORY_STEPS_MAX // max(1, steps))
+    if len(cells) <= stories_max:
         return cells
-    wanted = sorted(cells, key=lambda one: not is_open(one[0].cells[one[1].name]))[:STORIES_MAX]
+    wanted = sorted(cells, key=lambda one: not is_open(one[0].cells[one[1].name]))[:stories_max]
     chosen = {(row.steps[0], kind.name) for row, kind in wanted}
     return [(row, kind) for row, kind in cells if (row.steps[0], kind.name) in chosen]
 
