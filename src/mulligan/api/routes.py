@@ -17,6 +17,7 @@ from mulligan.api import (
     schedules,
     store_calls,
     stream,
+    suggestions,
     tokens,
     whatif,
 )
@@ -31,6 +32,7 @@ ROUTES: tuple[Route, ...] = (
     *catalogue.ROUTES,
     *coverage.ROUTES,
     *whatif.ROUTES,
+    *suggestions.ROUTES,
     *schedules.ROUTES,
     *notices.ROUTES,
     *logins.ROUTES,

@@ -11,6 +11,7 @@ from mulligan.mcp_server import (
     propose_tools,
     run_change_tools,
     run_read_tools,
+    suggest_tools,
     workflow_tools,
 )
 from mulligan.mcp_server.tool import Tool
@@ -22,6 +23,7 @@ TOOLS: tuple[Tool, ...] = (
     *run_read_tools.TOOLS,
     *workflow_tools.TOOLS,
     *coverage_tool.TOOLS,
+    *suggest_tools.TOOLS,
     *propose_tools.TOOLS,
     *run_change_tools.TOOLS,
 )
