@@ -66,7 +66,10 @@ _Sentence = tuple[str, str, Tone]
 
 
 class StoryWriter:
-    """Writes the story of one run, entry by entry; with details, also the lines that only `explain` shows."""
+    """Writes the story of one run, entry by entry; with details, also the lines that only `explain` shows.
+
+    `memory`: of the entries before, if the first entry of the log is not the first one to be written.
+    """
 
     def __init__(
         self,
@@ -74,8 +77,9 @@ class StoryWriter:
         children: Mapping[tuple[str, int], int] | None = None,
         *,
         has_details: bool = True,
+        memory: StoryMemory | None = None,
     ) -> None:
-        self.memory = StoryMemory(workflow, children)
+        self.memory = memory or StoryMemory(workflow, children)
         self._details: dict[type[e.Fact], _Details] = _DETAILS if has_details else {}
         # The place and time of the last line, if it is about a failed attempt: the end of its step may repeat it.
         self._attempt: tuple[str, datetime] | None = None

@@ -580,6 +580,16 @@ class State:
         self.revise(self._saved_graph)
         self.commit()
 
+    def copy(self) -> State:
+        """An independent state with the same content. The values in places are immutable, so they are shared."""
+        other = State(self.workflow, self.graph)
+        other.run = _copy(self.run)
+        other.places.update((key, _copy(place)) for key, place in self.places.items())
+        for name in STATE_TABLES[2:]:
+            table, new = getattr(self, name), getattr(other, name)
+            new.extend(table) if isinstance(table, list) else new.update(table)
+        return other
+
     def run_before(self) -> Run:
         """The run as it was at `begin`."""
         assert self._saved is not None, "no turn has begun"
