@@ -272,3 +272,31 @@ def test_a_row_that_a_turn_drops_is_back_when_the_turn_is_taken_back_also_if_a_p
     state.rollback()
 
     assert state.arcs == {"a": "taken"}
+
+
+def test_returning_to_a_mark_undoes_what_came_after_it_and_keeps_the_turn_open():
+    state = State(workflow(step("a"), step("b")))
+    state.add(Place("a", "step", step("a"), "waiting"))
+    state.begin()
+    state.touch("a").visit = 1
+    mark = state.mark()
+    state.touch("a").visit = 2
+    state.put(state.arcs, "a#0", "taken")
+    state.run.seq = 7
+
+    state.return_to(mark)
+
+    assert (state.places["a"].visit, state.arcs, state.run.seq) == (1, {}, 0)
+    state.touch("a").visit = 3
+    state.rollback()
+    assert state.places["a"].visit == 0
+
+
+def test_a_mark_outside_of_a_turn_leaves_none_open():
+    state = State(workflow(step("a")))
+    state.add(Place("a", "step", step("a"), "waiting"))
+
+    state.return_to(state.mark())
+
+    with pytest.raises(AssertionError):
+        state.rollback()

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         writes: Sequence[str] | str
         cache: bool | Mapping[str, Any]
         budget: Mapping[str, Any]
+        coverage: Mapping[str, Mapping[str, str]]
 
     class FunctionKeys(StepKeys, total=False):
         """The keys of a step that is a function: also `name`, `requirements`, and `python`, its interpreter."""

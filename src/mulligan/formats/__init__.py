@@ -8,7 +8,17 @@ file. So `convert` writes exactly what runs.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mulligan.formats.loading import Converted, LocatedSteps, convert, examine, examine_text, load, options_of
+    from mulligan.formats.loading import (
+        Converted,
+        LocatedSteps,
+        LocatedWorkflow,
+        convert,
+        examine,
+        examine_located,
+        examine_text,
+        load,
+        options_of,
+    )
     from mulligan.formats.table import FORMATS, NOETL, OURS, is_system, log_writer, systems_with_logs, title_of
     from mulligan.formats.translation import Translation, mapping, scalar
     from mulligan.language.loading import LoadResult
@@ -20,9 +30,11 @@ __all__ = [
     "Converted",
     "LoadResult",
     "LocatedSteps",
+    "LocatedWorkflow",
     "Translation",
     "convert",
     "examine",
+    "examine_located",
     "examine_text",
     "is_system",
     "load",
@@ -35,7 +47,10 @@ __all__ = [
 ]
 _MODULES = {
     **dict.fromkeys(
-        ("Converted", "LocatedSteps", "convert", "examine", "examine_text", "load", "options_of"),
+        (
+            *("Converted", "LocatedSteps", "LocatedWorkflow", "convert", "examine", "examine_located", "examine_text"),
+            *("load", "options_of"),
+        ),
         "mulligan.formats.loading",
     ),
     **dict.fromkeys(

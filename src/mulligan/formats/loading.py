@@ -16,9 +16,9 @@ from mulligan.formats.translation import OPTION_MARK, Translation, scalar
 from mulligan.language import loading, python_files
 from mulligan.language.document import decode, parse
 from mulligan.language.loading import LoadResult, file_bytes, pause_garbage_collection, read_tree
-from mulligan.language.matrix import base_name
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems
 from mulligan.language.python_limits import LIMIT_ERRORS, refuse_excess
+from mulligan.language.step_positions import line_of_step, step_nodes
 from mulligan.plugins import FormatPlugin, PluginError, describe_error, load_object
 
 # What parses a file that is not YAML, by the ending of its name.
@@ -73,6 +73,34 @@ def examine_text(path: str | Path, text: str, *, named: str | None = None) -> Lo
     return LocatedSteps(examined, {name: line for name, line in lines.items() if line})
 
 
+class LocatedWorkflow(NamedTuple):
+    """A checked workflow with its warnings, and the tree and the text of its file.
+
+    The tree is one of ours, with the positions of the file; a Python file has none.
+    """
+
+    examined: LoadResult
+    tree: Node | None
+    text: str
+
+
+def examine_located(
+    path: str | Path,
+    *,
+    named: str | None = None,
+    trust_templates: bool = False,
+    catalogue: Path | None = None,
+    given: Dict[str, Any] | None = None,
+    options: Dict[str, Any] | None = None,
+) -> LocatedWorkflow:
+    """What `examine` returns, with what is written where: for those who speak about lines of the file."""
+    reader = _reader(Path(path), named, trust_templates, catalogue, given, options)
+    examined = _examine(path, None, reader)
+    python = python_files.as_python_file(Path(path))
+    text = reader.text if python is None else decode(file_bytes(python.path), str(path)).text
+    return LocatedWorkflow(examined, reader.tree, text)
+
+
 def _examine(path: str | Path, text: str | None, reader: _Reader) -> LoadResult:
     try:
         examined = loading.examine(path, text=text, read=reader)
@@ -84,15 +112,7 @@ def _examine(path: str | Path, text: str | None, reader: _Reader) -> LoadResult:
 
 def _step_lines(root: Node | None) -> dict[str, int]:
     """The line of each step in the tree of a file, by the name that is written there."""
-    steps = root.get("steps") if isinstance(root, Mapping) else None
-    lines: dict[str, int] = {}
-    for step in steps.items if isinstance(steps, Sequence) else ():
-        if isinstance(step, Mapping) and isinstance(name := step.get("step"), Scalar):
-            written = str(name.value)
-            lines.setdefault(base_name(written) if "matrix" in step.entries else written, step.line + 1)
-    if isinstance(root, Mapping) and END in root.entries:
-        lines[END] = root.key(END).line + 1
-    return lines
+    return {name: line_of_step(root, name, step) for name, step in step_nodes(root).items()}
 
 
 def load(path: str | Path, **how: Any) -> Workflow:
@@ -221,8 +241,9 @@ class _Reader:
         self._advice = ""
         self._plugin_problems: list[str] = []
         self._translations: list[Translation] = []
-        # Of the first file, as one of ours.
+        # Of the first file, as one of ours; and its text.
         self.tree: Node | None = None
+        self.text = ""
 
     @property
     def remarks(self) -> dict[int, list[str]]:
@@ -261,7 +282,7 @@ class _Reader:
             source.origin = origin
             root = self._translate(root, source)
         if is_first:
-            self.tree = root
+            self.tree, self.text = root, source.text
         return root
 
     def _parse(self, source: Source, named: str | None, *, is_first: bool) -> tuple[Node, str]:

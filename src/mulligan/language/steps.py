@@ -229,6 +229,8 @@ def _graph_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str,
         values["is_start"] = True
     if "budget" in fields:
         values["budget"] = read_budget(fields["budget"], scope.source)
+    if "coverage" in fields:
+        values["accepts"] = fields["coverage"].get("accept", {})
     return values
 
 

@@ -69,6 +69,8 @@ CAPTURE = Choice(("text", "json", "lines"))
 ON_LOST = Choice(("rerun", "fail"))
 
 _ONE_ACTION = tuple((action,) for action in ACTIONS)
+# Names of failures and of findings: `TIMEOUT`, `exit 11`, `unhandled_failure`.
+ACCEPTED_NAMES = r"[A-Za-z][A-Za-z0-9_ -]*"
 
 RESOURCES = Record(
     "resources",
@@ -341,6 +343,17 @@ ITEM_WORKSPACE = Record(
         ),
     },
 )
+COVERAGE = Record(
+    "coverage",
+    {
+        "accept": Key(
+            MapOf(TEXT, ACCEPTED_NAMES, names="letters, digits, '_', '-' and spaces"),
+            "failures and findings that are meant to be so, each with the reason: {TIMEOUT: it is run again by hand}",
+            is_required=True,
+        )
+    },
+)
+_COVERAGE_KEY = Key(COVERAGE, "what 'mulligan coverage' accepts, as a comment '# coverage: accept …' does")
 _A_NAME = "a name of letters, digits, '_' and '-'"
 FAIL_FAST = Choice(("on_critical", "always", "never"), {True: "always", False: "never"})
 
@@ -379,6 +392,7 @@ STEP_KEYS = {
         Either("true or a mapping with 'inputs'", flag=FLAG, mapping=TOOL),
         "agents call this step: it is not part of the graph, and runs when an agent that names it asks for it",
     ),
+    "coverage": _COVERAGE_KEY,
 }
 STEP: Record = ActionRecord("step", STEP_KEYS, one_of=(*_ONE_ACTION, ("group",), ("map", "do")))
 
@@ -480,6 +494,7 @@ WORKFLOW = Record(
         "hide_credentials": Key(
             FLAG, "hide what looks like a credential from agents and in failure contexts (default true)"
         ),
+        "coverage": _COVERAGE_KEY,
     },
     may_extend=True,
 )

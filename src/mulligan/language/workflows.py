@@ -139,6 +139,7 @@ def _read(
         schedules=read_schedules(fields.get("schedules", {}), source),
         notify=read_notices(fields.get("notify", ()), source),
         budget=read_budget(fields["budget"], source) if "budget" in fields else None,
+        accepts=fields["coverage"].get("accept", {}) if "coverage" in fields else {},
         **fields.pick("max_parallel", "fail_fast", "timeout", "cancel_grace", "hide_credentials"),
     )
     _check_item_workspaces(fields, drafts, draft)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     # The same names once more, for the type checker; a test compares the two lists.
     from typing import Any
 
+    from mulligan.analysis.coverage.figures import Figures, count_figures, describe_figures
+    from mulligan.analysis.coverage.results import Coverage, Times
     from mulligan.core.model.credential_patterns import hide_credentials, is_credential_name
     from mulligan.core.model.events import HostCapacity
     from mulligan.core.model.failure import Failure
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
         RetryResult,
         StartedRun,
     )
+    from mulligan.service.console.coverage_text import case_story_lines, coverage_lines
     from mulligan.service.console.display import Display
     from mulligan.service.console.paper import Paper, paper
     from mulligan.service.console.summary import show_outcome
@@ -74,6 +77,7 @@ if TYPE_CHECKING:
         wants_colour,
     )
     from mulligan.service.corrections import ChangedSteps, CorrectedWorkflow, Correction
+    from mulligan.service.coverage import CaseStory
     from mulligan.service.decisions import Decision, DecisionPreview, DecisionResult, make_decision, read_decisions
     from mulligan.service.descriptions import (
         describe_artifact,
@@ -229,6 +233,8 @@ if TYPE_CHECKING:
     from mulligan.worker.progress_records import Progress
 
 _NAMES = {
+    "mulligan.analysis.coverage.figures": "Figures count_figures describe_figures",
+    "mulligan.analysis.coverage.results": "Coverage Times",
     "mulligan.core.model.events": "HostCapacity",
     "mulligan.core.model.failure": "Failure",
     "mulligan.core.model.credential_patterns": "hide_credentials is_credential_name",
@@ -259,12 +265,14 @@ _NAMES = {
     "mulligan.service.catalogue.text_edits": "StepEdit",
     "mulligan.service.catalogue.texts": "published_reference",
     "mulligan.service.catalogue.workflow_lines": "WorkflowLine list_workflow_lines",
+    "mulligan.service.console.coverage_text": "case_story_lines coverage_lines",
     "mulligan.service.console.display": "Display",
     "mulligan.service.console.paper": "Paper paper",
     "mulligan.service.console.summary": "show_outcome",
     "mulligan.service.console.terminal_text": "ANY_COLOURS NO_COLOURS OWN_COLOURS kinds_text length visible "
     "wants_colour",
     "mulligan.service.corrections": "ChangedSteps CorrectedWorkflow Correction",
+    "mulligan.service.coverage": "CaseStory",
     "mulligan.service.decisions": "Decision DecisionPreview DecisionResult make_decision read_decisions",
     "mulligan.service.descriptions": "describe_artifact describe_value describe_budget describe_spending "
     "failure_tail message_lines summarize_failure",

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.run_reader import RunReader
 
 if TYPE_CHECKING:
-    from mulligan.service import replay, stats, time_travel, usage
+    from mulligan.analysis.coverage.results import Coverage, Times
+    from mulligan.service import coverage, coverage_page, replay, stats, time_travel, usage
+    from mulligan.service.coverage import CaseStory
+    from mulligan.service.coverage_page import CoveragePage
     from mulligan.service.replay import ReplayResult
     from mulligan.service.run_cache import RunCache
     from mulligan.service.stats import AgentStats, RungStats
     from mulligan.service.time_travel import TimeTravel
     from mulligan.service.usage import StepUsage
 else:
+    coverage = LazyModule("mulligan.service.coverage")
+    coverage_page = LazyModule("mulligan.service.coverage_page")
     replay = LazyModule("mulligan.service.replay")
     stats = LazyModule("mulligan.service.stats")
     time_travel = LazyModule("mulligan.service.time_travel")
@@ -57,3 +63,26 @@ class AnalysisVerbs:
     def past(self) -> TimeTravel:
         """Runs as they were at any of their events."""
         return time_travel.TimeTravel(self.reader, self.cache)
+
+    @staticmethod
+    def coverage(
+        file: str | Path, *, step: str = "", failure: str = "", seed: int = 0, pairs: bool = True, **how: Any
+    ) -> Coverage:
+        """What the workflow in a file does about each failure of each step. It is played in memory: nothing is run.
+
+        With `step` and `failure` only those are played. `pairs`: also failures of two steps in one run. `how` are the
+        arguments of `examine_workflow`, and `inputs`.
+        """
+        played = coverage.read_file(file, **how)
+        return played.cover(step=step, failure=failure, seed=seed, pairs=pairs)
+
+    @staticmethod
+    def coverage_story(file: str | Path, step: str, failure: str, times: Times = "always", **how: Any) -> CaseStory:
+        """What happens if a step of the workflow in a file fails in that way, in the words of `explain`."""
+        return coverage.read_file(file, **how).story_of_case(step, failure, times)
+
+    @staticmethod
+    def coverage_page(file: str | Path, *, seed: int = 0, pairs: bool = True, **how: Any) -> CoveragePage:
+        """The same as `coverage`, and as one HTML page that has the stories."""
+        played = coverage.read_file(file, **how)
+        return coverage_page.make_page(played, str(file), seed=seed, pairs=pairs)

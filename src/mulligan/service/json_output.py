@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mulligan.core.state.scope import error_view
 from mulligan.errors import MulliganError, Problem
+from mulligan.service.lazy_modules import LazyModule
+
+if TYPE_CHECKING:
+    from mulligan.analysis.coverage import figures
+else:
+    figures = LazyModule("mulligan.analysis.coverage.figures")
 
 
 def to_json(result: Any) -> Any:
@@ -47,6 +53,10 @@ def _run_line(line: Any) -> dict[str, Any]:
         "driver": None if driver is None else {"pid": driver.pid, "host": driver.host},
         "asks": [{"run_id": one.run_id, "place": one.place, "kind": one.kind} for one in line.asks],
     }
+
+
+def _coverage(found: Any) -> dict[str, Any]:
+    return {"figures": msgspec.to_builtins(figures.count_figures(found)), **msgspec.to_builtins(found)}
 
 
 def _attempt_log(log: Any) -> dict[str, Any]:
@@ -162,6 +172,7 @@ def _text(data: bytes) -> str:
 
 # By the name of the class, so that this module need not load those that define them.
 _FORMS: dict[str, Callable[[Any], Any]] = {
+    "Coverage": _coverage,
     "AttemptLog": _attempt_log,
     "Breaker": _with_offsets("retry_at"),
     "DecidedStep": _decided_step,

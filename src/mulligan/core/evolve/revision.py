@@ -61,6 +61,7 @@ _STEP_POLICIES: dict[str, Any] = {
     "is_start": False,
     "fail_fast": None,
     "budget": None,
+    "accepts": {},
 }
 # The keys of fields in a file, if they differ.
 _FILE_KEYS = {
@@ -72,6 +73,7 @@ _FILE_KEYS = {
     "sweep": "matrix",
     "cache_key": "cache",
     "file_paths": "writes",
+    "accepts": "coverage",
 }
 # Fields of a workflow that are not compared as settings: steps are compared one by one, and these through them.
 _NOT_SETTINGS = frozenset({"steps", "groups", "children", "origin", "callers_secrets"})

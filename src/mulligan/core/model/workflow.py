@@ -380,6 +380,8 @@ class Step(Command):
     budget: Budget | None = None
     # Each item works in its own worktree: its first command opens it, and its last one merges it into that of the run.
     has_worktrees: bool = False
+    # Failures and findings of coverage that its author accepts, each with the reason. A run does not read it.
+    accepts: dict[str, str] = {}
 
     @property
     def matrix_name(self) -> str:
@@ -457,6 +459,8 @@ class Workflow(_Frozen):
     notify: tuple[NoticeRule, ...] = ()
     # When a server starts runs of it, once it is published. Runs do not have them.
     schedules: dict[str, Schedule] = {}
+    # As `accepts` of a step, for all steps.
+    accepts: dict[str, str] = {}
 
 
 def with_callers_secrets(child: Workflow, caller: Workflow) -> Workflow:

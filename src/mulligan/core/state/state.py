@@ -430,6 +430,8 @@ class Run(msgspec.Struct):
         return self.version if self.revision is None else self.revision.version
 
 
+# What `State.return_to` needs.
+Mark = tuple[Any, ...]
 _MISSING: Any = object()
 _POPPED: Any = object()
 # The shallow copy of a struct, without the lookup that `copy.copy` does at every call.
@@ -589,6 +591,17 @@ class State:
             table, new = getattr(self, name), getattr(other, name)
             new.extend(table) if isinstance(table, list) else new.update(table)
         return other
+
+    def mark(self) -> Mark:
+        """Begin to record changes that `return_to` undoes, also within a turn or after another mark."""
+        outer = self._journal, self._touched, self._saved, self._saved_graph
+        self.begin()
+        return outer
+
+    def return_to(self, mark: Mark) -> None:
+        """Undo everything since `mark`, the last one that was not returned to."""
+        self.rollback()
+        self._journal, self._touched, self._saved, self._saved_graph = mark
 
     def run_before(self) -> Run:
         """The run as it was at `begin`."""
