@@ -6,14 +6,19 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
-from mulligan.cli.options import AsJson, HomeFolder, RunName, service_at, where
+from mulligan.cli.continue_run import continue_run
+from mulligan.cli.drive_run import drive_run
+from mulligan.cli.options import AsJson, By, HomeFolder, Inputs, Reason, RunName, pairs, service_at, where
 from mulligan.cli.parameters import Argument, Option
+from mulligan.cli.run import given_inputs
 from mulligan.cli.show import step_rows
 from mulligan.cli.tables import cut, show_table, tinted
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json, visible, wants_colour
 from mulligan.service import (
+    EventFork,
     EventLine,
     RunDifference,
     RunMoment,
@@ -48,16 +53,44 @@ def replay(
         int | None, Option("--diff", metavar="A", help="Show what changed from event A to event B: --diff 12 40.")
     ] = None,
     verify: Annotated[bool, Option("--verify", help="Compare the replayed log with the store.")] = False,
+    forks: Annotated[
+        bool,
+        Option("--fork-here", help="Start a new run that continues from there."),
+    ] = False,
+    classify: Annotated[
+        str,
+        Option("--classify", metavar="STEP=VERDICT", help="With --fork-here: decide about a parked step."),
+    ] = "",
+    approve: Annotated[
+        str, Option("--approve", metavar="STEP", help="With --fork-here: say yes to the approval of this step.")
+    ] = "",
+    refuse: Annotated[
+        str, Option("--refuse", metavar="STEP", help="With --fork-here: say no to the approval of this step.")
+    ] = "",
+    inputs: Inputs = None,
+    file: Annotated[
+        Path | None, Option("--file", metavar="FILE", help="With --fork-here: a corrected workflow file.")
+    ] = None,
+    reason: Reason = "",
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="With --fork-here: show what the new run would keep and do. Starts nothing.")
+    ] = False,
+    follows: Annotated[
+        bool, Option("--follow/--no-follow", help="With --fork-here: run it to its end here.", show_default=True)
+    ] = True,
+    by: By = "",
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
     """Show a run as it was at any of its events, or compare its log with the store.
 
-    Runs nothing and changes nothing. `mulligan events RUN` lists the events with their numbers. With --verify the exit
-    code is 1 if log and store differ.
+    Runs nothing and changes nothing, unless --fork-here starts a new run. `mulligan events RUN` lists the events with
+    their numbers. With --verify the exit code is 1 if log and store differ; with --fork-here as of `mulligan run`.
     """
     _check_usage(at, until, step, diff, other, verify=verify)
-    with service_at(home) as service:
+    change = Change(classify, approve, refuse, inputs or [], file, reason)
+    _check_fork(change, forks=forks, is_point=(at is not None or until is not None) and not step, dry_run=dry_run)
+    with service_at(home, by) as service:
         run_id = service.find_run(run)
         if verify:
             return _verify(service, run_id, as_json=as_json)
@@ -72,6 +105,8 @@ def replay(
             show_json(to_json(points)) if as_json else _show_points(points, where(home))
             return 0
         assert seq is not None
+        if forks:
+            return _fork(service, run_id, seq, change, dry_run=dry_run, follows=follows, as_json=as_json, home=home)
         moment = service.past.moment(run_id, seq, is_whole=as_json or service.past.is_small(run_id))
         show_json(to_json(moment)) if as_json else _show_moment(moment, where(home))
         return 0
@@ -103,6 +138,110 @@ def _verify(service: Service, run_id: int, *, as_json: bool) -> int:
     else:
         show(f"run {run_id}: {pluralize(found.events, 'event')} replayed, no difference")
     return 1 if found.differing else 0
+
+
+# -- a fork ----------------------------------------------------------------------------------------------------------
+
+
+class Change(NamedTuple):
+    """What is different in a fork."""
+
+    classify: str
+    approve: str
+    refuse: str
+    inputs: list[str]
+    file: Path | None
+    reason: str
+
+    @property
+    def decides(self) -> bool:
+        return bool(self.classify or self.approve or self.refuse)
+
+
+def _check_fork(change: Change, *, forks: bool, is_point: bool, dry_run: bool) -> None:
+    """Refuse what a fork needs where none was asked for, and what does not go together."""
+    if not forks:
+        if change.decides or change.inputs or change.file is not None or dry_run:
+            raise UsageRefused("a replay changes nothing", hint="to start a new run from there: --fork-here")
+        return
+    if not is_point:
+        raise UsageRefused("--fork-here needs an event", hint="write mulligan replay RUN --at 40 --fork-here")
+    if sum(map(bool, (change.classify, change.approve, change.refuse))) > 1:
+        raise UsageRefused("a fork takes one decision: --classify, --approve or --refuse")
+    if change.decides and not change.reason:
+        raise UsageRefused("a decision needs a reason", hint="say why: --reason TEXT")
+    if change.decides and change.file is not None:
+        hint = "leave out one of them: with --file every step that had not completed begins anew, and nothing is parked"
+        raise UsageRefused("--file and a decision do not go together", hint=hint)
+
+
+def _fork(
+    service: Service,
+    run_id: int,
+    seq: int,
+    change: Change,
+    *,
+    dry_run: bool,
+    follows: bool,
+    as_json: bool,
+    home: str | None,
+) -> int:
+    given = given_inputs(change.inputs)
+    if change.file is not None:
+        workflow = Service.load_workflow(change.file, **service.reading_of(run_id))
+        planned = service.event_forks.plan_with_file(run_id, seq, given, workflow)
+        said = f"run {run_id} is forked at event {seq} with '{change.file}': {len(planned.kept):,} steps keep their "
+        said += f"results, {len(planned.steps):,} run"
+        where_from = str(change.file.absolute())
+
+        def begin(driver: Any = None) -> int:
+            return service.event_forks.start_with_file(run_id, seq, given, workflow, driver, file=where_from)
+
+        shown: Any = planned
+    else:
+        decision = _decision(service, change)
+        shown = fork = service.event_forks.plan(run_id, seq, inputs=given, decision=decision)
+        said = "\n".join(_fork_lines(fork))
+
+        def begin(driver: Any = None) -> int:
+            started = service.event_forks.start(
+                run_id, seq, driver, inputs=given, decision=decision, reason=change.reason
+            )
+            assert started.fork_run_id is not None
+            return started.fork_run_id
+
+    if dry_run:
+        show_json(to_json(shown)) if as_json else show(said)
+        return 0
+    complain(said)
+    if follows:
+        return drive_run(service, begin, capacity=service.capacity_of(run_id), as_json=as_json, home=home)
+    return continue_run(service, begin(), is_wanted=False, as_json=as_json, home=home)
+
+
+def _decision(service: Service, change: Change) -> Any:
+    forks = service.event_forks
+    if change.classify:
+        ((step, verdict),) = pairs([change.classify], "decision", "--classify deploy=retry").items()
+        if verdict not in ("retry", "fail"):
+            raise UsageRefused(f"'{verdict}' is not a verdict", hint="write retry or fail")
+        return forks.classified(step, verdict, change.reason)
+    if change.approve or change.refuse:
+        return forks.approved(change.approve or change.refuse, change.reason, is_approved=bool(change.approve))
+    return None
+
+
+def _fork_lines(fork: EventFork) -> Iterator[str]:
+    earlier = f" (event {fork.asked} is in the middle of a turn)" if fork.asked != fork.seq else ""
+    yield f"run {fork.run_id} is forked after event {fork.seq}{earlier}: {pluralize(len(fork.kept), 'step')} completed"
+    for one in fork.again[:LINES_MAX]:
+        yield f"  runs again, since it was running: {one}"
+    for one in fork.follows[1:LINES_MAX]:
+        yield f"  {visible(single_line(one))}"
+    for one in fork.starts[:LINES_MAX]:
+        yield f"  may start: {one}"
+    if fork.status == "paused":
+        yield "  it is paused, as the run was then: resume it when it is started"
 
 
 # -- a moment --------------------------------------------------------------------------------------------------------

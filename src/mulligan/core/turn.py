@@ -15,10 +15,12 @@ from mulligan.core.deciding.lifecycle import Facts
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.reports import Report
+from mulligan.core.model.kept_history import kept_history
+from mulligan.core.model.reports import Report, RunRequested
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.scope import Evaluator, Now
 from mulligan.core.state.state import State
+from mulligan.errors import Refused
 
 
 def turn(state: State, report: Report, evaluator: Evaluator) -> list[e.Entry]:
@@ -34,6 +36,8 @@ def turn(state: State, report: Report, evaluator: Evaluator) -> list[e.Entry]:
 def follow(state: State, report: Report, evaluator: Evaluator) -> Iterator[e.Entry]:
     """Yield entries depth first: all that follows from a fact is applied before its cause yields the next one."""
     run, rested_at = state.run, -1
+    if isinstance(report, RunRequested) and report.history:
+        yield from _keep_history(state, report)
     # Times in the log never go back, whatever the clock of the reporter does.
     now = Now(state, max(report.at, run.at), evaluator)
     # Generators that wait until everything that follows from their last fact is applied.
@@ -61,6 +65,15 @@ def follow(state: State, report: Report, evaluator: Evaluator) -> Iterator[e.Ent
                 return
             rested_at = cause = run.seq
             facts = converge(now)
+
+
+def _keep_history(state: State, request: RunRequested) -> Iterator[e.Entry]:
+    """A fork begins with what another run has decided: it is applied, and nothing is decided again."""
+    if state.run.status != "new":
+        raise Refused(f"run {state.run.run_id} has already started")
+    for entry in kept_history(request):
+        evolve(state, entry)
+        yield entry
 
 
 def fold(workflow: Workflow, entries: Iterable[e.Entry], graph: Graph | None = None) -> State:

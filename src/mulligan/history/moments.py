@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.effects.effects import SetTimer
-from mulligan.core.effects.open_timers import open_timers
+from mulligan.core.effects.effects import SetTimer, open_timers
 from mulligan.core.model import events as e
 from mulligan.core.model.formatting import format_time_until
 from mulligan.core.model.workflow import END
@@ -37,8 +36,10 @@ def is_at_rest(entry: e.Entry, following: e.Entry | None) -> bool:
 
 def _belongs_together(fact: e.Fact, following: e.Fact) -> bool:
     """Whether one report brought both facts, and the state between them is only half of what it asked for."""
+    if isinstance(fact, e.AttemptScheduled) and isinstance(following, e.AttemptStarted):
+        return fact.place == following.place
     return (
-        isinstance(fact, e.RunRevised | e.AttemptStopping)
+        isinstance(fact, e.RunRevised | e.AttemptStopping | e.StepEntered)
         or (isinstance(fact, e.RunPaused) and isinstance(following, e.RunResumed))
         or (isinstance(fact, e.StepPaused) and isinstance(following, e.StepPaused))
         or (isinstance(fact, e.StepResumed) and isinstance(following, e.StepResumed))
@@ -91,6 +92,7 @@ def _classified(memory: StoryMemory, fact: e.StepClassified) -> str:
 
 _REPORTS: dict[type[e.Fact], Callable[[StoryMemory, Any], str]] = {
     e.RunStarted: lambda _, fact: f"{_by(fact)} started the run",
+    e.RunForked: lambda _, fact: f"{_by(fact)} forked run {fact.run_id} at its event {fact.seq}",
     e.RunPaused: lambda _, fact: f"{_by(fact)} paused the run",
     e.RunResumed: lambda _, fact: f"{_by(fact)} resumed the run",
     e.StepPaused: lambda _, fact: f"{_by(fact)} paused '{fact.step}'",

@@ -154,6 +154,12 @@ def story(
 # -- the run ---------------------------------------------------------------------------------------------------------
 
 
+def _forked(fact: e.RunStarted) -> _Sentence:
+    if fact.forked_at:
+        return "", f"events 1 to {fact.forked_at:,} happened in run {fact.forked_from}, which was forked there", "plain"
+    return "", f"forked from run {fact.forked_from}{_by(fact)}", "plain"
+
+
 def _stopping(writer: StoryWriter, fact: e.RunStopping, at: datetime) -> _Sentence | None:
     cause = {"cancelled": f"cancelled{_by(fact)}", "failed_fast": f"fail-fast: {fact.reason}"}.get(fact.cause)
     return "", f"stopping{' immediately' if fact.now else ''}: {cause or fact.reason}", "bad"
@@ -528,7 +534,8 @@ def _tool_answered(writer: StoryWriter, fact: e.ToolAnswered, at: datetime) -> _
 
 _Rule = Callable[[StoryWriter, Any, datetime], _Sentence | None]
 _SENTENCES: dict[type[e.Fact], _Rule] = {
-    e.RunStarted: lambda t, f, at: ("", f"forked from run {f.forked_from}{_by(f)}", "plain") if f.forked_from else None,
+    e.RunStarted: lambda t, f, at: _forked(f) if f.forked_from else None,
+    e.RunForked: lambda t, f, at: ("", f"goes on here from event {f.seq} of run {f.run_id}{_by(f)}", "try"),
     e.RunPaused: lambda t, f, at: ("", f"paused{_by(f)}", "wait"),
     e.RunResumed: lambda t, f, at: ("", f"resumed{_for_steps(f)}{_by(f)}", "plain"),
     e.StepPaused: lambda t, f, at: (f.step, f"paused{_by(f)}", "wait"),

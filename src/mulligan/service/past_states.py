@@ -109,6 +109,11 @@ class PastStates:
             copies.points.popitem(last=False)
         return found
 
+    def is_at_rest(self, run_id: int, seq: int) -> bool:
+        """Whether a turn of the run ended with this event."""
+        entry, *following = self._reader.store.log(run_id, seq - 1, 2)
+        return is_at_rest(entry, following[0] if following else None)
+
     def start(self, run_id: int) -> PastRun:
         """The run before its first event, for a caller that moves it on by itself."""
         self._reader.record(run_id)

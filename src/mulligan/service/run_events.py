@@ -34,7 +34,7 @@ GROUPS: dict[EventGroup, frozenset[str]] = {
         "loop.fired".split()
     ),
     "people": frozenset(
-        "run.started run.paused run.resumed run.stopping run.reopened run.revised step.paused step.resumed "
+        "run.started run.forked run.paused run.resumed run.stopping run.reopened run.revised step.paused step.resumed "
         "step.classified".split()
     ),
     "steps": frozenset(name for name in EVENT_TYPES if name.startswith("step.")),

@@ -144,6 +144,19 @@ class RunStarted(Fact):
     notify: tuple[NoticeRule, ...] = ()
     # In a fork: what the agents of the kept steps said, by session.
     sessions: dict[str, tuple[SessionPart, ...]] = {}
+    # In a fork that continues another run: the last event of that run, which is the last of those that it kept.
+    forked_at: int = 0
+
+
+class RunForked(Fact):
+    """The events up to here happened in another run, `run_id`, up to its event `seq`. From here on they happen here."""
+
+    run_id: int
+    seq: int
+    by: str = ""
+    reason: str = ""
+    # All inputs from here on, if they were changed.
+    inputs: dict[str, Any] | None = None
 
 
 class RunPaused(Fact):
@@ -718,6 +731,7 @@ class ReportRefused(Fact):
 
 AnyFact = (
     RunStarted
+    | RunForked
     | RunPaused
     | RunResumed
     | RunStopping

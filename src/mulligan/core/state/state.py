@@ -423,6 +423,8 @@ class Run(msgspec.Struct):
     agent_decisions: int = 0
     # What earlier agents said, by session.
     sessions: dict[str, tuple[SessionPart, ...]] = {}
+    # In a fork that continues another run: the last event that happened there.
+    forked_at: int = 0
 
     @property
     def present_version(self) -> str:
