@@ -50,7 +50,7 @@ COMMANDS = {
     "usage": ("mulligan.cli.usage:show_usage", "Compare the resources that steps requested with what they used."),
     "breakers": ("mulligan.cli.breakers:show_breakers", "Show the circuit breakers of a store, or close one."),
     "traces": ("mulligan.cli.traces:traces", "Send the trace of a run to a collector of OpenTelemetry."),
-    "replay": ("mulligan.cli.replay:replay", "Show a run as it was at any of its events, or compare log and store."),
+    "replay": ("mulligan.cli.replay:replay", "Show a run as it was at any of its events, or check its log."),
     "step": ("mulligan.cli.step:step", "Run a single step of a workflow once, or its handler."),
     "rehearse": ("mulligan.cli.rehearse:rehearse", "Run a workflow with some steps faked, and discard the run."),
     "validate": ("mulligan.cli.validate:validate", "Check workflow files, and show what is wrong and where."),

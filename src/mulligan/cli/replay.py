@@ -250,7 +250,7 @@ def _fork_lines(fork: EventFork) -> Iterator[str]:
 def _show_moment(moment: RunMoment, home: str) -> None:
     run = moment.run
     show(f"run {moment.run_id} of '{moment.workflow}' at event {moment.seq} of {moment.last_seq}: {_standing(moment)}")
-    show(f"event {moment.seq}: {_told(moment.event)}")
+    show(f"event {moment.seq}: {_sentence(moment.event)}")
     if not moment.is_at_rest:
         complain("note: more follows from this event at once; what that is comes next, below")
     rows = [(row[0], row[1], row[2], row[6]) for row in step_rows({**run, "children": []}, 0, home)]
@@ -301,11 +301,11 @@ def _show_next(turn: TurnEvents | None) -> None:
     which = f"event {turn.first}" if turn.first == turn.last else f"events {turn.first} to {turn.last}"
     show(f"what came next ({which}, {turn.at.astimezone():%H:%M:%S}): {turn.report}")
     for event in turn.events[:LINES_MAX]:
-        show(f"  {event.seq:>4} {_told(event)}")
+        show(f"  {event.seq:>4} {_sentence(event)}")
     _show_left_out(len(turn.events) - LINES_MAX, "event", "  ")
 
 
-def _told(event: EventLine) -> str:
+def _sentence(event: EventLine) -> str:
     place = f"{event.place}: " if event.place else ""
     text = visible(single_line(event.text))
     shown = tinted(text, event.tone) if wants_colour(sys.stdout, os.environ) else text

@@ -141,7 +141,7 @@ class TimeTravel:
         with pause_garbage_collection():
             found, following = self._past.at(run_id, seq), self._next_turn(run_id, seq)
             state, turn, called = found.state, found.turn, self._called(found)
-            told = _told(found.turn_memory.copy(), turn, None)
+            shown = _describe_turn(found.turn_memory.copy(), turn, None)
             return RunMoment(
                 run_id=run_id,
                 workflow=state.workflow.name,
@@ -150,9 +150,9 @@ class TimeTravel:
                 at=state.run.at,
                 started_at=self._reader.store.log(run_id, limit=1)[0].at,
                 is_at_rest=is_at_rest(turn[-1], following[0] if following else None),
-                event=told.events[-1],
-                turn=told,
-                next=_told(found.memory.copy(), following, turn[-1]) if following else None,
+                event=shown.events[-1],
+                turn=shown,
+                next=_describe_turn(found.memory.copy(), following, turn[-1]) if following else None,
                 timers=due_timers(state),
                 called=[CalledRun(child, *key, is_open=_waits_for(found, *key)) for key, child in called.items()],
                 run=past_run(self._reader, state, called) if is_whole else self._head(state, called),
@@ -243,7 +243,7 @@ class TimeTravel:
 _NOTABLE = frozenset(ATTENTION) - {"completed", "skipped", "waiting"}
 
 
-def _told(memory: StoryMemory, entries: list[e.Entry], before: e.Entry | None) -> TurnEvents:
+def _describe_turn(memory: StoryMemory, entries: list[e.Entry], before: e.Entry | None) -> TurnEvents:
     """The events of a turn with their sentences. `memory`, of what was before them, is used up.
 
     `before`: the event before them; None if a turn begins with them.
