@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from .commands import mulligan, ran
@@ -96,3 +98,103 @@ def test_what_cannot_be_shown_is_refused_in_words(words: tuple[object, ...], sai
 
     assert (code, out) == (2, "")
     assert said in err
+
+
+# forks
+
+PARKING = """\
+name: nightly
+inputs: {target: {type: string, default: staging}}
+steps:
+  - {step: fetch, shell: "echo fetched $MULLIGAN_ATTEMPT; echo x >> fetched"}
+  - step: deploy
+    needs: [fetch]
+    shell: "echo to ${inputs.target}; [ ${inputs.target} = spare ] || exit 3"
+    triage: {when: always}
+  - {step: announce, needs: [deploy], shell: echo done}
+"""
+
+
+def parked() -> int:
+    """A run whose parked step was let fail; the event at which it was parked."""
+    ran(PARKING)
+    assert mulligan("classify", 1, "deploy", "fail", "--reason", "too late", "--no-follow").code == 0
+    return seq_of("step.parked")
+
+
+def test_a_fork_continues_from_an_event_with_another_decision_and_runs_no_completed_step_again(folder: Path):
+    seq = parked()
+
+    said = mulligan("replay", 1, "--at", seq, "--fork-here", "--classify", "deploy=retry", "--reason", "room was made")
+
+    assert said.code == 4, said.err
+    assert f"run 1 is forked after event {seq}: 1 step completed" in said.err
+    assert (folder / "fetched").read_text() == "x\n"
+    shown = mulligan("show", 2, "--json").json
+    assert shown["steps"]["fetch"]["output"] == "fetched 1" and shown["steps"]["deploy"]["attempts"] == 2
+    assert mulligan("show", 1, "--json").json["steps"]["deploy"]["attempts"] == 1
+    assert mulligan("replay", 2, "--verify").code == 0
+    assert f"goes on here from event {seq} of run 1" in mulligan("explain", 2).out
+    assert mulligan("logs", 2, "fetch").out == "fetched 1\n"
+
+
+def test_an_event_in_the_middle_of_a_turn_is_taken_for_the_end_of_the_turn_before_it():
+    seq = parked()
+
+    said = mulligan(
+        *("replay", 1, "--at", seq + 1, "--fork-here", "--classify", "deploy=retry"),
+        "--reason",
+        "x",
+        "--dry-run",
+        "--json",
+    ).json
+
+    assert (said["asked"], said["seq"], said["fork_run_id"]) == (seq + 1, seq, None)
+    assert said["kept"] == ["fetch"] and said["starts"] == ["deploy: attempt 2"]
+    assert mulligan("show", 2).code == 2
+
+
+def test_a_fork_may_have_other_inputs_and_a_decision():
+    seq = parked()
+
+    said = mulligan(
+        *("replay", 1, "--at", seq, "--fork-here", "-i", "target=spare", "--classify", "deploy=retry"), "--reason", "x"
+    )
+
+    assert said.code == 0, said.err
+    assert mulligan("show", 2, "--output", "deploy").out == "to spare\n"
+
+
+def test_with_a_corrected_file_the_results_that_there_were_are_kept_and_the_rest_begins_anew(folder: Path):
+    seq = parked()
+    (folder / "mended.yaml").write_text(PARKING.replace("|| exit 3", "|| true"))
+
+    said = mulligan("replay", 1, "--at", seq, "--fork-here", "--file", "mended.yaml")
+
+    assert said.code == 0, said.err
+    assert (folder / "fetched").read_text() == "x\n"
+    assert mulligan("show", 2, "--json").json["steps"]["deploy"]["attempts"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--at", "PARKED", "--classify", "deploy=retry"), "a replay changes nothing"),
+        (("--step", "deploy", "--fork-here"), "--fork-here needs an event"),
+        (("--at", "PARKED", "--fork-here", "--classify", "deploy=retry"), "a decision needs a reason"),
+        (("--at", "PARKED", "--fork-here", "--classify", "deploy=mend", "--reason", "x"), "'mend' is not a verdict"),
+        (("--at", "PARKED", "--fork-here", "--classify", "fetch=retry", "--reason", "x"), "step 'fetch' is completed"),
+        (("--at", "PARKED", "--fork-here", "--approve", "fetch", "--reason", "x"), "does not wait for an approval"),
+        (("--at", "1", "--fork-here"), "which belongs to its start"),
+        (("--until", "0s", "--fork-here"), "run 1 had ended"),
+        (("--at", "PARKED", "--fork-here", "-i", "colour=red"), "colour"),
+    ],
+)
+def test_a_fork_that_is_not_possible_is_refused_and_starts_nothing(words: tuple[str, ...], said: str):
+    seq = parked()
+
+    code, _, err = mulligan("replay", 1, *(str(seq) if word == "PARKED" else word for word in words))
+
+    assert code == 2
+    assert said in err
+    assert mulligan("show", 2).code == 2

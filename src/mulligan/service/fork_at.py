@@ -209,8 +209,8 @@ class EventForks:
             if entry.seq <= point:
                 writer.memory.update(entry.fact)
                 continue
-            told = [line for line in writer.lines_for(entry) if not line.is_detail]
-            follows += [f"{line.place}: {line.text}" if line.place else line.text for line in told]
+            lines = [line for line in writer.lines_for(entry) if not line.is_detail]
+            follows += [f"{line.place}: {line.text}" if line.place else line.text for line in lines]
         facts = [entry.fact for entry in entries if entry.seq > point]
         kept = [place.key for place in state.steps() if place.status == "completed"]
         assert request.forked_from is not None

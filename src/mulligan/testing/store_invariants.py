@@ -234,8 +234,8 @@ def promise_11_every_event_is_announced_once(
 ) -> None:
     """Each event that a rule names has one notice for each target of the rule, and no notice is about anything else.
 
-    Whether `recovered` is due, and which attempts ask for an approval, the log alone does not show. What a fork kept was
-    announced when it happened, in the other run.
+    Whether `recovered` is due, and which attempts ask for an approval, the log alone does not show. What a fork keeps
+    was announced in the other run.
     """
     kept = getattr(log[0].fact, "forked_at", 0)
     wanted: dict[str, set[str]] = {}
