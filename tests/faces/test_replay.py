@@ -141,13 +141,8 @@ def test_a_fork_continues_from_an_event_with_another_decision_and_runs_no_comple
 def test_an_event_in_the_middle_of_a_turn_is_taken_for_the_end_of_the_turn_before_it():
     seq = parked()
 
-    said = mulligan(
-        *("replay", 1, "--at", seq + 1, "--fork-here", "--classify", "deploy=retry"),
-        "--reason",
-        "x",
-        "--dry-run",
-        "--json",
-    ).json
+    other = ("--fork-here", "--classify", "deploy=retry", "--reason", "x", "--dry-run")
+    said = mulligan("replay", 1, "--at", seq + 1, *other, "--json").json
 
     assert (said["asked"], said["seq"], said["fork_run_id"]) == (seq + 1, seq, None)
     assert said["kept"] == ["fetch"] and said["starts"] == ["deploy: attempt 2"]

@@ -50,7 +50,7 @@ class LogReader:
 def travel(definition: Workflow, log: list[Entry]) -> tuple[TimeTravel, PastStates]:
     reader: Any = LogReader(definition, log)
     past = PastStates(reader)
-    cache: Any = SimpleNamespace(past=past)
+    cache: Any = SimpleNamespace(past=past, timelines=None)
     return TimeTravel(reader, cache), past
 
 

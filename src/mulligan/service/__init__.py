@@ -208,6 +208,7 @@ if TYPE_CHECKING:
     from mulligan.service.telemetry.telemetry import ENDPOINT_VARIABLES, METRICS_TYPE, merge_metrics, request_metrics
     from mulligan.service.telemetry.worker_metrics import MetricsServer, WorkerMetrics
     from mulligan.service.time_travel import (
+        MomentPicture,
         RunDifference,
         RunMoment,
         StepPoints,
@@ -349,7 +350,7 @@ _NAMES = {
     "mulligan.service.telemetry.log_lines": "log_line",
     "mulligan.service.telemetry.telemetry": "ENDPOINT_VARIABLES METRICS_TYPE merge_metrics request_metrics",
     "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
-    "mulligan.service.time_travel": "RunDifference RunMoment StepPoints TimeTravel TurnEvents",
+    "mulligan.service.time_travel": "MomentPicture RunDifference RunMoment StepPoints TimeTravel TurnEvents",
     "mulligan.service.tokens.decision_ledger": "DecisionLedger TOOL_DECISIONS",
     "mulligan.service.tokens.tokens": "NewToken TokenForm TokenList TokenView read_limits",
     "mulligan.service.trends": "CodeStats RecoveryTrend Spending WeekStats WorkflowSpending WorkflowUsage monday",

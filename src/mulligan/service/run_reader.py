@@ -328,9 +328,8 @@ class RunReader:
             return run_id
         kept = takewhile(lambda entry: entry.seq <= first.forked_at, self.events(run_id))
         started = (entry.fact for entry in kept if isinstance(entry.fact, e.AttemptStarted))
-        if any((fact.place, fact.attempt) == (place, attempt) for fact in started) and self._is_there(
-            first.forked_from
-        ):
+        is_kept = any((fact.place, fact.attempt) == (place, attempt) for fact in started)
+        if is_kept and self._is_there(first.forked_from):
             return self.run_of_attempt(first.forked_from, place, attempt)
         return run_id
 

@@ -33,14 +33,18 @@ from mulligan.language.loading import pause_garbage_collection
 from mulligan.service.overview import name_called, past_run, past_steps
 from mulligan.service.past_states import TURN_MAX, PastRun
 from mulligan.service.run_cache import RunCache
-from mulligan.service.run_details import WHOLE_STEPS_MAX
+from mulligan.service.run_details import WHOLE_STEPS_MAX, FailureHandlers, describe_failure_handlers
 from mulligan.service.run_events import EventLine, event_line
+from mulligan.service.run_graph import HrefOf, RunGraph, draw_run_graph
 from mulligan.service.run_pages import count_statuses
 from mulligan.service.run_reader import RunReader
+from mulligan.service.run_timeline import Timeline
 from mulligan.service.step_events import place_of
 
 # How many points of a step; and of a run that is not shown whole how many steps, failures and waits.
 POINTS_MAX, STEPS_MAX, ENTRIES_MAX = 1_000, 200, 50
+# How many rows of the timeline are drawn.
+ROWS_MAX = 16
 
 
 class TurnEvents(msgspec.Struct, frozen=True):
@@ -120,12 +124,23 @@ class RunDifference(msgspec.Struct, frozen=True):
     failures: list[NewFailure]
 
 
+class MomentPicture(msgspec.Struct, frozen=True):
+    """A run after one of its events, drawn. `ladder`: what deals with failures of the step, and how far it had come."""
+
+    moment: RunMoment
+    step: str
+    graph: RunGraph
+    timeline: Timeline
+    ladder: FailureHandlers | None
+
+
 class TimeTravel:
     """Reads runs at their events."""
 
     def __init__(self, reader: RunReader, cache: RunCache) -> None:
         self._reader = reader
         self._past = cache.past
+        self._timelines = cache.timelines
 
     def last_before(self, run_id: int, at: datetime) -> int:
         """The last event of a run at or before a time."""
@@ -207,6 +222,29 @@ class TimeTravel:
             run=changes.run,
             steps=changes.steps,
             failures=changes.failures,
+        )
+
+    # -- pictures ----------------------------------------------------------------------------------------------------
+
+    def picture(self, run_id: int, seq: int, href: HrefOf, *, step: str = "") -> MomentPicture:
+        """The run after this event, as a page shows it: with its graph, its timeline and the ladder of one step.
+
+        By default of the step that the event is about.
+        """
+        moment = self.moment(run_id, seq, is_whole=self.is_small(run_id))
+        state = self._past.at(run_id, seq).state
+        chosen = step if step in state.graph.nodes else moment.event.step
+        chosen = chosen if chosen in state.graph.nodes else ""
+        graph = draw_run_graph(state, "", href)
+        if graph.kind == "around" and chosen:
+            # A graph that is too large is drawn around the step, and not around the one that needs most attention.
+            graph = draw_run_graph(state, chosen, href)
+        return MomentPicture(
+            moment=moment,
+            step=chosen,
+            graph=graph,
+            timeline=self._timelines.until(run_id, state, chosen, ROWS_MAX),
+            ladder=describe_failure_handlers(state, chosen) if chosen else None,
         )
 
     # -- turns -------------------------------------------------------------------------------------------------------
