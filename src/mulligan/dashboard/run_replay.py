@@ -33,7 +33,7 @@ from mulligan.service.formatting import pluralize
 # How many lines a list has, and how many steps are listed.
 LINES_MAX, STEPS_MAX = 12, 60
 # The picture of the timeline, in pixels.
-_LABELS, _WIDTH, _ROW = 190, 900, 22
+_LABELS, _WIDTH, _ROW = 150, 640, 22
 _TONES = {"succeeded": "good", "failed": "bad", "running": "now", "queued": "idle"}
 _WAITS = ("queue", "delay", "parked")
 # The rung that a step with this status is at.
@@ -45,7 +45,8 @@ def render_replay(run: RunView) -> Tab:
     past = run.call.service.past
     last = run.call.service.record(run.run_id).seq
     if not last:
-        return Tab(element("p", "The run has not started yet, so there is nothing to replay.", class_="note"))
+        words = element("p", "The run has not started yet, so there is nothing to replay.", class_="note")
+        return Tab(words, live=f"run:{run.run_id}")
     seq = run.query.at or last
 
     def href(node: Node) -> str:
@@ -183,10 +184,10 @@ def _timeline(found: MomentPicture) -> Html:
     notes = [f"{shown}{pluralize(line.total, 'step')} that had started"]
     if line.seq < line.last_seq:
         notes.append("; the log is still being read")
-    again = {"data_again": True} if line.seq < line.last_seq else {}
-    return panel(
-        "Timeline", element("div", svg, **again), name="replay-timeline", beside=element("span", *notes, class_="note")
-    )
+    # The page asks again for what the server has not read yet.
+    again = line.seq < line.last_seq or None
+    chart = element("div", svg, class_="replay-scroll", data_again=again)
+    return panel("Timeline", chart, name="replay-timeline", beside=element("span", *notes, class_="note"))
 
 
 def _row(line: Timeline, number: int) -> Html:
@@ -217,7 +218,7 @@ def _row(line: Timeline, number: int) -> Html:
 
 
 def _cut(name: str) -> str:
-    return name if len(name) <= 24 else f"{name[:23]}…"
+    return name if len(name) <= 20 else f"{name[:19]}…"
 
 
 # -- steps and ladder ------------------------------------------------------------------------------------------------
