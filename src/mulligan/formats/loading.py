@@ -74,12 +74,13 @@ def examine_text(path: str | Path, text: str, *, named: str | None = None) -> Lo
 
 
 class LocatedWorkflow(NamedTuple):
-    """A checked workflow with its warnings, and the tree and the text of its file.
+    """A checked workflow with its warnings, the lines of its steps, and the tree and the text of its file.
 
     The tree is one of ours, with the positions of the file; a Python file has none.
     """
 
     examined: LoadResult
+    lines: dict[str, int]
     tree: Node | None
     text: str
 
@@ -93,12 +94,16 @@ def examine_located(
     given: Dict[str, Any] | None = None,
     options: Dict[str, Any] | None = None,
 ) -> LocatedWorkflow:
-    """What `examine` returns, with what is written where: for those who speak about lines of the file."""
+    """What `examine` returns, with what is written where. The lines of a matrix are under its name."""
     reader = _reader(Path(path), named, trust_templates, catalogue, given, options)
-    examined = _examine(path, None, reader)
     python = python_files.as_python_file(Path(path))
-    text = reader.text if python is None else decode(file_bytes(python.path), str(path)).text
-    return LocatedWorkflow(examined, reader.tree, text)
+    if python is None:
+        examined = _examine(path, None, reader)
+        return LocatedWorkflow(examined, _step_lines(reader.tree), reader.tree, reader.text)
+    reader.refuse_idle_options()
+    text = file_bytes(python.path).decode("utf-8", "replace")
+    built = python_files.build(python)
+    return LocatedWorkflow(LoadResult(built.workflow, built.warnings), built.lines, None, text)
 
 
 def _examine(path: str | Path, text: str | None, reader: _Reader) -> LoadResult:

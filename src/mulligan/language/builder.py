@@ -30,6 +30,7 @@ from mulligan.language.document import UNUSABLE_CHARACTER
 from mulligan.language.loading import IncludedFiles, LoadResult, pause_garbage_collection
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
 from mulligan.language.scalars import INTEGER_MAX, INTEGER_MIN
+from mulligan.language.step_positions import step_nodes
 from mulligan.language.workflows import read_workflow
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -155,6 +156,11 @@ class Workflow:
             workflow = read_workflow(self._root, source, "workflow", files)
         self.depth = files.depth
         return LoadResult(workflow, tuple(sorted(source.warnings, key=lambda warning: (warning.line, warning.column))))
+
+    def step_lines(self, file: str) -> dict[str, int]:
+        """The lines of this file in which steps are written, by name; of a matrix, by its name."""
+        sites = {name: self._sites.sites[step.line] for name, step in step_nodes(self._root).items()}
+        return {name: site.line for name, site in sites.items() if site.file == file}
 
     def _declare(self, section: str, name: str, keys: Any) -> Workflow:
         site = self._sites.caller()

@@ -56,7 +56,8 @@ def examine(path: str | Path, *, text: str | None = None, read: Reader = parse) 
     path = Path(path)
     if text is None and (file := python_files.as_python_file(path)) is not None:
         file_bytes(file.path)  # refuse an unreadable file before a process is started
-        return LoadResult(*python_files.build(file))
+        built = python_files.build(file)
+        return LoadResult(built.workflow, built.warnings)
     data = file_bytes(path) if text is None else _encode(text)
     with pause_garbage_collection():
         return _load(data, path, IncludedFiles(path.parent, (path.resolve(),), {}, read))

@@ -50,12 +50,13 @@ def _examine(found: Any, path: Path) -> Built:
     if isinstance(found, CheckedWorkflow):
         return Built(found)
     try:
-        examined = (found if isinstance(found, Workflow) else getattr(found, _METHOD)()).examine()
+        made = found if isinstance(found, Workflow) else getattr(found, _METHOD)()
+        examined = made.examine()
     except LanguageError:
         raise
     except (Exception, SystemExit) as error:  # the function of a flow may raise anything
         raise LanguageError([_error_problem(error, path)]) from None
-    return Built(examined.workflow, examined.warnings)
+    return Built(examined.workflow, examined.warnings, lines=made.step_lines(os.path.abspath(path)))
 
 
 def _execute(path: Path) -> ModuleType:

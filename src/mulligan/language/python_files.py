@@ -45,16 +45,26 @@ class Built(msgspec.Struct, omit_defaults=True):
     workflow: Workflow | None = None
     warnings: tuple[Problem, ...] = ()
     problems: tuple[Problem, ...] = ()
+    # The lines of the file in which its steps are written, by name.
+    lines: dict[str, int] = {}
 
 
-def build(file: PythonFile) -> tuple[Workflow, tuple[Problem, ...]]:
-    """The checked workflow that the file makes, and its warnings. LanguageError if it makes no valid workflow."""
+class BuiltWorkflow(NamedTuple):
+    """The checked workflow that a file makes, its warnings, and the lines of its steps."""
+
+    workflow: Workflow
+    warnings: tuple[Problem, ...]
+    lines: dict[str, int]
+
+
+def build(file: PythonFile) -> BuiltWorkflow:
+    """The checked workflow that the file makes. LanguageError if it makes no valid workflow."""
     path = file.path
     answer = _run(file)
     built = msgspec.json.decode(answer, type=Built) if answer else Built()
     if built.workflow is None:
         raise LanguageError(built.problems or (Problem("language.python", _NOTHING, str(path)),))
-    return built.workflow, built.warnings
+    return BuiltWorkflow(built.workflow, built.warnings, built.lines)
 
 
 def _run(file: PythonFile) -> bytes:

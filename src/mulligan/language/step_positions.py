@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Sequence as Many
 
 from mulligan.core.model.workflow import END
@@ -10,17 +11,27 @@ from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
 
 
 def step_nodes(root: Node | None) -> dict[str, Mapping]:
-    """The mapping of each step in the tree of a file, by the name that is written there; of a matrix, by its name."""
-    steps = root.get("steps") if isinstance(root, Mapping) else None
-    found: dict[str, Mapping] = {}
-    for step in steps.items if isinstance(steps, Sequence) else ():
-        if isinstance(step, Mapping) and isinstance(name := step.get("step"), Scalar):
-            written = str(name.value)
-            found.setdefault(base_name(written) if "matrix" in step.entries else written, step)
+    """The mapping of each step in the tree of a file, by the name that is written there; of a matrix, by its name.
+
+    Steps of a group have the name of the group before theirs: `group/step`.
+    """
+    found = dict(_nodes_in(root, ""))
     end = root.get(END) if isinstance(root, Mapping) else None
     if isinstance(end, Mapping):
         found[END] = end
     return found
+
+
+def _nodes_in(parent: Node | None, path: str) -> Iterator[tuple[str, Mapping]]:
+    steps = parent.get("steps") if isinstance(parent, Mapping) else None
+    known: set[str] = set()
+    for step in steps.items if isinstance(steps, Sequence) else ():
+        if isinstance(step, Mapping) and isinstance(name := step.get("step"), Scalar):
+            written = base_name(str(name.value)) if "matrix" in step.entries else str(name.value)
+            if written not in known:
+                known.add(written)
+                yield path + written, step
+                yield from _nodes_in(step.get("group"), f"{path}{written}/")
 
 
 def line_of_step(root: Node | None, name: str, step: Mapping) -> int:

@@ -69,8 +69,8 @@ CAPTURE = Choice(("text", "json", "lines"))
 ON_LOST = Choice(("rerun", "fail"))
 
 _ONE_ACTION = tuple((action,) for action in ACTIONS)
-# Names of failures and of findings: `TIMEOUT`, `exit 11`, `unhandled_failure`.
-ACCEPTED_NAMES = r"[A-Za-z][A-Za-z0-9_ -]*"
+# Names of failures and of findings: `TIMEOUT`, `exit 11`, `remediation 'repair' fails`, `unhandled_failure`.
+ACCEPTED_NAMES = r"[A-Za-z].*"
 
 RESOURCES = Record(
     "resources",
@@ -347,7 +347,7 @@ COVERAGE = Record(
     "coverage",
     {
         "accept": Key(
-            MapOf(TEXT, ACCEPTED_NAMES, names="letters, digits, '_', '-' and spaces"),
+            MapOf(TEXT, ACCEPTED_NAMES, names="the name of a failure or a finding"),
             "failures and findings that are meant to be so, each with the reason: {TIMEOUT: it is run again by hand}",
             is_required=True,
         )

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from mulligan.analysis.coverage.acceptance import Acceptance
+from mulligan.analysis.coverage.accepts import FORM, Accept, UnreadableAccept, accepts_of_comments, accepts_of_keys
+from mulligan.analysis.coverage.explore import explore, story_in
+from mulligan.analysis.coverage.exploring import Explorer
+from mulligan.analysis.coverage.finding_codes import Path as KeyPath
+from mulligan.analysis.coverage.finding_codes import WhatIsWritten
+from mulligan.analysis.coverage.findings import find
+from mulligan.analysis.coverage.played_findings import merge_unhandled
 from mulligan.analysis.coverage.results import Case, Coverage, FailureKind, Times
+from mulligan.core.model.workflow import Workflow
+from mulligan.errors import LanguageError, Problem
 from mulligan.formats import LocatedWorkflow, examine_located
 from mulligan.history.story import StoryLine
+from mulligan.language import check_inputs
+from mulligan.language.expressions import Cel
+from mulligan.language.step_positions import line_of_key, step_nodes
+from mulligan.language.suggestions import did_you_mean
 
 
 class CaseStory(msgspec.Struct, frozen=True):
@@ -24,10 +40,12 @@ class CaseStory(msgspec.Struct, frozen=True):
 class PlayedWorkflow:
     """A workflow that is read once and played for many cases."""
 
-    def __init__(self, located: LocatedWorkflow, inputs: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, located: LocatedWorkflow, inputs: Mapping[str, Any] | None = None, file: str = "") -> None:
+        """`InputInvalid` for an input that it does not have, or of another type. `file` is for messages."""
         self.located = located
         self.workflow = located.examined.workflow
-        self.inputs = inputs or {}
+        self.inputs = _typed(self.workflow, inputs or {})
+        self.file = file
 
     def cover(
         self,
@@ -42,19 +60,26 @@ class PlayedWorkflow:
 
         When `may_go_on` says no, the rest is not played, and the result says so.
         """
-        return Coverage(
-            workflow=self.workflow.name,
-            steps=tuple(one.name for one in self.workflow.steps),
-            failures=(),
-            cells=(),
-            findings=(),
-            cases_count=0,
+        played = explore(
+            self.workflow,
+            evaluator=Cel(os.environ),
+            inputs=self.inputs,
+            step=step,
+            failure=failure,
             seed=seed,
+            pairs=pairs,
+            may_go_on=may_go_on,
         )
+        return with_findings(played, self.located, self.file, is_whole=not step and not failure and may_go_on())
 
     def story_of_case(self, step: str, failure: str, times: Times = "always") -> CaseStory:
         """What happens if a step fails in that way."""
-        raise NotImplementedError
+        found = story_in(self._explorer, step, failure, times)
+        return CaseStory(found.kind, found.case, found.lines)
+
+    @cached_property
+    def _explorer(self) -> Explorer:
+        return Explorer(self.workflow, Cel(os.environ), self.inputs)
 
 
 def read_file(
@@ -70,4 +95,82 @@ def read_file(
     located = examine_located(
         file, named=named, trust_templates=trust_templates, catalogue=catalogue, given=inputs, options=options
     )
-    return PlayedWorkflow(located, inputs)
+    return PlayedWorkflow(located, inputs, str(file))
+
+
+def _typed(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs that are given, with the right types. The others need not be known."""
+    optional = {
+        name: one if name in given else msgspec.structs.replace(one, has_default=True)
+        for name, one in workflow.inputs.items()
+    }
+    found = check_inputs(msgspec.structs.replace(workflow, inputs=optional), dict(given))
+    return {name: found[name] for name in given}
+
+
+def with_findings(played: Coverage, located: LocatedWorkflow, file: str, *, is_whole: bool = True) -> Coverage:
+    """A coverage with what is found in it, and with what its author accepts.
+
+    `is_whole`: all cases were played, so that it can be said that something is accepted which does not occur.
+    `LanguageError` for a comment that accepts what does not exist, or does not say why.
+    """
+    workflow = located.examined.workflow
+    acceptance = Acceptance(_accepts(located, file), workflow, played.failures)
+    unknown = [_unknown_name(one, acceptance.names, located.text, file) for one in acceptance.unknown()]
+    if unknown:
+        raise LanguageError(unknown)
+    cells = acceptance.apply_to_cells(played.cells)
+    places = _Positions(located)
+    written = WhatIsWritten(places.has_key)
+    found = find(workflow, cells, played.failures, line_of=places.line_of, written=written)
+    findings = merge_unhandled(acceptance.apply_to_findings(found))
+    unused = tuple(acceptance.unused()) if is_whole else ()
+    return msgspec.structs.replace(played, cells=cells, findings=(*findings, *unused))
+
+
+class _Positions:
+    """Where things are written in the file of a workflow."""
+
+    def __init__(self, located: LocatedWorkflow) -> None:
+        self._lines = located.lines
+        self._nodes = step_nodes(located.tree)
+
+    def line_of(self, step: str, path: KeyPath) -> int:
+        node = self._nodes.get(step)
+        return self._lines.get(step, 0) if node is None else line_of_key(node, path)
+
+    def has_key(self, step: str, key: str) -> bool | None:
+        node = self._nodes.get(step)
+        return None if node is None else key in node.entries
+
+
+def _accepts(located: LocatedWorkflow, file: str) -> Iterator[Accept]:
+    """What the keys and the comments of the file accept."""
+    yield from accepts_of_keys(located.examined.workflow, located.lines)
+    found = list(accepts_of_comments(located.text, located.lines))
+    if bad := [_unreadable(one, file) for one in found if isinstance(one, UnreadableAccept)]:
+        raise LanguageError(bad)
+    yield from (one for one in found if isinstance(one, Accept))
+
+
+def _unreadable(one: UnreadableAccept, file: str) -> Problem:
+    length = max(1, len(one.source_line.rstrip()) - one.column + 1)
+    return Problem(
+        "language.coverage_comment",
+        one.message,
+        file,
+        one.line,
+        one.column,
+        length,
+        one.source_line,
+        hint=f"write {FORM}",
+    )
+
+
+def _unknown_name(one: Accept, names: list[str], text: str, file: str) -> Problem:
+    lines = text.splitlines()
+    shown = lines[one.line - 1] if 0 < one.line <= len(lines) else ""
+    column = shown.find(one.what) + 1
+    hint = did_you_mean(one.what, names) or "name a failure of the table, or the code of a finding"
+    message = f"'{one.what}' is neither a failure nor a finding"
+    return Problem("language.coverage_comment", message, file, one.line, column, len(one.what), shown, hint)

@@ -24,6 +24,8 @@ _ACCEPT = lazy_regex(r"accept[ \t]+(?P<names>\S.*?)[ \t]+because\b:?[ \t]*(?P<re
 # A line that ends what belongs to the step above it: a key at the top level of a YAML file.
 _TOP_LEVEL = lazy_regex(r"[A-Za-z_\"'][^\s#]*[ \t]*:(?:[ \t]|$)")
 _ONLY_COMMENT = lazy_regex(r"[ \t]*(?:#|//|$)")
+# What stands between names: a comma or "and", except in quotes, as in `remediation 'stop and go' fails`.
+_BETWEEN = lazy_regex(r"(?:,|\band\b)(?=(?:[^']*'[^']*')*[^']*$)")
 FORM = "# coverage: accept FAILURE because REASON"
 
 
@@ -73,9 +75,8 @@ def accepts_of_comments(text: str, lines: Mapping[str, int]) -> Iterator[Accept 
             yield UnreadableAccept(_reason_unreadable(comment["said"]), number, comment.start("said") + 1, line)
             continue
         step = _step_at(number, written, starts)
-        for name in re.split(r",|\band\b", found["names"]):
-            if name.strip():
-                yield Accept(_one_name(name), found["reason"].rstrip(), step, number)
+        for name in filter(None, map(_one_name, _BETWEEN.split(found["names"]))):
+            yield Accept(name, found["reason"].rstrip(), step, number)
 
 
 def _one_name(text: str) -> str:

@@ -30,10 +30,8 @@ class PossibleCodes:
 
     def __init__(self, workflow: Workflow, graph: Graph) -> None:
         self._workflow = workflow
-        arcs = [arc for node in graph.nodes.values() for arc in node.arcs]
-        self._has_revisits = any(arc.is_loop or arc.edge.then == "rerun" for arc in arcs) or any(
-            step.join == "each" for step in workflow.steps
-        )
+        # The steps that a run may visit more than once.
+        self.revisited = _revisited(graph)
 
     def why_never(self, place: Command, code: str, *, is_route: bool = False) -> str:
         """Why a failure of this place never has the code; "" if it may have it."""
@@ -59,7 +57,7 @@ class PossibleCodes:
             if has_handler and (is_route or place.on_success):
                 return ""
             return "it is the code of a failed handler, and only routes see it" if has_handler else "it has no handler"
-        if code == "LOOP_LIMIT" and not self._has_revisits:
+        if code == "LOOP_LIMIT" and not (isinstance(place, Step) and place.name in self.revisited):
             return "no loop leads to it"
         if code == "NO_ROUTE" and isinstance(place, Step) and place.no_match != "fail":
             return "it does not say 'no_match: fail'"
@@ -115,6 +113,19 @@ class PossibleCodes:
         if code == "TIMEOUT" and is_shell and place.timeout is None and place.deadline is None:
             return "it has no 'timeout'"
         return ""
+
+
+def _revisited(graph: Graph) -> frozenset[str]:
+    found: set[str] = set()
+    for name, node in graph.nodes.items():
+        if node.step.join == "each":
+            found |= graph.behind((name,))
+        for arc in node.arcs:
+            if arc.edge.then == "rerun":
+                found |= {name, arc.to}
+            if arc.is_loop and arc.to not in found:
+                found |= graph.behind((arc.to,))
+    return frozenset(found)
 
 
 def _of_map(step: Step, code: str) -> str:

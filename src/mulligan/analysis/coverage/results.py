@@ -86,3 +86,5 @@ class Coverage(msgspec.Struct, frozen=True, omit_defaults=True):
     seed: int = 0
     # What could not be played, in words: a part of the workflow that depends on a value that nobody knows.
     unknown: tuple[str, ...] = ()
+    # The pairs of failures that end worse than each of the two alone.
+    pairs: tuple[Case, ...] = ()

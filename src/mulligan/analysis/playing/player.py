@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -30,6 +30,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import Workflow, with_callers_secrets
 from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.held_steps import is_on_hold
@@ -147,9 +148,8 @@ class Player:
         """Play to the end of the run, or until it waits for a person for ever."""
         if self.state.run.status == "new":
             self.start()
-        while not (self.is_stopped or self.root.has_ended) and self.step():
-            if self._is_endless:
-                break
+        while not (self.is_stopped or self.is_over) and self.step():
+            pass
         return self.ending()
 
     def start(self) -> None:
@@ -209,6 +209,11 @@ class Player:
         return found
 
     @property
+    def is_over(self) -> bool:
+        """Whether nothing more is played: the run has ended, or there are too many events."""
+        return self.root.has_ended or self._is_endless
+
+    @property
     def _is_endless(self) -> bool:
         return len(self.entries) > self._entries_max or len(self.runs) > self._entries_max // 100
 
@@ -235,6 +240,37 @@ class Player:
             run.state.return_to(mark)
             del run.entries[length:]
             run.tasks = tasks
+
+    def running(self, run: PlayedRun, step: str) -> list[str]:
+        """The places of a step whose tasks are running, without child runs."""
+        places = run.state.places
+        keys = (key for key in run.tasks if key.startswith(step) and step_name(key) == step)
+        actions = ((key, places[key].spec.action) for key in keys if key in places)
+        return [key for key, action in actions if action is not None and action.kind != "workflow"]
+
+    def ask_again(self, run: PlayedRun, keys: Iterable[str], *, holds_others: bool = False) -> None:
+        """Ask once more how tasks end that have just started: in a branch with other outcomes.
+
+        `holds_others`: nothing else happens in this branch, except what follows from these tasks.
+        """
+        numbers = {key: run.tasks[key] for key in keys}
+        replaced = {number for _, number in numbers.values()}
+        self._due = [] if holds_others else [due for due in self._due if due[1] not in replaced]
+        heapq.heapify(self._due)
+        for key, (attempt, number) in numbers.items():
+            self._start_task(run, fx.QueueTask(key, attempt), number)
+
+    def lose_all(self) -> None:
+        """Lose the worker of all running tasks now."""
+        for run in list(self.runs):
+            for key, (attempt, _) in list(run.tasks.items()):
+                place = run.state.places.get(key)
+                action = None if place is None else place.spec.action
+                # What follows from an earlier loss may have ended it.
+                is_running = run.tasks.get(key, (0, 0))[0] == attempt
+                if action is not None and action.kind != "workflow" and is_running:
+                    del run.tasks[key]
+                    self.report(r.LeaseExpired(self.now, key, attempt, WORKER), run)
 
     # -- one report --------------------------------------------------------------------------------------------------
 
@@ -285,10 +321,12 @@ class Player:
         else:
             self._pass_on(run, effect)
 
-    def _add(self, at: datetime, run: PlayedRun, report: r.Report) -> int:
-        self._numbers += 1
-        heapq.heappush(self._due, (at, self._numbers, run, report))
-        return self._numbers
+    def _add(self, at: datetime, run: PlayedRun, report: r.Report, number: int = 0) -> int:
+        if not number:
+            self._numbers += 1
+            number = self._numbers
+        heapq.heappush(self._due, (at, number, run, report))
+        return number
 
     def _set_timer(self, run: PlayedRun, timer: fx.SetTimer, reports: deque[r.Report]) -> None:
         at = run.state.run.at
@@ -299,7 +337,8 @@ class Player:
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
-    def _start_task(self, run: PlayedRun, task: fx.QueueTask) -> None:
+    def _start_task(self, run: PlayedRun, task: fx.QueueTask, number: int = 0) -> None:
+        """Plan the end of a task. `number`: that of the end which it replaces."""
         place = run.state.places[task.place]
         assumed = self.outcomes.of_task(run.state, place, task, self.now)
         seconds, outcome = _cut_off(run.state, place, assumed, self.now)
@@ -311,7 +350,7 @@ class Player:
             report = r.TaskEnded(
                 due, task.place, task.attempt, outcome, assumed.output, usage=assumed.usage, data=assumed.data
             )
-        run.tasks[task.place] = (task.attempt, self._add(due, run, report))
+        run.tasks[task.place] = (task.attempt, self._add(due, run, report, number))
 
     def _stop_task(self, run: PlayedRun, effect: fx.StopTask, fresh: dict[str, fx.QueueTask]) -> None:
         """Drop a task that has not started or whose end does not count any more; end one that is asked to end."""

@@ -1,0 +1,267 @@
+"""Which failures can happen to each step: those that the workflow names, and those that happen to everybody.
+
+A kind says what fails (`of`) and with which code. What belongs to a step, such as its handler, fails only after the
+step itself: the kind that brings it about is its `after`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from mulligan.analysis.coverage.pattern_examples import example_of
+from mulligan.analysis.coverage.results import FailureKind
+from mulligan.core.deciding.bounded_regex import is_found
+from mulligan.core.deciding.conditions import describe_edge, describe_rule, matching_rule
+from mulligan.core.evolve.evolve_places import holds_conversation
+from mulligan.core.model.failure import Failure, failure
+from mulligan.core.model.workflow import END, ENGINE_ACTIONS, Command, Edge, Map, Rule, Step, Workflow, all_commands
+
+# Codes that only follow from something else: they are not made to happen, whoever names them.
+_FOLLOW_FROM_OTHERS = frozenset(
+    "HANDLER_FAILED UNDO_FAILED BUDGET_UNREPORTED LOOP_LIMIT NO_ROUTE RUN_TIMEOUT INTERRUPTED CANCELLED CIRCUIT_OPEN "
+    "ITEMS_FAILED TURN_LIMIT BUDGET_EXCEEDED TOOL_FAILED APPROVAL_REFUSED APPROVAL_EXPIRED".split()
+)
+# What runs without a process of its own on this machine does not run out of memory here.
+_WITHOUT_MEMORY = frozenset({"http", "sql", "mcp"})
+# More exit codes of one rule than this are not played one by one: a range is represented by its first and last.
+EXIT_CODES_MAX = 6
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """One way in which something of a step fails, with all that is needed to make it happen."""
+
+    shown: FailureKind
+    # The failure as the core sees it, to know which rules and edges are for it.
+    found: Failure
+    # For what fails only after the step itself: how the step fails first.
+    after: Kind | None = None
+    # The step of a remediation, or the position of a rule, of which `of` is a part.
+    target: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.shown.name
+
+    @property
+    def of(self) -> str:
+        return self.shown.of
+
+
+def kinds_of(workflow: Workflow, step: Step) -> list[Kind]:
+    """All failures of a step and of what belongs to it; each name once."""
+    found = list(_own_kinds(step))
+    if not found:
+        # It runs nothing that can fail by itself.
+        return list(_stops()) if step.name != END else []
+    if step.name != END:
+        found += _parts(workflow, step, found)
+        found += _stops()
+    return list({kind.name: kind for kind in found}.values())
+
+
+def plain_first(kinds: Iterable[Kind]) -> list[Kind]:
+    """The failures of the step itself. A plain one comes first: it reaches what is for any failure."""
+    own = [kind for kind in kinds if kind.of == "step"]
+    return sorted(own, key=lambda kind: (kind.name != "EXIT_NONZERO", kind.shown.code == "WORKER_LOST"))
+
+
+# -- failures of the step itself -------------------------------------------------------------------------------------
+
+
+def _own_kinds(step: Step) -> Iterator[Kind]:
+    """The failures of its action: of its items' commands, for a map; of its model and its tools, for an agent."""
+    action = step.action
+    if step.map is not None:
+        yield from _map_kinds(step, step.map)
+    elif action is None:
+        return
+    elif action.kind == "approve":
+        yield _kind("APPROVAL_REFUSED")
+        if "timeout" in action.params:
+            yield _kind("APPROVAL_EXPIRED")
+    elif action.kind == "wait":
+        return
+    else:
+        yield from _task_kinds(step, step)
+        if holds_conversation(step):
+            yield from _agent_kinds(step)
+    yield from _command_kinds(step)
+
+
+def _command_kinds(step: Step) -> Iterator[Kind]:
+    """The failures of what checks the step and follows its success."""
+    if step.validator is not None:
+        yield _kind("VALIDATION_FAILED", of="validator", name="validator fails")
+    if step.validate is not None:
+        yield _kind("VALIDATION_FAILED", named_by="validate")
+    if step.on_success:
+        yield _part_kind("success", "on_success fails")
+
+
+def _task_kinds(step: Step, command: Command, of: str = "step") -> Iterator[Kind]:
+    """What can happen to a task: what rules and edges name, what nobody names, and what happens to everybody."""
+    rules, edges = command.rules, tuple(edge for edge in step.edges if edge.on == "failure")
+    is_child = command.action is not None and command.action.kind == "workflow"
+    named: dict[str, Kind] = {}
+    for index, rule in enumerate(rules):
+        where = f"rule {index + 1}: {describe_rule(rule)}"
+        for kind in _named(rule.codes, rule.exit_codes, where, of):
+            named.setdefault(kind.name, kind)
+        matched = None if rule.pattern is None else _pattern_kind(rule.pattern, where, of)
+        if matched is not None:
+            named.setdefault(matched.name, matched)
+    for edge in edges:
+        for kind in _named(edge.codes, edge.exit_codes, _edge_words(edge), of):
+            named.setdefault(kind.name, kind)
+    others = []
+    if is_child:
+        others.append(_kind("CHILD_FAILED", of=of))
+    else:
+        others.append(_unnamed(rules, edges, of))
+        others.append(_kind("WORKER_LOST", of=of))
+        if command.action is not None and command.action.kind not in _WITHOUT_MEMORY:
+            others.append(_kind("OUT_OF_MEMORY", of=of))
+        if command.writes:
+            others.append(_kind("OUTPUT_MISSING", of=of))
+    if command.timeout is not None or command.deadline is not None or _item_limit(step):
+        others.append(_kind("TIMEOUT", of=of))
+    if not (command.timeout or command.deadline or _item_limit(step)):
+        # Nothing ends an attempt that takes too long, so a rule for it never matches.
+        named.pop("TIMEOUT", None)
+    for kind in others:
+        yield named.pop(kind.name, kind)
+    yield from named.values()
+
+
+def _item_limit(step: Step) -> float | None:
+    return step.map.item_timeout if step.map is not None else None
+
+
+def _map_kinds(step: Step, policy: Map) -> Iterator[Kind]:
+    """The failures of one item: those of its first command that runs a task. And of what lists the items."""
+    command = next((one for one in step.do if one.action and one.action.kind not in ENGINE_ACTIONS), None)
+    if command is not None:
+        yield from _task_kinds(step, command)
+    if policy.lister is not None:
+        yield _part_kind("lister", "list of items fails")
+
+
+def _agent_kinds(step: Step) -> Iterator[Kind]:
+    if step.tools is not None and step.tools.commands:
+        yield _part_kind("tool", "tool fails")
+    if step.tools is not None and step.tools.servers:
+        yield _part_kind("tool_list", "list of tools fails")
+
+
+def _named(codes: tuple[str, ...], exit_codes: tuple[int, ...], where: str, of: str) -> Iterator[Kind]:
+    for code in codes:
+        if code not in _FOLLOW_FROM_OTHERS:
+            yield _kind(code, of=of, named_by=where)
+    shown = exit_codes if len(exit_codes) <= EXIT_CODES_MAX else (exit_codes[0], exit_codes[-1])
+    for exit_code in shown:
+        if exit_code:
+            yield _exit_kind(exit_code, of, where)
+
+
+def _edge_words(edge: Edge) -> str:
+    for_what = describe_edge(edge)
+    return f"route to '{edge.to}'{f': {for_what}' if for_what else ''}"
+
+
+def _exit_kind(exit_code: int, of: str, where: str, name: str = "") -> Kind:
+    shown = FailureKind(name or f"exit {exit_code}", "EXIT_NONZERO", exit_code=exit_code, of=of, named_by=where)
+    return Kind(shown, failure("EXIT_NONZERO", f"exit code {exit_code}", exit_code=exit_code))
+
+
+def _unnamed(rules: tuple[Rule, ...], edges: tuple[Edge, ...], of: str) -> Kind:
+    """An exit code that no rule and no edge names."""
+    names = {code for rule in rules for code in rule.exit_codes} | {code for edge in edges for code in edge.exit_codes}
+    exit_code = next(code for code in range(1, 256) if code not in names or code == 255)
+    catch_all = next((index for index, rule in enumerate(rules) if rule.any), None)
+    where = "" if catch_all is None else f"rule {catch_all + 1}: any failure"
+    return _exit_kind(exit_code, of, where, "EXIT_NONZERO")
+
+
+def _pattern_kind(pattern: str, where: str, of: str) -> Kind | None:
+    """A failure whose message the pattern finds; None if no example of it is known."""
+    message = example_of(pattern)
+    if message is None or not is_found(pattern, message):
+        return None
+    shown = FailureKind(f"message '{pattern}'", "EXIT_NONZERO", exit_code=1, of=of, named_by=where)
+    return Kind(shown, failure("EXIT_NONZERO", message, exit_code=1))
+
+
+def _kind(code: str, *, of: str = "step", name: str = "", named_by: str = "") -> Kind:
+    return Kind(FailureKind(name or code, code, of=of, named_by=named_by), failure(code, code))
+
+
+def _part_kind(of: str, name: str, after: Kind | None = None, target: str = "", named_by: str = "") -> Kind:
+    shown = FailureKind(name, "EXIT_NONZERO", exit_code=1, of=of, named_by=named_by)
+    return Kind(shown, failure("EXIT_NONZERO", "exit code 1", exit_code=1), after, target)
+
+
+# -- failures of what deals with failures ----------------------------------------------------------------------------
+
+
+def _parts(workflow: Workflow, step: Step, own: list[Kind]) -> list[Kind]:
+    """The handler, the recovery scripts, the remediations, the triager and the undo of a step fail."""
+    firsts = plain_first(own)
+    if not firsts:
+        return []
+    found: list[Kind] = []
+    command = failing_command(step)
+    if command.on_failure is not None or step.on_failure is not None:
+        found.append(_part_kind("handler", "handler fails", firsts[0]))
+    for index, rule in enumerate(command.rules):
+        first = next((kind for kind in firsts if matching_rule(command.rules, kind.found) == index), None)
+        if rule.recovery_script is not None and first is not None:
+            found.append(_part_kind("script", f"recovery script of rule {index + 1} fails", first, str(index)))
+    for target in dict.fromkeys(edge.to for edge in step.edges if _is_remediation(edge)):
+        first = next((kind for kind in firsts if leads_to(step, kind, target)), None)
+        if first is not None:
+            found.append(_part_kind("remediation", f"remediation '{target}' fails", first, target))
+    if step.triage is not None and step.triage.agent is not None:
+        first = next((kind for kind in firsts if matching_rule(command.rules, kind.found) is None), firsts[0])
+        found.append(_part_kind("triager", "triager fails", first))
+    if step.undo is not None:
+        found.append(_part_kind("undo", "undo fails"))
+    return found
+
+
+def failing_command(step: Step) -> Command:
+    """What fails first when the step fails: its own action, or the first command of its items."""
+    if step.map is None:
+        return step
+    return next((one for one in step.do if one.action and one.action.kind not in ENGINE_ACTIONS), step)
+
+
+def _is_remediation(edge: Edge) -> bool:
+    return edge.on == "failure" and edge.handles and edge.to != END
+
+
+def leads_to(step: Step, kind: Kind, target: str) -> bool:
+    """Whether the first edge for this failure leads to `target`."""
+    edges = sorted(
+        (edge for edge in step.edges if edge.on == "failure" and edge.handles),
+        key=lambda edge: (edge.priority is None, edge.priority or 0, edge.index),
+    )
+    for edge in edges:
+        fits_code = not edge.codes or kind.found.code in edge.codes
+        if fits_code and (not edge.exit_codes or kind.found.exit_code in edge.exit_codes):
+            return edge.to == target
+    return False
+
+
+def _stops() -> Iterator[Kind]:
+    """At the moment at which the step runs: somebody cancels the run; its worker is killed, and another goes on."""
+    yield Kind(FailureKind("cancel", "CANCELLED", of="cancel"), failure("CANCELLED", "the run is cancelled"))
+    yield Kind(FailureKind("kill", "WORKER_LOST", of="kill"), failure("WORKER_LOST", "its worker is killed"))
+
+
+def unexplained_patterns(workflow: Workflow) -> list[str]:
+    """The patterns of rules of which no example is known."""
+    rules = (rule for one in all_commands((*workflow.steps, workflow.end)) for rule in one.rules)
+    patterns = dict.fromkeys(rule.pattern for rule in rules if rule.pattern is not None)
+    return [one for one in patterns if _pattern_kind(one, "", "step") is None]

@@ -1,0 +1,216 @@
+"""Makes failures happen in a play: which attempts fail, how often, and in which way."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from mulligan.analysis.coverage.failure_kinds import Kind, failing_command
+from mulligan.analysis.playing.assumed_outputs import assumed_output
+from mulligan.analysis.playing.outcomes import Assumed, AssumedChild, Decision
+from mulligan.analysis.playing.player import SECONDS_MAX, PlayedRun, Player
+from mulligan.core.effects.effects import QueueTask
+from mulligan.core.evolve.evolve_places import holds_conversation
+from mulligan.core.model import reports as r
+from mulligan.core.model.failure import failure
+from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.place_keys import item_key
+from mulligan.core.model.workflow import Step, Workflow
+from mulligan.core.state.state import Place, State
+
+ALWAYS = 1_000_000_000
+WELL = Assumed()
+# The places that call a run, from the root on; () for the root itself.
+Path = tuple[str, ...]
+
+
+class Injection(msgspec.Struct, frozen=True):
+    """A failure that happens to a step of one run of the tree, this many times."""
+
+    path: Path
+    step: Step
+    kind: Kind
+    times: int = ALWAYS
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """When a step is running, or has completed: the run is cancelled, or all that runs is killed with its worker."""
+
+    path: Path
+    step: str
+    when: Literal["running", "completed"]
+    how: Literal["cancel", "kill"] = "cancel"
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """Everything that goes wrong in one play."""
+
+    injections: tuple[Injection, ...] = ()
+    stop: Stop | None = None
+
+
+class InjectedOutcomes:
+    """Every task succeeds at once, except those that the injections make fail. Good for one play."""
+
+    def __init__(self, injections: tuple[Injection, ...]) -> None:
+        self._open = [_Open(one) for injection in injections for one in _with_first(injection)]
+        # How often the last injection could have happened and how often it did.
+        self.asked = 0
+        self.injected = 0
+
+    @property
+    def was_asked_again(self) -> bool:
+        """Whether more failures of the last injection would change anything."""
+        return self.asked > self.injected
+
+    def of_task(self, state: State, place: Place, task: QueueTask, at: datetime) -> Assumed:
+        return self._injected(state, place) or assumed_task(state, place)
+
+    def _injected(self, state: State, place: Place) -> Assumed | None:
+        for one in self._open:
+            if one.is_for(state, place):
+                return _assumed(one.injection.kind, place) if self._count(one) else None
+        return None
+
+    def _count(self, one: _Open) -> bool:
+        """Whether the injection happens now, once more."""
+        happens = one.left > 0
+        one.left -= happens
+        if one is self._open[-1]:
+            self.asked += 1
+            self.injected += happens
+        return happens
+
+    def of_child(self, state: State, place: Place, child: Workflow, at: datetime) -> AssumedChild | None:
+        one = next((one for one in self._open if one.is_for_call(state, place)), None)
+        if one is None or not self._count(one):
+            return None
+        return _assumed_child(one.injection.kind)
+
+    def of_person(self, state: State, place: Place, at: datetime) -> Decision | None:
+        if place.status == "pending_failed":
+            return None
+        one = next((one for one in self._open if one.is_for_call(state, place)), None)
+        if one is None or not self._count(one):
+            return Decision("approve")
+        return Decision("refuse") if one.injection.kind.shown.code == "APPROVAL_REFUSED" else None
+
+
+class _Open:
+    """An injection that may still happen."""
+
+    def __init__(self, injection: Injection) -> None:
+        self.injection = injection
+        self.left = injection.times
+        kind, step = injection.kind, injection.step
+        self._uid = re.compile("run" + "".join(rf"\.{re.escape(one)}\.\d+" for one in injection.path))
+        self._of = kind.of
+        self._name = kind.target if kind.of == "remediation" else step.name
+        self._key = self._action_key(step)
+
+    def _action_key(self, step: Step) -> str:
+        """The place whose task is the action of the step, "" if that has none or depends on its attempt."""
+        if self._of != "step" or step.map is None:
+            return "" if holds_conversation(step) else step.name
+        command = failing_command(step)
+        return f"{item_key(step.name, 0)}.{step.do.index(command)}" if command in step.do else ""
+
+    def is_for(self, state: State, place: Place) -> bool:
+        """Whether the task of this place fails by this injection."""
+        of, role = self._of, place.role
+        if of == "step":
+            is_it = place.key == self._key if self._key else role == "model" and place.parent == self._name
+        elif of == "remediation":
+            is_it = role in ("step", "do", "model") and state.step_of(place).key == self._name
+        elif of in ("handler", "script"):
+            is_it = role == of and state.step_of(place).key == self._name
+            is_it = is_it and (of == "handler" or str(place.index) == self.injection.kind.target)
+        else:
+            is_it = role == of and place.parent == self._name
+        return is_it and self._uid.fullmatch(state.run.uid) is not None
+
+    def is_for_call(self, state: State, place: Place) -> bool:
+        """Whether the child run or the approval of this place ends otherwise by this injection."""
+        is_it = self._of in ("step", "remediation") and place.key == self._name
+        return is_it and self._uid.fullmatch(state.run.uid) is not None
+
+
+def _with_first(injection: Injection) -> tuple[Injection, ...]:
+    """The injection after that of the failure which brings it about."""
+    after = injection.kind.after
+    if after is None:
+        return (injection,)
+    return Injection(injection.path, injection.step, after), injection
+
+
+def assumed_task(state: State, place: Place) -> Assumed:
+    """How a task ends well."""
+    if place.role == "step":
+        return WELL
+    output = assumed_output(state, place)
+    return WELL if output is None else Assumed(output=output)
+
+
+def _assumed(kind: Kind, place: Place) -> Assumed:
+    code, found = kind.shown.code, kind.found
+    if code == "TIMEOUT":
+        # The player ends it at its limit.
+        return Assumed(seconds=SECONDS_MAX)
+    if code == "WORKER_LOST":
+        return Assumed(is_lost=True)
+    if code == "OUT_OF_MEMORY":
+        return Assumed(Outcome(exit_code=None, signal=9, is_out_of_memory=True))
+    if code == "OUTPUT_MISSING" and place.spec.writes:
+        return Assumed(Outcome(missing_outputs=place.spec.writes))
+    if code == "EXIT_NONZERO" and kind.shown.exit_code is not None:
+        speaks = not found.message.startswith("exit code")
+        return Assumed(Outcome(exit_code=kind.shown.exit_code, stderr_tail=found.message if speaks else ""))
+    return Assumed(Outcome(exit_code=None, said=found))
+
+
+def _assumed_child(kind: Kind) -> AssumedChild:
+    if kind.shown.code == "TIMEOUT":
+        return AssumedChild(seconds=SECONDS_MAX)
+    inside = failure("EXIT_NONZERO", "exit code 1", exit_code=1) if kind.shown.code == "CHILD_FAILED" else kind.found
+    return AssumedChild("failed", failures=(inside,))
+
+
+# -- playing ---------------------------------------------------------------------------------------------------------
+
+
+def run_at(player: Player, path: Path) -> PlayedRun | None:
+    """The last run of the tree that was called by way of these places."""
+    return next((run for run in reversed(player.runs) if path_of(run) == path), None)
+
+
+def path_of(run: PlayedRun) -> Path:
+    return () if run.parent is None else (*path_of(run.parent), run.place)
+
+
+def play_scenario(player: Player, stop: Stop | None) -> None:
+    """Play to the end, and stop the run when it is time for that."""
+    if player.state.run.status == "new":
+        player.start()
+    while True:
+        if stop is not None and is_time_for(player, stop):
+            stop_now(player, stop.how)
+            stop = None
+        if player.is_over or not player.step():
+            return
+
+
+def is_time_for(player: Player, stop: Stop) -> bool:
+    run = run_at(player, stop.path)
+    place = None if run is None else run.state.places.get(stop.step)
+    return place is not None and place.status == stop.when and not player.root.has_ended
+
+
+def stop_now(player: Player, how: Literal["cancel", "kill"]) -> None:
+    """Cancel the run; or kill its worker: everything that runs is lost, and another worker goes on."""
+    if how == "cancel":
+        player.report(r.CancelRequested(player.now, by="someone"))
+    else:
+        player.lose_all()

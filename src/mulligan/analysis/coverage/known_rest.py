@@ -1,0 +1,280 @@
+"""When the rest of a case is known without playing it.
+
+A case is first played locally: only what belongs to the failing step goes on, everything else that runs is held. Often
+that shows how the case ends:
+- the step completes as it does without failures: then so does the rest of the run;
+- the step fails for good, and everything behind it is skipped: then the run fails when the others have ended;
+- the step is parked, or the failure stops the run;
+- the step ended in the same way as in an earlier case, which was played to its end.
+
+That is right only for runs in which time plays no part: all that is assumed takes no time, and no wait, approval or
+timeout of the run interferes. In any other run all cases are played to their end.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Any
+
+from mulligan.analysis.coverage.case_end import CaseEnd, attempts_of, extra_seconds, rung_of
+from mulligan.analysis.coverage.failure_kinds import Kind
+from mulligan.analysis.coverage.injection import InjectedOutcomes
+from mulligan.analysis.coverage.results import Verdict
+from mulligan.analysis.playing.player import PlayedRun, Player
+from mulligan.core.model import events as e
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.workflow import END, ENGINE_ACTIONS, Step, Workflow, all_commands, encode
+
+# A step as an expression reads it, and the field that is read.
+_READ = re.compile(rb"steps(?:\.([\w-]+)|\[\\?[\"']([^\"'\\]+)\\?[\"']\])(?:\.(\w+))?")
+_READS = re.compile(rb'"reads":\[([^\]]*)\]')
+_DECISIVE = frozenset({e.StepCompleted, e.StepFailed, e.StepStoodIn, e.StepSettled})
+_LOCAL_PARTS = frozenset({"step", "handler", "script", "remediation", "triager", "validator", "success", "lister"})
+_STATUSES: dict[Verdict, str] = {"parked": "waiting", "fails": "failed", "stops": "failed"}
+
+
+class KnownRest:
+    """What is known of a workflow from its run without failures."""
+
+    def __init__(self, straight: Player, graph: Graph) -> None:
+        self.graph = graph
+        self.workflow: Workflow = graph.workflow
+        ending = straight.ending()
+        self.begun = straight.entries[0].at
+        self.completed: dict[str, e.StepCompleted] = {}
+        for entry in straight.entries:
+            if isinstance(entry.fact, e.StepCompleted):
+                self.completed.setdefault(entry.fact.step, entry.fact)
+        self._is_timeless = ending.status == "completed" and ending.seconds == 0 and len(straight.runs) == 1
+        # How cases went on that were played to their end, by how their step ended: the end, and how long after.
+        self._rests: dict[Any, tuple[Verdict, str, float]] = {}
+
+    # -- what may be left out ----------------------------------------------------------------------------------------
+
+    def is_local(self, step: Step, kind: Kind) -> bool:
+        """Whether the case may be decided by what belongs to the step."""
+        is_known = step.name in self.completed and step.name != END
+        if not (self._is_timeless and is_known and kind.of in _LOCAL_PARTS):
+            return False
+        return step.name not in self._read_steps and "*" not in self._read_steps and not self._has_slow_stop
+
+    @cached_property
+    def _read_steps(self) -> frozenset[str]:
+        """The steps of which an expression reads more than the output: such as their status."""
+        found = set()
+        for match in _READ.finditer(encode(self.workflow)):
+            name = (match[1] or match[2]).decode()
+            if match[3] != b"output":
+                found.add(name)
+        if b"steps.*" in encode(self.workflow):
+            found.add("*")
+        return frozenset(found)
+
+    @cached_property
+    def reads_failures(self) -> bool:
+        """Whether an expression reads a failure: its code, its message."""
+        reads = (match[1] for match in _READS.finditer(encode(self.workflow)))
+        return any(b'"failure' in found or b'"error' in found for found in reads)
+
+    @cached_property
+    def _has_slow_stop(self) -> bool:
+        """Whether something that runs when the run is stopped or has failed may wait: an undo, a handler, `end`."""
+        steps = (*self.workflow.steps, self.workflow.end)
+        parts = [one for step in steps for one in (step.undo, *(step.on_failure.commands if step.on_failure else ()))]
+        parts += [one for step in steps for do in step.do for one in (do.on_failure.commands if do.on_failure else ())]
+        commands = all_commands((*parts, self.workflow.end))
+        return any(one.action is not None and one.action.kind in ENGINE_ACTIONS for one in commands)
+
+    def is_quiet(self, name: str) -> bool:
+        """Whether everything behind a step that fails is skipped, so that nothing else happens because of it."""
+        return name in self._quiet_vertices
+
+    @cached_property
+    def _quiet_vertices(self) -> frozenset[str]:
+        """The steps and barriers behind which everything is skipped if they fail: found from the last ones on."""
+        found: set[str] = set()
+        for vertex in _from_the_last(self.graph):
+            onward = self.graph.onward(vertex)
+            if all(after in found and self._is_skipped(vertex, after) for after in onward):
+                found.add(vertex)
+        return frozenset(found)
+
+    def _is_skipped(self, vertex: str, after: str) -> bool:
+        """Whether `after` is skipped if `vertex`, directly before it, failed or was skipped."""
+        graph = self.graph
+        if after in graph.barriers:
+            return graph.barriers[after].on == "success"
+        node = graph.nodes[after]
+        if after in graph.loops or after in self._read_steps:
+            return False
+        if vertex in graph.barriers or any(need == (vertex, "success") for need in node.needs):
+            return True
+        if any(source == vertex for source, _ in node.needs):
+            return False
+        return len(node.arrivals) == 1 and node.arrivals[0].edge.on != "always"
+
+    def has_time_left(self, seconds: float) -> bool:
+        return self.workflow.timeout is None or seconds < self.workflow.timeout
+
+    # -- ends --------------------------------------------------------------------------------------------------------
+
+    def end_of_stop(self, player: Player, kind: Kind) -> CaseEnd | None:
+        """The end of a run that is cancelled now, or whose worker is killed."""
+        if not self._is_timeless or self._has_slow_stop or len(player.runs) > 1:
+            return None
+        seconds = (player.now - self.begun).total_seconds()
+        if kind.of == "cancel":
+            return CaseEnd("allowed", "cancelled", kind.of, 1, seconds)
+        return CaseEnd("recovered", "completed", "rerun", 2, seconds) if self._reruns_after_loss else None
+
+    @cached_property
+    def _reruns_after_loss(self) -> bool:
+        """Whether everything runs again after its worker was lost."""
+        commands = all_commands((*self.workflow.steps, self.workflow.end))
+        lost = ("WORKER_LOST" in rule.codes for one in commands for rule in one.rules)
+        is_run_again = all(one.on_lost == "rerun" for one in all_commands((*self.workflow.steps, self.workflow.end)))
+        return is_run_again and not any(lost) and not self._read_steps
+
+    def rest_of(self, key: Any) -> tuple[Verdict, str, float] | None:
+        return self._rests.get(key)
+
+    def remember(self, key: Any, end: CaseEnd, seconds: float) -> None:
+        """Keep how a case went on whose step had ended, as `key` says, after `seconds`."""
+        self._rests[key] = (end.verdict, end.run_status, end.seconds - seconds)
+
+
+class LocalPlay:
+    """Plays a case locally, and rolls it back. `key` and `seconds`: how and when its step ended, if that decides."""
+
+    def __init__(
+        self, known: KnownRest, player: Player, run: PlayedRun, step: Step, kind: Kind, keys: list[str]
+    ) -> None:
+        self._known, self._player, self._run, self._step, self._kind = known, player, run, step, kind
+        # The running tasks of the step.
+        self._keys = keys
+        self._begin, self._begun_at = len(run.entries), player.now
+        # The other steps that were visited, and whether something follows from them.
+        self._visited: list[str] = []
+        self._spreads = False
+        self._verdict: Verdict | None = None
+        self._rest: tuple[Verdict, str, float] | None = None
+        self.key: Any = None
+        self.seconds = 0.0
+        # How many events were played.
+        self.events = 0
+
+    def end(self, outcomes: InjectedOutcomes) -> CaseEnd | None:
+        """How the case ends; None if that is not known."""
+        player = self._player
+        kept = player.outcomes
+        player.branch()
+        player.outcomes, player.watch = outcomes, self._watch
+        player.ask_again(self._run, self._keys, holds_others=True)
+        while not (player.is_stopped or player.is_over) and player.step():
+            pass
+        self.events = len(self._run.entries) - self._begin
+        found = self._end() if player.is_stopped else None
+        player.rollback()
+        player.outcomes, player.watch = kept, None
+        return found
+
+    def _end(self) -> CaseEnd | None:
+        entries = self._run.entries[self._begin :]
+        self.seconds = (entries[-1].at - self._known.begun).total_seconds()
+        verdict, status, more = self._verdict, "completed", 0.0
+        if self._rest is not None:
+            verdict, status, more = self._rest
+        elif verdict is not None:
+            status = _STATUSES.get(verdict, "completed")
+        if verdict is None or not self._known.has_time_left(self.seconds + more):
+            return None
+        if verdict == "parked" and self._known.workflow.timeout is not None:
+            return None
+        return CaseEnd(
+            verdict,
+            status,
+            rung=rung_of(entries, self._step.name, self._kind, verdict),
+            # The first attempt was scheduled before the case began.
+            attempts=1 + attempts_of(entries, self._step),
+            seconds=self.seconds + more,
+            extra_seconds=extra_seconds(entries, self._step, self._begun_at),
+        )
+
+    def _watch(self, run: PlayedRun, entry: e.Entry) -> bool:
+        fact: Any = entry.fact
+        kind = type(fact)
+        if kind is e.StepEntered and fact.step != self._step.name and fact.step != END:
+            self._visited.append(fact.step)
+            node = self._known.graph.nodes[fact.step]
+            self._spreads = self._spreads or bool(node.arcs or node.dependents or node.barriers or node.step.undo)
+            return False
+        if kind is e.RunStopping:
+            self._verdict = "stops"
+            return True
+        if kind in (e.StepParked, e.TriageSuggested) and fact.step == self._step.name:
+            is_asking = kind is e.StepParked and fact.agent
+            if fact.due is None and not is_asking:
+                self._verdict = "parked"
+                return True
+            return False
+        if kind in _DECISIVE and fact.step == self._step.name:
+            return self._decide(fact)
+        return False
+
+    def _decide(self, fact: Any) -> bool:
+        """Whether the end of the step decides the case, or can be looked up."""
+        known, kind = self._known, type(fact)
+        if kind is e.StepFailed and not fact.is_final:
+            return False
+        if not self._spreads:
+            if kind in (e.StepCompleted, e.StepStoodIn) and self._is_as_before(fact):
+                self._verdict = "recovered" if kind is e.StepCompleted else "handled"
+                return True
+            if kind is e.StepFailed and not fact.taken and not fact.is_allowed and known.is_quiet(fact.step):
+                return self._fails(fact.failure.severity)
+        self.key = self._key_of(fact)
+        self._rest = known.rest_of(self.key)
+        # Also if nothing is known: then it is played to its end.
+        return True
+
+    def _is_as_before(self, fact: Any) -> bool:
+        before = self._known.completed[fact.step]
+        is_final = getattr(fact, "is_final", True)
+        return (
+            fact.output == before.output
+            and fact.taken == before.taken
+            and fact.no_route == before.no_route
+            and is_final == before.is_final
+        )
+
+    def _fails(self, severity: str) -> bool:
+        policy = self._step.fail_fast or self._known.workflow.fail_fast
+        is_stopping = policy == "always" or (policy == "on_critical" and severity == "critical")
+        self._verdict = "stops" if is_stopping else "fails"
+        return True
+
+    def _key_of(self, fact: Any) -> Any:
+        places = self._run.state.places
+        visited = tuple(sorted((name, places[name].status, places[name].visit) for name in set(self._visited)))
+        found = getattr(fact, "failure", None)
+        how: tuple[Any, ...] = (type(fact).__name__, getattr(fact, "taken", ()), getattr(fact, "is_allowed", False))
+        how += (getattr(fact, "outcome", ""), repr(getattr(fact, "output", None)), getattr(fact, "is_final", True))
+        code = "" if found is None or not self._known.reads_failures else f"{found.code} {found.exit_code}"
+        return (fact.step, how, visited, None if found is None else (found.severity, code))
+
+
+def _from_the_last(graph: Graph) -> list[str]:
+    """All steps and barriers, each after those that follow it. Steps of a loop and those before them are left out."""
+    open_after = {vertex: len(set(graph.onward(vertex))) for vertex in (*graph.nodes, *graph.barriers)}
+    before: dict[str, list[str]] = {}
+    for vertex in open_after:
+        for after in set(graph.onward(vertex)):
+            before.setdefault(after, []).append(vertex)
+    found = [vertex for vertex, count in open_after.items() if count == 0]
+    for vertex in found:
+        for source in before.get(vertex, ()):
+            open_after[source] -= 1
+            if open_after[source] == 0:
+                found.append(source)
+    return found
