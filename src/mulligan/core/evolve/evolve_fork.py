@@ -34,8 +34,8 @@ def run_forked(state: State, fact: e.RunForked, entry: e.Entry) -> None:
         state.take_last(state.undoables)
     for one in undoing:
         state.append(state.undoables, one)
-    for key in list(state.decisions):
-        state.drop(state.decisions, key)
+    for decided in list(state.decisions):
+        state.drop(state.decisions, decided)
     for key in list(state.places):
         _take_over(state.touch(key), fact.run_id, passed)
 
