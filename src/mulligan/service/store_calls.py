@@ -173,7 +173,7 @@ class StoreCalls:
                 "a fork of a run of a server decides nothing by itself", hint="decide when it is started"
             )
         if not request.history or request.forked_from is None:
-            return replace(request, history=b"", forked_at=0)
+            return replace(request, history=None, forked_at=0)
         entries = islice(self._reader.events(request.forked_from), request.forked_at)
         return replace(request, history=pack_history(entries))
 

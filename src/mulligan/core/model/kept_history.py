@@ -21,7 +21,7 @@ def pack_history(entries: Iterable[Entry]) -> bytes:
 def kept_history(request: RunRequested) -> Iterator[Entry]:
     """The entries that a fork begins with: those of the other run, but started as this run."""
     try:
-        data = zlib.decompress(request.history)
+        data = zlib.decompress(request.history or b"")
     except zlib.error as error:
         raise CodecError(f"the history that run {request.run_id} begins with cannot be read: {error}") from error
     for entry in decode_log(data):
