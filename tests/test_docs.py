@@ -79,6 +79,7 @@ PLAYED_PAGES = [
         "how-to/testing",
         "how-to/triage",
         "how-to/up-to-date",
+        "how-to/whatif",
         "how-to/workspaces",
         "start/python",
         "start/tutorials/agent-loop",

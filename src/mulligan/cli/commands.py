@@ -47,6 +47,7 @@ COMMANDS = {
     "approve": ("mulligan.cli.decision_commands:approve", "Answer an approval that a run waits for."),
     "notices": ("mulligan.cli.notices:notices", "List the notices about runs, send them, or test a target."),
     "stats": ("mulligan.cli.stats:show_stats", "Show how often retries, handlers, triage and routes helped."),
+    "whatif": ("mulligan.cli.whatif:whatif", "Try a changed workflow on the runs that are recorded."),
     "usage": ("mulligan.cli.usage:show_usage", "Compare the resources that steps requested with what they used."),
     "breakers": ("mulligan.cli.breakers:show_breakers", "Show the circuit breakers of a store, or close one."),
     "traces": ("mulligan.cli.traces:traces", "Send the trace of a run to a collector of OpenTelemetry."),

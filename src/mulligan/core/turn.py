@@ -35,14 +35,20 @@ def turn(state: State, report: Report, evaluator: Evaluator) -> list[e.Entry]:
 
 def follow(state: State, report: Report, evaluator: Evaluator) -> Iterator[e.Entry]:
     """Yield entries depth first: all that follows from a fact is applied before its cause yields the next one."""
-    run, rested_at = state.run, -1
     if isinstance(report, RunRequested) and report.history:
-        yield from _keep_history(state, report)
+        return _continue_history(state, report, evaluator)
     # Times in the log never go back, whatever the clock of the reporter does.
-    now = Now(state, max(report.at, run.at), evaluator)
+    now = Now(state, max(report.at, state.run.at), evaluator)
+    return follow_facts(now, admit(now, report))
+
+
+def follow_facts(now: Now, facts: Facts) -> Iterator[e.Entry]:
+    """Yield the entries of a turn that begins with these facts, in place of those that a report brings."""
+    state = now.state
+    run, rested_at = state.run, -1
     # Generators that wait until everything that follows from their last fact is applied.
     stack: list[tuple[Facts, int]] = []
-    facts, cause = admit(now, report), 0
+    cause = 0
     while True:
         for fact in facts:
             entry = e.Entry(run.seq + 1, now.at, cause, fact)  # type: ignore[arg-type]
@@ -67,13 +73,15 @@ def follow(state: State, report: Report, evaluator: Evaluator) -> Iterator[e.Ent
             facts = converge(now)
 
 
-def _keep_history(state: State, request: RunRequested) -> Iterator[e.Entry]:
-    """A fork begins with what another run has decided: it is applied, and nothing is decided again."""
+def _continue_history(state: State, request: RunRequested, evaluator: Evaluator) -> Iterator[e.Entry]:
+    """A fork begins with what another run has decided: it is applied, nothing is decided again, and the fork goes on."""
     if state.run.status != "new":
         raise Refused(f"run {state.run.run_id} has already started")
     for entry in kept_history(request):
         evolve(state, entry)
         yield entry
+    now = Now(state, max(request.at, state.run.at), evaluator)
+    yield from follow_facts(now, admit(now, request))
 
 
 def fold(workflow: Workflow, entries: Iterable[e.Entry], graph: Graph | None = None) -> State:

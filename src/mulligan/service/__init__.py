@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from mulligan.analysis.coverage.figures import Figures, count_figures, describe_figures
     from mulligan.analysis.coverage.results import Coverage, Times
+    from mulligan.analysis.whatif.results import Estimate, RunWhatIf, UndecidedRun, WhatIf
     from mulligan.core.model.credential_patterns import hide_credentials, is_credential_name
     from mulligan.core.model.events import HostCapacity
     from mulligan.core.model.failure import Failure
@@ -230,6 +231,7 @@ if TYPE_CHECKING:
     from mulligan.service.usage import ResourceProposal, StepUsage, UsedResources
     from mulligan.service.values import parse_duration, parse_size, parse_time, read_budgets
     from mulligan.service.waiting import Until, WaitEvent
+    from mulligan.service.whatif import WhatIfSelection
     from mulligan.service.workers import WorkerLine, WorkerTask
     from mulligan.service.workflow_files import Validation
     from mulligan.worker.progress_records import Progress
@@ -237,6 +239,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "mulligan.analysis.coverage.figures": "Figures count_figures describe_figures",
     "mulligan.analysis.coverage.results": "Coverage Times",
+    "mulligan.analysis.whatif.results": "Estimate RunWhatIf UndecidedRun WhatIf",
     "mulligan.core.model.events": "HostCapacity",
     "mulligan.core.model.failure": "Failure",
     "mulligan.core.model.credential_patterns": "hide_credentials is_credential_name",
@@ -358,6 +361,7 @@ _NAMES = {
     "mulligan.service.usage": "ResourceProposal StepUsage UsedResources",
     "mulligan.service.values": "parse_duration parse_size parse_time read_budgets",
     "mulligan.service.waiting": "Until WaitEvent",
+    "mulligan.service.whatif": "WhatIfSelection",
     "mulligan.service.workers": "WorkerLine WorkerTask",
     "mulligan.service.workflow_files": "Validation",
     "mulligan.worker.progress_records": "Progress",

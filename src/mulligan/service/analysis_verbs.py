@@ -12,7 +12,9 @@ from mulligan.service.run_reader import RunReader
 
 if TYPE_CHECKING:
     from mulligan.analysis.coverage.results import Coverage, Times
-    from mulligan.service import coverage, coverage_page, replay, stats, time_travel, usage
+    from mulligan.analysis.whatif.results import WhatIf
+    from mulligan.core.model.workflow import Workflow
+    from mulligan.service import coverage, coverage_page, replay, stats, time_travel, usage, whatif
     from mulligan.service.coverage import CaseStory
     from mulligan.service.coverage_page import CoveragePage
     from mulligan.service.replay import ReplayResult
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from mulligan.service.stats import AgentStats, RungStats
     from mulligan.service.time_travel import TimeTravel
     from mulligan.service.usage import StepUsage
+    from mulligan.service.whatif import WhatIfSelection
 else:
     coverage = LazyModule("mulligan.service.coverage")
     coverage_page = LazyModule("mulligan.service.coverage_page")
@@ -27,6 +30,7 @@ else:
     stats = LazyModule("mulligan.service.stats")
     time_travel = LazyModule("mulligan.service.time_travel")
     usage = LazyModule("mulligan.service.usage")
+    whatif = LazyModule("mulligan.service.whatif")
 
 
 class AnalysisVerbs:
@@ -86,3 +90,7 @@ class AnalysisVerbs:
         """The same as `coverage`, and as one HTML page that has the stories."""
         played = coverage.read_file(file, **how)
         return coverage_page.make_page(played, str(file), seed=seed, pairs=pairs)
+
+    def whatif(self, workflow: Workflow, selection: WhatIfSelection | None = None) -> WhatIf:
+        """What a changed workflow would have made of its recorded runs. Nothing is executed, and nothing written."""
+        return whatif.whatif(self.reader, workflow, selection)
