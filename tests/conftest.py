@@ -16,6 +16,8 @@ from hypothesis import settings
 
 from mulligan.testing.postgres import own_schema, shared_server
 
+from .store_schemas import StoreSchemas
+
 # A test that fails only sometimes teaches people to run it again. No deadline: a busy machine is no bug of ours.
 settings.register_profile("mulligan", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("mulligan")
@@ -23,8 +25,8 @@ settings.load_profile("mulligan")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Three processes on two cores: a third of the time of a test is waiting for processes, disks and timers."""
-    return max(2, len(os.sched_getaffinity(0)) * 3 // 2)
+    """Two processes for each core: half of the time of a test is waiting for processes, disks and timers."""
+    return 2 * len(os.sched_getaffinity(0))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -72,4 +74,18 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def schema_url(server_url: str) -> Iterator[str]:
     """An empty schema on it, for one test."""
     with own_schema(server_url) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def _store_schemas(server_url: str) -> Iterator[StoreSchemas]:
+    schemas = StoreSchemas(server_url)
+    yield schemas
+    schemas.drop_all()
+
+
+@pytest.fixture
+def store_schema_url(_store_schemas: StoreSchemas) -> Iterator[str]:
+    """A schema on it that holds an empty store, for one test."""
+    with _store_schemas.take() as url:
         yield url

@@ -75,6 +75,7 @@ PLAYED_PAGES = [
         "concepts/routes",
         "how-to/secrets",
         "operate/security",
+        "how-to/suggest",
         "how-to/sweeps",
         "how-to/testing",
         "how-to/triage",

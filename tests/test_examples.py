@@ -124,8 +124,8 @@ def live(tmp_path: Path) -> Iterator[Live]:
 
 
 @pytest.fixture
-def live_server(tmp_path: Path, schema_url: str) -> Iterator[Live]:
-    with opened(tmp_path, schema_url) as found:
+def live_server(tmp_path: Path, store_schema_url: str) -> Iterator[Live]:
+    with opened(tmp_path, store_schema_url) as found:
         yield found
 
 

@@ -128,7 +128,6 @@ def test_a_child_run_may_be_assumed_instead():
 def test_cancelling_a_run_stops_its_tasks_and_its_child_runs():
     player = Player(parent(), evaluator=Answers(), outcomes=Ends())
     player.start()
-    player.step()
     player.report(r.CancelRequested(player.now, "someone"))
 
     assert player.play().status == "cancelled"

@@ -173,3 +173,11 @@ def test_a_schedule_that_makes_no_sense_is_a_problem_in_words(client: Client, ch
 
     assert (reply.status, reply.code) == (422, "input.invalid")
     assert words in reply.json["detail"]
+
+
+def test_a_changed_text_is_tried_on_recorded_runs(client: Client) -> None:
+    tried = client.post("workflows:whatif", {"text": f"name: hello\n{HELLO}", "since": "1d"}, scope="read")
+    wrong = client.post("workflows:whatif", {"text": HELLO, "step": "other"}, scope="read")
+
+    assert (tried.status, tried.json["runs"], tried.json["changed"]) == (200, 0, [])
+    assert wrong.status == 404

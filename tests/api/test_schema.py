@@ -12,8 +12,10 @@ from .schema_examples import problems
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_requests_made_from_the_schema_are_answered_as_it_says_on_both_stores(tmp_path: Path, schema_url: str) -> None:
-    homes = [Home(tmp_path / "home"), Home(tmp_path / "other", schema_url)]
+def test_requests_made_from_the_schema_are_answered_as_it_says_on_both_stores(
+    tmp_path: Path, store_schema_url: str
+) -> None:
+    homes = [Home(tmp_path / "home"), Home(tmp_path / "other", store_schema_url)]
 
     wrong = problems(homes, examples=1, is_quick=True)
 

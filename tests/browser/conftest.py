@@ -165,7 +165,7 @@ class Site:
 @pytest.fixture(params=["sqlite"])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     """A server on SQLite. `@pytest.mark.parametrize("site", ["sqlite", "postgres"], indirect=True)` for both."""
-    store = request.getfixturevalue("schema_url") if request.param == "postgres" else ""
+    store = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
     made = Site(tmp_path, store)
     made.start()
     yield made

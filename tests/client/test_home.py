@@ -135,8 +135,8 @@ def test_runs_can_be_used_after_their_home_was_closed():
     assert (run.status, run.steps["s"].attempts[0].status, home.runs()) == ("failed", "failed", [run])
 
 
-def test_a_store_on_a_server_holds_the_runs(schema_url: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("MULLIGAN_STORE", schema_url)
+def test_a_store_on_a_server_holds_the_runs(store_schema_url: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MULLIGAN_STORE", store_schema_url)
     with mulligan.open() as home:
         run = home.run(good(), key="k")
         handle = home.start(asking())

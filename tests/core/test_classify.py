@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mulligan.core.deciding.classify import classify
@@ -321,6 +321,7 @@ REPORTS = JSON | st.fixed_dictionaries(
 )
 
 
+@settings(max_examples=50)
 @given(
     reported=st.lists(REPORTS, max_size=3).map(tuple),
     exit_code=st.none() | st.integers(0, 255),

@@ -144,5 +144,5 @@ class AnyOrder(RuleBasedStateMachine):
             self.run.wait(200)
 
 
-AnyOrder.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True)
+AnyOrder.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None, derandomize=True)
 TestAnyOrder = AnyOrder.TestCase

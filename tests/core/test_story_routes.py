@@ -10,7 +10,7 @@ from mulligan.history.story import StoryWriter, story
 from mulligan.testing.history import History, edge, step, workflow
 from mulligan.testing.simulator import Simulation
 
-SEEDS = range(60)
+SEEDS = range(40)
 _ENDS = (e.RunCompleted, e.RunFailed, e.RunCancelled)
 
 

@@ -468,7 +468,7 @@ def _place(fact: Any) -> str:
     return str(getattr(fact, "place", None) or getattr(fact, "step", ""))
 
 
-@pytest.mark.parametrize("chunk", range(8))
+@pytest.mark.parametrize("chunk", range(4))
 def test_the_tallies_are_what_the_log_says(chunk: int):
     for seed in range(chunk * 25, (chunk + 1) * 25):
         simulation = Simulation(seed).run()

@@ -34,7 +34,7 @@ def _is_below(environment: dict[bytes, bytes], folder: bytes) -> bool:
 @pytest.fixture(params=["sqlite", "postgres"])
 def store_url(request: pytest.FixtureRequest) -> str:
     """Where the store is: "" for a file in the home."""
-    return request.getfixturevalue("schema_url") if request.param == "postgres" else ""
+    return request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
 
 
 @pytest.fixture
@@ -50,12 +50,12 @@ def file_stage(tmp_path: Path) -> Stage:
 
 
 @pytest.fixture
-def server_stage(tmp_path: Path, schema_url: str) -> Stage:
+def server_stage(tmp_path: Path, store_schema_url: str) -> Stage:
     """A stage on PostgreSQL."""
-    return Stage(tmp_path, schema_url)
+    return Stage(tmp_path, store_schema_url)
 
 
 @pytest.fixture
-def named_url(schema_url: str) -> str:
+def named_url(store_schema_url: str) -> str:
     """A PostgreSQL store whose connections have a name of their own on the server, so that they can be cut."""
-    return f"{schema_url}&application_name={uuid4().hex}"
+    return f"{store_schema_url}&application_name={uuid4().hex}"

@@ -76,12 +76,12 @@ def worker(tmp_path: Path, named_url: str) -> Iterator[tuple[Stage, subprocess.P
 
 
 def test_a_worker_that_was_given_up_while_it_had_no_connection_starts_anew(
-    worker: tuple[Stage, subprocess.Popen[str]], schema_url: str, named_url: str
+    worker: tuple[Stage, subprocess.Popen[str]], store_schema_url: str, named_url: str
 ) -> None:
     stage, process = worker
-    other = PostgresStore(schema_url, lease_seconds=LEASE_SECONDS)
+    other = PostgresStore(store_schema_url, lease_seconds=LEASE_SECONDS)
     # Its own connection is not cut.
-    with Stage(stage.folder, schema_url).service() as service:
+    with Stage(stage.folder, store_schema_url).service() as service:
         (run_id,) = service.start(prepare(load_text(THREE), {}, stage.folder))
         wait_until(lambda: stage.has_begun("two"), "it did not begin")
         (before,) = other.workers()
@@ -106,9 +106,9 @@ def test_a_worker_that_was_given_up_while_it_had_no_connection_starts_anew(
     stage.expect_nothing_left()
 
 
-def test_a_worker_that_hangs_in_a_transaction_holds_up_nobody(schema_url: str) -> None:
-    hung = PostgresStore(schema_url, lease_seconds=0.6)
-    other = PostgresStore(schema_url)
+def test_a_worker_that_hangs_in_a_transaction_holds_up_nobody(store_schema_url: str) -> None:
+    hung = PostgresStore(store_schema_url, lease_seconds=0.6)
+    other = PostgresStore(store_schema_url)
     hung.register(WorkerRecord("hung", "here", 1))
     hung._client.connection().execute("BEGIN")
     hung._client.execute("record_heartbeat", "hung")

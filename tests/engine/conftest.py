@@ -114,5 +114,5 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 def _opened(request: pytest.FixtureRequest, folder: Path, clock: JumpingClock) -> Store:
     if request.param == "postgres":
-        return open_store(request.getfixturevalue("schema_url"))
+        return open_store(request.getfixturevalue("store_schema_url"))
     return open_store("memory:" if request.param == "memory" else folder / "mulligan.db", clock=clock)

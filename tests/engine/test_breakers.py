@@ -50,7 +50,7 @@ def later(world: World, request: pytest.FixtureRequest) -> Callable[..., None]:
 
     def pass_time(*engines: Engine, seconds: float = RESET) -> None:
         if world.store.is_shared:
-            with psycopg.connect(request.getfixturevalue("schema_url")) as connection:
+            with psycopg.connect(request.getfixturevalue("store_schema_url")) as connection:
                 micros = round(seconds * 1_000_000)
                 connection.execute("UPDATE breakers SET retry_at = retry_at - %s", [micros])
             for engine in engines:

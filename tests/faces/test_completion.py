@@ -191,8 +191,8 @@ def test_the_home_that_is_typed_is_the_one_that_is_looked_into(folder: Path) -> 
     assert suggested("usage", "") == []
 
 
-def test_runs_on_a_server_are_suggested(folder: Path, monkeypatch: pytest.MonkeyPatch, schema_url: str) -> None:
-    monkeypatch.setenv("MULLIGAN_STORE", schema_url)
+def test_runs_on_a_server_are_suggested(folder: Path, monkeypatch: pytest.MonkeyPatch, store_schema_url: str) -> None:
+    monkeypatch.setenv("MULLIGAN_STORE", store_schema_url)
     ran("name: w\nsteps: [{step: a, shell: echo}]")
 
     assert (suggested("usage", ""), suggested("logs", "1", "")) == (["1", "latest"], ["a"])

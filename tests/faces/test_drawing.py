@@ -9,7 +9,7 @@ from itertools import combinations
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mulligan.core.model.workflow import (
@@ -440,16 +440,16 @@ def test_a_remedy_with_rerun_has_an_arrow_at_both_ends():
 @pytest.mark.parametrize(
     "drawn",
     [
-        layers(40, 50),
+        layers(24, 50),
         # every link but the last crosses many layers
-        workflow(*(step(f"s{n}", needs=(f"s{n - 1}", f"s{n // 2}") if n > 1 else ()) for n in range(2000))),
+        workflow(*(step(f"s{n}", needs=(f"s{n - 1}", f"s{n // 2}") if n > 1 else ()) for n in range(1200))),
         # as many leaves as steps
-        workflow(*(step(f"s{n}") for n in range(2000))),
-        barrier(1000),
+        workflow(*(step(f"s{n}") for n in range(1200))),
+        barrier(600),
     ],
     ids=["layers", "long links", "leaves", "barrier"],
 )
-def test_two_thousand_steps_can_be_drawn(drawn: Workflow):
+def test_more_steps_than_python_may_have_frames_can_be_drawn(drawn: Workflow):
     drawing = draw_svg(drawn, is_expanded=True)
 
     assert all(f">{step.name}<" in drawing for step in drawn.steps)
@@ -481,19 +481,14 @@ def workflows(draw: st.DrawFn) -> Workflow:
     return workflow(*steps)
 
 
+@settings(max_examples=60)
 @given(workflows())
-def test_whatever_leads_where_nothing_overlaps_and_nothing_is_lost(drawn: Workflow):
+def test_whatever_leads_where_nothing_overlaps_nothing_is_lost_and_no_curve_runs_through_a_step(drawn: Workflow):
     layout = compute_layout(build_picture(drawn))
 
     assert not overlapping(layout)
     assert {spot.node.title for spot in layout.boxes if spot.node} == {*(one.name for one in drawn.steps), "end"}
     assert len(layout.curves) >= len(build_picture(drawn).links)
-
-
-@given(workflows())
-def test_whatever_leads_where_no_curve_runs_through_a_step(drawn: Workflow):
-    layout = compute_layout(build_picture(drawn))
-
     inner = [(spot.left + 2, spot.top + 2, spot.right - 2, spot.bottom - 2) for spot in layout.boxes]
     for curve in layout.curves:
         for x, y in points(curve.path):

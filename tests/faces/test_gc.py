@@ -31,7 +31,7 @@ HOURS_AGO = time.time() - 2 * 3600
 @pytest.fixture(params=["sqlite", "postgres"])
 def home(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     """Nothing is there yet, on each kind of store."""
-    url = request.getfixturevalue("schema_url") if request.param == "postgres" else ""
+    url = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
     if url:
         monkeypatch.setenv("MULLIGAN_STORE", url)
     return Home(folder / ".mulligan", url)
@@ -293,10 +293,10 @@ def test_files_of_a_worker_that_nobody_knows_go_when_its_lock_is_free(folder: Pa
 
 
 def test_logs_in_a_folder_that_another_store_uses_too_are_left_alone_and_that_is_said(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, schema_url: str
+    folder: Path, monkeypatch: pytest.MonkeyPatch, store_schema_url: str
 ):
     ran(SMALL)
-    monkeypatch.setenv("MULLIGAN_STORE", schema_url)
+    monkeypatch.setenv("MULLIGAN_STORE", store_schema_url)
 
     code, out, err = mulligan("gc")
 

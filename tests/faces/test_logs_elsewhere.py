@@ -21,8 +21,8 @@ steps:
 HELLO = "name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n  - {step: wait, wait: 1ms}\n"
 
 
-def test_a_log_is_shown_wherever_it_is_asked_for(schema_url: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("MULLIGAN_STORE", schema_url)
+def test_a_log_is_shown_wherever_it_is_asked_for(store_schema_url: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MULLIGAN_STORE", store_schema_url)
     ran(FAILING, "--home", "here")
     shown = (0, "hello\n", "-- run 1, 'greet', attempt 1\n")
 
@@ -41,8 +41,10 @@ def test_a_log_is_shown_wherever_it_is_asked_for(schema_url: str, monkeypatch: p
     )
 
 
-def test_a_log_that_was_not_shipped_is_said_to_be_where_the_step_ran(schema_url: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("MULLIGAN_STORE", schema_url)
+def test_a_log_that_was_not_shipped_is_said_to_be_where_the_step_ran(
+    store_schema_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MULLIGAN_STORE", store_schema_url)
     ran("name: quiet\nsteps:\n  - {step: greet, shell: 'true'}\n", "--home", "here")
     told = (
         f"-- run 1, 'greet', attempt 1: nothing of its log is here or in the store: it ran on {socket.gethostname()}\n"
@@ -54,8 +56,8 @@ def test_a_log_that_was_not_shipped_is_said_to_be_where_the_step_ran(schema_url:
     assert [tuple(said), tuple(followed)] == [(0, "", told)] * 2
 
 
-def test_the_logs_of_a_removed_run_are_removed_from_the_store(schema_url: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("MULLIGAN_STORE", schema_url)
+def test_the_logs_of_a_removed_run_are_removed_from_the_store(store_schema_url: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MULLIGAN_STORE", store_schema_url)
     ran(HELLO, "--home", "here")
     key = LogKey(1, "greet", 1, "stdout")
 
@@ -74,8 +76,8 @@ def test_a_home_with_its_own_database_ships_nothing():
         assert service.reader.store.server_records.logs_of(1) == []
 
 
-def test_what_no_host_has_run_wrote_nothing(schema_url: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("MULLIGAN_STORE", schema_url)
+def test_what_no_host_has_run_wrote_nothing(store_schema_url: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MULLIGAN_STORE", store_schema_url)
     ran(HELLO, "--home", "here")
 
     said = mulligan("logs", 1, "wait", "--home", "here")

@@ -22,8 +22,8 @@ steps:
 
 
 @pytest.fixture(autouse=True)
-def _on_postgres(folder: Path, monkeypatch: pytest.MonkeyPatch, schema_url: str) -> None:
-    monkeypatch.setenv("MULLIGAN_STORE", schema_url)
+def _on_postgres(folder: Path, monkeypatch: pytest.MonkeyPatch, store_schema_url: str) -> None:
+    monkeypatch.setenv("MULLIGAN_STORE", store_schema_url)
 
 
 def test_a_run_is_listed_shown_explained_and_its_logs_are_here():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from xml.etree import ElementTree
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mulligan.core.model.workflow import Action, Edge, Need, Step, Workflow
@@ -166,6 +166,7 @@ def swept(draw: st.DrawFn) -> Workflow:
     return Workflow(name="w", steps=tuple(steps), end=Step(name="end"))
 
 
+@settings(max_examples=60)
 @given(swept())
 def test_whatever_is_stacked_no_step_is_lost_and_nothing_overlaps(workflow: Workflow):
     picture = build_stacked_picture(workflow)

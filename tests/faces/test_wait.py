@@ -102,7 +102,7 @@ def test_the_end_that_another_process_writes_is_noticed(
     is_shared: bool, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ):
     if is_shared:
-        monkeypatch.setenv("MULLIGAN_STORE", request.getfixturevalue("schema_url"))
+        monkeypatch.setenv("MULLIGAN_STORE", request.getfixturevalue("store_schema_url"))
     ran(ASKING)
     service = Service(find_home())
     events = service.wait_for_runs([1])

@@ -135,16 +135,19 @@ def read(text: str) -> Any:
 # Any tree
 
 
-@settings(max_examples=50)
-@given(st.dictionaries(texts, values, min_size=1))
-def test_what_is_written_is_read_as_the_same_by_us(value: dict[str, Any]) -> None:
-    assert repr(read(write_yaml(node(value), {}))) == repr(value)
+trees = st.one_of(st.dictionaries(texts, values, min_size=1), st.lists(values, min_size=1))
 
 
-@settings(max_examples=25)
-@given(st.lists(values, min_size=1))
-def test_a_list_is_read_as_the_same(value: list[Any]) -> None:
-    assert repr(read(write_yaml(node(value), {}))) == repr(value)
+@settings(max_examples=60)
+@given(trees, st.text(letters), st.integers(1, 3))
+def test_what_is_written_is_read_as_the_same_by_us_and_remarks_change_nothing(
+    value: dict[str, Any] | list[Any], remark: str, every: int
+) -> None:
+    root = node(value)
+    remarks = {id(one): [remark] for one in _all(root)[::every]}
+
+    assert repr(read(write_yaml(root, {}))) == repr(value)
+    assert repr(read(write_yaml(root, remarks))) == repr(value)
 
 
 # A key `on` stands as it is, since that is how our files have it.
@@ -167,15 +170,6 @@ def test_a_key_that_is_too_long_for_a_line_says_that_it_is_one() -> None:
     value = {"k" * 2000: {"a": "b\nc\n"}, "l" * 2000: ["x", {"y": {"z": 1}}]}
 
     assert read(write_yaml(node(value), {})) == value
-
-
-@settings(max_examples=50)
-@given(st.dictionaries(texts, values, min_size=1), st.text(letters), st.integers(1, 3))
-def test_remarks_change_nothing(value: dict[str, Any], remark: str, every: int) -> None:
-    root = node(value)
-    remarks = {id(one): [remark] for one in _all(root)[::every]}
-
-    assert repr(read(write_yaml(root, remarks))) == repr(value)
 
 
 def _all(root: Node) -> list[Node]:

@@ -65,7 +65,7 @@ def written(value: object) -> str:
 
 
 @given(st.dictionaries(st.sampled_from(sorted(WORKFLOW.keys)), VALUES, max_size=5), VALUES)
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_any_values_under_any_keys_are_read_or_refused(top: dict[str, object], step: object) -> None:
     keys = {**top, "steps": [{"step": "a", **step} if isinstance(step, dict) else step, {"step": "b", "shell": "make"}]}
 
@@ -73,7 +73,7 @@ def test_any_values_under_any_keys_are_read_or_refused(top: dict[str, object], s
 
 
 @given(st.sampled_from(GOOD), st.randoms(use_true_random=False), st.integers(1, 6))
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_a_good_file_with_a_few_changes_is_read_or_refused(text: str, chance: random.Random, changes: int) -> None:
     for _ in range(changes):
         text = changed(text, chance)

@@ -21,7 +21,7 @@ def _no_home_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["sqlite", "postgres"])
 def live(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Live]:
     """The runner, on each kind of store."""
-    store_url = request.getfixturevalue("schema_url") if request.param == "postgres" else ""
+    store_url = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
     with opened(tmp_path, store_url) as found:
         yield found
 
@@ -34,7 +34,7 @@ def live_file(tmp_path: Path) -> Iterator[Live]:
 
 
 @pytest.fixture
-def live_server(tmp_path: Path, schema_url: str) -> Iterator[Live]:
+def live_server(tmp_path: Path, store_schema_url: str) -> Iterator[Live]:
     """The runner on PostgreSQL: for what several hosts share."""
-    with opened(tmp_path, schema_url) as found:
+    with opened(tmp_path, store_schema_url) as found:
         yield found

@@ -69,10 +69,10 @@ code: EXIT_NONZERO
 exit_code: 1"""
 
 
-def test_a_remediation_finds_the_failure_on_its_standard_input_byte_for_byte(live: Live, named: Named):
+def test_a_remediation_finds_the_failure_on_its_standard_input_byte_for_byte(live_file: Live, named: Named):
     named("CLAUDE", 'cat > stdin; cp "$MULLIGAN_FAILURE_CONTEXT" file; touch mended')
 
-    ran = live.run("""
+    ran = live_file.run("""
         name: repaired
         steps:
           - step: tests
@@ -87,8 +87,8 @@ def test_a_remediation_finds_the_failure_on_its_standard_input_byte_for_byte(liv
     envelope = ENVELOPE.format(
         run_id=ran.run_id, entered=entered.seq, failed=failed.seq, at=at(failed), chars=len(payload), payload=payload
     )
-    assert live.read("stdin") == f"{envelope}\n\n{CONTEXT_NOTICE}\n\nThe tests fail. Mend the code."
-    assert live.read("file") == envelope
+    assert live_file.read("stdin") == f"{envelope}\n\n{CONTEXT_NOTICE}\n\nThe tests fail. Mend the code."
+    assert live_file.read("file") == envelope
     assert (ran.status, ran.steps["tests"]["visits"]) == ("completed", 2)
 
 
@@ -111,17 +111,17 @@ rate limit
 <<<END>>>"""
 
 
-def test_a_retry_finds_how_the_last_attempt_failed_on_its_standard_input(live: Live, named: Named):
+def test_a_retry_finds_how_the_last_attempt_failed_on_its_standard_input(live_file: Live, named: Named):
     named("CLAUDE", 'cat > "stdin$MULLIGAN_ATTEMPT"; test "$MULLIGAN_ATTEMPT" = 2 || { echo rate limit >&2; exit 3; }')
 
-    ran = live.run("{name: asked, steps: [{step: ask, agent: What now?, retry: 1}]}")
+    ran = live_file.run("{name: asked, steps: [{step: ask, agent: What now?, retry: 1}]}")
 
     [failed] = ran.entries(e.AttemptFailed)
     [scheduled] = ran.entries(e.AttemptScheduled, attempt=2)
     expected = SUMMARY.format(run_id=ran.run_id, scheduled=scheduled.seq, failed=failed.seq, at=at(scheduled))
-    assert live.read("stdin1") == "What now?"
-    assert live.read("stdin2").startswith(expected)
-    assert live.read("stdin2").endswith(f"{SUMMED_UP}\n\n{CONTEXT_NOTICE}\n\nWhat now?")
+    assert live_file.read("stdin1") == "What now?"
+    assert live_file.read("stdin2").startswith(expected)
+    assert live_file.read("stdin2").endswith(f"{SUMMED_UP}\n\n{CONTEXT_NOTICE}\n\nWhat now?")
     assert ran.status == "completed"
 
 
@@ -160,10 +160,10 @@ def test_whoever_repairs_after_an_agent_sees_what_that_had_been_told(live_file: 
     assert told.index("attempt 2 broke") < told.index("retry_summary_artifact:") < told.index("attempt 1 broke")
 
 
-def test_outputs_of_earlier_steps_are_told_after_the_failure_and_large_ones_are_cut(live: Live, named: Named):
+def test_outputs_of_earlier_steps_are_told_after_the_failure_and_large_ones_are_cut(live_file: Live, named: Named):
     named("CLAUDE", "cat > stdin")
 
-    ran = live.run("""
+    ran = live_file.run("""
         name: informed
         steps:
           - {step: notes, shell: 'seq 1 20000'}
@@ -172,7 +172,7 @@ def test_outputs_of_earlier_steps_are_told_after_the_failure_and_large_ones_are_
           - {step: fix, needs: [plan, notes], agent: {prompt: Mend it., context: "on branch main"}}
     """)
 
-    told = live.read("stdin")
+    told = live_file.read("stdin")
     assert ran.status == "completed"
     assert headers(told) == [
         "MULLIGAN_FAILURE_ROUTE_CONTEXT v1",
@@ -219,7 +219,7 @@ steps:
 """
 
 
-def test_a_reviewer_sends_the_writer_back_with_reasons_until_it_approves(live: Live, named: Named):
+def test_a_reviewer_sends_the_writer_back_with_reasons_until_it_approves(live_file: Live, named: Named):
     named("WRITER", 'cat > "writer$MULLIGAN_VISIT"; echo "draft $MULLIGAN_VISIT"')
     named(
         "REVIEWER",
@@ -227,11 +227,14 @@ def test_a_reviewer_sends_the_writer_back_with_reasons_until_it_approves(live: L
         "else echo decision: approved; fi",
     )
 
-    ran = live.run(REVIEWED)
+    ran = live_file.run(REVIEWED)
 
     assert (ran.status, ran.steps["publish"]["output"]) == ("completed", "draft 2")
-    assert (live.read("writer1"), headers(live.read("writer2"))) == ("Write it.", ["MULLIGAN_UPSTREAM_OUTPUT v1"])
-    assert "too short" in live.read("writer2")
+    assert (live_file.read("writer1"), headers(live_file.read("writer2"))) == (
+        "Write it.",
+        ["MULLIGAN_UPSTREAM_OUTPUT v1"],
+    )
+    assert "too short" in live_file.read("writer2")
 
 
 def test_one_that_decides_nothing_takes_no_edge_that_asks_for_a_decision(live_file: Live, named: Named):
@@ -247,11 +250,11 @@ def test_one_that_decides_nothing_takes_no_edge_that_asks_for_a_decision(live_fi
 # -- what they mend --------------------------------------------------------------------------------------------------
 
 
-def test_an_agent_in_a_handler_mends_a_file_and_the_step_runs_again(live: Live, named: Named):
-    live.write("config.ini", "port = eighty\n")
+def test_an_agent_in_a_handler_mends_a_file_and_the_step_runs_again(live_file: Live, named: Named):
+    live_file.write("config.ini", "port = eighty\n")
     named("CLAUDE", 'cat > stdin; cp "$MULLIGAN_CONTEXT_FILE" told; sed -i s/eighty/80/ config.ini')
 
-    ran = live.run("""
+    ran = live_file.run("""
         name: mended
         steps:
           - step: check
@@ -259,10 +262,10 @@ def test_an_agent_in_a_handler_mends_a_file_and_the_step_runs_again(live: Live, 
             on_failure: {agent: "/fix ${error.message}", rerun: 1}
     """)
 
-    assert (ran.status, ran.steps["check"]["attempts"], live.read("config.ini")) == ("completed", 2, "port = 80\n")
+    assert (ran.status, ran.steps["check"]["attempts"], live_file.read("config.ini")) == ("completed", 2, "port = 80\n")
     # A command of the agent's own: what it would be told is in a file.
-    assert live.read("stdin") == "/fix line 1 of config.ini is no number"
-    assert "source_node_key: check\n" in live.read("told")
+    assert live_file.read("stdin") == "/fix line 1 of config.ini is no number"
+    assert "source_node_key: check\n" in live_file.read("told")
 
 
 def test_each_item_is_mended_for_itself(live_file: Live, named: Named):
@@ -282,11 +285,11 @@ def test_each_item_is_mended_for_itself(live_file: Live, named: Named):
     assert sorted(path.name for path in live_file.folder.glob("mended-*")) == ["mended-a", "mended-c"]
 
 
-def test_an_agent_judges_what_a_step_gave(live: Live, named: Named) -> None:
+def test_an_agent_judges_what_a_step_gave(live_file: Live, named: Named) -> None:
     # Takes what has an even number in it.
     named("JUDGE", 'grep -q "[02468]$" && echo "decision: yes" || echo "decision: no"')
 
-    ran = live.run(
+    ran = live_file.run(
         """
         name: judge
         steps:

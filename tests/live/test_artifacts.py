@@ -62,8 +62,8 @@ def test_a_large_output_is_no_part_of_the_log_and_is_read_whole_by_whoever_needs
     assert largest_entry(live, ran.run_id) < 10_000
 
 
-def test_in_a_text_with_other_words_it_is_what_is_in_it(live: Live):
-    ran = live.run(f"""
+def test_in_a_text_with_other_words_it_is_what_is_in_it(live_file: Live):
+    ran = live_file.run(f"""
         name: joined
         order: sequential
         steps:
@@ -196,8 +196,8 @@ def test_an_input_of_a_child_that_is_large_and_of_another_type_is_refused(live_f
     assert ran.steps["call"]["failure"]["message"].startswith("input 'n' is [")
 
 
-def test_handlers_captures_and_undo_read_and_give_large_values(live: Live):
-    ran = live.run(f"""
+def test_handlers_captures_and_undo_read_and_give_large_values(live_file: Live):
+    ran = live_file.run(f"""
         name: handled
         order: sequential
         steps:
@@ -218,10 +218,10 @@ def test_handlers_captures_and_undo_read_and_give_large_values(live: Live):
     """)
 
     assert ran.steps["mended"]["output"]["last"] is True
-    assert fetched(live, ran.steps["mended"]["output"]["all"]) == fetched(live, ran.steps["fallen"]["output"])
+    assert fetched(live_file, ran.steps["mended"]["output"]["all"]) == fetched(live_file, ran.steps["fallen"]["output"])
     assert ran.steps["decided"]["output"] == "x" * 100_000
     assert ran.steps["read"]["output"].strip() == "19999"
-    assert live.read("undone").strip() == "19999"
+    assert live_file.read("undone").strip() == "19999"
 
 
 def test_a_fork_reads_what_the_run_before_it_gave(live: Live):
@@ -299,10 +299,10 @@ def test_a_secret_is_hidden_in_what_is_kept(live: Live, monkeypatch: pytest.Monk
     assert "correct-horse" not in text
 
 
-def test_an_agent_is_told_what_is_in_it(live: Live, monkeypatch: pytest.MonkeyPatch):
+def test_an_agent_is_told_what_is_in_it(live_file: Live, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MULLIGAN_AGENT_ECHO", "cat")
 
-    ran = live.run(f"""
+    ran = live_file.run(f"""
         name: briefed
         order: sequential
         steps:

@@ -28,19 +28,19 @@ steps:
 """
 
 
-def test_every_attempt_knows_its_number_and_has_its_own_log(live: Live) -> None:
-    ran = live.run(RETRIED)
+def test_every_attempt_knows_its_number_and_has_its_own_log(live_file: Live) -> None:
+    ran = live_file.run(RETRIED)
 
     assert ran.status == "completed"
     stem = f"logs/a-{ran.run_id}-1"
-    assert [live.lines(f"{stem}-{number}.o") for number in (1, 2, 3)] == [["try 1"], ["try 2"], ["try 3"]]
-    assert live.lines("scripts") == ["1", "2"]
-    assert [live.lines(f"logs/{name}.o") for name in ("x", "y")] == [["1 2 items"], ["1 2 items"]]
+    assert [live_file.lines(f"{stem}-{number}.o") for number in (1, 2, 3)] == [["try 1"], ["try 2"], ["try 3"]]
+    assert live_file.lines("scripts") == ["1", "2"]
+    assert [live_file.lines(f"logs/{name}.o") for name in ("x", "y")] == [["1 2 items"], ["1 2 items"]]
     assert ran.steps["items"]["output"]["results"] == [2, 2]
 
 
-def test_a_path_that_cannot_be_made_is_a_warning_of_the_step(live: Live) -> None:
-    ran = live.run(RETRIED)
+def test_a_path_that_cannot_be_made_is_a_warning_of_the_step(live_file: Live) -> None:
+    ran = live_file.run(RETRIED)
 
     (warning,) = ran.steps["warned"]["warnings"]
     assert warning["message"] == "cannot link 'logs' to its stderr: there is a file that is not a link"

@@ -47,10 +47,10 @@ def last(ran: Ran) -> Any:
 # -- every way to get there ------------------------------------------------------------------------------------------
 
 
-def test_end_after_success(live: Live):
-    ran = live.run("name: a\nsteps: [{step: a, shell: 'true'}, {step: b, shell: 'true', when: 1 == 2}]" + WITNESS)
+def test_end_after_success(live_file: Live):
+    ran = live_file.run("name: a\nsteps: [{step: a, shell: 'true'}, {step: b, shell: 'true', when: 1 == 2}]" + WITNESS)
 
-    assert told(live) == {"steps": {"a": "completed", "b": "skipped"}, "failures": [], "stopping": None}
+    assert told(live_file) == {"steps": {"a": "completed", "b": "skipped"}, "failures": [], "stopping": None}
     assert (ran.status, ran.shown["degraded"], ran.shown["end"]["status"]) == ("completed", False, "completed")
     assert last(ran) == e.RunCompleted(total_steps=2, skipped_steps_count=1)
 
@@ -63,9 +63,9 @@ def test_end_after_a_failure_that_nobody_handled(live: Live):
     assert last(ran) == e.RunFailed(total_steps=2, failed_steps_count=1, skipped_steps_count=1)
 
 
-def test_end_after_everything_that_helps(live: Live):
+def test_end_after_everything_that_helps(live_file: Live):
     """One failure per failed visit, in the order in which they happened, whatever became of them."""
-    ran = live.run(
+    ran = live_file.run(
         """
         name: helped
         order: sequential
@@ -81,7 +81,7 @@ def test_end_after_everything_that_helps(live: Live):
         + WITNESS.replace("\n", "\n        ")
     )
 
-    assert failures(live) == [
+    assert failures(live_file) == [
         ("recovered", 1, "EXIT_NONZERO", False, True),
         ("allowed", 1, "EXIT_NONZERO", False, False),
         ("again", 1, "EXIT_NONZERO", True, False),
@@ -118,7 +118,7 @@ def test_end_after_the_runs_own_time_was_up(live: Live):
     assert last(ran).evaluated_by_end_step is True
 
 
-def test_end_after_fail_fast(live: Live):
+def test_end_after_fail_fast(live_file: Live):
     text = """
 name: a
 fail_fast: always
@@ -127,11 +127,11 @@ steps:
   - {step: b, shell: until test -e up; do sleep 0.01; done; exit 1}
 """
 
-    ran = live.run(text + WITNESS)
+    ran = live_file.run(text + WITNESS)
 
-    assert failures(live) == [("b", 1, "EXIT_NONZERO", False, False)]
-    assert told(live)["steps"] == {"a": "cancelled", "b": "failed"}
-    assert (ran.status, told(live)["stopping"]) == ("failed", "failed_fast")
+    assert failures(live_file) == [("b", 1, "EXIT_NONZERO", False, False)]
+    assert told(live_file)["steps"] == {"a": "cancelled", "b": "failed"}
+    assert (ran.status, told(live_file)["stopping"]) == ("failed", "failed_fast")
 
 
 def test_end_after_a_worker_was_lost(live: Live):
@@ -159,8 +159,8 @@ def test_end_after_a_sub_workflow_failed(live: Live):
     assert ran.status == "failed"
 
 
-def test_a_workflow_without_an_end_has_one_that_only_evaluates(live: Live):
-    ran = live.run("name: a\nsteps: [{step: a, shell: exit 1}]")
+def test_a_workflow_without_an_end_has_one_that_only_evaluates(live_file: Live):
+    ran = live_file.run("name: a\nsteps: [{step: a, shell: exit 1}]")
 
     assert (ran.shown["end"]["status"], ran.shown["end"]["attempts"]) == ("completed", 0)
     assert last(ran) == e.RunFailed(total_steps=1, failed_steps_count=1)
@@ -243,8 +243,8 @@ def test_an_end_that_fails_fails_the_run(live_file: Live, end: str, code: str):
     assert ran.shown["end"]["failure"]["code"] == code
 
 
-def test_an_end_that_fails_is_retried_and_recovered_like_a_step(live: Live):
-    ran = live.run("""
+def test_an_end_that_fails_is_retried_and_recovered_like_a_step(live_file: Live):
+    ran = live_file.run("""
         name: a
         steps: [{step: a, shell: 'true'}]
         end:
@@ -253,12 +253,12 @@ def test_an_end_that_fails_is_retried_and_recovered_like_a_step(live: Live):
           on_failure: echo rescued >> trace
     """)
 
-    assert live.lines("trace") == ["try 1", "try 2", "rescued"]
+    assert live_file.lines("trace") == ["try 1", "try 2", "rescued"]
     assert (ran.status, ran.shown["end"]["recovered"]) == ("completed", True)
 
 
-def test_outputs_may_read_every_step_and_are_null_where_there_is_none(live: Live):
-    ran = live.run("""
+def test_outputs_may_read_every_step_and_are_null_where_there_is_none(live_file: Live):
+    ran = live_file.run("""
         name: a
         steps:
           - {step: a, shell: echo 3, capture: json}
@@ -269,8 +269,8 @@ def test_outputs_may_read_every_step_and_are_null_where_there_is_none(live: Live
     assert ran.shown["outputs"] == {"a": 3, "b": None, "text": "a is 3"}
 
 
-def test_what_end_gave_can_be_an_output_of_the_run(live: Live):
-    ran = live.run(
+def test_what_end_gave_can_be_an_output_of_the_run(live_file: Live):
+    ran = live_file.run(
         """
         steps: [{step: one, shell: echo 2}]
         end: {python: "def main(one): return {'twice': int(one) * 2}", args: {one: "${steps.one.output}"}}

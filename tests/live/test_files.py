@@ -10,8 +10,8 @@ from mulligan.errors import InputInvalid
 from .runner import Live
 
 
-def test_a_reader_starts_when_its_writer_has_completed(live: Live):
-    ran = live.run("""
+def test_a_reader_starts_when_its_writer_has_completed(live_file: Live):
+    ran = live_file.run("""
         name: mesh
         files: {mesh: out/mesh.vtk, result: out/result.txt}
         steps:
@@ -20,7 +20,7 @@ def test_a_reader_starts_when_its_writer_has_completed(live: Live):
     """)
 
     assert ran.status == "completed"
-    assert live.read("out/result.txt").strip() == "1"
+    assert live_file.read("out/result.txt").strip() == "1"
 
 
 def test_a_reader_is_skipped_when_its_writer_fails(live_file: Live):
@@ -47,8 +47,8 @@ steps:
 """
 
 
-def test_what_is_declared_and_not_there_after_exit_0_is_output_missing(live: Live):
-    ran = live.run(MISSING.replace("second.txt}", "second.txt, third: third.txt, fourth: fourth.txt, made: made}"))
+def test_what_is_declared_and_not_there_after_exit_0_is_output_missing(live_file: Live):
+    ran = live_file.run(MISSING.replace("second.txt}", "second.txt, third: third.txt, fourth: fourth.txt, made: made}"))
 
     found = {name: step["failure"] for name, step in ran.steps.items() if step["failure"]}
     assert {name: (failure["code"], failure["message"]) for name, failure in found.items()} == {

@@ -27,8 +27,8 @@ steps:
 """
 
 
-def test_needs_are_conditions_and_one_that_cannot_be_met_skips(live: Live):
-    ran = live.run(NEEDS)
+def test_needs_are_conditions_and_one_that_cannot_be_met_skips(live_file: Live):
+    ran = live_file.run(NEEDS)
 
     assert statuses(ran) == {
         "good": "completed",
@@ -68,8 +68,8 @@ steps:
 """
 
 
-def test_edges_are_taken_by_their_conditions_and_those_of_a_skipped_step_die(live: Live):
-    ran = live.run(EDGES)
+def test_edges_are_taken_by_their_conditions_and_those_of_a_skipped_step_die(live_file: Live):
+    ran = live_file.run(EDGES)
 
     completed = {name for name, status in statuses(ran).items() if status == "completed"}
     assert completed == {"all", "first", "nowhere", "high", "odd", "soon", "lost"}
@@ -93,8 +93,8 @@ steps:
 """
 
 
-def test_a_join_says_how_many_arrivals_a_step_waits_for(live: Live):
-    ran = live.run(JOINS)
+def test_a_join_says_how_many_arrivals_a_step_waits_for(live_file: Live):
+    ran = live_file.run(JOINS)
 
     assert {name: ran.steps[name]["visits"] for name in ("any", "all", "first", "each")} == {
         "any": 1,
@@ -103,7 +103,7 @@ def test_a_join_says_how_many_arrivals_a_step_waits_for(live: Live):
         "each": 2,
     }
     assert ran.steps["all"]["status"] == "skipped"
-    assert live.lines("each") == ["1", "2"]
+    assert live_file.lines("each") == ["1", "2"]
 
 
 ALLOWED = """
@@ -121,8 +121,8 @@ steps:
 """
 
 
-def test_an_allowed_failure_leads_on_with_a_null_output_unless_a_failure_edge_was_chosen(live: Live):
-    ran = live.run(ALLOWED)
+def test_an_allowed_failure_leads_on_with_a_null_output_unless_a_failure_edge_was_chosen(live_file: Live):
+    ran = live_file.run(ALLOWED)
 
     assert statuses(ran) == {
         "may_fail": "failed",

@@ -32,8 +32,8 @@ def outputs(ran: Ran) -> dict[str, Any]:
     return {name: step["output"] for name, step in ran.steps.items()}
 
 
-def test_a_handler_may_be_a_text_an_action_a_list_a_mapping_or_a_name(live: Live):
-    ran = live.run(FORMS)
+def test_a_handler_may_be_a_text_an_action_a_list_a_mapping_or_a_name(live_file: Live):
+    ran = live_file.run(FORMS)
 
     assert (ran.status, ran.shown["degraded"]) == ("completed", True)
     assert outputs(ran) == {
@@ -46,7 +46,7 @@ def test_a_handler_may_be_a_text_an_action_a_list_a_mapping_or_a_name(live: Live
         "named_too": "yesterday",
     }
     assert all(step["recovered"] and step["status"] == "completed" for step in ran.steps.values())
-    assert not (live.folder / "half").exists()
+    assert not (live_file.folder / "half").exists()
 
 
 STRATEGIES = """
@@ -76,8 +76,8 @@ steps:
 """
 
 
-def test_each_strategy_makes_its_own_of_a_handler_that_succeeded(live: Live):
-    ran = live.run(STRATEGIES)
+def test_each_strategy_makes_its_own_of_a_handler_that_succeeded(live_file: Live):
+    ran = live_file.run(STRATEGIES)
 
     recovered = {name: fact.recovered_by for name in ran.steps for fact in ran.facts(e.StepCompleted, step=name)}
     assert recovered == {"recovery": "recovery", "fallback": "fallback", "decided_well": "custom"}
@@ -92,7 +92,7 @@ def test_each_strategy_makes_its_own_of_a_handler_that_succeeded(live: Live):
     }
     # A cleanup leaves the failure as it is; whoever does not decide has failed.
     assert [fact.place for fact in ran.facts(e.HandlerFailed)] == ["undecided"]
-    assert not (live.folder / "scratch").exists()
+    assert not (live_file.folder / "scratch").exists()
 
 
 RERUNS = """
@@ -110,12 +110,12 @@ steps:
 """
 
 
-def test_with_rerun_the_steps_own_action_runs_again_the_handler_before_each_and_no_rule_is_asked(live: Live):
-    ran = live.run(RERUNS)
+def test_with_rerun_the_steps_own_action_runs_again_the_handler_before_each_and_no_rule_is_asked(live_file: Live):
+    ran = live_file.run(RERUNS)
 
     mended, hopeless = ran.steps["mended"], ran.steps["hopeless"]
     assert (mended["output"], mended["recovered"], mended["visits"], mended["attempts"]) == ("deployed", True, 1, 4)
-    assert (hopeless["status"], hopeless["attempts"], len(live.lines("again"))) == ("failed", 4, 2)
+    assert (hopeless["status"], hopeless["attempts"], len(live_file.lines("again"))) == ("failed", 4, 2)
     # Attempt 2 is the rule's, those after it are the handler's.
     assert [fact.attempt for fact in ran.facts(e.RetryScheduled, place="hopeless")] == [2]
     assert [fact.reason for fact in ran.facts(e.RungPassed, place="hopeless")] == [
@@ -164,10 +164,10 @@ steps:
 """
 
 
-def test_a_command_lives_like_a_step_and_inherits_its_format_environment_and_folder(live: Live):
-    (live.folder / "below").mkdir()
+def test_a_command_lives_like_a_step_and_inherits_its_format_environment_and_folder(live_file: Live):
+    (live_file.folder / "below").mkdir()
 
-    ran = live.run(INSIDE)
+    ran = live_file.run(INSIDE)
 
     assert (ran.status, ran.steps["publish"]["output"]) == ("completed", ["example", "below"])
     first, second = "publish.on_failure@1.0", "publish.on_failure@1.1"
@@ -197,8 +197,8 @@ steps:
 """
 
 
-def test_a_handler_is_told_the_failure_in_its_text_and_as_values(live: Live):
-    ran = live.run(TOLD)
+def test_a_handler_is_told_the_failure_in_its_text_and_as_values(live_file: Live):
+    ran = live_file.run(TOLD)
 
     first, second = str(ran.steps["fetch"]["output"]).splitlines()
     message, exit_code, step, at, code = first.split("|")
@@ -262,8 +262,8 @@ steps:
 """
 
 
-def test_a_failed_handler_is_added_to_the_failure_and_edges_match_either_code(live: Live):
-    ran = live.run(FAILING)
+def test_a_failed_handler_is_added_to_the_failure_and_edges_match_either_code(live_file: Live):
+    ran = live_file.run(FAILING)
 
     failure = ran.steps["build"]["failure"]
     assert (failure["code"], failure["exit_code"]) == ("EXIT_NONZERO", 2)
@@ -313,8 +313,8 @@ steps:
 """
 
 
-def test_after_a_recovery_the_declared_files_must_be_there(live: Live):
-    ran = live.run(FILES)
+def test_after_a_recovery_the_declared_files_must_be_there(live_file: Live):
+    ran = live_file.run(FILES)
 
     assert ran.steps["made"]["status"] == "completed"
     for name, file in (("recovered", "index"), ("replaced", "map"), ("at_best", "news")):
@@ -339,10 +339,10 @@ steps:
 """
 
 
-def test_on_success_runs_after_a_success_that_was_no_recovery_and_before_the_edges(live: Live):
-    ran = live.run(AFTER)
+def test_on_success_runs_after_a_success_that_was_no_recovery_and_before_the_edges(live_file: Live):
+    ran = live_file.run(AFTER)
 
-    assert live.lines("trace") == ["got 7", "then"]
+    assert live_file.lines("trace") == ["got 7", "then"]
     well, strict = ran.steps["well"], ran.steps["strict"]
     assert (well["status"], well["output"]) == ("completed", 7)
     assert [(found["code"], found["message"]) for found in well["warnings"]] == [("EXIT_NONZERO", "broken")]
@@ -367,8 +367,8 @@ steps:
 """
 
 
-def test_a_result_that_a_check_refuses_is_a_failure_like_any_other(live: Live):
-    ran = live.run(CHECKED)
+def test_a_result_that_a_check_refuses_is_a_failure_like_any_other(live_file: Live):
+    ran = live_file.run(CHECKED)
 
     assert (ran.steps["retried"]["output"], ran.steps["retried"]["attempts"]) == (1, 2)
     assert ran.steps["handled"]["output"] == "VALIDATION_FAILED: no page"

@@ -82,7 +82,7 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MULLIGAN_AGENT_NOBODY", raising=False)
 
 
-def test_each_fails_with_its_own_code_and_all_others_complete(live: Live, schema_url: str) -> None:
+def test_each_fails_with_its_own_code_and_all_others_complete(live_file: Live, schema_url: str) -> None:
     answers: dict[str, Answer] = {
         "hangs": hang,
         "drips": drip,
@@ -97,7 +97,7 @@ def test_each_fails_with_its_own_code_and_all_others_complete(live: Live, schema
         urls = {name: web.url for name, web in webs.items()}
         urls["silent"] = urls["silent"].removeprefix("http://")
 
-        ran = live.run(HOSTILE.replace("DATABASE", schema_url), inputs=urls)
+        ran = live_file.run(HOSTILE.replace("DATABASE", schema_url), inputs=urls)
 
     failed = {name: step for name, step in ran.steps.items() if step["failure"]}
     assert {name: (step["failure"]["code"], step["attempts"]) for name, step in failed.items()} == EXPECTED

@@ -159,16 +159,16 @@ def leftovers(live: Live) -> list[int]:
 
 @pytest.mark.parametrize(("kind", "table"), [("shell", SHELL), ("python", PYTHON)], ids=["shell", "python"])
 def test_each_step_fails_in_its_own_words_and_all_others_complete(
-    live: Live, kind: str, table: dict[str, tuple[str, Any]]
+    live_file: Live, kind: str, table: dict[str, tuple[str, Any]]
 ) -> None:
-    ran = live.run(hostile(kind, table))
+    ran = live_file.run(hostile(kind, table))
 
     assert {name: told(ran, name) for name in table} == {name: expected for name, (_, expected) in table.items()}
     assert {name: ran.steps[name]["attempts"] for name in table} == dict.fromkeys(table, 1)
     assert [ran.steps[f"beside{number}"]["output"] for number in range(3)] == ["0", "1", "2"]
     assert (ran.status, ran.steps["after"]["output"]) == ("failed", {"a": 1})
-    assert leftovers(live) == []
-    again = live.run("name: fine\nsteps: [{step: s, shell: echo 1}, {step: p, python: 'def main(): return 2'}]")
+    assert leftovers(live_file) == []
+    again = live_file.run("name: fine\nsteps: [{step: s, shell: echo 1}, {step: p, python: 'def main(): return 2'}]")
     assert (again.status, again.steps["s"]["output"], again.steps["p"]["output"]) == ("completed", "1", 2)
 
 
@@ -191,8 +191,8 @@ steps:
 """
 
 
-def test_an_item_that_misbehaves_fails_alone(live: Live) -> None:
-    ran = live.run(ITEMS)
+def test_an_item_that_misbehaves_fails_alone(live_file: Live) -> None:
+    ran = live_file.run(ITEMS)
 
     output = ran.steps["each"]["output"]
     assert (ran.status, output["results"]) == ("completed", [None, "fine", None, None, None, "fine"])
@@ -205,7 +205,7 @@ def test_an_item_that_misbehaves_fails_alone(live: Live) -> None:
         ("EXIT_NONZERO", "exit code 3"),
         ("EXIT_NONZERO", "a\ufffdb"),
     ]
-    assert leftovers(live) == []
+    assert leftovers(live_file) == []
 
 
 HANDLED = """
@@ -221,13 +221,13 @@ steps:
 """
 
 
-def test_a_handler_gets_past_commands_that_misbehave(live: Live) -> None:
-    ran = live.run(HANDLED)
+def test_a_handler_gets_past_commands_that_misbehave(live_file: Live) -> None:
+    ran = live_file.run(HANDLED)
 
     failed = [fact.failure.code for fact in ran.facts(e.AttemptFailed) if "on_failure" in fact.place]
     assert failed == ["OUTPUT_INVALID", "OUTPUT_INVALID", "TIMEOUT"]
     assert (ran.status, ran.steps["work"]["output"]) == ("completed", [1])
-    assert leftovers(live) == []
+    assert leftovers(live_file) == []
 
 
 # -- endless output ------------------------------------------------------------------------------------------------
@@ -259,8 +259,8 @@ def test_a_bound_that_is_no_size_is_refused_before_anything_runs(
     assert live_file.service.reader.runs() == []
 
 
-def test_a_step_that_talks_too_much_completes_without_an_output_and_is_told_so(live: Live) -> None:
-    ran = live.run("name: loud\nsteps: [{step: loud, shell: truncate -s 100M /dev/stdout}]")
+def test_a_step_that_talks_too_much_completes_without_an_output_and_is_told_so(live_file: Live) -> None:
+    ran = live_file.run("name: loud\nsteps: [{step: loud, shell: truncate -s 100M /dev/stdout}]")
 
     [warning] = ran.steps["loud"]["warnings"]
     assert (ran.status, ran.steps["loud"]["output"]) == ("completed", None)
@@ -407,8 +407,8 @@ def test_a_step_that_fills_the_disk_of_the_runs_is_waited_for_until_there_is_roo
     assert (failure["code"], failure["message"]) == ("EXIT_NONZERO", "exit code 1")
 
 
-def test_a_step_that_fills_its_own_disk_fails_alone(small_disk: Path, live: Live) -> None:
-    ran = live.run(
+def test_a_step_that_fills_its_own_disk_fails_alone(small_disk: Path, live_file: Live) -> None:
+    ran = live_file.run(
         f"name: fill\nsteps:\n  - {{step: fill, cwd: {small_disk}, shell: cat /dev/zero > ballast}}\n"
         "  - {step: beside, shell: echo 1}\n"
         f"  - {{step: after, cwd: {small_disk}, needs: [{{step: fill, on: always}}], shell: rm ballast; echo 2}}"
@@ -421,9 +421,9 @@ def test_a_step_that_fills_its_own_disk_fails_alone(small_disk: Path, live: Live
 # -- values going in -----------------------------------------------------------------------------------------------
 
 
-def test_values_that_no_process_can_be_given_are_refused_before_it_starts(live: Live) -> None:
-    live.write("large", "x" * 100_000)
-    ran = live.run(
+def test_values_that_no_process_can_be_given_are_refused_before_it_starts(live_file: Live) -> None:
+    live_file.write("large", "x" * 100_000)
+    ran = live_file.run(
         """
 name: values
 steps:
@@ -443,7 +443,7 @@ steps:
     other_ways = "; pass it with 'stdin:', or write it to a file and pass the name of the file"
     nul = "has a NUL, which no environment variable can hold" + other_ways
     large = "has 100000 bytes, and an environment variable holds at most 98304" + other_ways
-    not_entered = f"the folder '{live.folder}/{{}}' cannot be entered: {{}}"
+    not_entered = f"the folder '{live_file.folder}/{{}}' cannot be entered: {{}}"
     assert {name: told(ran, name) for name in ran.steps if told(ran, name)} == {
         "takes_nul": ("INPUT_INVALID", f"the value of '_steps_nul_output' {nul}"),
         "python_takes_nul": ("INPUT_INVALID", f"the value of 'X' {nul}"),
@@ -453,4 +453,4 @@ steps:
         "python_in_a_file": ("INPUT_INVALID", not_entered.format("large", "not a directory")),
     }
     assert (ran.steps["reads_large"]["output"], ran.steps["reads_nul"]["output"]) == ("100000", "3")
-    assert not (live.folder / "ran").exists()
+    assert not (live_file.folder / "ran").exists()

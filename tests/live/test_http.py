@@ -28,9 +28,9 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "*")
 
 
-def test_a_server_that_is_unwell_is_asked_again_and_its_answer_flows_on(live: Live) -> None:
+def test_a_server_that_is_unwell_is_asked_again_and_its_answer_flows_on(live_file: Live) -> None:
     with serving(reset, response(503), response(429, b"", "Retry-After: 1"), as_json("[1, 2, 3]")) as web:
-        ran = live.run(FETCH, inputs={"server": web.url})
+        ran = live_file.run(FETCH, inputs={"server": web.url})
 
     assert ran.status == "completed"
     assert ran.steps["count"]["output"] == "3"

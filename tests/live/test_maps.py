@@ -86,8 +86,8 @@ def test_a_list_of_items_that_is_no_file_fails_the_step_at_once(live_file: Live,
     assert (ran.status, failure["code"], failure["message"]) == ("failed", "EXIT_NONZERO", "items.txt is not a file")
 
 
-def test_items_are_filtered_sorted_told_apart_and_cut(live: Live):
-    ran = live.run("""
+def test_items_are_filtered_sorted_told_apart_and_cut(live_file: Live):
+    ran = live_file.run("""
         name: chosen
         steps:
           - step: each
@@ -108,8 +108,8 @@ def test_items_are_filtered_sorted_told_apart_and_cut(live: Live):
 # -- how they run ----------------------------------------------------------------------------------------------------
 
 
-def test_the_commands_of_an_item_run_one_after_the_other_and_the_last_gives_the_result(live: Live):
-    ran = live.run("""
+def test_the_commands_of_an_item_run_one_after_the_other_and_the_last_gives_the_result(live_file: Live):
+    ran = live_file.run("""
         name: several
         steps:
           - step: each
@@ -206,9 +206,9 @@ def test_how_many_items_may_fail(live_file: Live, policy: str, status: str, ran_
     assert (ran.status, len(live_file.lines("trace"))) == (status, ran_items)
 
 
-def test_a_map_that_failed_says_which_items_and_one_that_collected_has_both(live: Live):
-    failed = live.run(FAILING.replace("POLICY", "on_item_failure: fail"))
-    collected = live.run(FAILING.replace("POLICY", "on_item_failure: collect"))
+def test_a_map_that_failed_says_which_items_and_one_that_collected_has_both(live_file: Live):
+    failed = live_file.run(FAILING.replace("POLICY", "on_item_failure: fail"))
+    collected = live_file.run(FAILING.replace("POLICY", "on_item_failure: collect"))
 
     found = failed.steps["each"]["failure"]
     assert (found["code"], found["message"]) == ("ITEMS_FAILED", "2 of 5 items failed")
@@ -279,8 +279,8 @@ def test_a_map_takes_thousands_of_items(live_file: Live):
     assert (shown["status"], output["total"], output["succeeded"]) == ("completed", 3_000, 3_000)
 
 
-def test_a_command_reads_what_the_command_before_it_gave(live: Live) -> None:
-    ran = live.run(
+def test_a_command_reads_what_the_command_before_it_gave(live_file: Live) -> None:
+    ran = live_file.run(
         """
         steps:
           - step: pack

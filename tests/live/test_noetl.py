@@ -44,8 +44,8 @@ steps:
 """
 
 
-def test_a_rule_has_its_calls_anew_with_every_visit_and_what_was_set_grows(live: Live) -> None:
-    ran = live.run(VISITS)
+def test_a_rule_has_its_calls_anew_with_every_visit_and_what_was_set_grows(live_file: Live) -> None:
+    ran = live_file.run(VISITS)
 
     assert ran.status == "completed"
     assert ran.steps["call"]["attempts"] == 9

@@ -78,14 +78,14 @@ def test_an_attempt_that_took_too_long_goes_over_the_edge_for_timeouts(live: Liv
     assert ran.steps["send"]["handled"] is True
 
 
-def test_the_run_says_which_edges_were_not_taken_and_why(live: Live):
-    ran = live.run(FILTERED.replace("{command}", "exit 75").replace("{timeout}", "1m"))
+def test_the_run_says_which_edges_were_not_taken_and_why(live_file: Live):
+    ran = live_file.run(FILTERED.replace("{command}", "exit 75").replace("{timeout}", "1m"))
 
     assert passed_over(ran, "send") == [("slow", "codes_do_not_match"), ("own", "not_first"), ("give_up", "not_first")]
 
 
-def test_without_an_edge_that_fits_the_failure_goes_to_end_and_fails_the_run(live: Live):
-    ran = live.run("""
+def test_without_an_edge_that_fits_the_failure_goes_to_end_and_fails_the_run(live_file: Live):
+    ran = live_file.run("""
         name: unrouted
         steps:
           - step: send
@@ -105,8 +105,8 @@ def test_without_an_edge_that_fits_the_failure_goes_to_end_and_fails_the_run(liv
 # -- alerts ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_alert_runs_beside_the_chosen_edge_and_handles_nothing(live: Live):
-    ran = live.run("""
+def test_an_alert_runs_beside_the_chosen_edge_and_handles_nothing(live_file: Live):
+    ran = live_file.run("""
         name: alerts
         steps:
           - step: backup
@@ -117,7 +117,7 @@ def test_an_alert_runs_beside_the_chosen_edge_and_handles_nothing(live: Live):
     """)
 
     assert (ran.status, ran.steps["backup"]["handled"]) == ("failed", False)
-    assert sorted(live.lines("trace")) == ["log", "page 28"]
+    assert sorted(live_file.lines("trace")) == ["log", "page 28"]
     assert route(ran, "backup") == ("no_route", None, "no_edge")
 
 
@@ -157,8 +157,8 @@ def test_a_remediation_with_rerun_lets_the_step_be_visited_again_with_fresh_retr
     assert [failure["handled"] for failure in ran.shown["failures"]] == [True]
 
 
-def test_a_remediation_that_never_helps_ends_at_the_bound_of_visits(live: Live):
-    ran = live.run("""
+def test_a_remediation_that_never_helps_ends_at_the_bound_of_visits(live_file: Live):
+    ran = live_file.run("""
         name: hopeless
         steps:
           - step: deploy
@@ -168,13 +168,13 @@ def test_a_remediation_that_never_helps_ends_at_the_bound_of_visits(live: Live):
           - {step: repair, shell: 'true'}
     """)
 
-    assert len(live.lines("trace")) == 3
+    assert len(live_file.lines("trace")) == 3
     assert (ran.status, ran.steps["deploy"]["failure"]["code"]) == ("failed", "LOOP_LIMIT")
     assert ran.steps["repair"]["visits"] == 3
 
 
-def test_a_remediation_with_continue_stands_in_for_the_step(live: Live):
-    ran = live.run("""
+def test_a_remediation_with_continue_stands_in_for_the_step(live_file: Live):
+    ran = live_file.run("""
         name: stand-in
         steps:
           - step: prices
@@ -194,8 +194,8 @@ def test_a_remediation_with_continue_stands_in_for_the_step(live: Live):
     }
 
 
-def test_a_remediation_that_fails_is_remedied_in_turn_and_all_of_it_is_handled(live: Live):
-    ran = live.run("""
+def test_a_remediation_that_fails_is_remedied_in_turn_and_all_of_it_is_handled(live_file: Live):
+    ran = live_file.run("""
         name: chain
         steps:
           - {step: a, shell: exit 1, next: {to: b, on: failure}}
@@ -204,7 +204,7 @@ def test_a_remediation_that_fails_is_remedied_in_turn_and_all_of_it_is_handled(l
           - {step: d, shell: 'echo "d: ${failure.step}" >> trace'}
     """)
 
-    assert (ran.status, live.lines("trace")) == ("completed", ["b: a", "c: b", "c: b", "d: c"])
+    assert (ran.status, live_file.lines("trace")) == ("completed", ["b: a", "c: b", "c: b", "d: c"])
     assert [(found["step"], found["handled"]) for found in ran.shown["failures"]] == [
         ("a", True),
         ("b", True),
@@ -234,8 +234,8 @@ def test_a_failure_whose_remediation_comes_to_nothing_is_unhandled(live_file: Li
     assert (ran.status, ran.steps["a"]["handled"]) == ("failed", False)
 
 
-def test_a_remediation_with_a_handler_of_its_own_is_recovered_and_handles(live: Live):
-    ran = live.run("""
+def test_a_remediation_with_a_handler_of_its_own_is_recovered_and_handles(live_file: Live):
+    ran = live_file.run("""
         name: helped
         steps:
           - {step: a, shell: exit 1, next: {to: fix, on: failure}}
@@ -286,8 +286,8 @@ def test_a_loop_waits_a_little_longer_each_time_and_gives_fresh_budgets(live: Li
         assert after.at >= before.fact.due
 
 
-def test_the_visit_beyond_the_bound_of_a_loop_can_be_routed(live: Live):
-    ran = live.run("""
+def test_the_visit_beyond_the_bound_of_a_loop_can_be_routed(live_file: Live):
+    ran = live_file.run("""
         name: bounded
         steps:
           - step: poll
@@ -297,7 +297,7 @@ def test_the_visit_beyond_the_bound_of_a_loop_can_be_routed(live: Live):
           - {step: too_long, shell: 'echo ${failure.code}'}
     """)
 
-    assert live.lines("trace") == ["looked", "looked"]
+    assert live_file.lines("trace") == ["looked", "looked"]
     assert (ran.status, ran.steps["too_long"]["output"]) == ("completed", "LOOP_LIMIT")
 
 
@@ -379,8 +379,8 @@ steps:
 """
 
 
-def test_the_context_is_the_envelope_byte_for_byte_as_a_file_and_as_a_value(live: Live):
-    ran = live.run(TOLD)
+def test_the_context_is_the_envelope_byte_for_byte_as_a_file_and_as_a_value(live_file: Live):
+    ran = live_file.run(TOLD)
 
     [entered] = ran.entries(e.StepEntered, step="source")
     [failed] = ran.entries(e.StepFailed, step="source")
@@ -389,13 +389,13 @@ def test_the_context_is_the_envelope_byte_for_byte_as_a_file_and_as_a_value(live
     expected = CONTEXT.format(
         run_id=ran.run_id, entered=entered.seq, failed=failed.seq, at=at, chars=len(payload), payload=payload
     )
-    assert live.read("file") == expected
-    assert live.read("value") == expected
+    assert live_file.read("file") == expected
+    assert live_file.read("value") == expected
 
 
-def test_a_long_failure_is_cut_in_the_middle_and_the_figures_say_so(live: Live):
+def test_a_long_failure_is_cut_in_the_middle_and_the_figures_say_so(live_file: Live):
     """Its message is the last 2,000 characters of stderr; causes and the handler's failure come on top."""
-    ran = live.run("""
+    ran = live_file.run("""
         name: long
         steps:
           - step: check

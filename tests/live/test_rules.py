@@ -57,8 +57,8 @@ def delays(ran: Ran, step: str) -> list[float]:
     return [(entry.fact.due - entry.at).total_seconds() for entry in ran.entries(e.RetryScheduled, place=step)]  # type: ignore[union-attr]
 
 
-def test_the_more_specific_kind_of_rule_wins_whatever_the_order_in_the_file(live: Live):
-    ran = live.run(SPECIFIC)
+def test_the_more_specific_kind_of_rule_wins_whatever_the_order_in_the_file(live_file: Live):
+    ran = live_file.run(SPECIFIC)
 
     assert (ran.status, ran.shown["degraded"]) == ("completed", False)
     assert rules_used(ran) == {
@@ -92,8 +92,8 @@ steps:
 """
 
 
-def test_a_budget_is_per_rule_and_max_attempts_bounds_all_rules_together(live: Live):
-    ran = live.run(BUDGETS)
+def test_a_budget_is_per_rule_and_max_attempts_bounds_all_rules_together(live_file: Live):
+    ran = live_file.run(BUDGETS)
 
     assert {name: step["attempts"] for name, step in ran.steps.items()} == {
         "per_rule": 4,
@@ -127,8 +127,8 @@ steps:
 """
 
 
-def test_a_fatal_failure_is_retried_only_by_a_rule_that_names_its_code(live: Live):
-    ran = live.run(FATAL)
+def test_a_fatal_failure_is_retried_only_by_a_rule_that_names_its_code(live_file: Live):
+    ran = live_file.run(FATAL)
 
     assert (ran.steps["refused"]["attempts"], passed(ran, "refused")) == (1, ["no_rule"])
     assert (ran.steps["named"]["status"], ran.steps["named"]["attempts"]) == ("completed", 2)
@@ -181,8 +181,8 @@ steps:
 """
 
 
-def test_more_memory_is_asked_for_after_out_of_memory_and_never_more_than_the_cap(live: Live):
-    ran = live.run(HUNGRY)
+def test_more_memory_is_asked_for_after_out_of_memory_and_never_more_than_the_cap(live_file: Live):
+    ran = live_file.run(HUNGRY)
 
     assert (ran.status, ran.steps["solve"]["attempts"]) == ("failed", 2)
     assert passed(ran, "solve") == ["max_memory_reached"]
@@ -212,8 +212,8 @@ steps:
 """
 
 
-def test_more_time_and_processors_are_given_after_a_timeout_up_to_their_caps(live: Live):
-    ran = live.run(SLOW)
+def test_more_time_and_processors_are_given_after_a_timeout_up_to_their_caps(live_file: Live):
+    ran = live_file.run(SLOW)
 
     given = [fact.adjusted for fact in ran.facts(e.RetryScheduled)]
     assert given == [
@@ -265,8 +265,8 @@ steps:
 """
 
 
-def test_death_by_a_signal_is_an_exit_code_and_a_signal(live: Live):
-    ran = live.run(KILLED)
+def test_death_by_a_signal_is_an_exit_code_and_a_signal(live_file: Live):
+    ran = live_file.run(KILLED)
 
     failures = {fact.place: fact.failure for fact in ran.facts(e.AttemptFailed)}
     told = {name: (found.code, found.exit_code, found.signal, found.message) for name, found in failures.items()}

@@ -47,22 +47,22 @@ def variables(live: Live, name: str) -> dict[str, str]:
     return {key: value for key, value in found.items() if key not in OF_EVERY_TASK}
 
 
-def test_a_script_finds_the_failure_that_it_is_about_in_its_environment(live: Live):
-    (live.folder / "below").mkdir()
+def test_a_script_finds_the_failure_that_it_is_about_in_its_environment(live_file: Live):
+    (live_file.folder / "below").mkdir()
 
-    ran = live.run(TOLD)
+    ran = live_file.run(TOLD)
 
     assert ran.status == "completed"
     shared = {"MULLIGAN_RUN_ID": str(ran.run_id), "MULLIGAN_WORKFLOW": "told", "MULLIGAN_VISIT": "1"}
-    shared["MULLIGAN_OUTPUT_DIR"] = f"{live.home.folder}/runs/{ran.run_id}/output"
+    shared["MULLIGAN_OUTPUT_DIR"] = f"{live_file.home.folder}/runs/{ran.run_id}/output"
     failed = {"MULLIGAN_ERROR_CODE": "EXIT_NONZERO", "MULLIGAN_RETURN_CODE": "28", "MULLIGAN_STEP": "fetch"}
-    assert variables(live, "below/env-1") == {**shared, **failed, "MULLIGAN_ATTEMPT": "1"}
-    assert variables(live, "below/env-2") == {**shared, **failed, "MULLIGAN_ATTEMPT": "2"}
+    assert variables(live_file, "below/env-1") == {**shared, **failed, "MULLIGAN_ATTEMPT": "1"}
+    assert variables(live_file, "below/env-2") == {**shared, **failed, "MULLIGAN_ATTEMPT": "2"}
     killed = {"MULLIGAN_ERROR_CODE": "SIGNALED", "MULLIGAN_RETURN_CODE": "137", "MULLIGAN_STEP": "check"}
-    assert variables(live, "item-1") == {**shared, **killed, "MULLIGAN_ATTEMPT": "1", "MULLIGAN_ITEM": "1"}
+    assert variables(live_file, "item-1") == {**shared, **killed, "MULLIGAN_ATTEMPT": "1", "MULLIGAN_ITEM": "1"}
     # A timeout has no exit code.
     late = {"MULLIGAN_ERROR_CODE": "TIMEOUT", "MULLIGAN_STEP": "slow", "MULLIGAN_ATTEMPT": "1"}
-    assert variables(live, "slow") == {**shared, **late}
+    assert variables(live_file, "slow") == {**shared, **late}
 
 
 def test_a_script_has_the_steps_folder_and_environment_and_logs_of_its_own(live_file: Live):
@@ -96,8 +96,8 @@ steps:
 """
 
 
-def test_a_scripts_failure_or_timeout_is_recorded_and_the_retry_goes_on(live: Live):
-    ran = live.run(FAILING)
+def test_a_scripts_failure_or_timeout_is_recorded_and_the_retry_goes_on(live_file: Live):
+    ran = live_file.run(FAILING)
 
     assert (ran.status, ran.steps["fetch"]["attempts"], ran.steps["load"]["attempts"]) == ("completed", 2, 2)
     failed = {fact.place: fact.failure for fact in ran.facts(e.CommandFailed)}

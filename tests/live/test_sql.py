@@ -58,8 +58,8 @@ def test_many_rows_are_an_artifact_and_another_query_reads_them_all(live: Live) 
     assert ran.steps["add"]["output"] == [{"rows": 20_000, "sum": 200_010_000}]
 
 
-def test_a_query_is_a_handler_and_one_that_fails_is_handled(live: Live) -> None:
-    ran = live.run(
+def test_a_query_is_a_handler_and_one_that_fails_is_handled(live_file: Live) -> None:
+    ran = live_file.run(
         """
         steps:
           - step: ask

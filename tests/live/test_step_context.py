@@ -65,14 +65,14 @@ def test_the_output_of_a_step_has_the_path_of_a_kept_file_where_there_is_one(liv
     assert kept["format"] == "file"
 
 
-def test_the_report_has_the_progress_and_the_files(live: Live) -> None:
-    ran = live.run(KEEPING)
+def test_the_report_has_the_progress_and_the_files(live_file: Live) -> None:
+    ran = live_file.run(KEEPING)
 
-    report = live.service.report(ran.run_id, datetime.now(UTC))
+    report = live_file.service.report(ran.run_id, datetime.now(UTC))
 
     assert [(one.file, one.attempt) for one in report.artifacts] == [("model.bin", 1), ("model.bin", 2)]
     assert [one.progress for one in report.attempts if one.place == "train"] == ["1/2 trained", "2/2 trained"]
-    page = live.service.report_page(report, folder=None, home_option="")
+    page = live_file.service.report_page(report, folder=None, home_option="")
     assert all(text in page for text in ('id="artifacts"', "<td>model.bin</td>", "at 1/2 trained"))
 
 
@@ -120,13 +120,13 @@ def test_a_fork_keeps_the_files_of_the_run_that_it_came_from(live: Live) -> None
     assert second.shown["outputs"] == first.shown["outputs"]
 
 
-def test_an_item_of_a_map_has_its_own_progress(live: Live) -> None:
-    ran = live.run("""
+def test_an_item_of_a_map_has_its_own_progress(live_file: Live) -> None:
+    ran = live_file.run("""
         name: items
         steps:
           - {step: each, map: {over: [4, 5], as: n}, do: [{shell: 'echo ${n}/9 > $MULLIGAN_PROGRESS'}]}
     """)
 
-    found = [live.service.item_history(ran.run_id, "each", index).history for index in (0, 1)]
+    found = [live_file.service.item_history(ran.run_id, "each", index).history for index in (0, 1)]
 
     assert [to_json(one)[0]["progress"]["done"] for one in found] == [4, 5]

@@ -207,18 +207,18 @@ def test_cleanup_then_undo_then_end_when_fail_fast_strikes(live: Live):
     assert ran.steps["hold"]["status"] == "cancelled"
 
 
-def test_fail_fast_on_critical_strikes_only_then(live: Live):
-    live.write("error.json", '{"code": "LEAK", "severity": "critical"}')
+def test_fail_fast_on_critical_strikes_only_then(live_file: Live):
+    live_file.write("error.json", '{"code": "LEAK", "severity": "critical"}')
     critical = "'until test -e up; do sleep 0.01; done; cat error.json > \"$MULLIGAN_ERROR\"'"
 
-    ran = live.run(order(fast="on_critical", command=critical))
+    ran = live_file.run(order(fast="on_critical", command=critical))
 
-    assert (ran.status, live.lines("trace")) == ("failed", IN_ORDER)
+    assert (ran.status, live_file.lines("trace")) == ("failed", IN_ORDER)
     assert ran.steps["spoil"]["failure"]["code"] == "LEAK"
 
 
-def test_a_failure_that_is_not_critical_does_not_disturb_other_branches(live: Live):
-    ran = live.run("""
+def test_a_failure_that_is_not_critical_does_not_disturb_other_branches(live_file: Live):
+    ran = live_file.run("""
         name: branches
         steps:
           - {step: bad, shell: exit 1}

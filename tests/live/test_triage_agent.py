@@ -16,12 +16,12 @@ from .runner import Live, Terminal, wait_until
 NIGHT = Path(__file__).parents[2] / "examples" / "agents" / "triage-night"
 
 
-def test_a_night_of_twenty_failures(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_night_of_twenty_failures(live_file: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 17 answers within the limits 15 are applied; two are not sure enough, and one verdict is not allowed."""
-    shutil.copytree(NIGHT, live.folder, dirs_exist_ok=True)
-    monkeypatch.setenv("MULLIGAN_AGENTS", str(live.folder / "agents.yaml"))
+    shutil.copytree(NIGHT, live_file.folder, dirs_exist_ok=True)
+    monkeypatch.setenv("MULLIGAN_AGENTS", str(live_file.folder / "agents.yaml"))
 
-    ran = live.run(live.folder / "triage-night.yaml")
+    ran = live_file.run(live_file.folder / "triage-night.yaml")
 
     applied = ran.facts(e.StepClassified)
     assert {(fact.by, fact.verdict, fact.reason) for fact in applied} == {
@@ -29,7 +29,7 @@ def test_a_night_of_twenty_failures(live: Live, monkeypatch: pytest.MonkeyPatch)
     }
     assert (len(applied), ran.exit_code) == (15, 4)
     assert Counter(step["status"] for step in ran.steps.values())["completed"] == 15
-    pending = to_json(live.service.list_pending())
+    pending = to_json(live_file.service.list_pending())
     assert Counter(entry["suggestion"]["why_not"] for entry in pending) == {
         "below_confidence": 2,
         "not_allowed": 1,
@@ -37,7 +37,7 @@ def test_a_night_of_twenty_failures(live: Live, monkeypatch: pytest.MonkeyPatch)
     }
     assert all(entry["suggestion"]["verdict"] and entry["suggestion"]["reason"] for entry in pending)
     assert all((entry["default"], bool(entry["due"])) == ("fail", True) for entry in pending)
-    (stats,) = live.service.agent_stats()
+    (stats,) = live_file.service.agent_stats()
     assert (stats.agent, stats.decisions, stats.right, stats.suggestions) == ("night", 15, 15, 5)
 
 

@@ -34,15 +34,15 @@ def test_undos_run_one_at_a_time_the_last_completed_first_with_their_outputs_the
     assert [fact.step for fact in ran.facts(e.UndoCompleted)] == ["hotel", "seat"]
 
 
-def test_nothing_is_undone_where_a_failure_was_handled(live: Live):
-    ran = live.run(booking().replace("echo paid >> trace", "echo paid >> trace || true").replace("UNDO", ""))
+def test_nothing_is_undone_where_a_failure_was_handled(live_file: Live):
+    ran = live_file.run(booking().replace("echo paid >> trace", "echo paid >> trace || true").replace("UNDO", ""))
 
     assert ran.status == "completed"
-    assert live.lines("trace") == ["seat-1", "hotel", "note", "mailed", "end"]
+    assert live_file.lines("trace") == ["seat-1", "hotel", "note", "mailed", "end"]
 
 
-def test_each_visit_of_a_loop_is_undone_with_its_own_output(live: Live):
-    ran = live.run("""
+def test_each_visit_of_a_loop_is_undone_with_its_own_output(live_file: Live):
+    ran = live_file.run("""
         name: loop
         steps:
           - step: add
@@ -53,21 +53,21 @@ def test_each_visit_of_a_loop_is_undone_with_its_own_output(live: Live):
           - {step: check, shell: exit 1}
     """)
 
-    assert live.lines("trace") == ["remove row 3", "remove row 2", "remove row 1"]
+    assert live_file.lines("trace") == ["remove row 3", "remove row 2", "remove row 1"]
     assert ran.status == "failed"
 
 
-def test_an_undo_that_fails_after_its_retry_and_handler_is_recorded_and_the_others_go_on(live: Live):
+def test_an_undo_that_fails_after_its_retry_and_handler_is_recorded_and_the_others_go_on(live_file: Live):
     text = booking().replace(
         "undo: {shell: 'echo \"undo ${output}\" >> trace'}",
         "undo: {shell: 'echo trying >> trace; exit 9', retry: 1, on_failure: exit 8}",
     )
 
-    ran = live.run(text)
+    ran = live_file.run(text)
 
     [failed] = ran.facts(e.UndoFailed)
     assert (failed.step, failed.failure.code, failed.failure.cause[0].exit_code) == ("hotel", "UNDO_FAILED", 9)
-    assert live.lines("trace")[3:] == ["trying", "trying", "undo seat-1", "end"]
+    assert live_file.lines("trace")[3:] == ["trying", "trying", "undo seat-1", "end"]
     assert ran.status == "failed"
 
 

@@ -278,11 +278,11 @@ def test_what_is_left_in_the_store_is_found(fields: dict[str, Any], said: list[s
     assert list(check_rest(held(**fields))) == said
 
 
-def test_a_lease_without_a_holder_is_found_while_all_goes_on(schema_url: str) -> None:
-    PostgresStore(schema_url).close()
-    checker = InvariantChecker(schema_url)
+def test_a_lease_without_a_holder_is_found_while_all_goes_on(store_schema_url: str) -> None:
+    PostgresStore(store_schema_url).close()
+    checker = InvariantChecker(store_schema_url)
     before = checker.look()
-    with psycopg.connect(schema_url) as connection:
+    with psycopg.connect(store_schema_url) as connection:
         connection.execute(
             "INSERT INTO runs (run_id, workflow, version, created_at, updated_at, parent_place, parent_attempt, "
             "root_run_id, holder, fence) VALUES (1, 'chain', 'v', 0, 0, '', 0, 1, '', 0)"

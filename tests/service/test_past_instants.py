@@ -29,7 +29,7 @@ def run_at(run_id: int, at: datetime, status: str = "completed") -> RunRecord:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def schedules(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Schedules, list[datetime]]]:
-    url = request.getfixturevalue("schema_url") if request.param == "postgres" else ""
+    url = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
     clock = [T0]
     with Service(Home(tmp_path / "home", url), "ada") as service:
         service.catalogue.publish("hello", HELLO)

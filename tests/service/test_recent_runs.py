@@ -26,7 +26,7 @@ DAY = timedelta(days=1)
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
-    store = request.getfixturevalue("schema_url") if request.param == "postgres" else ""
+    store = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
     with Service(Home(tmp_path / "home", store) if store else Home(tmp_path / "home"), "a tester") as opened:
         opened.reader.store.register(WorkerRecord("w", "here", 1))
         yield opened

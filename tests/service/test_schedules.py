@@ -43,7 +43,7 @@ class Server:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Server]]:
-    url = request.getfixturevalue("schema_url") if request.param == "postgres" else ""
+    url = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
     clock = [T0]
     with ExitStack() as stack:
 

@@ -32,7 +32,7 @@ SPENDS = """echo '{"content": "done", "tokens": 10, "cost": "COST"}' > "$MULLIGA
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
-    url = request.getfixturevalue("schema_url") if request.param == "postgres" else ""
+    url = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
     with Service(Home(tmp_path / "home", url), "ada") as opened:
         yield opened
 

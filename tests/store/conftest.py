@@ -17,7 +17,7 @@ from .keeping import Memory, Open, Place, PostgresSchema, SqliteFolder
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "sqlite":
         return SqliteFolder(tmp_path)
-    return Memory() if request.param == "memory" else PostgresSchema(request.getfixturevalue("schema_url"))
+    return Memory() if request.param == "memory" else PostgresSchema(request.getfixturevalue("store_schema_url"))
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ CANCEL = r.CancelRequested(T0)
 
 
 @pytest.fixture
-def store(schema_url: str) -> Iterator[Store]:
-    opened = PostgresSchema(schema_url).open()
+def store(store_schema_url: str) -> Iterator[Store]:
+    opened = PostgresSchema(store_schema_url).open()
     yield opened
     opened.close()
 
@@ -96,12 +96,12 @@ def test_news_of_the_time_without_a_connection_is_not_missed(server: PostgresSer
     store.close()
 
 
-def test_no_transaction_is_left_open_by_a_refusal(store: Store, schema_url: str) -> None:
+def test_no_transaction_is_left_open_by_a_refusal(store: Store, store_schema_url: str) -> None:
     turn = started(store)
     with pytest.raises(Exception, match="void"):
         store.commit([commit(turn, 5)])
 
-    with psycopg.connect(schema_url) as connection:
+    with psycopg.connect(store_schema_url) as connection:
         rows = connection.execute(
             "SELECT count(*) FROM pg_stat_activity JOIN pg_locks USING (pid) JOIN pg_class ON relation = pg_class.oid "
             "WHERE relnamespace = current_schema()::regnamespace AND pid <> pg_backend_pid()"

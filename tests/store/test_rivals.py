@@ -23,58 +23,76 @@ SRC = Path(__file__).parents[2] / "src"
 
 RIVALS = 3
 
-PROLOGUE = """
-import sys
+# One interpreter that has loaded everything and forks the rivals. They go when its standard input ends.
+PROGRAM = """
+import io, os, sys
 from datetime import UTC, datetime
 from mulligan.core.model.events import Entry, RunPaused
 from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import Conflict, StaleLease
 from mulligan.ports import Commit, Offer, WorkerRecord
 from mulligan.store import open_store
-where, name = sys.argv[1:]
+where, code, rivals = sys.argv[1:]
+is_early, where = where.startswith("early "), where.removeprefix("early ")
+if where.startswith("postgresql:"):
+    import mulligan.store.postgres
 at = datetime(2026, 1, 1, tzinfo=UTC)
-if where.startswith("early "):
-    where = where.removeprefix("early ")
-    print("ready", flush=True)
-    sys.stdin.readline()
-    store = open_store(where)
-else:
-    store = open_store(where)
-    print("ready", flush=True)
-    sys.stdin.readline()
-store.register(WorkerRecord(name, "here", 1))
+
+def rival(number):
+    name = f"rival-{number}"
+    store = None if is_early else open_store(where)
+    os.write(1, b"ready\\n")
+    os.read(0, 1)
+    store = store or open_store(where)
+    store.register(WorkerRecord(name, "here", 1))
+    sys.stdout = io.StringIO()
+    exec(code, {**globals(), "store": store, "name": name})
+    store.close()
+    # One call: lines of rivals do not mix.
+    os.write(1, " ".join([str(number), *sys.stdout.getvalue().split(), "\\n"]).encode())
+
+pids = []
+for number in range(int(rivals)):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            rival(number)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            os._exit(1)
+        os._exit(0)
+    pids.append(pid)
+sys.exit(sum(os.waitpid(pid, 0)[1] != 0 for pid in pids))
 """
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The name of a store that several processes can open."""
+    return str(tmp_path / "runs.db") if request.param == "sqlite" else request.getfixturevalue("store_schema_url")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def missing(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The name of a store that is still to be made."""
     return str(tmp_path / "runs.db") if request.param == "sqlite" else request.getfixturevalue("schema_url")
 
 
 def race(where: str, code: str) -> list[list[str]]:
     """What each rival prints: they all start when the last one is ready."""
-    environment = {**os.environ, "PYTHONPATH": str(SRC)}
-    rivals = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROLOGUE + code, where, f"rival-{number}"],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(RIVALS)
-    ]
-    for rival in rivals:
-        assert rival.stdout is not None
-        assert rival.stdout.readline() == "ready\n"
-    for rival in rivals:
-        assert rival.stdin is not None
-        rival.stdin.write("go\n")
-        rival.stdin.flush()
-    said = [rival.communicate()[0].split() for rival in rivals]
-    assert [rival.returncode for rival in rivals] == [0] * RIVALS
-    return said
+    rivals = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, where, code, str(RIVALS)],
+        env={**os.environ, "PYTHONPATH": str(SRC)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert rivals.stdout is not None
+    assert [rivals.stdout.readline() for _ in range(RIVALS)] == ["ready\n"] * RIVALS
+    out, _ = rivals.communicate()
+    assert rivals.returncode == 0
+    said = {name: words for name, *words in map(str.split, out.splitlines())}
+    return [said[str(number)] for number in range(RIVALS)]
 
 
 @pytest.fixture
@@ -144,10 +162,10 @@ def test_a_dead_worker_is_buried_by_one_of_them(store: Store, where: str) -> Non
     assert told == ["TaskStarted"] * 5 + ["LeaseExpired"] * 5
 
 
-def test_a_store_that_is_not_there_yet_may_be_opened_by_all_of_them_at_once(where: str) -> None:
-    race(f"early {where}", "")
+def test_a_store_that_is_not_there_yet_may_be_opened_by_all_of_them_at_once(missing: str) -> None:
+    race(f"early {missing}", "")
 
-    store = open_store(where)
+    store = open_store(missing)
     assert [known.name for known in store.workers()] == [f"rival-{number}" for number in range(RIVALS)]
     store.close()
 

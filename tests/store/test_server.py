@@ -6,12 +6,18 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from mulligan.errors import StoreRefused
+from mulligan.store.postgres import PostgresStore
 from mulligan.testing.postgres import GIVEN, own_schema, shared_server
+
+from ..store_schemas import StoreSchemas
+from .keeping import new_run, worker
 
 SRC = Path(__file__).parents[2] / "src"
 
@@ -52,21 +58,16 @@ def is_gone(folder: Path, seconds: float = 60.0) -> bool:
     return not folder.exists()
 
 
-def test_who_names_the_same_folder_has_the_same_server(tmp_path: Path) -> None:
+def test_who_names_the_same_folder_has_the_same_server_and_who_comes_when_all_have_left_another(tmp_path: Path) -> None:
     with shared_server(tmp_path) as first, shared_server(tmp_path) as second:
         assert first == second
         with psycopg.connect(second) as connection:
             assert connection.execute("SELECT 1").fetchall() == [(1,)]
 
-
-@pytest.mark.skipif(GIVEN in os.environ, reason="a server was given, and it stays")
-def test_the_server_of_those_who_left_is_not_given_to_those_who_come_later(tmp_path: Path) -> None:
-    with shared_server(tmp_path) as first:
-        pass
-
-    with shared_server(tmp_path) as second, psycopg.connect(second) as connection:
+    with shared_server(tmp_path) as third, psycopg.connect(third) as connection:
         assert connection.execute("SELECT 1").fetchall() == [(1,)]
-    assert first != second
+    # A server that was given stays.
+    assert (first != third) == (GIVEN not in os.environ)
 
 
 def test_each_schema_is_empty_and_goes(server_url: str) -> None:
@@ -80,3 +81,50 @@ def test_each_schema_is_empty_and_goes(server_url: str) -> None:
     with psycopg.connect(server_url) as connection:
         rows = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [name]).fetchall()
     assert rows == []
+
+
+def test_a_store_that_was_used_is_empty_for_the_next_and_has_another_name(server_url: str) -> None:
+    schemas = StoreSchemas(server_url)
+    with schemas.take() as first:
+        before = contents(first)
+        with closing(PostgresStore(first)) as store:
+            store.create([new_run()])
+            store.register(worker())
+
+    with schemas.take() as second, closing(PostgresStore(second)) as store:
+        assert contents(second) == before
+        assert [turn.run_id for turn in store.create([new_run()])] == [1]
+    with pytest.raises(StoreRefused):
+        PostgresStore(first)
+
+    schemas.drop_all()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE runs ADD COLUMN other bigint",
+        "CREATE TABLE other (a bigint)",
+        "CREATE OR REPLACE FUNCTION now_micros() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'",
+        "INSERT INTO artifacts SELECT 'a' || n, '', 0, 0 FROM generate_series(0, 2000) AS n",
+    ],
+)
+def test_a_store_whose_tables_were_changed_or_filled_is_given_to_nobody_else(server_url: str, change: str) -> None:
+    schemas = StoreSchemas(server_url)
+    with schemas.take() as url, psycopg.connect(url) as connection:
+        tables = connection.execute("SELECT 'runs'::regclass::oid").fetchall()
+        connection.execute(change)
+        connection.commit()
+
+    with schemas.take() as url, psycopg.connect(url) as connection:
+        assert connection.execute("SELECT 'runs'::regclass::oid").fetchall() != tables
+        assert connection.execute("SELECT * FROM artifacts").fetchall() == []
+
+    schemas.drop_all()
+
+
+def contents(url: str) -> dict[str, list[object]]:
+    """The rows of all tables."""
+    with psycopg.connect(url) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()").fetchall()
+        return {table: connection.execute(f'SELECT * FROM "{table}"').fetchall() for (table,) in tables}

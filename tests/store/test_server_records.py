@@ -499,8 +499,8 @@ def test_logs_and_settled_notices_go_with_their_run_and_what_waits_is_sent_all_t
     assert [one.key for one in records.notices()] == ["of no run", "of another", "waits"]
 
 
-def test_on_a_store_for_many_hosts_what_a_server_keeps_wakes_no_worker(schema_url: str) -> None:
-    worker, server = PostgresSchema(schema_url).open(), PostgresSchema(schema_url).open()
+def test_on_a_store_for_many_hosts_what_a_server_keeps_wakes_no_worker(store_schema_url: str) -> None:
+    worker, server = PostgresSchema(store_schema_url).open(), PostgresSchema(store_schema_url).open()
     worker.has_changes()
 
     server.server_records.add_audit([audited()])

@@ -102,7 +102,7 @@ def _sqlite(request: pytest.FixtureRequest, path: Path, clock: JumpingClock) -> 
 
 @contextmanager
 def _postgres(request: pytest.FixtureRequest, path: Path, clock: JumpingClock) -> Iterator[Shop]:
-    url = request.getfixturevalue("schema_url")
+    url = request.getfixturevalue("store_schema_url")
     store = PostgresStore(url)
     with psycopg.connect(url, autocommit=True) as connection:
         yield Shop(

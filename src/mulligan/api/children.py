@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -18,12 +19,15 @@ STEADY_SECONDS = 60.0
 class Child:
     """One child: `python WORDS…`, tied to this process."""
 
-    def __init__(self, name: str, words: Sequence[str], log: Logger) -> None:
+    def __init__(
+        self, name: str, words: Sequence[str], log: Logger, *, restart_seconds: float = RESTART_SECONDS
+    ) -> None:
         self.name = name
         self.command = [sys.executable, "-P", "-m", "mulligan.api.tied_child", str(os.getpid()), *words]
         self._log = log
+        self._restart_seconds = restart_seconds
         self._process: asyncio.subprocess.Process | None = None
-        self._is_ending = False
+        self._ending = asyncio.Event()
 
     @property
     def pid(self) -> int | None:
@@ -32,16 +36,17 @@ class Child:
     async def keep_running(self) -> None:
         """Start it, and start it again whenever it ends, until `stop`."""
         loop = asyncio.get_running_loop()
-        seconds = RESTART_SECONDS
-        while not self._is_ending:
+        seconds = self._restart_seconds
+        while not self._ending.is_set():
             began = loop.time()
             code = await self._run()
-            if self._is_ending:
+            if self._ending.is_set():
                 return
-            seconds = RESTART_SECONDS if loop.time() - began >= STEADY_SECONDS else seconds
+            seconds = self._restart_seconds if loop.time() - began >= STEADY_SECONDS else seconds
             how = f"was killed by signal {-code}" if code < 0 else f"has ended with exit code {code}"
             self._log.error("the %s %s; starting it again in %g s", self.name, how, seconds)
-            await asyncio.sleep(seconds)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), seconds)
             seconds = min(seconds * 2, RESTART_SECONDS_MAX)
 
     async def _run(self) -> int:
@@ -50,12 +55,18 @@ class Child:
         self._process = await asyncio.create_subprocess_exec(
             *self.command, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True
         )
+        if self._ending.is_set():
+            # `stop` was called while the process was being started, and found none.
+            self._send(signal.SIGTERM)
         return await self._process.wait()
 
     def stop(self) -> None:
         """Ask it to end. A second call ends it at once."""
-        number = signal.SIGKILL if self._is_ending and self.name != "worker" else signal.SIGTERM
-        self._is_ending = True
+        number = signal.SIGKILL if self._ending.is_set() and self.name != "worker" else signal.SIGTERM
+        self._ending.set()
+        self._send(number)
+
+    def _send(self, number: signal.Signals) -> None:
         if self.pid is not None and self._process is not None:
             try:
                 self._process.send_signal(number)

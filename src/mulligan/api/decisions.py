@@ -15,7 +15,6 @@ from mulligan.service import (
     ChangeResult,
     DecisionsResult,
     PendingDetails,
-    commands_for_pending,
     make_decision,
     to_json,
 )
@@ -34,16 +33,11 @@ class PendingQuery(Query, frozen=True):
 def list_pending(call: Call) -> dict[str, Any]:
     asked: PendingQuery = call.query
     page = call.service.pending_page(after=decode_cursor(asked.cursor, tuple[Count, str]), limit=asked.limit)
-    for entry in page.entries:
-        entry.commands = commands_for_pending(entry)
     return {"pending": to_json(page.entries), "next": encode_cursor(page.next), "total": page.total}
 
 
 def get_pending(call: Call) -> PendingDetails:
-    found = call.service.inbox.details(int(call.path["run_id"]), call.path["step"])
-    if found.entry is not None:
-        found.entry.commands = commands_for_pending(found.entry)
-    return found
+    return call.service.inbox.details(int(call.path["run_id"]), call.path["step"])
 
 
 class DecisionBody(Body, frozen=True):
@@ -74,20 +68,7 @@ def decide(call: Call) -> DecisionsResult:
     asked: DecisionsBody = call.body
     for one in asked.decisions:
         _refuse_other_workflow(call, one.run_id)
-    decided = [
-        make_decision(
-            one.run_id,
-            one.step,
-            one.verdict,
-            one.reason,
-            memory=one.memory,
-            timeout=one.timeout,
-            budget=one.budgets,
-            attempt=one.attempt,
-            confidence=one.confidence,
-        )
-        for one in asked.decisions
-    ]
+    decided = [make_decision(**msgspec.structs.asdict(one)) for one in asked.decisions]
     return call.service.changes.decide(decided, dry_run=asked.dry_run)
 
 

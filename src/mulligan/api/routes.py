@@ -17,6 +17,7 @@ from mulligan.api import (
     store_calls,
     stream,
     tokens,
+    whatif,
 )
 from mulligan.api.routing import Route
 
@@ -27,6 +28,7 @@ ROUTES: tuple[Route, ...] = (
     *operations.ROUTES,
     *stream.ROUTES,
     *catalogue.ROUTES,
+    *whatif.ROUTES,
     *schedules.ROUTES,
     *notices.ROUTES,
     *logins.ROUTES,

@@ -6,6 +6,7 @@ be meant.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -18,7 +19,6 @@ from mulligan.service import (
     ChangeResult,
     CorrectedWorkflow,
     EventFork,
-    ForkPlan,
     ForkResult,
     HookRule,
     Prepared,
@@ -230,16 +230,13 @@ class ForkBody(Body, frozen=True):
 def fork_run(call: Call) -> Answer:
     asked: ForkBody = call.body
     run_id = changed_run(call)
-    workflow = _other_definition(call, run_id, asked)
-
-    def check(plan: ForkPlan) -> None:
-        if plan.approvals:
-            refuse_without(
-                call, "decide", f"the fork keeps the approval of '{plan.approvals[0]}' and does not ask again"
-            )
-
     found = call.service.changes.fork(
-        run_id, asked.from_step, dict(asked.inputs), workflow, check=check, dry_run=asked.dry_run
+        run_id,
+        asked.from_step,
+        dict(asked.inputs),
+        _other_definition(call, run_id, asked),
+        refuse_approvals=partial(refuse_without, call, "decide"),
+        dry_run=asked.dry_run,
     )
     if found.fork_run_id is None:
         return Answer(found)

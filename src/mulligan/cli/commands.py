@@ -49,6 +49,7 @@ COMMANDS = {
     "stats": ("mulligan.cli.stats:show_stats", "Show how often retries, handlers, triage and routes helped."),
     "whatif": ("mulligan.cli.whatif:whatif", "Try a changed workflow on the runs that are recorded."),
     "usage": ("mulligan.cli.usage:show_usage", "Compare the resources that steps requested with what they used."),
+    "suggest": ("mulligan.cli.suggest:suggest", "Propose rules and limits for workflows, from what their runs did."),
     "breakers": ("mulligan.cli.breakers:show_breakers", "Show the circuit breakers of a store, or close one."),
     "traces": ("mulligan.cli.traces:traces", "Send the trace of a run to a collector of OpenTelemetry."),
     "replay": ("mulligan.cli.replay:replay", "Show a run as it was at any of its events, or check its log."),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated
 
+from mulligan.cli.extra_modules import load_for
 from mulligan.cli.options import By, HomeFolder, is_on_server
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import UsageRefused, complain
-from mulligan.errors import ServerUnusable, StoreUnavailable
+from mulligan.errors import StoreUnavailable
 from mulligan.service import TokenLimits, open_service, read_limits
 
 # What an agent on this machine may do unless less is asked for: what the person may do who has started it.
@@ -60,7 +60,7 @@ def mcp(
             "the guard rails of an agent that works with a server are those of its token",
             hint="leave the options out, and log in with: mulligan token create --agent NAME",
         )
-    stdio = _module("mulligan.mcp_server.stdio")
+    stdio = load_for("mcp", "mulligan.mcp_server.stdio")
     _refuse_unusable(server or home)
     scopes = ("read",) if read_only else SCOPES
     code: int = stdio.serve(partial(open_service, server or home, by), scopes, agent, limits)
@@ -75,14 +75,3 @@ def _refuse_unusable(home: str | None) -> None:
                 service.ping()
         except StoreUnavailable as error:
             complain(f"note: {error.message}; tools answer with an error until it does")
-
-
-def _module(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("mulligan"):
-            raise
-        raise ServerUnusable(
-            f"`mulligan mcp` needs '{error.name}', which is not installed", hint="pip install 'mulligan[mcp]'"
-        ) from None

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 
+from mulligan.cli.extra_modules import load_for
 from mulligan.cli.options import HomeFolder, LogFormat, check_log_format
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import UsageRefused, show
-from mulligan.errors import ServerUnusable
 from mulligan.service import Home, ServerConfig, Service, find_config, open_service
 
 PORTS = range(65536)
@@ -72,8 +72,9 @@ def refuse_remote(service: Service) -> None:
 
 def serve(home: Home, config: ServerConfig, **options: Any) -> int:
     """Serve a home with its dashboard, until stopped."""
-    server, pages = _module("mulligan.api.server"), _module("mulligan.dashboard.pages")
-    tools = _module("mulligan.mcp_server.http_route")
+    load = partial(load_for, "server")
+    server, pages = load("mulligan.api.server"), load("mulligan.dashboard.pages")
+    tools = load("mulligan.mcp_server.http_route")
     code: int = server.serve(home, config, write=show, pages=pages.PAGES, others=tools.ROUTES, **options)
     return code
 
@@ -82,14 +83,3 @@ def with_options(config: ServerConfig, **options: Any) -> ServerConfig:
     """The configuration with the options that were given: those that are not None."""
     given = {name: value for name, value in options.items() if value is not None}
     return msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, **given))
-
-
-def _module(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("mulligan"):
-            raise
-        raise ServerUnusable(
-            f"`mulligan server` needs '{error.name}', which is not installed", hint="pip install 'mulligan[server]'"
-        ) from None

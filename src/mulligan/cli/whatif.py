@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -65,7 +66,9 @@ def whatif(
     show_warnings(examined.warnings)
     with service_at(home) as service:
         run_ids = tuple(service.find_run(run) for run in runs or ())
-        selection = WhatIfSelection(since=begun, run_ids=run_ids, step=step, seed=seed, listed_max=LISTED_MAX)
+        selection = WhatIfSelection(
+            since=begun, run_ids=run_ids, step=step, seed=seed, listed_max=LISTED_MAX, env=os.environ
+        )
         found = service.whatif(examined.workflow, selection)
     if as_json:
         show_json(to_json(found))

@@ -74,7 +74,7 @@ def follow_facts(now: Now, facts: Facts) -> Iterator[e.Entry]:
 
 
 def _continue_history(state: State, request: RunRequested, evaluator: Evaluator) -> Iterator[e.Entry]:
-    """A fork begins with what another run has decided: it is applied, nothing is decided again, and the fork goes on."""
+    """A fork begins with what another run has decided: nothing of it is decided again. Then the fork goes on."""
     if state.run.status != "new":
         raise Refused(f"run {state.run.run_id} has already started")
     for entry in kept_history(request):

@@ -263,7 +263,7 @@ def _cpus(asked: float | None, used: Usage) -> Iterator[Advice]:
 
 def _timeout(asked: float | None, used: Usage) -> Iterator[Advice]:
     took = used.seconds_well
-    enough = _round_up(max(took * TIMEOUT_HEADROOM, TIMEOUT_SECONDS_MIN), _SECONDS_STEPS)
+    enough = generous_timeout(took)
     if used.too_little_seconds:
         more = _more(used.too_little_seconds, TIMEOUT_FACTOR, took, HEADROOM)
         text = f"it did not finish in {format_duration(used.too_little_seconds)}"
@@ -275,6 +275,11 @@ def _timeout(asked: float | None, used: Usage) -> Iterator[Advice]:
         yield Advice("timeout", enough, "close", f"it took {format_duration(took)} of {format_duration(asked)}")
     elif took and asked > took * TIMEOUT_WASTE and enough * WASTE <= asked:
         yield Advice("timeout", enough, "too_much", f"it took {format_duration(took)} of {format_duration(asked)}")
+
+
+def generous_timeout(took: float) -> float:
+    """A timeout for attempts that take so long when they succeed."""
+    return _round_up(max(took * TIMEOUT_HEADROOM, TIMEOUT_SECONDS_MIN), _SECONDS_STEPS)
 
 
 def _more(too_little: float, factor: float, well: float, headroom: float) -> float:

@@ -51,17 +51,9 @@ class Classify(Arguments, frozen=True):
 
 def classify(call: ToolCall) -> Any:
     asked: Classify = call.arguments
-    decision = make_decision(
-        asked.run_id,
-        asked.step,
-        asked.verdict,
-        asked.reason,
-        memory=asked.memory,
-        timeout=asked.timeout,
-        attempt=asked.attempt,
-        confidence=asked.confidence,
-    )
-    result = call.service.changes.decide([decision], dry_run=asked.dry_run)
+    fields = msgspec.structs.asdict(asked)
+    dry_run = fields.pop("dry_run")
+    result = call.service.changes.decide([make_decision(**fields)], dry_run=dry_run)
     (decided,) = result.decisions
     if decided.error is not None:
         raise decided.error

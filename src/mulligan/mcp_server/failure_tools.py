@@ -9,7 +9,7 @@ import msgspec
 from mulligan.api.paging import Count, decode_cursor, encode_cursor
 from mulligan.mcp_server.argument_types import Cursor, PageSize, RunId, StepName
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
-from mulligan.service import FailureDetails, LogPage, commands_for_pending, to_json
+from mulligan.service import FailureDetails, LogPage, to_json
 
 
 class ListPending(Arguments, frozen=True):
@@ -20,8 +20,6 @@ class ListPending(Arguments, frozen=True):
 def list_pending(call: ToolCall) -> dict[str, Any]:
     asked: ListPending = call.arguments
     page = call.service.pending_page(after=decode_cursor(asked.cursor, tuple[Count, str]), limit=asked.limit)
-    for entry in page.entries:
-        entry.commands = commands_for_pending(entry)
     return {"pending": to_json(page.entries), "next": encode_cursor(page.next), "total": page.total}
 
 
@@ -31,10 +29,7 @@ class GetFailure(Arguments, frozen=True):
 
 
 def get_failure(call: ToolCall) -> FailureDetails:
-    found: FailureDetails = call.service.failure_details.details(call.arguments.run_id, call.arguments.step)
-    if found.pending is not None:
-        found.pending.commands = commands_for_pending(found.pending)
-    return found
+    return call.service.failure_details.details(call.arguments.run_id, call.arguments.step)
 
 
 class ReadLog(Arguments, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -18,7 +19,7 @@ from mulligan.mcp_server.argument_types import (
     WorkflowName,
 )
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
-from mulligan.service import ForkPlan, WorkflowSource, refuse_reserved_labels, to_json
+from mulligan.service import WorkflowSource, refuse_reserved_labels, to_json
 
 FromStep = Annotated[str, msgspec.Meta(description="The first step to run again, with those after it.")]
 
@@ -118,14 +119,13 @@ class ForkRun(Arguments, frozen=True):
 
 def fork_run(call: ToolCall) -> Any:
     asked: ForkRun = call.arguments
-
-    def check(plan: ForkPlan) -> None:
-        if plan.approvals:
-            why = f"the fork keeps the approval of '{plan.approvals[0]}' and does not ask again"
-            call.access.refuse_without("decide", why)
-
     return call.service.unattended_runs.fork(
-        asked.run_id, asked.from_step, asked.inputs, _correction(call, asked), check=check, dry_run=asked.dry_run
+        asked.run_id,
+        asked.from_step,
+        asked.inputs,
+        _correction(call, asked),
+        refuse_approvals=partial(call.access.refuse_without, "decide"),
+        dry_run=asked.dry_run,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,10 @@ import msgspec
 from mulligan.errors import InputInvalid
 from mulligan.mcp_server.argument_types import File, PageSize, Text, Version, WorkflowName
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
-from mulligan.service import to_json
+from mulligan.service import WhatIfSelection, parse_time, to_json
+
+# What one call may look at.
+WHATIF_RUNS_MAX, WHATIF_SECONDS_MAX = 2_000, 20.0
 
 
 class ListWorkflows(Arguments, frozen=True):
@@ -66,6 +70,36 @@ def validate_workflow(call: ToolCall) -> Any:
     return to_json(call.service.catalogue.validate(asked.text, format=asked.format))
 
 
+class WhatIfArguments(Arguments, frozen=True):
+    text: Text = ""
+    file: File = ""
+    name: Annotated[str, msgspec.Meta(description="Whose runs; by default those of the name in the text.")] = ""
+    since: Annotated[str, msgspec.Meta(description="Only runs since then: 30d, 2026-11-01T08:00:00Z.")] = ""
+    step: Annotated[str, msgspec.Meta(description="Only runs in which an attempt of this step failed.")] = ""
+    run_ids: Annotated[tuple[int, ...], msgspec.Meta(max_length=100, description="Only these runs.")] = ()
+    seed: Annotated[int, msgspec.Meta(ge=0, lt=2**31, description="Another one draws other estimates.")] = 0
+
+
+def whatif(call: ToolCall) -> Any:
+    asked: WhatIfArguments = call.arguments
+    if bool(asked.text) == bool(asked.file):
+        raise InputInvalid("give a text or a file", hint="give exactly one of text, file", argument="text")
+    selection = WhatIfSelection(
+        workflow=asked.name,
+        since=parse_time(asked.since, datetime.now(UTC)) if asked.since else None,
+        run_ids=asked.run_ids,
+        step=asked.step,
+        seed=asked.seed,
+        runs_max=WHATIF_RUNS_MAX,
+        seconds_max=WHATIF_SECONDS_MAX,
+        listed_max=20,
+    )
+    if asked.file:
+        call.access.refuse_files()
+        return to_json(call.service.whatif(call.service.load_workflow(asked.file), selection))
+    return to_json(call.service.whatif_of_text(asked.text, selection))
+
+
 class Docs(Arguments, frozen=True):
     query: Annotated[
         str, msgspec.Meta(max_length=500, description="Words to search for, such as: retry rule exit code backoff.")
@@ -107,6 +141,16 @@ TOOLS = (
         "that you write before you propose or start it.",
         ValidateWorkflow,
         validate_workflow,
+        is_slow=True,
+    ),
+    Tool(
+        "whatif",
+        "read",
+        "Try a changed workflow on the runs that are recorded: how many would have ended otherwise, which decisions of "
+        "people would not have been needed, attempts and time more or less, and what of that is a fact or an estimate. "
+        "Nothing is run and nothing stored. Try every rule that you propose.",
+        WhatIfArguments,
+        whatif,
         is_slow=True,
     ),
     Tool(

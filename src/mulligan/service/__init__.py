@@ -125,7 +125,6 @@ if TYPE_CHECKING:
     from mulligan.service.named_files import FileUnreadable, FileUnwritable, read_file, write_file
     from mulligan.service.next_commands import (
         command_for_request,
-        commands_for_pending,
         commands_for_wait,
         suggest_commands,
     )
@@ -144,7 +143,7 @@ if TYPE_CHECKING:
     from mulligan.service.page.failures import render_visit
     from mulligan.service.page.markup import Html, element, join_html
     from mulligan.service.page.styles import chart_styles, format_elapsed, status_label, status_tone, time_element
-    from mulligan.service.pending import PendingEntry, PendingPage, describe_earlier_run
+    from mulligan.service.pending import PendingEntry, PendingPage, commands_for_pending, describe_earlier_run
     from mulligan.service.preflight import SERVER_LABELS, refuse_reserved_labels
     from mulligan.service.preview import Preview, StepPreview
     from mulligan.service.recent_runs import Day, Failing, FailingGroup, RecentRuns, WaitingRuns, WorkflowDays
@@ -205,6 +204,7 @@ if TYPE_CHECKING:
         gives_bytes,
     )
     from mulligan.service.story_text import describe_question, format_story, format_wait, when_default_applies
+    from mulligan.service.suggest import DraftedChanges, LookedAt, SuggestedChange, Suggestions, WrittenChanges
     from mulligan.service.telemetry.log_lines import log_line
     from mulligan.service.telemetry.telemetry import ENDPOINT_VARIABLES, METRICS_TYPE, merge_metrics, request_metrics
     from mulligan.service.telemetry.worker_metrics import MetricsServer, WorkerMetrics
@@ -306,14 +306,14 @@ _NAMES = {
     "mulligan.service.logins": "LINK_MINUTES SESSION_HOURS Logins Session digest_of new_secret owner_of start_token",
     "mulligan.service.logs": "UnknownAttempt",
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
-    "mulligan.service.next_commands": "command_for_request commands_for_pending commands_for_wait suggest_commands",
+    "mulligan.service.next_commands": "command_for_request commands_for_wait suggest_commands",
     "mulligan.service.notices.notices": "HookRule Hooks NoticeLine NoticePage SentNotices TestResult parse_notify "
     "read_rules unknown_target_note",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
     "mulligan.service.page.failures": "render_visit",
     "mulligan.service.page.markup": "Html element join_html",
     "mulligan.service.page.styles": "chart_styles format_elapsed status_label status_tone time_element",
-    "mulligan.service.pending": "PendingEntry PendingPage describe_earlier_run",
+    "mulligan.service.pending": "PendingEntry PendingPage commands_for_pending describe_earlier_run",
     "mulligan.service.preview": "Preview StepPreview",
     "mulligan.service.recent_runs": "Day Failing FailingGroup RecentRuns WaitingRuns WorkflowDays",
     "mulligan.service.report": "Report",
@@ -350,6 +350,7 @@ _NAMES = {
     "mulligan.service.store_calls": "CALL_HEADER PROCESS PROCESS_HEADER PROTOCOL_HEADER UPLOAD_BYTES_MAX "
     "WAIT_SECONDS ChangeCounter ChangeCounts gives_bytes",
     "mulligan.service.story_text": "describe_question format_story format_wait when_default_applies",
+    "mulligan.service.suggest": "DraftedChanges LookedAt SuggestedChange Suggestions WrittenChanges",
     "mulligan.service.telemetry.log_lines": "log_line",
     "mulligan.service.telemetry.telemetry": "ENDPOINT_VARIABLES METRICS_TYPE merge_metrics request_metrics",
     "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",

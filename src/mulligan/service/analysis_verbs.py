@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mulligan.errors import NotFound
 from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.run_reader import RunReader
 
@@ -14,12 +16,14 @@ if TYPE_CHECKING:
     from mulligan.analysis.coverage.results import Coverage, Times
     from mulligan.analysis.whatif.results import WhatIf
     from mulligan.core.model.workflow import Workflow
-    from mulligan.service import coverage, coverage_page, replay, stats, time_travel, usage, whatif
+    from mulligan.service import coverage, coverage_page, replay, stats, suggest, time_travel, usage, whatif
+    from mulligan.service.catalogue.catalogue import Catalogue
     from mulligan.service.coverage import CaseStory
     from mulligan.service.coverage_page import CoveragePage
     from mulligan.service.replay import ReplayResult
     from mulligan.service.run_cache import RunCache
     from mulligan.service.stats import AgentStats, RungStats
+    from mulligan.service.suggest import DraftedChanges, SuggestedChange, Suggestions, WrittenChanges
     from mulligan.service.time_travel import TimeTravel
     from mulligan.service.usage import StepUsage
     from mulligan.service.whatif import WhatIfSelection
@@ -28,6 +32,7 @@ else:
     coverage_page = LazyModule("mulligan.service.coverage_page")
     replay = LazyModule("mulligan.service.replay")
     stats = LazyModule("mulligan.service.stats")
+    suggest = LazyModule("mulligan.service.suggest")
     time_travel = LazyModule("mulligan.service.time_travel")
     usage = LazyModule("mulligan.service.usage")
     whatif = LazyModule("mulligan.service.whatif")
@@ -37,6 +42,13 @@ class AnalysisVerbs:
     """A part of `Service`."""
 
     reader: RunReader
+    if TYPE_CHECKING:
+
+        @property
+        def catalogue(self) -> Catalogue: ...
+
+        @property
+        def by(self) -> str: ...
 
     if TYPE_CHECKING:
 
@@ -68,6 +80,39 @@ class AnalysisVerbs:
         """Runs as they were at any of their events."""
         return time_travel.TimeTravel(self.reader, self.cache)
 
+    def suggest(
+        self, workflow: str = "", *, policy: Workflow | None = None, since: datetime | None = None, step: str = ""
+    ) -> Suggestions:
+        """What the runs of a workflow, or of all, say about its rules and limits; as proposals with their evidence.
+
+        `policy` is the workflow as a file has it now; by default the published version, or that of the newest run.
+        """
+        return suggest.suggest(
+            self.reader, named=workflow, policy=policy, published=self._published, since=since, step=step
+        )
+
+    @staticmethod
+    def write_suggestions(path: Path, chosen: Sequence[SuggestedChange]) -> WrittenChanges:
+        """Write proposals into a workflow file. What cannot be written in place is left out, and says why."""
+        return suggest.write_into_file(path, chosen)
+
+    def draft_suggestions(
+        self, workflow: str, chosen: Sequence[SuggestedChange], *, dry_run: bool = False
+    ) -> DraftedChanges:
+        """Write proposals into a draft of a published workflow. A draft of somebody else stays as it is."""
+        return suggest.write_into_draft(self.catalogue, self.by, workflow, chosen, dry_run=dry_run)
+
+    @staticmethod
+    def choose_suggestions(found: Suggestions, ids: Sequence[str]) -> list[SuggestedChange]:
+        """The proposals with these ids; all of them without any."""
+        return suggest.choose(found, ids)
+
+    def _published(self, name: str) -> Workflow | None:
+        try:
+            return self.catalogue.load(name)
+        except NotFound:
+            return None
+
     @staticmethod
     def coverage(
         file: str | Path, *, step: str = "", failure: str = "", seed: int = 0, pairs: bool = True, **how: Any
@@ -94,3 +139,9 @@ class AnalysisVerbs:
     def whatif(self, workflow: Workflow, selection: WhatIfSelection | None = None) -> WhatIf:
         """What a changed workflow would have made of its recorded runs. Nothing is executed, and nothing written."""
         return whatif.whatif(self.reader, workflow, selection)
+
+    def whatif_of_text(
+        self, text: str, selection: WhatIfSelection, *, file: str = "", format: str | None = None
+    ) -> WhatIf:
+        """The same for the text of a workflow that nobody has published."""
+        return whatif.whatif_of_text(self.reader, text, selection, file=file, format=format)

@@ -249,12 +249,16 @@ class ChangeVerbs:
         inputs: dict[str, Any],
         workflow: Workflow | None = None,
         *,
-        check: Callable[[ForkPlan], None] = lambda plan: None,
+        refuse_approvals: Callable[[str], None] = lambda why: None,
         dry_run: bool = False,
     ) -> ForkResult:
-        """Start a new run that keeps the results of another up to a step. `check` may refuse what it would keep."""
+        """Start a new run that keeps the results of another up to a step.
+
+        `refuse_approvals` is called with a reason if an approval is one of them; it may refuse the fork.
+        """
         planned = self._control.plan_fork(run_id, from_step, inputs, workflow)
-        check(planned)
+        if planned.approvals:
+            refuse_approvals(f"the fork keeps the approval of '{planned.approvals[0]}' and does not ask again")
         started = None if dry_run else self._control.fork(run_id, from_step, inputs, workflow)
         return ForkResult(**msgspec.structs.asdict(planned), dry_run=dry_run, fork_run_id=started)
 

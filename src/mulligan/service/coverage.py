@@ -25,6 +25,7 @@ from mulligan.formats import LocatedWorkflow, examine_located
 from mulligan.history.story import StoryLine
 from mulligan.language import check_inputs
 from mulligan.language.expressions import Cel
+from mulligan.language.nodes import Mapping as Tree
 from mulligan.language.step_positions import line_of_key, step_nodes
 from mulligan.language.suggestions import did_you_mean
 
@@ -115,12 +116,12 @@ def with_findings(played: Coverage, located: LocatedWorkflow, file: str, *, is_w
     `LanguageError` for a comment that accepts what does not exist, or does not say why.
     """
     workflow = located.examined.workflow
-    acceptance = Acceptance(_accepts(located, file), workflow, played.failures)
+    places = _Positions(located)
+    acceptance = Acceptance(_accepts(located, places, file), workflow, played.failures)
     unknown = [_unknown_name(one, acceptance.names, located.text, file) for one in acceptance.unknown()]
     if unknown:
         raise LanguageError(unknown)
     cells = acceptance.apply_to_cells(played.cells)
-    places = _Positions(located)
     written = WhatIsWritten(places.has_key)
     found = find(workflow, cells, played.failures, line_of=places.line_of, written=written)
     findings = merge_unhandled(acceptance.apply_to_findings(found))
@@ -134,6 +135,9 @@ class _Positions:
     def __init__(self, located: LocatedWorkflow) -> None:
         self._lines = located.lines
         self._nodes = step_nodes(located.tree)
+        if isinstance(located.tree, Tree):
+            # The workflow itself.
+            self._nodes[""] = located.tree
 
     def line_of(self, step: str, path: KeyPath) -> int:
         node = self._nodes.get(step)
@@ -144,9 +148,9 @@ class _Positions:
         return None if node is None else key in node.entries
 
 
-def _accepts(located: LocatedWorkflow, file: str) -> Iterator[Accept]:
+def _accepts(located: LocatedWorkflow, places: _Positions, file: str) -> Iterator[Accept]:
     """What the keys and the comments of the file accept."""
-    yield from accepts_of_keys(located.examined.workflow, located.lines)
+    yield from accepts_of_keys(located.examined.workflow, places.line_of)
     found = list(accepts_of_comments(located.text, located.lines))
     if bad := [_unreadable(one, file) for one in found if isinstance(one, UnreadableAccept)]:
         raise LanguageError(bad)

@@ -76,14 +76,14 @@ def make_decision(
     reason: str,
     memory: Any = None,
     timeout: Any = None,
-    budget: Sequence[str] | None = None,
+    budgets: Sequence[str] | None = None,
     attempt: int | None = None,
     confidence: float | None = None,
 ) -> Decision:
     """A decision, checked as far as possible without its run. Memory, time and budgets may be texts: 4GiB, 30m."""
     if verdict not in VERDICTS:
         raise InputInvalid(f"'{verdict}' is not a verdict", hint="give retry or fail")
-    if verdict == "fail" and (memory is not None or timeout is not None or budget):
+    if verdict == "fail" and (memory is not None or timeout is not None or budgets):
         raise InputInvalid("memory, timeout and budget are for a retry", hint="leave them out, or decide retry")
     if "\0" in reason:
         raise InputInvalid("the reason contains a NUL character", hint="remove it")
@@ -91,7 +91,7 @@ def make_decision(
         None if memory is None else parse_size(str(memory)),
         None if timeout is None else parse_duration(str(timeout)),
     )
-    return Decision(run_id, step, verdict, reason, *wanted, read_budgets(budget or ()), attempt, confidence)
+    return Decision(run_id, step, verdict, reason, *wanted, read_budgets(budgets or ()), attempt, confidence)
 
 
 def read_decisions(data: bytes) -> list[Decision]:

@@ -21,7 +21,6 @@ from mulligan.core.effects.run_lists import RunFilter
 from mulligan.errors import InputInvalid, UnknownRun
 from mulligan.ports import RunRecord, Store, WaitingPlace
 from mulligan.service.json_output import to_json
-from mulligan.service.next_commands import commands_for_pending
 from mulligan.service.pending import Waiting, find_waiting, read_waiting
 from mulligan.service.run_list import RunLine, run_lines
 from mulligan.service.run_pages import RunChanges
@@ -411,7 +410,6 @@ class PendingSource:
         """The entries that say something else than before."""
         found = []
         for entry in read_waiting(store, changed) if changed else ():
-            entry.commands = commands_for_pending(entry)
             shown, key = to_json(entry), (entry.run_id, entry.step or "")
             said = hash(_encoded(shown))
             if self._said.get(key) != said:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
-
-if TYPE_CHECKING:
-    from mulligan.service.pending import PendingEntry
 
 # Used in place of a run's status if its driver was interrupted, or if it goes on and is not shown any more.
 INTERRUPTED, DETACHED = "interrupted", "detached"
@@ -68,21 +63,6 @@ def commands_for_wait(run_id: int, kind: str, place: str, steps: Sequence[str] =
     """
     name = steps[0] if kind == "step_pause" and steps else place
     return [f"mulligan {text.format(run=run_id, place=name)}" for text in _COMMANDS.get(kind, ())]
-
-
-def commands_for_pending(one: PendingEntry) -> list[str]:
-    """The commands that answer what waits for a person, or help to decide; none if its run cannot be read."""
-    if one.error:
-        return []
-    if one.kind == "paused" and not one.step:
-        return [f"mulligan resume {one.run_id}"]
-    target = f"{one.run_id} {shlex.quote(one.step or '')}"
-    if one.kind == "approval":
-        return [f"mulligan approve {target} {no}--reason TEXT" for no in ("", "--no ")]
-    if one.kind == "paused":
-        return [f"mulligan resume {target}"]
-    words = [f"mulligan classify {target} {verdict} --reason TEXT" for verdict in ("retry", "fail")]
-    return [*words, f"mulligan logs {target}"]
 
 
 def command_for_request(run_id: int, kind: str, name: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
@@ -125,6 +126,21 @@ def pending_page(reader: RunReader, *, after: tuple[int, str] | None = None, lim
     return PendingPage(entries, page[-1] if len(left) > limit else None, len(keys))
 
 
+def commands_for_pending(one: PendingEntry) -> list[str]:
+    """The commands that answer what waits for a person, or help to decide; none if its run cannot be read."""
+    if one.error:
+        return []
+    if one.kind == "paused" and not one.step:
+        return [f"mulligan resume {one.run_id}"]
+    target = f"{one.run_id} {shlex.quote(one.step or '')}"
+    if one.kind == "approval":
+        return [f"mulligan approve {target} {no}--reason TEXT" for no in ("", "--no ")]
+    if one.kind == "paused":
+        return [f"mulligan resume {target}"]
+    words = [f"mulligan classify {target} {verdict} --reason TEXT" for verdict in ("retry", "fail")]
+    return [*words, f"mulligan logs {target}"]
+
+
 # What waits, by run and place; "" for a run that is paused as a whole.
 Waiting = Mapping[tuple[int, str], WaitingPlace | RunRecord]
 
@@ -139,13 +155,15 @@ def find_waiting(store: Store) -> Waiting:
 
 
 def read_waiting(store: Store, waiting: Waiting) -> list[PendingEntry]:
-    """The entries of what waits, by run and place. Each run is loaded once."""
+    """The entries of what waits, by run and place, with the commands that answer. Each run is loaded once."""
     look, entries = _PendingReader(store), list[PendingEntry]()
     for run_id, group in groupby(sorted(waiting), key=itemgetter(0)):
         found = [waiting[key] for key in group]
         entries += [_paused_run(store, one) for one in found if isinstance(one, RunRecord)]
         places = [one for one in found if isinstance(one, WaitingPlace)]
         entries += look.at(run_id, places) if places else []
+    for entry in entries:
+        entry.commands = commands_for_pending(entry)
     return entries
 
 

@@ -21,7 +21,6 @@ from mulligan.service.catalogue.texts import WorkflowText, read_text
 from mulligan.service.change_verbs import ChangeResult, ChangeVerbs, ForkResult, RetryResult, StartedRun
 from mulligan.service.corrections import CorrectedWorkflow
 from mulligan.service.preview import Preview, preview
-from mulligan.service.round_plans import ForkPlan
 from mulligan.service.run_control import Prepared, RunControl, prepare
 from mulligan.service.server_client import request_start
 from mulligan.service.starting import check_key, detach, refuse_unstartable
@@ -181,12 +180,14 @@ class UnattendedRuns:
         inputs: Mapping[str, Any],
         source: WorkflowSource | None = None,
         *,
-        check: Callable[[ForkPlan], None] = lambda plan: None,
+        refuse_approvals: Callable[[str], None],
         dry_run: bool = False,
     ) -> ForkResult:
-        """Start a new run that keeps the results of another before a step, with other inputs or another workflow."""
+        """`ChangeVerbs.fork`, with a workflow that is still to be read; the new run is driven."""
         workflow = None if source is None else self._load_for(run_id, source, inputs)
-        found = self._changes.fork(run_id, from_step, dict(inputs), workflow, check=check, dry_run=dry_run)
+        found = self._changes.fork(
+            run_id, from_step, dict(inputs), workflow, refuse_approvals=refuse_approvals, dry_run=dry_run
+        )
         return found if found.fork_run_id is None else self._driven(found.fork_run_id, found, dry_run=dry_run)
 
     def _load_for(self, run_id: int, source: WorkflowSource, inputs: Mapping[str, Any]) -> Workflow:

@@ -6,10 +6,9 @@ never happened is needed only where a run goes another way: those runs are read 
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -37,6 +36,7 @@ from mulligan.language.expressions import Cel
 from mulligan.language.suggestions import did_you_mean
 from mulligan.language.workspace_steps import keep_workspace
 from mulligan.ports import RunRecord
+from mulligan.service.catalogue.texts import WorkflowText, read_text
 from mulligan.service.formatting import quote_names
 from mulligan.service.run_reader import RunReader
 
@@ -50,8 +50,10 @@ _PAGE = 200
 
 
 class WhatIfSelection(msgspec.Struct, frozen=True):
-    """Which runs are decided again."""
+    """Which runs are decided again, and how."""
 
+    # The workflow whose runs these are; "" for the name in the definition.
+    workflow: str = ""
     # Those created since then; None for all.
     since: datetime | None = None
     # These runs alone; what others say is still learned from all.
@@ -63,6 +65,15 @@ class WhatIfSelection(msgspec.Struct, frozen=True):
     # Stop looking at more runs after this time.
     seconds_max: float | None = None
     listed_max: int = LISTED_MAX
+    # The environment variables that expressions may read. A server gives none: a text could find out what they are.
+    env: Mapping[str, str] = {}
+
+
+def whatif_of_text(
+    reader: RunReader, text: str, selection: WhatIfSelection, *, file: str = "", format: str | None = None
+) -> WhatIf:
+    """The same for a text that nobody has published. No other file is read for it, and it is no Python."""
+    return whatif(reader, read_text(WorkflowText(text, file or "workflow.yaml", format)).workflow, selection)
 
 
 def whatif(reader: RunReader, workflow: Workflow, selection: WhatIfSelection | None = None) -> WhatIf:
@@ -83,10 +94,11 @@ class _Decider:
         self.reader = reader
         self.selection = selection
         # As it is pinned with a run: times of starting are no part of it.
-        self.graph = Graph(decode(encode(msgspec.structs.replace(workflow, schedules={}))))
+        name = selection.workflow or workflow.name
+        self.graph = Graph(decode(encode(msgspec.structs.replace(workflow, name=name, schedules={}))))
         self.framed: dict[str, Graph] = {}
         self.graphs: dict[tuple[str, str], Graph] = {}
-        self.knowledge: dict[str, Knowledge] = {workflow.name: Knowledge()}
+        self.knowledge: dict[str, Knowledge] = {name: Knowledge()}
         self.kept: dict[str, bytes] = {}
         self.evaluator: Cel | None = None
         self.sums = _Sums(self.graph.workflow.name, selection)
@@ -94,7 +106,7 @@ class _Decider:
     def decide(self) -> WhatIf:
         if not self.reader.home.is_there:
             return self.sums.result()
-        self.evaluator = Cel(os.environ, self._fetch, self._keep)
+        self.evaluator = Cel(self.selection.env, self._fetch, self._keep)
         until = None if self.selection.seconds_max is None else time.monotonic() + self.selection.seconds_max
         chosen = frozenset(self.selection.run_ids)
         pending: list[RunRecord] = []
@@ -190,6 +202,8 @@ class _Decider:
     def _graph_for(self, recording: Recording) -> Graph:
         """The new definition for a run: one that worked in a worktree still does."""
         before = recording.graph.workflow
+        if before.name != self.graph.workflow.name:
+            raise Undecidable("other_workflow", before.name)
         faked = [step.name for step in before.steps if step.action is not None and step.action.kind == FAKE]
         if faked:
             raise Undecidable("faked", quote_names(faked))

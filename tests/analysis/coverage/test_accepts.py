@@ -128,6 +128,23 @@ def test_the_key_accepts_what_a_comment_accepts(tmp_path: Path) -> None:
     assert (finding.code, finding.accepted) == (PARKED, "she is always here")
 
 
+def test_a_name_in_the_key_that_does_not_exist_is_refused_at_its_line(tmp_path: Path) -> None:
+    text = """\
+coverage:
+  accept:
+    WORKER_LOSS: somebody looks in the morning
+steps:
+  - step: a
+    shell: ./a.sh
+    coverage:
+      accept: {TIMEOUT: it hangs, TIMEOUTS: it hangs}
+"""
+    with pytest.raises(LanguageError) as refused:
+        Service.coverage(write(tmp_path, text))
+
+    assert [(one.line, one.column) for one in refused.value.problems] == [(3, 5), (8, 35)]
+
+
 def test_a_python_file_has_comments_and_the_key(tmp_path: Path) -> None:
     text = """\
 from mulligan import Workflow

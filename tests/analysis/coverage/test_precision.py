@@ -138,3 +138,28 @@ steps:
 @pytest.mark.parametrize("name", FINE)
 def test_nothing_is_found_in_a_workflow_that_is_fine(name: str, tmp_path: Path) -> None:
     assert codes_in(tmp_path, FINE[name]) == set()
+
+
+def test_only_failures_that_can_happen_to_a_step_are_played(tmp_path: Path) -> None:
+    text = """
+steps:
+  - {step: request, http: {url: "https://x.example"}, retry: {rules: [{exit_codes: [3]}, {codes: [HTTP_429]}]}}
+  - {step: query, sql: {connection: "sqlite:///x.db", query: select 1}}
+  - {step: code, python: {call: "package:function"}}
+  - {step: text, shell: ./x.sh, retry: {rules: [{codes: [HTTP_5XX, SIGNALED]}, {exit_codes: [3]}]}}
+"""
+    path = tmp_path / "flow.yaml"
+    path.write_text(text, encoding="utf-8")
+    coverage = Service.coverage(path, pairs=False)
+    everybody = {"WORKER_LOST", "OUT_OF_MEMORY", "cancel", "kill"}
+
+    played: dict[str, set[str]] = {}
+    for cell in coverage.cells:
+        played.setdefault(cell.step, set()).add(cell.failure)
+
+    assert {step: names - everybody for step, names in played.items()} == {
+        "request": {"HTTP_5XX", "HTTP_4XX", "HTTP_429", "CONNECTION"},
+        "query": {"CONNECTION"},
+        "code": {"EXCEPTION"},
+        "text": {"EXIT_NONZERO", "SIGNALED", "exit 3"},
+    }

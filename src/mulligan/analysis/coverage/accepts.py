@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
+from mulligan.analysis.coverage.finding_codes import all_steps
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Workflow
 
@@ -48,16 +49,18 @@ class UnreadableAccept(msgspec.Struct, frozen=True):
     source_line: str
 
 
-def accepts_of_keys(workflow: Workflow, lines: Mapping[str, int]) -> Iterator[Accept]:
-    """What the keys `coverage` of a workflow and its steps accept. `lines` are those of its steps."""
-    yield from (Accept(_one_name(what), reason) for what, reason in workflow.accepts.items())
-    is_known: set[str] = set()
-    for step in workflow.steps:
-        name = step.sweep or step.name
-        if step.accepts and name not in is_known:
-            is_known.add(name)
-            line = lines.get(name, 0)
-            yield from (Accept(_one_name(what), reason, name, line) for what, reason in step.accepts.items())
+def accepts_of_keys(workflow: Workflow, line_of: Callable[[str, tuple[str, ...]], int]) -> Iterator[Accept]:
+    """What the keys `coverage` of a workflow and its steps accept.
+
+    `line_of` is asked for the line of keys of a step; of the workflow itself for "".
+    """
+    owners = {"": workflow.accepts}
+    for name, step, _ in all_steps(workflow):
+        if step.accepts:
+            owners.setdefault(step.sweep or name, step.accepts)
+    for owner, accepts in owners.items():
+        for what, reason in accepts.items():
+            yield Accept(_one_name(what), reason, owner, line_of(owner, ("coverage", "accept", what)))
 
 
 def accepts_of_comments(text: str, lines: Mapping[str, int]) -> Iterator[Accept | UnreadableAccept]:

@@ -216,7 +216,7 @@ class Explorer:
         is_first = not row.path and not moment.world.injections
         local: LocalPlay | None = None
         if kind.of in ("cancel", "kill"):
-            end = known.end_of_stop(moment.player, kind) if is_first else None
+            end = known.end_of_stop(moment.player, row.step, kind) if is_first else None
             if end is not None:
                 return end, True
         elif is_first and known.is_local(row.step, kind):
@@ -229,7 +229,7 @@ class Explorer:
         end, is_same = self._play_on(moment, kind, times)
         if local is not None and local.key is not None:
             known.remember(local.key, end, local.seconds)
-        return end, is_same or kind.of in ("cancel", "kill", "undo")
+        return end, is_same or kind.of in ("cancel", "kill")
 
     def _play_on(self, moment: _Moment, kind: Kind, times: int) -> tuple[CaseEnd, bool]:
         """Play a case to its end from this moment, or from the start if it begins earlier."""

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from mulligan.analysis.coverage.pattern_examples import example_of
+from mulligan.analysis.coverage.possible_codes import PossibleCodes
 from mulligan.analysis.coverage.results import FailureKind
 from mulligan.core.deciding.bounded_regex import is_found
 from mulligan.core.deciding.conditions import describe_edge, describe_rule, matching_rule
 from mulligan.core.evolve.evolve_places import holds_conversation
-from mulligan.core.model.failure import Failure, failure
+from mulligan.core.model.failure import RETRYABLE, Failure, failure
 from mulligan.core.model.workflow import END, ENGINE_ACTIONS, Command, Edge, Map, Rule, Step, Workflow, all_commands
 
 # Codes that only follow from something else: they are not made to happen, whoever names them.
@@ -25,6 +26,12 @@ _FOLLOW_FROM_OTHERS = frozenset(
 )
 # What runs without a process of its own on this machine does not run out of memory here.
 _WITHOUT_MEMORY = frozenset({"http", "sql", "mcp"})
+# What usually happens to an action that has no exit code. Others exit with one that nobody names.
+_USUAL: dict[str, tuple[str, ...]] = {
+    "http": ("HTTP_5XX", "HTTP_4XX", "CONNECTION"),
+    "sql": ("CONNECTION",),
+    "python": ("EXCEPTION",),
+}
 # More exit codes of one rule than this are not played one by one: a range is represented by its first and last.
 EXIT_CODES_MAX = 6
 
@@ -50,8 +57,12 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 def kinds_of(workflow: Workflow, step: Step) -> list[Kind]:
-    """All failures of a step and of what belongs to it; each name once."""
-    found = list(_own_kinds(step))
+    """All failures of a step and of what belongs to it; each name once.
+
+    What a rule or a route names is left out if it cannot happen to the step.
+    """
+    codes, command = PossibleCodes(workflow), failing_command(step)
+    found = [one for one in _own_kinds(step) if not one.shown.named_by or _can_happen(codes, command, one)]
     if not found:
         # It runs nothing that can fail by itself.
         return list(_stops()) if step.name != END else []
@@ -65,6 +76,12 @@ def plain_first(kinds: Iterable[Kind]) -> list[Kind]:
     """The failures of the step itself. A plain one comes first: it reaches what is for any failure."""
     own = [kind for kind in kinds if kind.of == "step"]
     return sorted(own, key=lambda kind: (kind.name != "EXIT_NONZERO", kind.shown.code == "WORKER_LOST"))
+
+
+def _can_happen(codes: PossibleCodes, command: Command, kind: Kind) -> bool:
+    if kind.found.exit_code is not None and codes.why_no_exit_code(command):
+        return False
+    return not codes.why_never(command, kind.found.code)
 
 
 # -- failures of the step itself -------------------------------------------------------------------------------------
@@ -119,7 +136,13 @@ def _task_kinds(step: Step, command: Command, of: str = "step") -> Iterator[Kind
     if is_child:
         others.append(_kind("CHILD_FAILED", of=of))
     else:
-        others.append(_unnamed(rules, edges, of))
+        usual = _USUAL.get(command.action.kind) if command.action is not None else None
+        where = _catch_all(rules)
+        others += (
+            [_kind(code, of=of, named_by=where if RETRYABLE[code] else "") for code in usual]
+            if usual
+            else [_unnamed(rules, edges, of)]
+        )
         others.append(_kind("WORKER_LOST", of=of))
         if command.action is not None and command.action.kind not in _WITHOUT_MEMORY:
             others.append(_kind("OUT_OF_MEMORY", of=of))
@@ -179,9 +202,13 @@ def _unnamed(rules: tuple[Rule, ...], edges: tuple[Edge, ...], of: str) -> Kind:
     """An exit code that no rule and no edge names."""
     names = {code for rule in rules for code in rule.exit_codes} | {code for edge in edges for code in edge.exit_codes}
     exit_code = next(code for code in range(1, 256) if code not in names or code == 255)
-    catch_all = next((index for index, rule in enumerate(rules) if rule.any), None)
-    where = "" if catch_all is None else f"rule {catch_all + 1}: any failure"
-    return _exit_kind(exit_code, of, where, "EXIT_NONZERO")
+    return _exit_kind(exit_code, of, _catch_all(rules), "EXIT_NONZERO")
+
+
+def _catch_all(rules: tuple[Rule, ...]) -> str:
+    """The rule for any failure, in words; "" if there is none."""
+    found = next((index for index, rule in enumerate(rules) if rule.any), None)
+    return "" if found is None else f"rule {found + 1}: any failure"
 
 
 def _pattern_kind(pattern: str, where: str, of: str) -> Kind | None:

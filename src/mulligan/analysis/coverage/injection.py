@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Literal
 
@@ -56,7 +57,7 @@ class InjectedOutcomes:
     """Every task succeeds at once, except those that the injections make fail. Good for one play."""
 
     def __init__(self, injections: tuple[Injection, ...]) -> None:
-        self._open = [_Open(one) for injection in injections for one in _with_first(injection)]
+        self._open = [one for injection in injections for one in _opened(injection)]
         # How often the last injection could have happened and how often it did.
         self.asked = 0
         self.injected = 0
@@ -65,6 +66,11 @@ class InjectedOutcomes:
     def was_asked_again(self) -> bool:
         """Whether more failures of the last injection would change anything."""
         return self.asked > self.injected
+
+    @property
+    def left(self) -> int:
+        """How often the last injection may still happen."""
+        return self._open[-1].left if self._open else 0
 
     def of_task(self, state: State, place: Place, task: QueueTask, at: datetime) -> Assumed:
         return self._injected(state, place) or assumed_task(state, place)
@@ -102,9 +108,11 @@ class InjectedOutcomes:
 class _Open:
     """An injection that may still happen."""
 
-    def __init__(self, injection: Injection) -> None:
+    def __init__(self, injection: Injection, first: _Open | None = None) -> None:
         self.injection = injection
         self.left = injection.times
+        # The injection that must have happened before.
+        self._first = first
         kind, step = injection.kind, injection.step
         self._uid = re.compile("run" + "".join(rf"\.{re.escape(one)}\.\d+" for one in injection.path))
         self._of = kind.of
@@ -130,20 +138,25 @@ class _Open:
             is_it = is_it and (of == "handler" or str(place.index) == self.injection.kind.target)
         else:
             is_it = role == of and place.parent == self._name
-        return is_it and self._uid.fullmatch(state.run.uid) is not None
+        return is_it and self._has_begun and self._uid.fullmatch(state.run.uid) is not None
+
+    @property
+    def _has_begun(self) -> bool:
+        return self._first is None or self._first.left < self._first.injection.times
 
     def is_for_call(self, state: State, place: Place) -> bool:
         """Whether the child run or the approval of this place ends otherwise by this injection."""
         is_it = self._of in ("step", "remediation") and place.key == self._name
-        return is_it and self._uid.fullmatch(state.run.uid) is not None
+        return is_it and self._has_begun and self._uid.fullmatch(state.run.uid) is not None
 
 
-def _with_first(injection: Injection) -> tuple[Injection, ...]:
-    """The injection after that of the failure which brings it about."""
+def _opened(injection: Injection) -> Iterator[_Open]:
+    """The injection, after that of the failure which brings it about."""
     after = injection.kind.after
-    if after is None:
-        return (injection,)
-    return Injection(injection.path, injection.step, after), injection
+    first = None if after is None else _Open(Injection(injection.path, injection.step, after))
+    if first is not None:
+        yield first
+    yield _Open(injection, first)
 
 
 def assumed_task(state: State, place: Place) -> Assumed:
@@ -214,3 +227,4 @@ def stop_now(player: Player, how: Literal["cancel", "kill"]) -> None:
         player.report(r.CancelRequested(player.now, by="someone"))
     else:
         player.lose_all()
+    player.settle()

@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any
 
 from mulligan.analysis.coverage.case_end import CaseEnd, attempts_of, extra_seconds, rung_of
-from mulligan.analysis.coverage.failure_kinds import Kind
+from mulligan.analysis.coverage.failure_kinds import Kind, failing_command
 from mulligan.analysis.coverage.injection import InjectedOutcomes
 from mulligan.analysis.coverage.results import Verdict
 from mulligan.analysis.playing.player import PlayedRun, Player
@@ -119,14 +119,16 @@ class KnownRest:
 
     # -- ends --------------------------------------------------------------------------------------------------------
 
-    def end_of_stop(self, player: Player, kind: Kind) -> CaseEnd | None:
-        """The end of a run that is cancelled now, or whose worker is killed."""
+    def end_of_stop(self, player: Player, step: Step, kind: Kind) -> CaseEnd | None:
+        """The end of a run that is cancelled now, while a step runs, or whose worker is killed."""
         if not self._is_timeless or self._has_slow_stop or len(player.runs) > 1:
             return None
         seconds = (player.now - self.begun).total_seconds()
         if kind.of == "cancel":
             return CaseEnd("allowed", "cancelled", kind.of, 1, seconds)
-        return CaseEnd("recovered", "completed", "rerun", 2, seconds) if self._reruns_after_loss else None
+        if not self._reruns_after_loss:
+            return None
+        return CaseEnd("recovered", "completed", "rerun", 2, seconds, failing_command(step).timeout or 0.0)
 
     @cached_property
     def _reruns_after_loss(self) -> bool:
@@ -141,7 +143,9 @@ class KnownRest:
 
     def remember(self, key: Any, end: CaseEnd, seconds: float) -> None:
         """Keep how a case went on whose step had ended, as `key` says, after `seconds`."""
-        self._rests[key] = (end.verdict, end.run_status, end.seconds - seconds)
+        # What the end of the run's time cut off says nothing about other cases.
+        if self.has_time_left(max(end.seconds, seconds)):
+            self._rests[key] = (end.verdict, end.run_status, end.seconds - seconds)
 
 
 class LocalPlay:
@@ -164,9 +168,11 @@ class LocalPlay:
         # How many events were played.
         self.events = 0
 
+    _outcomes: InjectedOutcomes
+
     def end(self, outcomes: InjectedOutcomes) -> CaseEnd | None:
         """How the case ends; None if that is not known."""
-        player = self._player
+        player, self._outcomes = self._player, outcomes
         kept = player.outcomes
         player.branch()
         player.outcomes, player.watch = outcomes, self._watch
@@ -261,7 +267,14 @@ class LocalPlay:
         how: tuple[Any, ...] = (type(fact).__name__, getattr(fact, "taken", ()), getattr(fact, "is_allowed", False))
         how += (getattr(fact, "outcome", ""), repr(getattr(fact, "output", None)), getattr(fact, "is_final", True))
         code = "" if found is None or not self._known.reads_failures else f"{found.code} {found.exit_code}"
-        return (fact.step, how, visited, None if found is None else (found.severity, code))
+        return (fact.step, how, visited, None if found is None else (found.severity, code), self._open_failure())
+
+    def _open_failure(self) -> str:
+        """The failure of the case if it may happen again after the step has ended; "" if not."""
+        node = self._known.graph.nodes[self._step.name]
+        is_visited_again = self._step.name in self._known.graph.loops or node.step.join == "each"
+        is_open = is_visited_again or self._kind.of == "remediation"
+        return f"{self._kind.name} {self._outcomes.left}" if is_open else ""
 
 
 def _from_the_last(graph: Graph) -> list[str]:

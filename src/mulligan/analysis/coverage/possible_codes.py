@@ -28,10 +28,11 @@ _KNOWN_ACTIONS = frozenset({"shell", "python", "http", "sql", AGENT, *ENGINE_ACT
 class PossibleCodes:
     """Answers for the places of one workflow."""
 
-    def __init__(self, workflow: Workflow, graph: Graph) -> None:
+    def __init__(self, workflow: Workflow, graph: Graph | None = None) -> None:
         self._workflow = workflow
-        # The steps that a run may visit more than once.
-        self.revisited = _revisited(graph)
+        self._has_graph = graph is not None
+        # The steps that a run may visit more than once, as far as the graph is known.
+        self.revisited = _revisited(graph) if graph is not None else frozenset()
 
     def why_never(self, place: Command, code: str, *, is_route: bool = False) -> str:
         """Why a failure of this place never has the code; "" if it may have it."""
@@ -57,8 +58,8 @@ class PossibleCodes:
             if has_handler and (is_route or place.on_success):
                 return ""
             return "it is the code of a failed handler, and only routes see it" if has_handler else "it has no handler"
-        if code == "LOOP_LIMIT" and not (isinstance(place, Step) and place.name in self.revisited):
-            return "no loop leads to it"
+        if code == "LOOP_LIMIT" and self._has_graph:
+            return "" if isinstance(place, Step) and place.name in self.revisited else "no loop leads to it"
         if code == "NO_ROUTE" and isinstance(place, Step) and place.no_match != "fail":
             return "it does not say 'no_match: fail'"
         if code == "CIRCUIT_OPEN":

@@ -3,9 +3,10 @@
     player = Player(workflow, evaluator=evaluator, outcomes=AllWell())
     ending = player.play()
 
-What is due at the same time happens in the order in which it was asked for. No command is executed, and there is no
-clock and no chance: the same arguments give the same log. A worker is always free, circuit breakers are closed, and
-tasks are cut off at their timeout and their deadline, as a worker would do.
+At the same time, timers fire and runs report to each other before tasks end and people decide; each in the order in
+which it was asked for, as in an engine. No command is executed, and there is no clock and no chance: the same
+arguments give the same log. A worker is always free, circuit breakers are closed, and tasks are cut off at their
+timeout and their deadline, as a worker would do.
 
 Many cases from one prefix: `branch`, play on, `rollback`. Branches nest. A branch costs what is played in it.
 """
@@ -83,8 +84,12 @@ class PlayedRun:
         return self.state.run.status in RUN_ENDED
 
 
-# When, its number, the run it is for, and what is reported to it.
-_Due = tuple[datetime, int, PlayedRun, r.Report]
+# When, its rank among what is due at the same time, its number, the run it is for, and what is reported to it.
+_Due = tuple[datetime, int, int, PlayedRun, r.Report]
+# Timers fire and runs report to each other before tasks end and people decide.
+_TASK_RANK = 1
+_FROM_OUTSIDE = (r.TaskEnded, r.LeaseExpired, r.ApprovalGiven, r.Classified)
+_RANKS: dict[type[r.Report], int] = dict.fromkeys(_FROM_OUTSIDE, _TASK_RANK)
 # Called for every entry; True stops the play at once, in the middle of a turn: only `rollback` is possible then.
 Watch = Callable[[PlayedRun, e.Entry], bool]
 
@@ -95,6 +100,7 @@ class _Saved(msgspec.Struct, frozen=True):
     now: datetime
     due: list[_Due]
     numbers: int
+    run_ids: int
     runs: int
     # By run: its mark, the length of its log, and its tasks.
     of_runs: list[tuple[Mark, int, dict[str, tuple[int, int]]]]
@@ -130,6 +136,8 @@ class Player:
         self._entries_max = entries_max
         self._due: list[_Due] = []
         self._numbers = 0
+        # The id of the last run; also those that are assumed have one.
+        self._run_ids = 1
         self._saved: list[_Saved] = []
         # Graphs of child workflows, which are called again with every attempt.
         self._graphs: dict[int, tuple[Workflow, Graph]] = {}
@@ -154,11 +162,26 @@ class Player:
 
     def start(self) -> None:
         self.report(self._request)
+        self.settle()
 
     def step(self) -> bool:
-        """Let the next thing happen that is due: a task ends, a timer fires. False if nothing is due any more."""
+        """Let the next thing happen that is due: a task ends, a timer fires. False if nothing is due any more.
+
+        Timers that are due at the same time, and what runs then report to each other, belong to it.
+        """
+        has_happened = self._take_next()
+        if has_happened:
+            self.settle()
+        return has_happened
+
+    def settle(self) -> None:
+        """Let everything happen that is due now, up to the next report from outside."""
+        while not self.is_stopped and self._due and self._due[0][0] <= self.now and self._due[0][1] < _TASK_RANK:
+            self._take_next()
+
+    def _take_next(self) -> bool:
         while self._due:
-            at, number, run, report = heapq.heappop(self._due)
+            at, _, number, run, report = heapq.heappop(self._due)
             if isinstance(report, r.TaskEnded | r.LeaseExpired | r.ChildEnded):
                 task = run.tasks.get(report.place)
                 if task is None or task[1] != number:
@@ -226,6 +249,7 @@ class Player:
                 now=self.now,
                 due=self._due.copy(),
                 numbers=self._numbers,
+                run_ids=self._run_ids,
                 runs=len(self.runs),
                 of_runs=[(run.state.mark(), len(run.entries), run.tasks.copy()) for run in self.runs],
             )
@@ -235,6 +259,7 @@ class Player:
         """Return to the moment of the last `branch` that was not rolled back."""
         saved = self._saved.pop()
         self.now, self._due, self._numbers, self.is_stopped = saved.now, saved.due, saved.numbers, False
+        self._run_ids = saved.run_ids
         del self.runs[saved.runs :]
         for run, (mark, length, tasks) in zip(self.runs, saved.of_runs, strict=True):
             run.state.return_to(mark)
@@ -255,7 +280,7 @@ class Player:
         """
         numbers = {key: run.tasks[key] for key in keys}
         replaced = {number for _, number in numbers.values()}
-        self._due = [] if holds_others else [due for due in self._due if due[1] not in replaced]
+        self._due = [] if holds_others else [due for due in self._due if due[2] not in replaced]
         heapq.heapify(self._due)
         for key, (attempt, number) in numbers.items():
             self._start_task(run, fx.QueueTask(key, attempt), number)
@@ -325,12 +350,13 @@ class Player:
         if not number:
             self._numbers += 1
             number = self._numbers
-        heapq.heappush(self._due, (at, number, run, report))
+        heapq.heappush(self._due, (at, _RANKS.get(type(report), 0), number, run, report))
         return number
 
     def _set_timer(self, run: PlayedRun, timer: fx.SetTimer, reports: deque[r.Report]) -> None:
         at = run.state.run.at
-        if timer.due <= at:
+        # A wait until a time of day goes by the wall clock, which an engine looks at in its next turn.
+        if timer.due <= at and timer.kind != "until":
             reports.append(r.TimerFired(at, timer.kind, timer.place, timer.number))
         else:
             self._add(timer.due, run, r.TimerFired(timer.due, timer.kind, timer.place, timer.number))
@@ -385,7 +411,8 @@ class Player:
         assumed = self.outcomes.of_child(run.state, place, child or empty, self.now)
         if assumed is None and child is None:
             assumed = AssumedChild()
-        run_id = len(self.runs) + 1
+        self._run_ids += 1
+        run_id = self._run_ids
         if assumed is not None:
             self._end_child(run, effect, assumed, run_id)
             return

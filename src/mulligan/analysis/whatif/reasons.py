@@ -116,6 +116,7 @@ _REASONS = {
     "nothing_known": "nothing is recorded about {}",
     "unknown_event": "event {} cannot be decided again",
     "endless": "it has not ended after {} events",
+    "other_workflow": "it is a run of '{}'",
     "faked": "steps were faked in it: {}",
     "inputs": "{}",
     "not_reproduced": "it does not go the recorded way with its own definition either, from event {} on",

@@ -1,0 +1,320 @@
+"""Rules from history: reads the newest runs one after the other, and proposes changes of their workflows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from mulligan.analysis.suggest.changes import AddRule, Change, RemoveRule, apply_change, find_steps
+from mulligan.analysis.suggest.evidence import Evidence
+from mulligan.analysis.suggest.proposals import Counted, Kind, Nearly, Proposal, Saving
+from mulligan.analysis.suggest.propose import Proposed, propose
+from mulligan.core.effects.run_lists import RunFilter
+from mulligan.core.model.workflow import Workflow, decode, version
+from mulligan.errors import InputInvalid, LanguageError, MulliganError, NotFound, UnknownStep
+from mulligan.formats import OURS, examine, title_of
+from mulligan.language.suggestions import did_you_mean
+from mulligan.ports import RunRecord
+from mulligan.service.catalogue.catalogue import NOTE_CHARS_MAX, Catalogue
+from mulligan.service.catalogue.change_edits import change_text, edit_change
+from mulligan.service.catalogue.text_diff import diff_as_text, diff_texts
+from mulligan.service.catalogue.texts import WorkflowText, read_text
+from mulligan.service.named_files import read_file, write_file
+from mulligan.service.run_reader import RunReader
+
+# How many runs are read, the newest first, and how many events of them all together.
+RUNS_MAX, EVENTS_MAX = 5_000, 3_000_000
+# How many definitions are kept while the runs are read. Runs of one version follow each other.
+_DEFINITIONS_MAX = 16
+_PYTHON = (".py", ".pyw")
+
+
+class SuggestedChange(msgspec.Struct, frozen=True):
+    """A proposal as faces show it."""
+
+    # The same whenever the same change is proposed; a few digits.
+    id: str
+    workflow: str
+    step: str
+    kind: Kind
+    # What was seen, and what is proposed, each in a sentence.
+    evidence: str
+    proposal: str
+    # The change as a part of a file; "" if something is taken away, or somebody has to look.
+    yaml: str
+    counted: Counted
+    saving: Saving
+    change: Change | None
+
+
+class LookedAt(msgspec.Struct, frozen=True):
+    """How much was looked at."""
+
+    workflows: list[str]
+    runs: int
+    failed_runs: int
+    failures: int
+    decisions: int
+    events: int
+    # How many questions were asked: the more, the more evidence each answer needs.
+    questions: int
+    since: datetime | None = None
+    # Older runs that were not read, and runs with too many events.
+    is_cut: bool = False
+    left_out: int = 0
+
+
+class Suggestions(msgspec.Struct, frozen=True):
+    """What the runs of a store say about their workflows, what would save most first."""
+
+    proposals: list[SuggestedChange]
+    # What has too little evidence yet, and how much would be enough.
+    nearly: list[Nearly]
+    looked_at: LookedAt
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """A proposal that was not written, and why."""
+
+    id: str
+    why: str
+
+
+class WrittenChanges(msgspec.Struct, frozen=True):
+    """What became of a text: which proposals are in it now, and which could not be written in place."""
+
+    text: str
+    written: list[str]
+    left_out: list[LeftOut]
+    # What differs, line by line.
+    diff: str
+
+
+class DraftedChanges(msgspec.Struct, frozen=True):
+    """A draft with proposals in it, which somebody has to publish."""
+
+    workflow: str
+    written: list[str]
+    left_out: list[LeftOut]
+    diff: str
+    # Of the draft; 0 if it was not written.
+    revision: int = 0
+    dry_run: bool = False
+
+
+def suggest(
+    reader: RunReader,
+    *,
+    named: str = "",
+    policy: Workflow | None = None,
+    published: Callable[[str], Workflow | None] = lambda name: None,
+    since: datetime | None = None,
+    step: str = "",
+) -> Suggestions:
+    """What should change in one workflow, or in all of them.
+
+    `policy` is the workflow as it would be changed: by default the published one, or that of the newest run.
+    """
+    name = policy.name if policy is not None else named
+    records, is_cut = _newest(reader, name, since)
+    if name and not records:
+        raise _unknown(reader, name, since)
+    evidence, left_out = _read(reader, records)
+    policies = {one: policy or published(one) or _newest_definition(reader, records, one) for one in evidence}
+    if step:
+        _keep_step(evidence, policies, step)
+    found = propose((evidence[one], policies[one]) for one in sorted(evidence))
+    some = evidence.values()
+    looked_at = LookedAt(
+        workflows=sorted(evidence),
+        runs=sum(one.runs for one in some),
+        failed_runs=sum(one.failed_runs for one in some),
+        failures=sum(one.failures for one in some),
+        decisions=sum(one.decisions for one in some),
+        events=sum(one.events for one in some),
+        questions=found.questions,
+        since=since,
+        is_cut=is_cut,
+        left_out=left_out,
+    )
+    return Suggestions(_shown(found, policies), found.nearly, looked_at)
+
+
+def _shown(found: Proposed, policies: dict[str, Workflow]) -> list[SuggestedChange]:
+    return [_as_change(one, policies[one.workflow]) for one in found.proposals]
+
+
+def _as_change(one: Proposal, policy: Workflow) -> SuggestedChange:
+    has_rules = any(step.rules for step in find_steps(policy, one.step))
+    return SuggestedChange(
+        id=one.id,
+        workflow=one.workflow,
+        step=one.step,
+        kind=one.kind,
+        evidence=one.evidence,
+        proposal=one.proposal,
+        yaml=change_text(one.change, has_rules=has_rules) if one.change is not None else "",
+        counted=one.counted,
+        saving=one.saving,
+        change=one.change,
+    )
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def _newest(reader: RunReader, name: str, since: datetime | None) -> tuple[list[RunRecord], bool]:
+    """The newest runs of a workflow, or of all, and whether there are more."""
+    if not reader.home.is_there:
+        return [], False
+    wanted = RunFilter(workflows=(name,) if name else (), since=since, with_children=True, project=reader.project)
+    found = reader.store.lists.find(wanted, limit=RUNS_MAX + 1)
+    return found[:RUNS_MAX], len(found) > RUNS_MAX
+
+
+def _read(reader: RunReader, records: Sequence[RunRecord]) -> tuple[dict[str, Evidence], int]:
+    """The evidence of each workflow, and how many runs had too many events to be read."""
+    found: dict[str, Evidence] = {}
+    definitions: dict[str, Workflow] = {}
+    budget, left_out = EVENTS_MAX, 0
+    for record in records:
+        if record.seq > budget:
+            left_out += 1
+            continue
+        budget -= record.seq
+        evidence = found.setdefault(record.workflow, Evidence(record.workflow))
+        evidence.add_run(record.run_id, _definition(reader, record, definitions), reader.events(record.run_id))
+    return found, left_out
+
+
+def _definition(reader: RunReader, record: RunRecord, known: dict[str, Workflow]) -> Workflow:
+    """The workflow that a run was started with. One that was corrected meanwhile has another version."""
+    if record.version in known:
+        return known[record.version]
+    data = reader.store.load(record.run_id).workflow
+    workflow = decode(data)
+    if len(known) >= _DEFINITIONS_MAX:
+        del known[next(iter(known))]
+    known[version(data)] = workflow
+    return workflow
+
+
+def _newest_definition(reader: RunReader, records: Sequence[RunRecord], name: str) -> Workflow:
+    newest = next(record for record in records if record.workflow == name)
+    return reader.state(newest.run_id).workflow
+
+
+def _keep_step(evidence: dict[str, Evidence], policies: dict[str, Workflow], step: str) -> None:
+    """Look at one step only: fewer questions, so each needs less evidence."""
+    known = {one.sweep or one.name for policy in policies.values() for one in policy.steps}
+    if step not in known:
+        raise UnknownStep(f"there is no step '{step}'", hint=did_you_mean(step, known), step=step)
+    for one in evidence.values():
+        one.steps = {name: of for name, of in one.steps.items() if name == step}
+
+
+def _unknown(reader: RunReader, name: str, since: datetime | None) -> NotFound:
+    known = {record.workflow for record in _newest(reader, "", None)[0]}
+    if name in known and since is not None:
+        return NotFound(f"no run of '{name}' was started in this time", hint="give a longer --since", workflow=name)
+    hint = did_you_mean(name, known) or "runs are stored where they were started; list them: mulligan list"
+    return NotFound(f"there is no run of '{name[:100]}'", hint=hint, workflow=name)
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write_into_file(path: Path, chosen: Sequence[SuggestedChange]) -> WrittenChanges:
+    """Write the changes into a file of ours; everything else in it stays as it is."""
+    if why := why_not_written(path):
+        return WrittenChanges("", [], [LeftOut(one.id, why) for one in chosen], "")
+    data = read_file(path)
+    text = data.decode("utf-8-sig")
+    mark = data[: len(data) - len(text.encode())]
+    found = write_into_text(text, chosen, lambda new: examine(path, text=new).workflow)
+    if found.written:
+        write_file(path, mark + found.text.encode())
+    return found
+
+
+def why_not_written(path: Path) -> str:
+    """Why a file is not edited in place: it is a Python file, or one of another system. "" for a file of ours."""
+    if path.suffix.lower() in _PYTHON:
+        return f"'{path}' is a Python file, whose rules any code can make; add it to the call that makes the step"
+    origin = examine(path).workflow.origin
+    if origin and origin != OURS:
+        return f"'{path}' is a file of {title_of(origin)}; convert it first: mulligan convert {path}"
+    return ""
+
+
+def write_into_draft(
+    catalogue: Catalogue, by: str, name: str, chosen: Sequence[SuggestedChange], *, dry_run: bool = False
+) -> DraftedChanges:
+    """Write the changes into a draft of a published workflow: one's own, if there is one, or the newest version.
+
+    `Refused` where somebody else has a draft.
+    """
+    published = catalogue.workflow(name)
+    if published.format != OURS:
+        message = f"'{name}' is a file of {title_of(published.format)}, so nothing is written"
+        raise InputInvalid(message, hint="convert it first, and publish what comes of it")
+    text, file = published.text or "", published.file
+    try:
+        draft = catalogue.draft(name)
+        text = draft.text if draft.updated_by == by else text
+    except NotFound:
+        pass
+    found = write_into_text(text, chosen, lambda new: read_text(WorkflowText(new, file, OURS)).workflow)
+    if not found.written:
+        return DraftedChanges(name, [], found.left_out, "", dry_run=dry_run)
+    note = "; ".join(one.proposal for one in chosen if one.id in found.written)
+    stored = catalogue.propose(name, found.text, file=file, note=note[:NOTE_CHARS_MAX], dry_run=dry_run)
+    return DraftedChanges(name, found.written, found.left_out, found.diff, stored.revision, dry_run)
+
+
+def choose(found: Suggestions, ids: Sequence[str]) -> list[SuggestedChange]:
+    """The proposals with these ids, all without any. `NotFound` for one that is not there."""
+    known = {one.id: one for one in found.proposals}
+    for one in ids:
+        if one not in known:
+            hint = f"there are {', '.join(known)}" if known else "nothing is proposed"
+            raise NotFound(f"there is no proposal '{one[:20]}'", hint=hint)
+    return [one for one in found.proposals if not ids or one.id in ids]
+
+
+def write_into_text(text: str, chosen: Sequence[SuggestedChange], load: Callable[[str], Workflow]) -> WrittenChanges:
+    """Write the changes one after the other. Each is kept only if the text then means exactly the old one with it."""
+    current, workflow = text, load(text)
+    written: list[str] = []
+    left_out: list[LeftOut] = []
+    for one, change in _in_order_of_writing(chosen):
+        if change is None:
+            left_out.append(LeftOut(one.id, "there is nothing to write: somebody has to look at it"))
+            continue
+        try:
+            edited = edit_change(current, change)
+            means = load(edited)
+        except (MulliganError, LanguageError) as refused:
+            left_out.append(LeftOut(one.id, refused.message))
+            continue
+        wanted = apply_change(workflow, change)
+        if means != wanted:
+            left_out.append(LeftOut(one.id, "the step takes it from 'defaults', or shares it with others"))
+            continue
+        current, workflow = edited, wanted
+        written.append(one.id)
+    return WrittenChanges(current, written, left_out, diff_as_text(diff_texts(text, current)))
+
+
+def _in_order_of_writing(chosen: Sequence[SuggestedChange]) -> Iterator[tuple[SuggestedChange, Change | None]]:
+    """Rules are taken out from the last to the first, before others are added: each is named by its position."""
+
+    def place(one: SuggestedChange) -> tuple[int, int]:
+        if isinstance(one.change, RemoveRule):
+            return 0, -one.change.index
+        return (2, 0) if isinstance(one.change, AddRule) else (1, 0)
+
+    return ((one, one.change) for one in sorted(chosen, key=place))
