@@ -124,6 +124,6 @@ endef
 
 # Hashes of every file of a release, for every platform; no address of an index, no path of this machine.
 define compile
-$(or $(UV),.venv-pins/bin/uv) --quiet --no-config pip compile pyproject.toml --extra postgres --extra duckdb --extra noetl --extra png --extra server --extra mcp --extra notify --extra otel --universal --python-version 3.11 \
+$(or $(UV),.venv-pins/bin/uv) --quiet --no-config pip compile pyproject.toml --extra postgres --extra private-postgres --extra duckdb --extra noetl --extra png --extra server --extra mcp --extra notify --extra otel --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make pins" $(if $(UPGRADE),--upgrade)
 endef

@@ -47,6 +47,7 @@
         DatabaseMissing                 store.no_database        500   1   the server has no database of that name
         LoginRefused                    store.login_refused      500   1   the server refuses the login
         StoreForbidden                  store.forbidden          500   1   no permission for its tables
+        PostgresUnusable                postgres.unusable        500   1   a private PostgreSQL cannot start
       HomeMoved                         home.moved               410   1   while a process used it
       ArtifactGone                      artifact.gone            410   1   a run refers to it, but it was removed
       ArtifactDamaged                   artifact.damaged         500   1   its content has changed
@@ -511,6 +512,12 @@ class StoreForbidden(StoreRefused):
     """The user has no permission to create or write the tables."""
 
     code = "store.forbidden"
+
+
+class PostgresUnusable(StoreRefused):
+    """A private PostgreSQL cannot be started, stopped or asked, because of its folder, its port or its disk."""
+
+    code = "postgres.unusable"
 
 
 class HomeMoved(MulliganError):

@@ -68,6 +68,7 @@ WRITTEN: list[tuple[msgspec.Struct, dict[str, Any], dict[str, Any]]] = [
             "advice": None,
             "rejected": None,
             "suggestion": None,
+            "avoids": None,
         },
     ),
     (

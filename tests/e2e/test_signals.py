@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from mulligan.core.model import events as e
 from mulligan.service.home import DATABASE
+from mulligan.worker.processes import descendants, snapshot
 from proof.stage import Stage, answered, heard, wait_until
 
 # The first time it takes for ever; when it is asked to end it says so.
@@ -175,3 +177,44 @@ def worker_of(stage: Stage) -> str:
     """Who began the long step first."""
     started = facts(stage, e.AttemptStarted)
     return next(fact.worker for fact in started if fact.place == "long")  # type: ignore[attr-defined]
+
+
+# Eight steps at once: half of them die of SIGTERM, the others exit with a code of their own.
+EIGHT = """
+name: eight
+max_parallel: 8
+steps:
+  - step: "wait_{n}"
+    matrix: {n: 1..4}
+    retry: 0
+    resources: {cpus: 0.1}
+    shell: sh $ACT long; test -e again || sleep 1000
+  - step: "trap_{n}"
+    matrix: {n: 1..4}
+    retry: 0
+    resources: {cpus: 0.1}
+    shell: |
+      trap 'exit 3' TERM
+      sh $ACT long
+      until test -e again; do sleep 1000 & wait $!; done
+"""
+
+
+def test_a_signal_to_every_process_of_a_job_interrupts_all_steps_and_fails_none(file_stage: Stage) -> None:
+    """As a scheduler does that knows the processes of a job and no control group: the steps first, then the worker."""
+    stage = file_stage
+    process = stage.start("run", stage.workflow(EIGHT), "--json", start_new_session=True)
+    wait_until(
+        lambda: [line.name for line in stage.lines() if line.verb == "start"].count("long") == 8,
+        lambda: f"they did not begin: {process.poll()}",
+    )
+
+    for one in reversed(descendants(snapshot(), [process.pid])):
+        with suppress(ProcessLookupError):
+            os.kill(one.pid, signal.SIGTERM)
+    code, shown, said = answered(process)
+
+    assert (code, shown["failures"]) == (130, []), said
+    assert len(facts(stage, e.AttemptInterrupted)) == 8
+    assert facts(stage, e.AttemptFailed) == facts(stage, e.RetryScheduled) == []
+    stage.expect_nothing_left()

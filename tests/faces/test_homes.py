@@ -9,6 +9,10 @@ import pytest
 
 from mulligan.cli.options import service_at, with_home
 from mulligan.errors import HomeUnusable
+from mulligan.service.doctor import examine_machine
+from mulligan.service.driver import machine
+from mulligan.service.home import Home
+from mulligan.service.service import Service
 
 from .commands import Said, mulligan, workflow
 
@@ -144,3 +148,50 @@ def test_a_store_that_is_no_url_is_refused_and_nothing_is_made(
         "  it names a database on a server; to use a folder: --home DIR or MULLIGAN_HOME=DIR\n",
     )
     assert list(folder.iterdir()) == []
+
+
+# Network file systems
+
+
+def on_nfs(folder: Path) -> Home:
+    return Home(folder / ".mulligan", file_system=lambda path: "nfs")
+
+
+def test_no_database_is_made_on_a_network_file_system_and_the_hint_is_a_command(folder: Path):
+    with pytest.raises(HomeUnusable) as refused:
+        on_nfs(folder).open()
+
+    assert "(nfs)" in refused.value.message and "mulligan postgres start" in refused.value.hint
+    assert "MULLIGAN_ALLOW_NETWORK_FILES=1" in refused.value.hint
+    assert not (folder / ".mulligan").exists()
+
+
+def test_runs_that_are_on_a_network_file_system_are_shown_and_not_driven(folder: Path):
+    mulligan("run", workflow(FAILED))
+
+    with Service(on_nfs(folder)) as service:
+        assert service.status(1) == "failed"
+        with pytest.raises(HomeUnusable), service.control.driver(machine(1)):
+            pass
+
+
+def test_whoever_knows_better_may_use_it(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MULLIGAN_ALLOW_NETWORK_FILES", "1")
+
+    on_nfs(folder).open().close()
+
+
+def test_a_home_may_be_anywhere_if_the_runs_are_on_a_server(folder: Path):
+    home = Home(folder / ".mulligan", "postgresql://db/runs", file_system=lambda path: "nfs")
+
+    home.refuse_network_files()
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+def test_the_doctor_says_it_before_and_after_the_first_run(folder: Path, is_used: bool):
+    if is_used:
+        mulligan("run", workflow(FAILED))
+
+    [store] = [check for check in examine_machine(on_nfs(folder)).checks if check.name == "store"]
+
+    assert store.health == "problem" and "(nfs)" in store.found and "mulligan postgres start" in store.advice

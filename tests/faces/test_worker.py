@@ -118,3 +118,60 @@ REFUSED = {
 @pytest.mark.parametrize(("words", "told"), REFUSED.items(), ids=[" ".join(words) for words in REFUSED])
 def test_a_worker_that_makes_no_sense_is_refused(words: tuple[str, ...], told: str):
     assert tuple(mulligan("worker", *words)) == (2, "", told)
+
+
+# -- workers that end by themselves ----------------------------------------------------------------------------------
+
+TWO = """\
+name: two
+steps:
+  - {step: gate, approve: Go?}
+  - {step: a, needs: [gate], shell: 'true'}
+  - {step: b, needs: [a], shell: 'true'}
+"""
+
+
+def approved() -> None:
+    """A run that nobody drives, with a step that is ready."""
+    ran(TWO)
+    mulligan("approve", 1, "gate", "--reason", "fine", "--no-follow")
+
+
+def test_a_worker_ends_after_so_many_tasks():
+    approved()
+
+    said = mulligan("worker", "--tasks", 1)
+
+    assert said.code == 0
+    assert said.err.endswith(" has ended: it has run as many tasks as it may\n")
+    steps = mulligan("show", 1, "--json").json["steps"]
+    assert (steps["a"]["status"], steps["b"]["status"]) == ("completed", "ready")
+
+
+def test_a_worker_that_is_idle_ends_when_its_work_is_done():
+    approved()
+
+    said = mulligan("worker", "--idle-exit", "200ms")
+
+    assert said.code == 0
+    assert said.err.endswith(" has ended: it had nothing to run for 0.2s\n")
+    assert mulligan("show", 1, "--json").json["status"] == "completed"
+
+
+def test_a_worker_ends_in_time_and_takes_no_task_that_may_last_longer():
+    ran(TWO.replace("shell: 'true'", "timeout: 1h, shell: 'true'"))
+    mulligan("approve", 1, "gate", "--reason", "fine", "--no-follow")
+
+    # Ten seconds of it are for tasks that have to be stopped.
+    said = mulligan("worker", "--until", "10500ms")
+
+    assert said.code == 0
+    assert said.err.endswith(" has ended: its time is over\n")
+    assert mulligan("show", 1, "--json").json["steps"]["a"]["status"] == "ready"
+
+
+@pytest.mark.parametrize(
+    "words", [("--tasks", "0"), ("--until", "soon"), ("--until", "2020-01-01T00:00"), ("--idle-exit", "x")]
+)
+def test_an_end_that_makes_no_sense_is_refused(words: tuple[str, ...]):
+    assert mulligan("worker", *words).code == 2

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from mulligan.core.model import reports as r
+from mulligan.core.model.events import AvoidedHosts
 from mulligan.core.model.workflow import Secret
 from mulligan.errors import StaleLease
 from mulligan.ports import Store
@@ -311,3 +313,35 @@ def test_the_last_reports_and_new_leases_come_together(store: Store) -> None:
     assert store.report_and_lease("w", [(found[0].token, ended("check"), None)], offer(tasks_max=0)) == []
     assert store.report_and_lease("nobody", [], offer()) == []
     assert store.leases_of("w") == []
+
+
+# -- hosts that a retry avoids ---------------------------------------------------------------------------------------
+
+
+def test_a_task_is_kept_from_hosts_that_failed_it_until_it_has_waited_long_enough(place: Place, store: Store) -> None:
+    turn = started(store)
+    later, before = (place.now() + timedelta(seconds=seconds) for seconds in (60, -1))
+    waits = AvoidedHosts(("n1", "n2"), later)
+    queue(store, turn, *(task(turn.run_id, f"kept{n}", avoids=waits) for n in range(3)))
+    queue(store, turn, task(turn.run_id, "free", avoids=AvoidedHosts(("n1",), before)))
+    queue(store, turn, task(turn.run_id, "plain", env={"text": '"avoids":{'}))
+
+    # The first tasks of the queue do not hide those that it may have.
+    assert leased(store, tasks_max=2, host="n1") == ["free", "plain"]
+    assert leased(store, tasks_max=2, host="n2") == []
+    assert leased(store, tasks_max=2, host="n3") == ["kept0", "kept1"]
+
+
+# -- workers that end ------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_ends_soon_gets_no_task_whose_timeout_is_longer(store: Store) -> None:
+    turn = started(store)
+    queue(store, turn, *(task(turn.run_id, f"long{n}", timeout=3600.0) for n in range(5)))
+    queue(store, turn, task(turn.run_id, "short", timeout=60.0), task(turn.run_id, "endless"))
+
+    # The first tasks of the queue do not hide those that it has time for.
+    assert leased(store, tasks_max=2, seconds_left=60.0) == ["short", "endless"]
+    assert leased(store, tasks_max=2, seconds_left=59.0) == []
+    assert leased(store, tasks_max=1, seconds_left=3600.0) == ["long0"]
+    assert leased(store, tasks_max=1) == ["long1"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.worker.own_cgroup import OomKills, memory_limit
+from mulligan.worker.own_cgroup import OomKills, cpu_limit, memory_limit
 
 
 @pytest.mark.parametrize("lines", ["low 0\noom 9\noom_kill {}\n", "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n"])
@@ -48,3 +48,54 @@ def test_what_the_group_of_this_process_may_have_is_a_size_or_nothing() -> None:
     found = memory_limit()
 
     assert found is None or found > 0
+
+
+def groups(root: Path, own: str, files: dict[str, str]) -> tuple[Path, Path]:
+    """A tree of control groups with these files, and the group of a process in it."""
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content + "\n")
+    (root / "own").write_text(own)
+    return root, root / "own"
+
+
+def test_the_lowest_limit_of_all_groups_above_counts(tmp_path: Path) -> None:
+    tree = groups(
+        tmp_path,
+        "0::/slurm/job_7/step_0/task_0\n",
+        {
+            "slurm/memory.max": "max",
+            "slurm/job_7/memory.max": str(500 << 20),
+            "slurm/job_7/step_0/memory.max": str(600 << 20),
+            "slurm/job_7/step_0/task_0/memory.max": "max",
+            "slurm/job_7/cpu.max": "150000 100000",
+            "slurm/job_7/step_0/task_0/cpu.max": "max 100000",
+            "other/memory.max": "1",
+        },
+    )
+
+    assert memory_limit(*tree) == 500 << 20
+    assert cpu_limit(*tree) == 2
+
+
+def test_the_same_in_version_1(tmp_path: Path) -> None:
+    tree = groups(
+        tmp_path,
+        "5:cpu,cpuacct:/job/task\n3:memory:/job/task\n0::/\n",
+        {
+            "memory/job/task/memory.limit_in_bytes": "9223372036854771712",
+            "memory/job/memory.limit_in_bytes": str(500 << 20),
+            "cpu/job/cpu.cfs_quota_us": "-1",
+            "cpu/job/task/cpu.cfs_quota_us": "300000",
+        },
+    )
+
+    assert memory_limit(*tree) == 500 << 20
+    assert cpu_limit(*tree) == 3
+
+
+def test_without_a_limit_there_is_none(tmp_path: Path) -> None:
+    tree = groups(tmp_path, "0::/a/b\n", {"a/memory.max": "max"})
+
+    assert memory_limit(*tree) is None and cpu_limit(*tree) is None
+    assert memory_limit(tmp_path, tmp_path / "none") is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -19,10 +19,13 @@ from mulligan.service import (
     HostCapacity,
     MetricsServer,
     Service,
+    WorkerLimits,
     WorkerMetrics,
     capacity_for,
     log_line,
     open_worker_service,
+    parse_duration,
+    parse_end,
 )
 from mulligan.service.formatting import format_size, pluralize
 
@@ -44,6 +47,14 @@ def worker(
     token_file: Annotated[
         str | None, Option("--token-file", metavar="FILE", help="A file with the token in it, in place of --token.")
     ] = None,
+    until: Annotated[
+        str | None,
+        Option("--until", metavar="TIME", help="End by then (2h, 2026-11-01T08:00); no task may last longer."),
+    ] = None,
+    idle_exit: Annotated[
+        str | None, Option("--idle-exit", metavar="DURATION", help="End after so long without a task, like 90s.")
+    ] = None,
+    tasks: Annotated[int | None, Option("--tasks", metavar="N", help="End after so many tasks.")] = None,
     metrics: Annotated[
         str | None,
         Option("--metrics", metavar="PORT", help="Serve metrics for Prometheus at this port, or HOST:PORT."),
@@ -60,9 +71,11 @@ def worker(
     worker takes part over HTTP, in a store of any kind: the server drives the runs, the worker runs their tasks and
     uploads results, logs and artifacts. Secrets are looked up on the host of the worker. SIGTERM or Ctrl-C
     stops a worker in an orderly way: running tasks get their grace period. A second signal stops it at once. The worker
-    waits for a server that does not answer yet.
+    waits for a server that does not answer yet. With --until, --idle-exit or --tasks it ends by itself: what it drives,
+    others continue.
     """
-    capacity = _capacity(asked_capacity(parallel, memory, gpus), labels)
+    limits = _limits(until, idle_exit, tasks)
+    capacity = _capacity(asked_capacity(parallel, memory, gpus), labels).with_limits(limits)
     log = Log(check_log_format(log_format))
     with ExitStack() as held:
         metered = _metered(log, metrics, metrics_file, held)
@@ -77,7 +90,7 @@ def worker(
         driver.serve()
         if metered is not None:
             metered.write()
-    log.say(f"worker {driver.name} has ended")
+    log.say(f"worker {driver.name} has ended{f': {driver.end_reason}' if driver.end_reason else ''}")
     return 0
 
 
@@ -151,6 +164,16 @@ def _capacity(asked: HostCapacity | None, labels: str | None) -> Capacity:
         raise UsageRefused(f"'{labels}' contains an empty label", hint="write them like --labels a,b")
     found = capacity_for(asked)
     return found.with_labels(names)
+
+
+def _limits(until: str | None, idle_exit: str | None, tasks: int | None) -> WorkerLimits:
+    if tasks is not None and tasks < 1:
+        raise UsageRefused(f"--tasks must be at least 1, not {tasks}")
+    return WorkerLimits(
+        until=None if until is None else parse_end(until, datetime.now(UTC)),
+        idle_seconds=None if idle_exit is None else parse_duration(idle_exit),
+        tasks_max=tasks,
+    )
 
 
 def _describe(capacity: Capacity) -> str:

@@ -96,6 +96,8 @@ class Engine:
             changes=self._changes,
         )
         self._has_notices = self._watch_store() is not None
+        # Whether this process has got a signal to end.
+        self.was_signalled: Callable[[], bool] = lambda: False
 
     def _watch_store(self) -> int | None:
         """Let the store wake the loop, if it can notify us."""
@@ -148,6 +150,9 @@ class Engine:
         """Run the loop once, waiting up to `wait_seconds` for something to do. False if no turn was taken."""
         limit = min(wait_seconds, IDLE_SECONDS if self._has_notices else self._changes.poll_seconds)
         self._collect(0.0 if self._has_more_to_do else self._timers.seconds_left(limit))
+        if not self._supply.is_draining and self.was_signalled():
+            # Before the turns: what was interrupted by the same signal would be started here again.
+            self.drain()
         if self._timers.is_due:
             self._fire_timers()
         if self._timers.was_clock_set():

@@ -21,6 +21,7 @@ from mulligan.core.deciding.child_failure import failures_of_child
 from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.child_runs import child_uid
+from mulligan.core.effects.lease_rules import has_time_for
 from mulligan.core.effects.reuse import forced_child_steps
 from mulligan.core.effects.run_lists import RunFailures, run_failures
 from mulligan.core.effects.snapshot import changes
@@ -256,7 +257,7 @@ class RunDriver:
                     rejected_waiting = task
                     continue
                 rejected = task
-                if task.is_small:
+                if task.is_small and has_time_for(task, self.executor.offer().seconds_left):
                     break
         finally:
             # Also after a crash: the other tasks still wait.
@@ -344,7 +345,10 @@ class RunDriver:
     def _may_run_here(self, task: Task) -> bool:
         """Whether it may run on this host. If not, it is queued: the store knows whether its own host has workers."""
         is_ours = self.is_exclusive and self.is_alone
-        return is_ours or self.executor is None or task.host in ("", self.executor.host)
+        if is_ours or self.executor is None:
+            return True
+        is_avoided = task.avoids is not None and self.executor.host in task.avoids.hosts
+        return task.host in ("", self.executor.host) and not is_avoided
 
     def _is_ours(self, task: Task) -> bool:
         """Whether our executor takes it: it fits, or we have to fail it because it can never fit.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from itertools import islice
 
+from mulligan.core.effects.lease_rules import has_time_for
 from mulligan.core.effects.tasks import Task
 from mulligan.engine.run_driver import RunDriver
 from mulligan.engine.workflow_cache import WorkflowCache
@@ -151,7 +152,10 @@ class TaskSupply:
     def _is_full(self, rejected: Task | None) -> bool:
         """Whether a small task that did not fit still does not: then no other task fits either."""
         assert self._executor is not None
-        return rejected is not None and not self._executor.fits(rejected)
+        if rejected is None or self._executor.fits(rejected):
+            return False
+        # If this worker ends before the task might, that says nothing about others.
+        return has_time_for(rejected, self._executor.offer().seconds_left)
 
     def lease(self, root_run_id: int | None) -> list[Lease] | None:
         """Ask the store for tasks that fit, if it is worth it; None if it was not asked.

@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from mulligan.core.effects.tasks import Demand
+from mulligan.core.model.events import AvoidedHosts
 from mulligan.core.model.formatting import format_size, quote_names
 
 ObstacleKind = Literal["no_worker", "host", "label", "cpus", "memory", "gpus", "breaker"]
@@ -100,6 +101,12 @@ class WorkerPool:
             text = f"it must run on host '{demand.host}', and the worker there does not respond"
             yield Obstacle("host", text, host=demand.host)
             return
+        if demand.avoids is not None and not bound:
+            others = [worker for worker in able if worker.host not in demand.avoids.hosts]
+            if not others:
+                yield _no_other_host(demand.avoids)
+                return
+            able = others
         where = f" on host '{demand.host}'" if bound else ""
         labelled = [worker for worker in able if set(demand.labels) <= set(worker.labels)]
         if not labelled:
@@ -110,6 +117,12 @@ class WorkerPool:
             yield from _find_too_small(demand, labelled, where)
         elif not any(_has_room(worker, demand) for worker in large):
             yield from _find_busy(demand, large, where)
+
+
+def _no_other_host(avoids: AvoidedHosts) -> Obstacle:
+    hosts = f"{'host' if len(avoids.hosts) == 1 else 'hosts'} {quote_names(avoids.hosts)}"
+    text = f"it failed on {hosts}, and no other host has a worker; after a minute any host may run it"
+    return Obstacle("host", text, host=avoids.hosts[-1], until=avoids.until)
 
 
 def _find_missing_labels(demand: Demand, workers: Sequence[WorkerCapacity], where: str) -> Iterator[Obstacle]:

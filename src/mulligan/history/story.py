@@ -388,8 +388,19 @@ def _retry(writer: StoryWriter, fact: e.RetryScheduled, at: datetime) -> _Senten
     name = f"rule for {describe_rule(rule)}" if rule else f"rule {fact.rule + 1}"
     number = f"{fact.number} of {rule.max_retries}" if rule else str(fact.number)
     script = " after its recovery script" if fact.has_script else ""
-    when = f"{format_time_until(fact.due, at)}{script}{describe_adjustment(fact.adjusted)}"
+    when = f"{format_time_until(fact.due, at)}{script}{describe_adjustment(fact.adjusted)}{_elsewhere(fact)}"
     return fact.place, f"retry {number} {when} ({name})", "try"
+
+
+def _elsewhere(fact: e.RetryScheduled) -> str:
+    """Which hosts the retry avoids, and for how long."""
+    if fact.avoids is None:
+        return ""
+    seconds = (fact.avoids.until - fact.due).total_seconds()
+    hosts = "host" if len(fact.avoids.hosts) == 1 else "hosts"
+    return (
+        f", not on {hosts} {quote_names(fact.avoids.hosts)} unless no other takes it within {format_duration(seconds)}"
+    )
 
 
 def _passed(writer: StoryWriter, fact: e.RungPassed, at: datetime) -> _Sentence | None:

@@ -81,6 +81,10 @@ RULE_KEYS = {
     **RULE_BACKOFF,
     "recovery_script": Key(as_node(SCRIPT), "runs before each retry; the failure is in ${error}"),
     "adjust": Key(ADJUST, "what the next attempt gets more of: memory, processors, time"),
+    "host": Key(
+        Choice(("any", "other")),
+        "other: the retry avoids the hosts that failed the step, and waits a minute for another one (default: any)",
+    ),
     "conversation": Key(
         Choice(("continue", "new")),
         "of an agent with tools or a session: the retry goes on with it (default), or begins a new one",

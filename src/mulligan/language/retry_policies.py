@@ -102,6 +102,7 @@ def _rule(form: Fields, scope: Scope, settings: Settings, *, is_alone: bool = Fa
         # A single rule has its limit in `Retry`, which is equivalent.
         max_attempts=None if is_alone else form.get("max_attempts"),
         restarts_conversation=form.get("conversation") == "new",
+        avoids_hosts=form.get("host") == "other",
     )
 
 

@@ -64,6 +64,8 @@ class Offer(msgspec.Struct, frozen=True):
     refused_cpus: tuple[float, ...] = ()
     # Only tasks of this project; None for all of them.
     project: str | None = None
+    # How long the worker runs on: it takes no task whose timeout is longer. None if it has no end.
+    seconds_left: float | None = None
 
 
 class Lease(msgspec.Struct, frozen=True):

@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from mulligan.service.doctor import Check, Diagnosis
     from mulligan.service.documentation import Documentation, FoundSection, PageText, UnknownPage, read_pages
     from mulligan.service.drawing.picture import Node
-    from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, Ending, capacity_for, machine
+    from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, Ending, WorkerLimits, capacity_for, machine
     from mulligan.service.earlier_decisions import EarlierDecision
     from mulligan.service.failure_details import FailureDetails
     from mulligan.service.failure_summary import FailureGroup, FailureOutcome, group_failures, spent_budget
@@ -146,6 +146,7 @@ if TYPE_CHECKING:
     from mulligan.service.pending import PendingEntry, PendingPage, commands_for_pending, describe_earlier_run
     from mulligan.service.preflight import SERVER_LABELS, refuse_reserved_labels
     from mulligan.service.preview import Preview, StepPreview
+    from mulligan.service.private_postgres import PostgresStatus, postgres_status, start_postgres, stop_postgres
     from mulligan.service.recent_runs import Day, Failing, FailingGroup, RecentRuns, WaitingRuns, WorkflowDays
     from mulligan.service.report import Report
     from mulligan.service.round_plans import ForkPlan, RoundPlan
@@ -229,7 +230,7 @@ if TYPE_CHECKING:
     )
     from mulligan.service.unattended_runs import UnattendedRuns, WorkflowSource
     from mulligan.service.usage import ResourceProposal, StepUsage, UsedResources
-    from mulligan.service.values import parse_duration, parse_size, parse_time, read_budgets
+    from mulligan.service.values import parse_duration, parse_end, parse_size, parse_time, read_budgets
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.whatif import WhatIfSelection
     from mulligan.service.workers import WorkerLine, WorkerTask
@@ -285,7 +286,7 @@ _NAMES = {
     "mulligan.service.documentation": "Documentation FoundSection PageText UnknownPage read_pages",
     "mulligan.service.drawing.picture": "Node",
     "mulligan.service.earlier_decisions": "EarlierDecision",
-    "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending capacity_for machine",
+    "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending WorkerLimits capacity_for machine",
     "mulligan.service.failure_details": "FailureDetails",
     "mulligan.service.failure_summary": "FailureOutcome FailureGroup group_failures spent_budget",
     "mulligan.service.forecast": "Forecast",
@@ -318,6 +319,7 @@ _NAMES = {
     "mulligan.service.recent_runs": "Day Failing FailingGroup RecentRuns WaitingRuns WorkflowDays",
     "mulligan.service.report": "Report",
     "mulligan.service.preflight": "SERVER_LABELS refuse_reserved_labels",
+    "mulligan.service.private_postgres": "PostgresStatus postgres_status start_postgres stop_postgres",
     "mulligan.service.round_plans": "ForkPlan RoundPlan",
     "mulligan.service.run_comparison": "ComparedRun ComparedStep RunComparison ValuePair",
     "mulligan.service.run_control": "Prepared",
@@ -360,7 +362,7 @@ _NAMES = {
     "mulligan.service.trends": "CodeStats RecoveryTrend Spending WeekStats WorkflowSpending WorkflowUsage monday",
     "mulligan.service.unattended_runs": "UnattendedRuns WorkflowSource",
     "mulligan.service.usage": "ResourceProposal StepUsage UsedResources",
-    "mulligan.service.values": "parse_duration parse_size parse_time read_budgets",
+    "mulligan.service.values": "parse_duration parse_end parse_size parse_time read_budgets",
     "mulligan.service.waiting": "Until WaitEvent",
     "mulligan.service.whatif": "WhatIfSelection",
     "mulligan.service.workers": "WorkerLine WorkerTask",

@@ -198,6 +198,10 @@ def _store(home: Home) -> Check:
     """Whether the store opens and can be written. A store that does not exist is not created."""
     if not home.is_there:
         return _absent(home)
+    if found := home.network_files:
+        advice = 'start PostgreSQL: eval "$(mulligan postgres start)"; or move the folder to a local disk'
+        problem = f"'{home.folder}' is on a network file system ({found}): its runs can be read, and not continued"
+        return Check("store", "problem", problem, advice)
     store = home.open()
     kind = kind_of(home.store_url)
     try:
@@ -211,6 +215,7 @@ def _store(home: Home) -> Check:
 
 
 def _absent(home: Home) -> Check:
+    home.refuse_network_files()
     parent = _existing(home.folder)
     if os.access(parent, os.W_OK):
         return Check("store", "ok", f"'{home.folder}' will be created by the first run")

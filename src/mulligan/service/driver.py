@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from types import FrameType
 from typing import Literal
@@ -36,10 +37,12 @@ from mulligan.service.home import Home
 from mulligan.service.locks import Locks
 from mulligan.store.clock import ProcessClock
 from mulligan.worker import lock
+from mulligan.worker.allocation import slurm_allocation
 from mulligan.worker.folders import Folders, remove_folder
-from mulligan.worker.own_cgroup import memory_limit
+from mulligan.worker.own_cgroup import cpu_limit, memory_limit
 from mulligan.worker.processes import kill_worker_processes
 from mulligan.worker.resource_pool import VISIBLE_GPUS, visible_gpus
+from mulligan.worker.task_limits import TaskLimits
 
 # "detached": it goes on, and is not shown any more.
 Ending = Literal["ended", "waiting", "interrupted", "detached"]
@@ -64,6 +67,16 @@ RUNS_TAKEN_MAX = 1000
 GPUS_VARIABLE = VISIBLE_GPUS
 
 
+class WorkerLimits(msgspec.Struct, frozen=True):
+    """When a worker ends by itself; None for never."""
+
+    # It is gone by then: what has to be stopped for that gets its grace before.
+    until: datetime | None = None
+    # How long it waits for a task.
+    idle_seconds: float | None = None
+    tasks_max: int | None = None
+
+
 class Capacity(msgspec.Struct, frozen=True):
     """The resources that a worker may use."""
 
@@ -73,21 +86,32 @@ class Capacity(msgspec.Struct, frozen=True):
     labels: tuple[str, ...] = ()
     # The user has said how many tasks run at once, so those that only wait count as well.
     counts_waiting: bool = False
+    limits: WorkerLimits = WorkerLimits()
 
     def with_labels(self, labels: tuple[str, ...]) -> Capacity:
         return msgspec.structs.replace(self, labels=labels)
+
+    def with_limits(self, limits: WorkerLimits) -> Capacity:
+        return msgspec.structs.replace(self, limits=limits)
 
 
 NO_CAPACITY = Capacity(0.0, 0)
 
 
 def machine(parallel: int | None = None, memory: int | None = None, gpus: int | None = None) -> Capacity:
-    """The capacity of this machine. What is given replaces what there is."""
+    """The capacity of this machine, or the part of it that this process was given. What is given replaces it.
+
+    The lowest of what the kernel allows and what a scheduler says counts.
+    """
+    allocation = slurm_allocation(os.environ)
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cpus = min(cpus, cpu_limit() or cpus, allocation.cpus or cpus)
     if memory is None:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        memory = min(memory, memory_limit() or memory)
-    gpus = visible_gpus(os.environ) if gpus is None else gpus
+        memory = min(memory, memory_limit() or memory, allocation.memory or memory)
+    if gpus is None:
+        gpus = visible_gpus(os.environ)
+        gpus = gpus if allocation.gpus is None else min(gpus, allocation.gpus)
     return Capacity(float(parallel or cpus), memory, gpus, counts_waiting=parallel is not None)
 
 
@@ -109,6 +133,8 @@ class WorkerIdentity(msgspec.Struct, frozen=True):
     host: str
     # The worker's lock: processes that inherit the descriptor keep the worker alive for others.
     lock_fd: int
+    # Whether the worker has got a signal to end.
+    was_signalled: Callable[[], bool] = lambda: False
 
 
 class Driver:
@@ -124,6 +150,8 @@ class Driver:
         observer: Observer | None,
         lease_seconds: float,
         host: str,
+        idle_seconds: float | None = None,
+        limits: TaskLimits | None = None,
     ) -> None:
         self.home = home
         self.store = store
@@ -134,6 +162,11 @@ class Driver:
         self.lease_seconds = lease_seconds
         # The host name under which the store knows its tasks.
         self.host = host
+        self._idle_seconds_max = idle_seconds
+        self._limits = limits or TaskLimits()
+        self._busy_at = time.monotonic()
+        # Why it has ended by itself: "" if it has not.
+        self.end_reason = ""
         self.interrupts = 0
         # The first signal that interrupted us: 0 if none did.
         self.interrupted_by = 0
@@ -158,12 +191,14 @@ class Driver:
     def _set_up(self, root_run_id: int | None = None) -> None:
         """Register under a new name and start the engine. If that fails, nothing is left behind."""
         self.name = f"{self.host}.{os.getpid()}.{os.urandom(3).hex()}"
+        self.home.refuse_network_files()
         self.home.make()
         self.lock = lock.acquire(self.home.locks, self.name)
         self._home_stat = os.stat(self.home.folder)
         may_be_known = False
         try:
-            self.executor = self._make_executor(WorkerIdentity(self.name, self.host, self.lock.fd))
+            identity = WorkerIdentity(self.name, self.host, self.lock.fd, self._was_signalled)
+            self.executor = self._make_executor(identity)
             self.clock.set_by(self.store.now)
             may_be_known = True
             # Right before the engine, whose heartbeats count from here.
@@ -179,6 +214,7 @@ class Driver:
                 check=self._refuse_moved_home,
                 lease_seconds=self.lease_seconds,
             )
+            self.engine.was_signalled = self._was_signalled
             self._heartbeat_at = time.monotonic()
             self.expire_dead_workers()
         except BaseException:
@@ -298,9 +334,23 @@ class Driver:
     def serve(self, until: Callable[[], bool] = lambda: False) -> None:
         """Take turns and tasks of all runs until we are interrupted."""
         with self._signals():
-            while not self.interrupts and not until():
+            self._busy_at = time.monotonic()
+            while not self.interrupts and not until() and not self._is_over():
                 self._once(self._take_up_idle)
             self._wind_up()
+
+    def _is_over(self) -> bool:
+        """Whether it ends by itself now: its time is over, it has run its tasks, or it had none for long."""
+        now, is_settled = time.monotonic(), self.engine.is_settled
+        if not is_settled:
+            self._busy_at = now
+        if self._limits.is_over:
+            self.end_reason = "its time is over"
+        elif self._limits.is_used_up and is_settled:
+            self.end_reason = "it has run as many tasks as it may"
+        elif self._idle_seconds_max is not None and now - self._busy_at >= self._idle_seconds_max:
+            self.end_reason = f"it had nothing to run for {self._idle_seconds_max:g}s"
+        return bool(self.end_reason)
 
     def _take_up_idle(self) -> None:
         """Take up runs without a driver, in a store that is not shared: their tasks come only with their turns.
@@ -522,12 +572,17 @@ class Driver:
         self.interrupts += 1
         self.interrupted_by = self.interrupted_by or number
 
+    def _was_signalled(self) -> bool:
+        return self.interrupts > 0
+
     def _wind_up(self) -> None:
         """Start nothing more, stop all tasks with their grace (none after a second Ctrl-C), and write their results."""
         self.engine.drain()
         if self.executor is None:
             return
-        self.observer.trouble("interrupted: waiting for running tasks to end (press Ctrl-C again to kill them)")
+        if self.interrupts or not self.engine.is_settled:
+            reason = self.end_reason or "interrupted"
+            self.observer.trouble(f"{reason}: waiting for running tasks to end (press Ctrl-C again to kill them)")
         self.executor.stop_all(CANCEL_GRACE_SECONDS)
         is_killing = False
         while not self.engine.is_settled:

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -18,6 +18,7 @@ from mulligan.ports import Store
 from mulligan.service.home_names import DATABASE as DATABASE
 from mulligan.service.home_names import SERVER, home_folder, is_server, server_url
 from mulligan.store import is_file_name, open_store
+from mulligan.store.network_filesystem import ALLOW_VARIABLE, is_allowed, network_type
 from mulligan.store.server_login import checked_token, read_token_file
 from mulligan.worker.folders import Folders, make_private, write_private_file
 
@@ -38,6 +39,7 @@ class Home(msgspec.Struct, frozen=True):
     token: str = ""
     # Whether that is a token for workers: this process runs tasks of the server.
     is_worker: bool = False
+    file_system: Callable[[Path], str] = network_type
 
     def __repr__(self) -> str:
         """Without the URL of the store and without the token: both may be secrets."""
@@ -97,12 +99,31 @@ class Home(msgspec.Struct, frozen=True):
         With a store on a server the folder is not needed for reading: a worker creates it.
         """
         if not self.store_url:
+            if not self.is_there:
+                self.refuse_network_files()
             self.make()
         where = self.store_url or str(self.folder / DATABASE)
         seconds = self.lease_seconds if lease_seconds is None else lease_seconds
         if self.is_remote:
             return open_store(where, lease_seconds=seconds, token=self.token, is_worker=self.is_worker)
         return open_store(where, lease_seconds=seconds)
+
+    @property
+    def network_files(self) -> str:
+        """The network file system that the database is on, if nobody has allowed that; "" if all is well."""
+        return "" if self.store_url or is_allowed() else self.file_system(self.folder)
+
+    def refuse_network_files(self) -> None:
+        """`HomeUnusable` if the database is on a network file system: its locks do not hold there.
+
+        Asked before a database is made and before runs are driven. What is there already can be read.
+        """
+        if found := self.network_files:
+            raise HomeUnusable(
+                f"'{self.folder}' is on a network file system ({found}), on which SQLite can lose runs",
+                hint='use PostgreSQL: eval "$(mulligan postgres start)"; or a folder on a local disk: --home DIR; '
+                f"or set {ALLOW_VARIABLE}=1 if no other host ever uses this folder",
+            )
 
     def make_work_folder(self) -> Path:
         """The folder in which the steps of runs work that a server has started. Created if it is missing."""

@@ -7,17 +7,21 @@ another factory beside this one.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
+from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
 from mulligan.engine.observers import Observer
 from mulligan.errors import InputInvalid
 from mulligan.language.quantities import size
 from mulligan.ports import Executor, Store
-from mulligan.service.driver import LEASE_SECONDS, Capacity, Driver, WorkerIdentity
+from mulligan.service.driver import LEASE_SECONDS, Capacity, Driver, WorkerIdentity, WorkerLimits
 from mulligan.service.home import Home, this_host
 from mulligan.store.clock import PROCESS_CLOCK, ProcessClock
 from mulligan.worker.local_executor import LocalExecutor
 from mulligan.worker.log_limit import LOG_BYTES_MAX
+from mulligan.worker.task_limits import TaskLimits
 
 
 def local_worker(
@@ -32,6 +36,9 @@ def local_worker(
     """A driver with a local executor of that capacity. Without a capacity it takes turns and runs no tasks."""
     # The driver sets its clock by that of a shared store. Otherwise all drivers of the process share one clock.
     clock = ProcessClock() if store.is_shared else PROCESS_CLOCK
+    given = capacity.limits if capacity is not None else WorkerLimits()
+    # Counted on when the worker starts again under another name.
+    limits = TaskLimits(given.tasks_max, _last_moment(given.until))
 
     def make_executor(worker: WorkerIdentity) -> Executor | None:
         if capacity is None:
@@ -53,6 +60,10 @@ def local_worker(
             counts_waiting=capacity.counts_waiting,
             # Opened when the first log is shipped. Who reads a store that is not shared has the files.
             shipped_logs=(lambda: store.server_records) if store.is_shared else None,
+            was_signalled=worker.was_signalled,
+            limits=limits,
+            # What waits for a slot would lose time that a worker with an end does not have.
+            prefetch=0 if limits.is_set else None,
         )
 
     return Driver(
@@ -63,7 +74,16 @@ def local_worker(
         observer=observer,
         lease_seconds=lease_seconds,
         host=host or this_host(),
+        idle_seconds=given.idle_seconds,
+        limits=limits,
     )
+
+
+def _last_moment(until: datetime | None) -> float | None:
+    """When, by `time.monotonic`, tasks that still run have to be asked to end."""
+    if until is None:
+        return None
+    return time.monotonic() + (until - datetime.now(UTC)).total_seconds() - CANCEL_GRACE_SECONDS
 
 
 def log_bytes_max(environ: Mapping[str, str]) -> int:

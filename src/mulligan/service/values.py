@@ -40,6 +40,21 @@ def parse_time(text: str, now: datetime) -> datetime:
         raise InputInvalid(f"'{text}' is not a time", hint=hint) from None
 
 
+def parse_end(text: str, now: datetime) -> datetime:
+    """A coming time: in how long (`2h`), or a date with a time of day, local unless it has a zone."""
+    try:
+        found = now + timedelta(seconds=q.parse_duration(text))
+    except (ValueError, OverflowError):
+        found = None
+    try:
+        found = found or datetime.fromisoformat(text).astimezone(now.tzinfo)
+    except (ValueError, OverflowError):
+        raise InputInvalid(f"'{text}' is not a time", hint="write it like 2h or 2026-11-01T08:00") from None
+    if found <= now:
+        raise InputInvalid(f"'{text}' is over", hint="give a time that is to come, or a duration like 2h")
+    return found
+
+
 def read_budgets(words: Iterable[str]) -> dict[str, Budget]:
     """`cost=5` and `review.tokens=50k` as budgets by step, "" for the run."""
     try:

@@ -12,6 +12,7 @@ from itertools import islice
 from msgspec.structs import replace
 
 from mulligan.core.deciding.breaker import CLOSED, Guard, GuardedOutcome, breaker_verdict
+from mulligan.core.effects.lease_rules import has_time_for, may_run_on
 from mulligan.core.effects.snapshot import PERSON_TAGS
 from mulligan.core.model import codec
 from mulligan.core.model.events import Entry
@@ -381,6 +382,8 @@ class MemoryStore:
         for kept in self._open_to(offer, root_run_id):
             is_own = self.tables.run(kept.task.run_id).holder == worker
             is_meant = not is_guarded or (kept.task.guard is not None and is_own)
+            is_meant = is_meant and has_time_for(kept.task, offer.seconds_left)
+            is_meant = is_meant and may_run_on(kept.task, offer.host, breakers.now)
             if is_meant and capacity.fits(*kept.needs) and breakers.admits(kept.task):
                 capacity.take(*kept.needs)
                 found.append(kept)

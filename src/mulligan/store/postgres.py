@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
+from mulligan.core.effects.lease_rules import has_time_for
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import decode
 from mulligan.core.model.events import Entry
@@ -314,7 +315,9 @@ class PostgresStore:
         breakers = self._load_breakers({task.guard.name for task, _ in found if task.guard is not None})
         capacity, tasks = RemainingCapacity(offer), []
         for task, needs in found:
-            if capacity.fits(*needs) and breakers.admits(task):
+            # The statement has looked as well: a task that is left here would take the place of others.
+            has_time = has_time_for(task, offer.seconds_left)
+            if has_time and capacity.fits(*needs) and breakers.admits(task):
                 capacity.take(*needs)
                 tasks.append(task)
         leases = self._leased(worker, tasks, offer.host)
@@ -340,6 +343,7 @@ class PostgresStore:
             host=offer.host,
             root=root_run_id,
             project=offer.project,
+            seconds_left=offer.seconds_left,
             tasks_max=offer.tasks_max,
             is_guarded=is_guarded,
         )

@@ -13,6 +13,7 @@ import apsw
 from msgspec.structs import replace
 
 from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
+from mulligan.core.effects.lease_rules import has_time_for, may_run_on
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import decode
 from mulligan.core.model.events import Entry
@@ -356,7 +357,11 @@ class SqliteStore:
         statement, of_whom = ("guarded_tasks", (holder,)) if holder else ("free_tasks", (offer.project,))
         capacity, found = RemainingCapacity(offer), []
         for data, *needs in iterate(db, SQL[statement], *wanted, *about, *of_whom):
-            if capacity.fits(*needs) and breakers.admits(task := task_from(data)):
+            if not capacity.fits(*needs):
+                continue
+            task = task_from(data)
+            is_allowed = has_time_for(task, offer.seconds_left) and may_run_on(task, offer.host, breakers.now)
+            if is_allowed and breakers.admits(task):
                 capacity.take(*needs)
                 found.append(task)
             if capacity.is_full:

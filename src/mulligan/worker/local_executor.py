@@ -52,9 +52,11 @@ from mulligan.worker.run_data import with_data
 from mulligan.worker.running_task import RunningTask
 from mulligan.worker.secret_commands import NotReady
 from mulligan.worker.secrets import Secrets
+from mulligan.worker.shared_signal import SharedSignal
 from mulligan.worker.supervisor_client import SupervisorClient, SupervisorExited
 from mulligan.worker.task_boundary import TaskBoundary
 from mulligan.worker.task_files import PROGRAM, TaskFiles
+from mulligan.worker.task_limits import TaskLimits
 from mulligan.worker.task_reports import (
     START_ERRORS,
     ProcessExit,
@@ -103,6 +105,8 @@ class LocalExecutor:
         log_bytes_max: int = LOG_BYTES_MAX,
         counts_waiting: bool = False,
         shipped_logs: Callable[[], ShippedLogs] | None = None,
+        was_signalled: Callable[[], bool] = lambda: False,
+        limits: TaskLimits | None = None,
     ) -> None:
         raise_fd_limit()
         self.name = name
@@ -128,6 +132,8 @@ class LocalExecutor:
         self._programs = Programs(self._environment, is_direct=is_direct)
         self._environments = PythonEnvironments(self._environment, self._folders.home)
         self._exit_reader = ExitReader(name, self._task_files, self._log_limit, self._programs)
+        self._shared_signal = SharedSignal(was_signalled)
+        self._limits = limits or TaskLimits()
         self._prefetch = Prefetch(2 * int(cpus), multiplier=3) if prefetch is None else Prefetch(prefetch)
         # Taken beyond the free resources, oldest first: the supervisor starts one when another task ends.
         self._prefetched: dict[int, Task] = {}
@@ -181,7 +187,7 @@ class LocalExecutor:
     # -- resources
 
     def fits(self, task: Task) -> bool:
-        return self._resources.fits(task) or self._prefetch.fits(task)
+        return self._limits.admits(task) and (self._resources.fits(task) or self._prefetch.fits(task))
 
     def can_ever_fit(self, task: Task) -> bool:
         return self._resources.can_ever(task)
@@ -190,15 +196,20 @@ class LocalExecutor:
         return self._resources.lacking(task)
 
     def offer(self) -> Offer:
-        return self._resources.offer(self.host)
+        return self._limits.narrow(self._resources.offer(self.host))
 
     def reserve(self, task: Task) -> None:
+        self._limits.take()
         if not self._resources.fits(task) and self._prefetch.fits(task):
             self._prefetch.reserve(task)
         else:
             self._resources.reserve(task)
 
     def unreserve(self, task: Task) -> None:
+        self._limits.give_back()
+        self._release(task)
+
+    def _release(self, task: Task) -> None:
         if not self._prefetch.release(task):
             self._resources.release(task)
 
@@ -324,7 +335,7 @@ class LocalExecutor:
         # It was not the timeout of the step that ended it.
         lease = running.resolved
         running.resolved = replace(lease, task=replace(lease.task, timeout=None))
-        self._end(lease.token, self._exit_reader.report_exit(running, process_exit))
+        self._end_process(lease.token, process_exit)
 
     def _start_call(self, running: RunningTask, redactor: Redactor | None) -> None:
         lease = running.resolved
@@ -414,7 +425,7 @@ class LocalExecutor:
     def drop_all(self) -> None:
         dropped = list(self._running.values())
         for running in dropped:
-            self.unreserve(running.lease.task)
+            self._release(running.lease.task)
         self._running.clear()
         self._prefetched.clear()
         self._not_ready.clear()
@@ -425,6 +436,7 @@ class LocalExecutor:
         self._kept_files.clear()
         self._result_cache.clear()
         self._background.clear()
+        self._shared_signal.clear()
         self._done.clear()
         self._children.retire_all()
         self._next_due = math.inf
@@ -474,6 +486,7 @@ class LocalExecutor:
         if not self._done:
             self._wait(timeout)
         self._run_due()
+        self._end_judged()
         self._start_prefetched()
         if self._store_error is not None:
             self._retry_store()
@@ -516,7 +529,7 @@ class LocalExecutor:
         self._prefetched.pop(token, None)
         self._not_ready.discard(token)
         self._awaiting_child.pop(token, None)
-        self.unreserve(running.lease.task)
+        self._release(running.lease.task)
         self._large.forget(running)
         self._result_cache.forget(running)
         if isinstance(report, TaskEnded):
@@ -582,9 +595,20 @@ class LocalExecutor:
         elif key in self._running:
             if key not in self._prefetched:
                 self._prefetch.record_duration(process_exit.ended - process_exit.started)
-            self._end(key, self._exit_reader.report_exit(self._running[key], process_exit))
+            self._end_process(key, process_exit)
         if promoted in self._prefetched:
             self._promote(promoted)
+
+    def _end_process(self, token: int, process_exit: ProcessExit) -> None:
+        """Report the end of a task's process, unless it is not clear yet whether the task was interrupted."""
+        self._shared_signal.add(token, process_exit)
+        self._end_judged()
+
+    def _end_judged(self) -> None:
+        for token, process_exit in self._shared_signal.take():
+            if token in self._running:
+                self._end(token, self._exit_reader.report_exit(self._running[token], process_exit))
+        self._wake_for(self._shared_signal.next_due)
 
     def _promote(self, token: int) -> None:
         """Move a prefetched task to the reserved resources."""
@@ -709,7 +733,7 @@ class LocalExecutor:
             self._start_call(self._running[child_task.lease.token], self._boundary.redactor(child_task.lease))
             return
         own = msgspec.structs.replace(process_exit, started=child_task.started)
-        self._end(child_task.lease.token, self._exit_reader.report_exit(self._running[child_task.lease.token], own))
+        self._end_process(child_task.lease.token, own)
 
     # -- time
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 _ROOT = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
+# The period of quotas of version 1, unless somebody has changed it.
+_PERIOD_MICROS = 100_000
 
 
 class OomKills:
@@ -42,11 +47,48 @@ class OomKills:
         return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
 
 
-def memory_limit() -> int | None:
-    """Return the memory limit of this process's group, or None: a container has less than its machine."""
-    file = _own_file("memory.max", "memory.limit_in_bytes")
-    content = "" if file is None else file.read_text().strip()
-    return int(content) if content.isdigit() else None
+def memory_limit(root: Path = _ROOT, own: Path = _OWN) -> int | None:
+    """Return the memory limit of this process, or None: a container or a job has less than its machine.
+
+    The limits of all groups above count as well. A job of a scheduler is limited in a group above that of its process.
+    """
+    found = _limits("memory", "memory.max", "memory.limit_in_bytes", root, own)
+    return min((int(content) for content in found if content.isdigit()), default=None)
+
+
+def cpu_limit(root: Path = _ROOT, own: Path = _OWN) -> int | None:
+    """Return how many processors the groups of this process allow it, rounded up, or None."""
+    shares = []
+    for content in _limits("cpu", "cpu.max", "cpu.cfs_quota_us", root, own):
+        quota, _, period = content.partition(" ")
+        # "max 100000", or -1 in version 1: no limit. In version 1 the period is in a file of its own.
+        if quota.isdigit():
+            shares.append(int(quota) / int(period or _PERIOD_MICROS))
+    return max(1, math.ceil(min(shares) - 1e-9)) if shares else None
+
+
+def _limits(controller: str, unified: str, separate: str, root: Path, own: Path) -> Iterator[str]:
+    """Yield what the file says in the group of this process and in each group above it."""
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            top, name = root, unified
+        elif controller in controllers.split(","):
+            top, name = root / controller, separate
+        else:
+            continue
+        group = top / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if not folder.is_relative_to(top):
+                break
+            try:
+                yield (folder / name).read_text().strip()
+            except OSError:
+                continue
 
 
 def _own_file(unified: str, separate: str) -> Path | None:

@@ -1,7 +1,8 @@
-"""The host on which an attempt must run."""
+"""The host on which an attempt must run, and those on which it should not."""
 
 from __future__ import annotations
 
+from mulligan.core.model.events import AvoidedHosts
 from mulligan.core.state.state import Place, State
 
 
@@ -14,3 +15,12 @@ def bound_host(state: State, place: Place) -> str:
         # The rerun needs what the handler repaired, on the host where the handler ran.
         return place.host if place.climb.reruns else ""
     return next((above.host for above in state.ancestors(place) if above.host), "")
+
+
+def avoided_hosts(state: State, place: Place) -> AvoidedHosts | None:
+    """The hosts that a retry avoids, unless the attempt is bound to a host. The commands of an item go with it."""
+    if place.climb.avoids is None and place.role != "do":
+        return None
+    if bound_host(state, place):
+        return None
+    return place.climb.avoids or state.places[place.parent].climb.avoids

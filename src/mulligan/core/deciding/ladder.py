@@ -45,6 +45,8 @@ from mulligan.core.state.scope import Now, error_view
 from mulligan.core.state.state import Place, State
 from mulligan.errors import ExpressionFailed
 
+# How long a retry with `host: other` waits for a host that has not failed it.
+OTHER_HOST_SECONDS = 60.0
 Rung = Callable[[Now, Place, Failure], Generator[e.Fact, None, bool]]
 
 
@@ -112,12 +114,20 @@ def retry(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, b
         due=due,
         has_script=rule.recovery_script is not None,
         adjusted=adjusted,
+        avoids=_avoided_hosts(place, due) if rule.avoids_hosts else None,
     )
     if rule.recovery_script is not None:
         yield from enter_command(now, place, "script", index)
     elif due <= now.at:
         yield from schedule(now, place, "retry")
     return True
+
+
+def _avoided_hosts(place: Place, due: datetime) -> e.AvoidedHosts | None:
+    """The hosts on which the visit has failed, for a while after the retry is due; None if no host is known."""
+    before = place.climb.avoids.hosts if place.climb.avoids is not None else ()
+    hosts = tuple(dict.fromkeys((*before, place.host))) if place.host else before
+    return e.AvoidedHosts(hosts, due + timedelta(seconds=OTHER_HOST_SECONDS)) if hosts else None
 
 
 def _not_before(failure: Failure, otherwise: datetime) -> datetime:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.deciding.affinity import bound_host
+from mulligan.core.deciding.affinity import avoided_hosts, bound_host
 from mulligan.core.deciding.agent_context import AgentContext, agent_context
 from mulligan.core.deciding.breaker import Guard
 from mulligan.core.deciding.budgets import remaining_budget
@@ -16,7 +16,7 @@ from mulligan.core.deciding.lifecycle import expected_files, item_index
 from mulligan.core.deciding.triage_prompt import triager_params
 from mulligan.core.effects.conversation_task import conversation_of
 from mulligan.core.effects.reuse import Reuse, path_of, reuse_of
-from mulligan.core.model.events import Adjusted, Role
+from mulligan.core.model.events import Adjusted, AvoidedHosts, Role
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.waiting import default_cpus, waits
 from mulligan.core.model.workflow import AGENT, Budget, Capture, Command, Resources, Secret
@@ -49,6 +49,7 @@ class Demand(msgspec.Struct, frozen=True):
     gpus: int = 0
     labels: tuple[str, ...] = ()
     host: str = ""
+    avoids: AvoidedHosts | None = None
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -123,6 +124,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     called_from: str = ""
     # For a question to a model: what was said so far, and the tools that it may call. See `core.model.agent_messages`.
     conversation: dict[str, Any] = {}
+    # The hosts that it is kept from, and until when.
+    avoids: AvoidedHosts | None = None
 
     @property
     def started_in(self) -> str:
@@ -213,6 +216,7 @@ def make_task(state: State, key: str) -> Task:
         is_waiting,
         state.run.cwd if home != state.run.cwd else "",
         conversation_of(state, asker) if place.role == "model" else {},
+        avoided_hosts(state, place),
     )
 
 
@@ -252,7 +256,14 @@ def demand(state: State, place: Place) -> Demand:
         action.kind if action else "",
         {} if action is None else fill_params(action, asker.bindings) if has_values else action.params,
     )
-    return Demand(cpus, memory or 0, gpus=wanted.gpus or 0, labels=wanted.labels, host=bound_host(state, place))
+    return Demand(
+        cpus,
+        memory or 0,
+        gpus=wanted.gpus or 0,
+        labels=wanted.labels,
+        host=bound_host(state, place),
+        avoids=avoided_hosts(state, place),
+    )
 
 
 def fill_late_values(task: Task, values: Mapping[str, Any]) -> Task:

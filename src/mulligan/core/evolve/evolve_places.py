@@ -208,6 +208,7 @@ def _retry_scheduled(state: State, place: Place, fact: e.RetryScheduled, entry: 
         is_script_open=fact.has_script,
         adjusted=fact.adjusted,
         verdict="",
+        avoids=fact.avoids,
     )
     if place.conversation is not None and place.spec.rules[fact.rule].restarts_conversation:
         place.conversation = None

@@ -87,6 +87,13 @@ class Adjusted(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout: float | None = None
 
 
+class AvoidedHosts(msgspec.Struct, frozen=True):
+    """The hosts on which a visit has failed: until then, an attempt waits for another one."""
+
+    hosts: tuple[str, ...]
+    until: datetime
+
+
 class Passed(msgspec.Struct, frozen=True, omit_defaults=True):
     """A failure edge that was not chosen, and why."""
 
@@ -545,6 +552,7 @@ class RetryScheduled(Fact):
     due: datetime
     has_script: bool = False
     adjusted: Adjusted | None = None
+    avoids: AvoidedHosts | None = None
 
 
 class HandlerStarted(Fact):

@@ -151,6 +151,8 @@ class Rule(_Frozen):
     max_attempts: int | None = None
     # For an agent with tools or a session: the retry begins again with the prompt. Otherwise it continues.
     restarts_conversation: bool = False
+    # The retry avoids the hosts on which the visit has failed.
+    avoids_hosts: bool = False
 
 
 class Handler(_Frozen):

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.conversation import SessionPart
-from mulligan.core.model.events import Adjusted, Role, Route, StopCause
+from mulligan.core.model.events import Adjusted, AvoidedHosts, Role, Route, StopCause
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_context import RetrySummary
 from mulligan.core.model.file_records import FileRecord
@@ -99,6 +99,8 @@ class Climb(msgspec.Struct, frozen=True, omit_defaults=True):
     rejected: Any = None
     # For a parked step: what its triager suggests.
     suggestion: Suggestion | None = None
+    # The hosts that the next attempt avoids.
+    avoids: AvoidedHosts | None = None
 
 
 NO_CLIMB = Climb()

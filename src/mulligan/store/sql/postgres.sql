@@ -420,6 +420,8 @@ SELECT 1 FROM tasks WHERE run_id = %s AND worker <> '' LIMIT 1
 -- name: stop_requests
 SELECT ticket, grace_seconds FROM tasks WHERE worker = %s AND worker <> '' AND is_stopping ORDER BY ticket
 
+-- What `core.effects.lease_rules` says is said here once more: a task that is left out afterwards would take the place
+-- of another one. Only tasks that mention hosts to avoid are read for that.
 -- name: free_tasks
 WITH known AS (SELECT 1 FROM workers WHERE name = %(worker)s FOR KEY SHARE)
 SELECT t.task, t.cpus, t.memory, t.gpus
@@ -432,6 +434,13 @@ WHERE EXISTS (SELECT 1 FROM known)
       AND r.status <> 'paused' AND (%(root)s::bigint IS NULL OR r.root_run_id = %(root)s::bigint)
       AND (%(project)s::text IS NULL OR r.project = %(project)s::text)
       AND (NOT %(is_guarded)s OR (t.breaker <> '' AND r.holder = %(worker)s))
+      AND CASE WHEN %(seconds_left)s::double precision IS NULL THEN true ELSE coalesce(
+          (convert_from(t.task, 'UTF8')::json ->> 'timeout')::double precision <= %(seconds_left)s::double precision, true
+      ) END
+      AND CASE WHEN position('"avoids":{'::bytea IN t.task) = 0 THEN true ELSE coalesce(
+          NOT (convert_from(t.task, 'UTF8')::json -> 'avoids' -> 'hosts')::jsonb ? %(host)s::text
+          OR (convert_from(t.task, 'UTF8')::json -> 'avoids' ->> 'until')::timestamptz <= clock_timestamp(), true
+      ) END
       AND t.breaker NOT IN (SELECT name FROM probing)
       AND (t.when_open = 'fail' OR t.breaker NOT IN (
           SELECT name FROM breakers WHERE status = 'open' AND retry_at > now_micros()
