@@ -64,7 +64,6 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
     status: str
     output: Any = None
     taken: tuple[str, ...] = ()
-    # The files of the step, and its fingerprint.
     files: tuple[FileRecord, ...] = ()
     fingerprint: str = ""
     # The run that produced a result with a fingerprint.
@@ -143,7 +142,6 @@ class RunStarted(Fact):
     labels: dict[str, str] = {}
     # For a child run: what the agents of the caller may still spend.
     callers_budget: Budget | None = None
-    # For the processes that drive it later.
     capacity: HostCapacity | None = None
     # In a fork: the data that the kept steps have set.
     data: dict[str, DataValue] = {}
@@ -156,13 +154,12 @@ class RunStarted(Fact):
 
 
 class RunForked(Fact):
-    """The events up to here happened in another run, `run_id`, up to its event `seq`. From here on they happen here."""
+    """What is before it happened in run `run_id`, up to its event `seq`. `inputs`: all of them, if they were changed."""
 
     run_id: int
     seq: int
     by: str = ""
     reason: str = ""
-    # All inputs from here on, if they were changed.
     inputs: dict[str, Any] | None = None
 
 
@@ -210,7 +207,6 @@ class RunStopping(Fact):
     # From a paused run: what the pause held back; cleanup, undo and `end` go on now.
     held: tuple[tuple[str, str, int], ...] = ()
     unstarted: tuple[str, ...] = ()
-    # RUN_TIMEOUT, if the run timed out.
     failure: Failure | None = None
 
 
@@ -247,7 +243,6 @@ class RunReopened(Fact):
     indexes: tuple[int, ...] = ()
     # The limits of attempts in this round, by step.
     adjustments: dict[str, Adjusted] = {}
-    # Files of otherwise kept steps that have changed, so that these steps run again.
     stale: tuple[StaleFile, ...] = ()
     # Budgets that are raised from here on: by step, "" of the run.
     budgets: dict[str, Budget] = {}
