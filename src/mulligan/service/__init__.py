@@ -205,7 +205,14 @@ if TYPE_CHECKING:
         gives_bytes,
     )
     from mulligan.service.story_text import describe_question, format_story, format_wait, when_default_applies
-    from mulligan.service.suggest import DraftedChanges, LookedAt, SuggestedChange, Suggestions, WrittenChanges
+    from mulligan.service.suggest import (
+        DraftedChanges,
+        LookedAt,
+        SuggestedChange,
+        Suggestions,
+        WhatIfFigures,
+        WrittenChanges,
+    )
     from mulligan.service.telemetry.log_lines import log_line
     from mulligan.service.telemetry.telemetry import ENDPOINT_VARIABLES, METRICS_TYPE, merge_metrics, request_metrics
     from mulligan.service.telemetry.worker_metrics import MetricsServer, WorkerMetrics
@@ -352,7 +359,7 @@ _NAMES = {
     "mulligan.service.store_calls": "CALL_HEADER PROCESS PROCESS_HEADER PROTOCOL_HEADER UPLOAD_BYTES_MAX "
     "WAIT_SECONDS ChangeCounter ChangeCounts gives_bytes",
     "mulligan.service.story_text": "describe_question format_story format_wait when_default_applies",
-    "mulligan.service.suggest": "DraftedChanges LookedAt SuggestedChange Suggestions WrittenChanges",
+    "mulligan.service.suggest": "DraftedChanges LookedAt SuggestedChange Suggestions WhatIfFigures WrittenChanges",
     "mulligan.service.telemetry.log_lines": "log_line",
     "mulligan.service.telemetry.telemetry": "ENDPOINT_VARIABLES METRICS_TYPE merge_metrics request_metrics",
     "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
