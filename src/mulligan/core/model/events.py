@@ -154,7 +154,7 @@ class RunStarted(Fact):
 
 
 class RunForked(Fact):
-    """What is before it happened in run `run_id`, up to its event `seq`. `inputs`: all of them, if they were changed."""
+    """What is before it happened in run `run_id`, up to its event `seq`. `inputs`: all of them, if any was changed."""
 
     run_id: int
     seq: int
