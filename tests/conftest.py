@@ -18,6 +18,10 @@ from mulligan.testing.postgres import own_schema, shared_server
 
 from .store_schemas import StoreSchemas
 
+# As in the Makefile: with this, every process of the tests and every one that they start would compile all anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # A test that fails only sometimes teaches people to run it again. No deadline: a busy machine is no bug of ours.
 settings.register_profile("mulligan", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("mulligan")
@@ -36,7 +40,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     order at the same time: without this, each of them would rewrite all.
     """
     count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    if count < 2 or sys.dont_write_bytecode:
+    if count < 2:
         return
     state = session.config.stash[rewrite.assertstate_key]
     number = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
@@ -184,7 +185,7 @@ steps:
     (folder / "tried").mkdir()
     run = process("run", "flow.yaml")
     while not service.home.is_there or not service.reader.runs():
-        pass
+        time.sleep(0.005)
     pieces = follow_logs(service.reader, 1, LogSelection("slow"), by_line=True)
 
     before = list(takewhile(lambda piece: piece.data != b"before\n", pieces))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from mulligan.core.model import events as e
 
-from .runner import Live, Terminal
+from .runner import Live, Terminal, wait_until
 
 SHARED = """
 name: shared
@@ -115,8 +114,8 @@ def test_a_worker_that_is_killed_leaves_nothing_behind(live_file: Live) -> None:
         """,
     )
     with live_file.process("run", "flow.yaml") as process:
-        while not (live_file.folder / "there").exists() or not (live_file.folder / "there").read_text().strip():
-            os.sched_yield()
+        there = live_file.folder / "there"
+        wait_until(lambda: there.exists() and there.read_text().strip())
         process.send_signal(signal.SIGKILL)
         process.communicate()
 

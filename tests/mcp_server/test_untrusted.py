@@ -159,6 +159,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "get_workflow": {"name": "hostile"},
     "validate_workflow": {"text": HOSTILE},
     "whatif": {"text": HOSTILE},
+    "suggest_rules": {},
     "propose_workflow": {"name": "hostile", "text": HOSTILE, "note": ORDER, "dry_run": True},
     "docs": {"query": "retry"},
     "start_run": {"workflow": "hostile", "dry_run": True},

@@ -15,6 +15,8 @@ from mulligan.worker.json_encoding import encode_plain
 
 from .work import PATIENCE_SECONDS
 
+LOOK_SECONDS = 0.005
+
 
 def asked(connection: Any, query: Any, params: Any = None, **keys: Any) -> Any:
     """The output of a step."""
@@ -38,3 +40,4 @@ def wait_for(fact: Callable[[], Any]) -> None:
     until = time.monotonic() + PATIENCE_SECONDS
     while not fact():
         assert time.monotonic() < until, "it never came true"
+        time.sleep(LOOK_SECONDS)

@@ -16,6 +16,7 @@ from mulligan.api import (
     schedules,
     store_calls,
     stream,
+    suggestions,
     tokens,
     whatif,
 )
@@ -29,6 +30,7 @@ ROUTES: tuple[Route, ...] = (
     *stream.ROUTES,
     *catalogue.ROUTES,
     *whatif.ROUTES,
+    *suggestions.ROUTES,
     *schedules.ROUTES,
     *notices.ROUTES,
     *logins.ROUTES,

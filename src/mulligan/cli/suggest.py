@@ -16,6 +16,7 @@ from mulligan.service import (
     Service,
     SuggestedChange,
     Suggestions,
+    WhatIfFigures,
     WrittenChanges,
     parse_time,
     to_json,
@@ -126,6 +127,8 @@ def _show_proposal(one: SuggestedChange, *, with_workflow: bool) -> None:
     show(f"  proposal: {single_line(one.proposal)}")
     if saved := _saved(one):
         show(f"  would have saved: {saved}")
+    if one.what_if is not None:
+        show(f"  what if: {_what_if(one.what_if)}")
     if one.yaml:
         show("")
         for line in one.yaml.splitlines():
@@ -149,6 +152,16 @@ def _saved(one: SuggestedChange) -> str:
     parts += [pluralize(saving.failed_runs, "failed round")] if saving.failed_runs else []
     parts += [f"{length(saving.seconds)} of time"] if saving.seconds >= 60 else []
     return ", ".join(parts)
+
+
+def _what_if(one: WhatIfFigures) -> str:
+    now, before = one.completed_now, one.completed_before
+    words = [f"{now:,} of {pluralize(one.runs, 'run')} would have completed, instead of {before:,}"]
+    words += [f"{pluralize(one.decisions_saved, 'decision')} fewer"] if one.decisions_saved else []
+    words += [f"{pluralize(one.decisions_added, 'decision')} more"] if one.decisions_added else []
+    if one.attempts:
+        words.append(f"{pluralize(abs(one.attempts), 'attempt')} {'more' if one.attempts > 0 else 'fewer'}")
+    return "; ".join([*words, f"{one.facts:,} by facts alone"])
 
 
 def _looked_at(one: LookedAt) -> str:

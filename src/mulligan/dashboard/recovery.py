@@ -56,7 +56,7 @@ def show_recovery(call: Call) -> Answer:
     return page(
         call,
         "Recovery",
-        heading("Recovery"),
+        heading("Recovery", _suggested(asked)),
         *_in_order(
             call.service.list_breakers(),
             lambda found: _breakers(call, found),
@@ -73,6 +73,12 @@ def show_recovery(call: Call) -> Answer:
         section="recovery",
         live="runs",
         styles=("operations.css",),
+    )
+
+
+def _suggested(asked: RecoveryQuery) -> Html:
+    return element(
+        "a", "Suggested rules", href=link_with("/recovery/suggestions", workflow=asked.workflow), class_="button"
     )
 
 

@@ -10,6 +10,7 @@ from mulligan.mcp_server import (
     propose_tools,
     run_change_tools,
     run_read_tools,
+    suggest_tools,
     workflow_tools,
 )
 from mulligan.mcp_server.tool import Tool
@@ -20,6 +21,7 @@ TOOLS: tuple[Tool, ...] = (
     *decide_tools.TOOLS,
     *run_read_tools.TOOLS,
     *workflow_tools.TOOLS,
+    *suggest_tools.TOOLS,
     *propose_tools.TOOLS,
     *run_change_tools.TOOLS,
 )

@@ -204,7 +204,14 @@ if TYPE_CHECKING:
         gives_bytes,
     )
     from mulligan.service.story_text import describe_question, format_story, format_wait, when_default_applies
-    from mulligan.service.suggest import DraftedChanges, LookedAt, SuggestedChange, Suggestions, WrittenChanges
+    from mulligan.service.suggest import (
+        DraftedChanges,
+        LookedAt,
+        SuggestedChange,
+        Suggestions,
+        WhatIfFigures,
+        WrittenChanges,
+    )
     from mulligan.service.telemetry.log_lines import log_line
     from mulligan.service.telemetry.telemetry import ENDPOINT_VARIABLES, METRICS_TYPE, merge_metrics, request_metrics
     from mulligan.service.telemetry.worker_metrics import MetricsServer, WorkerMetrics
@@ -224,6 +231,7 @@ if TYPE_CHECKING:
     from mulligan.service.values import parse_duration, parse_end, parse_size, parse_time, read_budgets
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.whatif import WhatIfSelection
+    from mulligan.service.whatif_text import describe_assumptions, describe_end, describe_estimate, whatif_summary
     from mulligan.service.workers import WorkerLine, WorkerTask
     from mulligan.service.workflow_files import Validation
     from mulligan.worker.progress_records import Progress
@@ -342,7 +350,7 @@ _NAMES = {
     "mulligan.service.store_calls": "CALL_HEADER PROCESS PROCESS_HEADER PROTOCOL_HEADER UPLOAD_BYTES_MAX "
     "WAIT_SECONDS ChangeCounter ChangeCounts gives_bytes",
     "mulligan.service.story_text": "describe_question format_story format_wait when_default_applies",
-    "mulligan.service.suggest": "DraftedChanges LookedAt SuggestedChange Suggestions WrittenChanges",
+    "mulligan.service.suggest": "DraftedChanges LookedAt SuggestedChange Suggestions WhatIfFigures WrittenChanges",
     "mulligan.service.telemetry.log_lines": "log_line",
     "mulligan.service.telemetry.telemetry": "ENDPOINT_VARIABLES METRICS_TYPE merge_metrics request_metrics",
     "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
@@ -354,6 +362,7 @@ _NAMES = {
     "mulligan.service.values": "parse_duration parse_end parse_size parse_time read_budgets",
     "mulligan.service.waiting": "Until WaitEvent",
     "mulligan.service.whatif": "WhatIfSelection",
+    "mulligan.service.whatif_text": "describe_assumptions describe_end describe_estimate whatif_summary",
     "mulligan.service.workers": "WorkerLine WorkerTask",
     "mulligan.service.workflow_files": "Validation",
     "mulligan.worker.progress_records": "Progress",

@@ -24,12 +24,30 @@ from mulligan.service.catalogue.text_diff import diff_as_text, diff_texts
 from mulligan.service.catalogue.texts import WorkflowText, read_text
 from mulligan.service.named_files import read_file, write_file
 from mulligan.service.run_reader import RunReader
+from mulligan.service.whatif import WhatIfSelection, whatif
 
 # How many runs are read, the newest first, and how many events of them all together.
 RUNS_MAX, EVENTS_MAX = 5_000, 3_000_000
 # How many definitions are kept while the runs are read. Runs of one version follow each other.
 _DEFINITIONS_MAX = 16
 _PYTHON = (".py", ".pyw")
+# How many proposals are tried on recorded runs, on how many of the newest, and for how long each.
+TRIED_MAX, TRIED_RUNS, TRIED_SECONDS = 8, 200, 5.0
+
+
+class WhatIfFigures(msgspec.Struct, frozen=True):
+    """What the change would have made of recorded runs in which the step failed; see `mulligan whatif`."""
+
+    # How many runs were decided again, and how many of these by recorded outcomes alone.
+    runs: int
+    facts: int
+    completed_before: int
+    completed_now: int
+    decisions_saved: int
+    decisions_added: int
+    # More attempts and seconds than there were; negative for fewer.
+    attempts: int
+    seconds: float
 
 
 class SuggestedChange(msgspec.Struct, frozen=True):
@@ -48,6 +66,8 @@ class SuggestedChange(msgspec.Struct, frozen=True):
     counted: Counted
     saving: Saving
     change: Change | None
+    # None if it was not tried: only rules are, and only the first proposals.
+    what_if: WhatIfFigures | None = None
 
 
 class LookedAt(msgspec.Struct, frozen=True):
@@ -113,10 +133,12 @@ def suggest(
     published: Callable[[str], Workflow | None] = lambda name: None,
     since: datetime | None = None,
     step: str = "",
+    is_checked: bool = True,
 ) -> Suggestions:
     """What should change in one workflow, or in all of them.
 
-    `policy` is the workflow as it would be changed: by default the published one, or that of the newest run.
+    With `is_checked`, a rule is tried on the recorded runs before it is shown. `policy` is the workflow as it would be
+    changed: by default the published one, or that of the newest run.
     """
     name = policy.name if policy is not None else named
     records, is_cut = _newest(reader, name, since)
@@ -140,7 +162,11 @@ def suggest(
         is_cut=is_cut,
         left_out=left_out,
     )
-    return Suggestions(_shown(found, policies), found.nearly, looked_at)
+    shown, nearly = _shown(found, policies), found.nearly
+    if is_checked:
+        shown, refuted = _checked(reader, shown, policies, since)
+        nearly = [*refuted, *nearly]
+    return Suggestions(shown, nearly, looked_at)
 
 
 def _shown(found: Proposed, policies: dict[str, Workflow]) -> list[SuggestedChange]:
@@ -160,6 +186,51 @@ def _as_change(one: Proposal, policy: Workflow) -> SuggestedChange:
         counted=one.counted,
         saving=one.saving,
         change=one.change,
+    )
+
+
+# -- trying ----------------------------------------------------------------------------------------------------------
+
+
+def _checked(
+    reader: RunReader, shown: list[SuggestedChange], policies: dict[str, Workflow], since: datetime | None
+) -> tuple[list[SuggestedChange], list[Nearly]]:
+    """The proposals with what they would have made of recorded runs, without those that would have made it worse."""
+    kept: list[SuggestedChange] = []
+    refuted: list[Nearly] = []
+    for number, one in enumerate(shown):
+        figures = _try(reader, one, policies[one.workflow], since) if number < TRIED_MAX else None
+        if figures is not None and figures.completed_now < figures.completed_before:
+            fewer = figures.completed_before - figures.completed_now
+            needed = f"that fewer runs fail: with '{one.proposal}' {fewer:,} fewer of them would have completed"
+            refuted.append(Nearly(one.workflow, one.step, one.evidence, needed, one.counted.runs))
+        else:
+            kept.append(msgspec.structs.replace(one, what_if=figures))
+    return kept, refuted
+
+
+def _try(reader: RunReader, one: SuggestedChange, policy: Workflow, since: datetime | None) -> WhatIfFigures | None:
+    """What the runs in which the step failed would have become with the rule; None if that cannot be said."""
+    if not isinstance(one.change, AddRule | RemoveRule):
+        return None
+    # The steps of a matrix have names of their own.
+    step = one.step if any(each.name == one.step for each in policy.steps) else ""
+    selection = WhatIfSelection(since=since, step=step, runs_max=TRIED_RUNS, seconds_max=TRIED_SECONDS, listed_max=0)
+    try:
+        found = whatif(reader, apply_change(policy, one.change), selection)
+    except MulliganError:
+        return None
+    if not found.decided:
+        return None
+    return WhatIfFigures(
+        runs=found.decided,
+        facts=found.facts,
+        completed_before=found.completed_before,
+        completed_now=found.completed_now,
+        decisions_saved=found.decisions_saved,
+        decisions_added=found.decisions_added,
+        attempts=found.attempts,
+        seconds=round(found.seconds, 3),
     )
 
 

@@ -14,8 +14,8 @@ from mulligan.analysis.suggest.propose import Proposed, propose
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import failure
 from mulligan.core.model.reports import Classified
-from mulligan.core.model.workflow import Action, Resources, Rule, Triage, Workflow
-from mulligan.testing.history import edge, handler, retry, step, workflow
+from mulligan.core.model.workflow import Action, Handler, Resources, Rule, Template, Triage, Workflow, decode, encode
+from mulligan.testing.history import command, edge, handler, retry, step, workflow
 
 from .histories import NOISY, PARKS, begun, decided, gather, in_rounds, learn, noise
 
@@ -233,6 +233,18 @@ def test_a_handler_that_never_worked_is_named():
     (found,) = learn(vain, runs).proposals
 
     assert (found.kind, found.change, found.counted.tried) == ("useless_handler", None, 40)
+
+
+def test_a_definition_is_recognized_after_it_was_stored():
+    mends = command("mend", env={"B": Template(("1",)), "A": Template(("2",))})
+    vain = workflow(step("fetch", rules=retry(1), on_failure=Handler((mends,))))
+    runs = [
+        begun(vain, number).fail("fetch").wait(0).fail("fetch").fail("fetch.on_failure@2.0").log for number in range(60)
+    ]
+
+    found = propose([(gather(decode(encode(vain)), runs), vain)])
+
+    assert {one.kind for one in found.proposals} == {"useless_rule", "useless_handler"}
 
 
 def test_a_handler_that_works_is_not_named():

@@ -230,8 +230,16 @@ class Evidence:
 
 
 def definition(value: Rule | Handler) -> str:
-    """A rule or a handler as a key. Equal ones may be stored as different JSON: a default is written or left out."""
-    return repr(value)
+    """A rule or a handler as a key. As JSON, equal ones may differ: in the order of keys, or in defaults left out."""
+    return repr(_sorted(value))
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return [_sorted(getattr(value, name)) for name in value.__struct_fields__]
+    if isinstance(value, dict):
+        return sorted((str(key), _sorted(one)) for key, one in value.items())
+    return [_sorted(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _says_nothing(failure: Failure) -> bool:
