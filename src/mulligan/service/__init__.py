@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mulligan.analysis.coverage.figures import Figures, count_figures, describe_figures
-    from mulligan.analysis.coverage.results import Coverage, Times
+    from mulligan.analysis.coverage.results import Coverage, FailureKind, Finding, Times
+    from mulligan.analysis.coverage.summary import CoverageSummary, summarize
+    from mulligan.analysis.coverage.table import CoverageRow, CoverageTable, arrange_table
+    from mulligan.analysis.coverage.words import describe_failure_of, played_text
     from mulligan.analysis.whatif.results import Estimate, RunWhatIf, UndecidedRun, WhatIf
     from mulligan.core.model.credential_patterns import hide_credentials, is_credential_name
     from mulligan.core.model.events import HostCapacity
@@ -97,6 +100,7 @@ if TYPE_CHECKING:
     from mulligan.service.failure_details import FailureDetails
     from mulligan.service.failure_summary import FailureGroup, FailureOutcome, group_failures, spent_budget
     from mulligan.service.forecast import Forecast
+    from mulligan.service.fork_at import EventFork
     from mulligan.service.format_options import read_format_options
     from mulligan.service.gc import Garbage, GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial, describe_result, parse_failure
@@ -139,9 +143,24 @@ if TYPE_CHECKING:
         unknown_target_note,
     )
     from mulligan.service.outcome import MatrixFailures, Outcome, exit_code
+    from mulligan.service.page.coverage import (
+        render_figures,
+        render_findings,
+        render_heat_map,
+        render_legend,
+        render_pairs,
+        render_story,
+    )
     from mulligan.service.page.failures import render_visit
     from mulligan.service.page.markup import Html, element, join_html
-    from mulligan.service.page.styles import chart_styles, format_elapsed, status_label, status_tone, time_element
+    from mulligan.service.page.styles import (
+        chart_styles,
+        coverage_styles,
+        format_elapsed,
+        status_label,
+        status_tone,
+        time_element,
+    )
     from mulligan.service.pending import PendingEntry, PendingPage, commands_for_pending, describe_earlier_run
     from mulligan.service.preflight import SERVER_LABELS, refuse_reserved_labels
     from mulligan.service.preview import Preview, StepPreview
@@ -215,6 +234,14 @@ if TYPE_CHECKING:
     from mulligan.service.telemetry.log_lines import log_line
     from mulligan.service.telemetry.telemetry import ENDPOINT_VARIABLES, METRICS_TYPE, merge_metrics, request_metrics
     from mulligan.service.telemetry.worker_metrics import MetricsServer, WorkerMetrics
+    from mulligan.service.time_travel import (
+        MomentPicture,
+        RunDifference,
+        RunMoment,
+        StepPoints,
+        TimeTravel,
+        TurnEvents,
+    )
     from mulligan.service.tokens.decision_ledger import TOOL_DECISIONS, DecisionLedger
     from mulligan.service.tokens.tokens import NewToken, TokenForm, TokenList, TokenView, read_limits
     from mulligan.service.trends import (
@@ -238,7 +265,10 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "mulligan.analysis.coverage.figures": "Figures count_figures describe_figures",
-    "mulligan.analysis.coverage.results": "Coverage Times",
+    "mulligan.analysis.coverage.results": "Coverage FailureKind Finding Times",
+    "mulligan.analysis.coverage.summary": "CoverageSummary summarize",
+    "mulligan.analysis.coverage.table": "CoverageRow CoverageTable arrange_table",
+    "mulligan.analysis.coverage.words": "describe_failure_of played_text",
     "mulligan.analysis.whatif.results": "Estimate RunWhatIf UndecidedRun WhatIf",
     "mulligan.core.model.events": "HostCapacity",
     "mulligan.core.model.failure": "Failure",
@@ -289,6 +319,7 @@ _NAMES = {
     "mulligan.service.failure_details": "FailureDetails",
     "mulligan.service.failure_summary": "FailureOutcome FailureGroup group_failures spent_budget",
     "mulligan.service.forecast": "Forecast",
+    "mulligan.service.fork_at": "EventFork",
     "mulligan.service.format_options": "read_format_options",
     "mulligan.service.gc": "Garbage GarbageReport RunRetention",
     "mulligan.service.handler_trial": "HandlerResult HandlerTrial describe_result parse_failure",
@@ -309,9 +340,11 @@ _NAMES = {
     "mulligan.service.notices.notices": "HookRule Hooks NoticeLine NoticePage SentNotices TestResult parse_notify "
     "read_rules unknown_target_note",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
+    "mulligan.service.page.coverage": "render_figures render_findings render_heat_map render_legend render_pairs "
+    "render_story",
     "mulligan.service.page.failures": "render_visit",
     "mulligan.service.page.markup": "Html element join_html",
-    "mulligan.service.page.styles": "chart_styles format_elapsed status_label status_tone time_element",
+    "mulligan.service.page.styles": "chart_styles coverage_styles format_elapsed status_label status_tone time_element",
     "mulligan.service.pending": "PendingEntry PendingPage commands_for_pending describe_earlier_run",
     "mulligan.service.preview": "Preview StepPreview",
     "mulligan.service.recent_runs": "Day Failing FailingGroup RecentRuns WaitingRuns WorkflowDays",
@@ -354,6 +387,7 @@ _NAMES = {
     "mulligan.service.telemetry.log_lines": "log_line",
     "mulligan.service.telemetry.telemetry": "ENDPOINT_VARIABLES METRICS_TYPE merge_metrics request_metrics",
     "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
+    "mulligan.service.time_travel": "MomentPicture RunDifference RunMoment StepPoints TimeTravel TurnEvents",
     "mulligan.service.tokens.decision_ledger": "DecisionLedger TOOL_DECISIONS",
     "mulligan.service.tokens.tokens": "NewToken TokenForm TokenList TokenView read_limits",
     "mulligan.service.trends": "CodeStats RecoveryTrend Spending WeekStats WorkflowSpending WorkflowUsage monday",

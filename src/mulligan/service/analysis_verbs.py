@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,21 +16,36 @@ if TYPE_CHECKING:
     from mulligan.analysis.coverage.results import Coverage, Times
     from mulligan.analysis.whatif.results import WhatIf
     from mulligan.core.model.workflow import Workflow
-    from mulligan.service import coverage, coverage_page, replay, stats, suggest, usage, whatif
+    from mulligan.service import (
+        coverage,
+        coverage_page,
+        replay,
+        served_coverage,
+        stats,
+        suggest,
+        time_travel,
+        usage,
+        whatif,
+    )
     from mulligan.service.catalogue.catalogue import Catalogue
+    from mulligan.service.catalogue.texts import WorkflowText
     from mulligan.service.coverage import CaseStory
     from mulligan.service.coverage_page import CoveragePage
     from mulligan.service.replay import ReplayResult
+    from mulligan.service.run_cache import RunCache
     from mulligan.service.stats import AgentStats, RungStats
     from mulligan.service.suggest import DraftedChanges, SuggestedChange, Suggestions, WrittenChanges
+    from mulligan.service.time_travel import TimeTravel
     from mulligan.service.usage import StepUsage
     from mulligan.service.whatif import WhatIfSelection
 else:
     coverage = LazyModule("mulligan.service.coverage")
     coverage_page = LazyModule("mulligan.service.coverage_page")
     replay = LazyModule("mulligan.service.replay")
+    served_coverage = LazyModule("mulligan.service.served_coverage")
     stats = LazyModule("mulligan.service.stats")
     suggest = LazyModule("mulligan.service.suggest")
+    time_travel = LazyModule("mulligan.service.time_travel")
     usage = LazyModule("mulligan.service.usage")
     whatif = LazyModule("mulligan.service.whatif")
 
@@ -45,6 +61,11 @@ class AnalysisVerbs:
 
         @property
         def by(self) -> str: ...
+
+    if TYPE_CHECKING:
+
+        @cached_property
+        def cache(self) -> RunCache: ...
 
     def usage(self, run_id: int) -> list[StepUsage]:
         """What steps asked for, what they used, and what they should ask for."""
@@ -65,6 +86,11 @@ class AnalysisVerbs:
     def replay(self, run_id: int) -> ReplayResult:
         """Fold the log of a run again, and compare the result with the tables."""
         return replay.verify(self.reader, run_id)
+
+    @cached_property
+    def past(self) -> TimeTravel:
+        """Runs as they were at any of their events."""
+        return time_travel.TimeTravel(self.reader, self.cache)
 
     def suggest(
         self, workflow: str = "", *, policy: Workflow | None = None, since: datetime | None = None, step: str = ""
@@ -121,6 +147,41 @@ class AnalysisVerbs:
         """The same as `coverage`, and as one HTML page that has the stories."""
         played = coverage.read_file(file, **how)
         return coverage_page.make_page(played, str(file), seed=seed, pairs=pairs)
+
+    # -- for a server, which has texts and no files ------------------------------------------------------------------
+
+    @staticmethod
+    def text_coverage(text: str, *, file: str = "workflow.yaml", format: str | None = None) -> Coverage:
+        """What the workflow in a text does about each failure of each step. The work is bounded."""
+        return served_coverage.cover_text(served_coverage.WorkflowText(text, file, format))
+
+    @staticmethod
+    def text_coverage_story(
+        text: str,
+        step: str,
+        failure: str,
+        times: Times = "always",
+        *,
+        file: str = "workflow.yaml",
+        format: str | None = None,
+    ) -> CaseStory:
+        """What happens if a step of the workflow in a text fails in that way, in the words of `explain`."""
+        given = served_coverage.WorkflowText(text, file, format)
+        return served_coverage.story_in_text(given, step, failure, times)
+
+    def published_coverage(self, name: str, version: int | None = None) -> Coverage:
+        """The same of a version of a published workflow, the newest by default."""
+        return served_coverage.cover_text(self._published_text(name, version))
+
+    def published_coverage_story(
+        self, name: str, version: int | None, step: str, failure: str, times: Times = "always"
+    ) -> CaseStory:
+        """The same of a version of a published workflow."""
+        return served_coverage.story_in_text(self._published_text(name, version), step, failure, times)
+
+    def _published_text(self, name: str, version: int | None) -> WorkflowText:
+        found = self.catalogue.workflow(name, version)
+        return served_coverage.published_text(found.name, found.text or "", found.format)
 
     def whatif(self, workflow: Workflow, selection: WhatIfSelection | None = None) -> WhatIf:
         """What a changed workflow would have made of its recorded runs. Nothing is executed, and nothing written."""
