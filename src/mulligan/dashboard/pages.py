@@ -19,6 +19,7 @@ from mulligan.dashboard import (
     suggestions,
     tokens,
     usage,
+    whatif,
     workers,
     workflows,
 )
@@ -34,6 +35,7 @@ _AREAS = (
     compare,
     editor,
     workflows,
+    whatif,
     schedules,
     recovery,
     suggestions,
