@@ -196,6 +196,7 @@ PAGES = {
     "versions": Shown("/workflows/hostile?tab=versions", ".diff"),
     "run-form": Shown("/workflows/hostile?tab=run", "form"),
     "editor": Shown("/workflows/hostile/edit", "#graph [data-step]", is_hostile=False),
+    "whatif": Shown("/workflows/hostile/whatif", ".sentence", is_hostile=False),
     "new": Shown("/workflows/new", "#graph .node", is_hostile=False),
     "schedules": Shown("/schedules", "tbody tr", is_hostile=False),
     "schedule": Shown("/schedules/nightly"),

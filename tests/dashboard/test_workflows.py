@@ -175,3 +175,23 @@ def test_a_version_that_cannot_be_read_any_more_says_so(pages: Client, service: 
 
     assert "cannot be read" in text_of(show(pages, "/workflows/nightly"))
     assert "cannot be read" in text_of(show(pages, "/workflows/nightly", tab="run"))
+
+
+def test_a_draft_is_tried_on_the_recorded_runs(pages: Client, flows: Flows) -> None:
+    text = (
+        "name: nightly\nsteps:\n  - {step: fetch, shell: exit 3, POLICY}\n  - {step: b, shell: echo, needs: [fetch]}\n"
+    )
+    publish(pages, text=text.replace("POLICY", "continue_on_error: false"))
+    pages.put("workflows/nightly/draft", {"text": text.replace("POLICY", "retry: 1")})
+    pages.put("workflows/other/draft", {"text": "steps: [{step: a, shell: 'true'}]\n"})
+    pages.put("workflows/broken/draft", {"text": "steps: ["})
+    run_id = flows.run(text.replace("POLICY", "continue_on_error: false"))
+
+    found = text_of(show(pages, "/workflows/nightly/whatif", scope="read"))
+
+    assert "1 run of 'nightly' of the last 30 days" in found
+    assert f"run {run_id} (failed): nothing is recorded about a retry of 'fetch' after exit code 3" in found
+    assert "/workflows/nightly/whatif" in show(pages, "/workflows/nightly", scope="read")
+    assert "nothing to decide again" in text_of(show(pages, "/workflows/other/whatif"))
+    assert "cannot be read" in text_of(show(pages, "/workflows/broken/whatif"))
+    assert pages.get("/workflows/none/whatif").status == 404

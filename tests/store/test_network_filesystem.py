@@ -9,8 +9,8 @@ import pytest
 from mulligan.store.network_filesystem import is_allowed, network_type
 
 MOUNTS = r"""22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
-30 22 0:40 / /home rw - nfs4 files:/home rw,vers=4.2
-31 30 8:2 / /home/local rw - xfs /dev/sdb1 rw
+30 22 0:40 / /nets rw - nfs4 files:/nets rw,vers=4.2
+31 30 8:2 / /nets/local rw - xfs /dev/sdb1 rw
 32 22 0:41 / /scratch rw master:3 - lustre mgs:/fs rw
 33 22 0:42 / /my\040data rw - cifs //nas/data rw
 34 22 0:43 / /ssh rw - fuse.sshfs me@host: rw
@@ -25,10 +25,10 @@ a line that makes no sense
     ("folder", "found"),
     [
         ("/srv/runs", ""),
-        ("/home", "nfs"),
-        ("/home/ada/.mulligan", "nfs"),
-        ("/home/local/ada", ""),
-        ("/homes/ada", ""),
+        ("/nets", "nfs"),
+        ("/nets/ada/.mulligan", "nfs"),
+        ("/nets/local/ada", ""),
+        ("/netss/ada", ""),
         ("/scratch/a", "lustre"),
         ("/my data/a", "cifs"),
         ("/ssh/a/b", "sshfs"),

@@ -188,6 +188,8 @@ def _buttons(call: Call, name: str, draft: Draft | None, *, is_published: bool =
         buttons.append(element("a", "Run", href=f"{here}?tab=run", class_="button primary"))
     if may(call, "write"):
         buttons.append(element("a", "Edit the draft" if draft else "Edit", href=f"{here}/edit", class_="button"))
+    if draft is not None:
+        buttons.append(element("a", "What if", href=f"{here}/whatif", class_="button"))
     return buttons
 
 

@@ -249,6 +249,7 @@ if TYPE_CHECKING:
     from mulligan.service.values import parse_duration, parse_end, parse_size, parse_time, read_budgets
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.whatif import WhatIfSelection
+    from mulligan.service.whatif_text import describe_assumptions, describe_end, describe_estimate, whatif_summary
     from mulligan.service.workers import WorkerLine, WorkerTask
     from mulligan.service.workflow_files import Validation
     from mulligan.worker.progress_records import Progress
@@ -384,6 +385,7 @@ _NAMES = {
     "mulligan.service.values": "parse_duration parse_end parse_size parse_time read_budgets",
     "mulligan.service.waiting": "Until WaitEvent",
     "mulligan.service.whatif": "WhatIfSelection",
+    "mulligan.service.whatif_text": "describe_assumptions describe_end describe_estimate whatif_summary",
     "mulligan.service.workers": "WorkerLine WorkerTask",
     "mulligan.service.workflow_files": "Validation",
     "mulligan.worker.progress_records": "Progress",

@@ -160,6 +160,37 @@ workflow.step("c", shell="./c.sh", triage=True)
     assert found == [("a", 5, "she is always here"), ("b", 6, "it is new"), ("c", 7, "")]
 
 
+def test_a_comment_above_several_calls_of_a_flow_is_for_all_of_their_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = """\
+from mulligan import flow, step
+
+
+@step
+def fetch() -> int:
+    return 1
+
+
+@step(coverage={"accept": {"OUT_OF_MEMORY": "it is small"}})
+def load(number: int) -> int:
+    return number
+
+
+@flow
+def night() -> None:
+    # coverage: accept EXCEPTION, TIMEOUT because it is new
+    load(fetch())
+"""
+    coverage = Service.coverage(write(Path(), text, "night.py"), pairs=False)
+
+    accepted = {(cell.step, cell.failure) for cell in coverage.cells if cell.accepted}
+    unused = [(one.message.split()[0], one.line) for one in coverage.findings if one.code == "accept_unused"]
+    assert accepted == {("fetch", "EXCEPTION"), ("load", "EXCEPTION"), ("load", "OUT_OF_MEMORY")}
+    assert unused == [("'TIMEOUT'", 16)]
+
+
 def test_a_comment_in_a_file_of_another_system_is_read(tmp_path: Path) -> None:
     text = """\
 name "torc"

@@ -55,13 +55,18 @@ class Acceptance:
         )
 
     def unused(self) -> Iterator[Finding]:
-        """A finding for each that has accepted nothing."""
+        """A finding for each that has accepted nothing. A comment may be for several steps: one of them is enough."""
+        used = {(one.what, one.line) for one in self._used if one.line}
+        seen: set[tuple[str, int]] = set()
         for one in self.accepts:
-            if one not in self._used:
-                where = f"of '{one.step}'" if one.step else "in this workflow"
-                message = f"'{one.what}' {where} is accepted, and there is nothing to accept"
-                hint = "remove the comment: the failure is dealt with, or does not happen"
-                yield Finding("accept_unused", message, one.step, hint=hint, line=one.line)
+            key = (one.what, one.line)
+            if key in used or (one.line and key in seen) or one in self._used:
+                continue
+            seen.add(key)
+            where = f"of '{one.step}'" if one.step else "in this workflow"
+            message = f"'{one.what}' {where} is accepted, and there is nothing to accept"
+            hint = "remove the comment: the failure is dealt with, or does not happen"
+            yield Finding("accept_unused", message, one.step, hint=hint, line=one.line)
 
     def _reason(self, step: str, names: set[str]) -> str:
         where = (step, self._sweeps.get(step, ""), "")

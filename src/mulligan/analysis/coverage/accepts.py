@@ -77,9 +77,9 @@ def accepts_of_comments(text: str, lines: Mapping[str, int]) -> Iterator[Accept 
         if found is None:
             yield UnreadableAccept(_reason_unreadable(comment["said"]), number, comment.start("said") + 1, line)
             continue
-        step = _step_at(number, written, starts)
-        for name in filter(None, map(_one_name, _BETWEEN.split(found["names"]))):
-            yield Accept(name, found["reason"].rstrip(), step, number)
+        for step in _steps_at(number, written, starts):
+            for name in filter(None, map(_one_name, _BETWEEN.split(found["names"]))):
+                yield Accept(name, found["reason"].rstrip(), step, number)
 
 
 def _one_name(text: str) -> str:
@@ -92,16 +92,20 @@ def _reason_unreadable(said: str) -> str:
     return "this comment does not say why" if "because" not in said.split()[2:-1] else "this comment is not understood"
 
 
-def _step_at(number: int, written: list[str], starts: list[tuple[int, str]]) -> str:
-    """The step that a comment in this line belongs to; "" for the workflow."""
+def _steps_at(number: int, written: list[str], starts: list[tuple[int, str]]) -> list[str]:
+    """The steps that a comment in this line belongs to; [""] for the workflow.
+
+    They are several if they begin in one line: calls in one expression of Python, or what an entry of another
+    system's file was translated into.
+    """
     first_lines = [line for line, _ in starts]
     if _ONLY_COMMENT.match(written[number - 1]):
         below = next((n for n in range(number, len(written)) if not _ONLY_COMMENT.match(written[n])), len(written))
         if below + 1 in first_lines:
-            return starts[first_lines.index(below + 1)][1]
+            return [step for line, step in starts if line == below + 1]
     index = bisect_right(first_lines, number) - 1
     if index < 0:
-        return ""
+        return [""]
     begins = first_lines[index]
     is_left = any(_TOP_LEVEL.match(written[n]) for n in range(begins, number))
-    return "" if is_left else starts[index][1]
+    return [""] if is_left else [step for line, step in starts if line == begins]
