@@ -75,7 +75,20 @@ PURE_MODULES = frozenset(
             "functools",
             "hashlib",
         ),
-        *("heapq", "itertools", "json", "math", "msgspec", "operator", "re", "string", "textwrap", "types", "typing"),
+        *(
+            "heapq",
+            "itertools",
+            "json",
+            "math",
+            "msgspec",
+            "operator",
+            "re",
+            "string",
+            "textwrap",
+            "types",
+            "typing",
+            "zlib",
+        ),
     }
 )
 CLOCK_METHODS = frozenset({"now", "utcnow", "today"})

@@ -268,7 +268,8 @@ def test_a_run_that_no_worker_has_taken_yet_answers_everything(client: Client, s
 
     for route in (one for one in ROUTES if one.method == "GET" and one.path.startswith("runs")):
         path = route.path
-        for name, value in (("{run_id:int}", "1"), ("{step}", "one"), ("{index:int}", "0"), ("{attempt:int}", "1")):
+        named = {"{run_id:int}": "1", "{step}": "one", "{index:int}": "0", "{attempt:int}": "1", "{seq:int}": "1"}
+        for name, value in named.items():
             path = path.replace(name, value)
         got = client.get(path.format(place="one", sha256="abc", name="x"))
         assert got.status in (200, 404, 409), (path, got.body[:300])
@@ -448,3 +449,30 @@ def test_a_token_for_other_workflows_changes_nothing(client: Client) -> None:
     ):
         assert client.post(path, body, scope="limited").code == "token.scope", path
     assert client.get("pending").json["total"] == 2
+
+
+# -- at an event -----------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_shown_at_an_event_and_continued_from_there(client: Client) -> None:
+    ran(PARKED_AT_EVENT)
+    last = client.get("runs/1").json["seq"]
+
+    moment = client.get(f"runs/1/at/{last}").json
+    planned = fits(client.post(f"runs/1/at/{last}:fork", {"dry_run": True}), f"{RUN}/at/{{seq:int}}:fork")
+    started = client.post(f"runs/1/at/{last}:fork", {"reason": "what if"})
+
+    assert (moment["seq"], moment["run"]["steps"]["load"]["status"]) == (last, "pending_failed")
+    assert (planned["kept"], planned["fork_run_id"]) == (["fetch"], None)
+    assert (started.status, started.json["fork_run_id"]) == (201, 2)
+    assert client.get(f"runs/1/at/{last + 1}").status == 422
+    assert client.post(f"runs/1/at/{last}:fork", {"inputs": {"colour": "red"}}).status == 422
+    assert client.post("runs/1/at/1:fork", {}).status == 409
+
+
+PARKED_AT_EVENT = """
+name: parked
+steps:
+  - {step: fetch, shell: 'true'}
+  - {step: load, needs: [fetch], shell: exit 3, triage: {when: always}}
+"""

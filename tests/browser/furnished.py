@@ -174,6 +174,7 @@ PAGES = {
     "run-graph": Shown(f"/runs/{HOSTILE_RUN}?tab=graph", "svg.page-graph", is_hostile=False),
     "run-grid": Shown(f"/runs/{HOSTILE_RUN}?tab=grid", "tbody tr"),
     "run-events": Shown(f"/runs/{HOSTILE_RUN}?tab=events", ".feed li"),
+    "run-replay": Shown(f"/runs/{HOSTILE_RUN}?tab=replay", "#replay-sentence"),
     "run-data": Shown(f"/runs/{HOSTILE_RUN}?tab=data", "#files"),
     "run-running": Shown(f"/runs/{RUNNING_RUN}", ".gantt-row"),
     "compare": Shown(f"/compare?a={HOSTILE_RUN}&b={OTHER_RUN}"),

@@ -273,6 +273,7 @@ def pages(runs: dict[str, int]) -> dict[str, tuple[str, str]]:
         "run-graph": (f"/runs/{release}?tab=graph", "svg.page-graph"),
         "run-grid": (f"/runs/{release}?tab=grid", "tbody tr"),
         "run-events": (f"/runs/{release}?tab=events", ".feed li"),
+        "run-replay": (f"/runs/{orders}?tab=replay&at=6", "#replay-sentence"),
         "run-data": (f"/runs/{orders}?tab=data", "h1"),
         "compare": (f"/compare?a={orders}&b={runs['orders_good']}", "h1"),
         "step-parked": (f"/runs/{orders}/steps/load", ".line-text"),

@@ -199,3 +199,58 @@ def test_two_runs_are_compared(window: Window, site: Site, failed: int) -> None:
     page.get_by_text("1 input differs; the definition differs").wait_for()
     assert page.locator("#step-load .status").all_text_contents() == ["failed", "completed"]
     assert page.locator(".diff .added").count() == 1
+
+
+# -- replay ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_slider_moves_everything_by_keys_and_its_address_can_be_shared(window: Window, failed: int) -> None:
+    page = window.open(f"/runs/{failed}?tab=replay&at=2")
+    slider, steps = page.locator("#replay-at"), page.locator(".replay-steps")
+    assert "waiting" in steps.inner_text()
+
+    slider.focus()
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#replay[data-seq='6']")
+
+    assert page.url.endswith("at=6")
+    assert page.locator("#replay-sentence").inner_text().startswith("Event 6 of")
+    moved = page.locator("#replay").inner_text()
+    page.reload()
+    assert page.locator("#replay").inner_text() == moved
+    assert slider.input_value() == "6"
+
+
+def test_play_goes_on_to_the_last_event_and_stops_there(window: Window, failed: int) -> None:
+    page = window.open(f"/runs/{failed}?tab=replay")
+    last = int(page.locator("#replay-at").get_attribute("max"))
+    page.goto(f"{window.site.url}/runs/{failed}?tab=replay&at={last - 2}")
+
+    page.locator("#replay-play").click()
+    page.wait_for_selector(f"#replay[data-seq='{last}']")
+
+    page.wait_for_selector("#replay-play:text-is('Play')")
+
+
+def test_a_run_that_goes_on_gets_a_longer_slider_and_stays_where_it_is(window: Window, held: int, site: Site) -> None:
+    while site.ask("GET", f"runs/{held}").get("seq", 0) < 4:
+        pass
+    page = window.open(f"/runs/{held}?tab=replay&at=2")
+    before = page.locator("#replay-at").get_attribute("max")
+
+    (site.folder / "go").touch()
+
+    page.wait_for_selector(f"#replay-at:not([max='{before}'])")
+    assert page.locator("#replay-sentence").inner_text().startswith("Event 2 of")
+    assert page.url.endswith("at=2")
+
+
+def test_a_fork_is_started_from_the_point_that_is_shown(window: Window, failed: int, site: Site) -> None:
+    page = window.open(f"/runs/{failed}?tab=replay&at=4")
+
+    page.locator("#replay-fork").click()
+    confirm(page, "Fork here")
+
+    page.wait_for_selector("text=the fork is started")
+    assert site.ask("GET", f"runs/{failed + 1}")["workflow"] == "nightly"

@@ -12,6 +12,7 @@ from mulligan.core.model.outcome import Outcome
 # What each must say. Never more than this: what is in a log or an inbox does not say what was thought of later.
 LEAST: dict[type[msgspec.Struct], str] = {
     e.RunStarted: "run_id workflow",
+    e.RunForked: "run_id seq",
     e.RunPaused: "",
     e.RunResumed: "",
     e.RunStopping: "cause",

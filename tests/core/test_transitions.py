@@ -30,6 +30,7 @@ FACTS: dict[type[e.Fact], e.Fact] = {
     type(fact): fact
     for fact in (
         e.RunStarted(1, "test"),
+        e.RunForked(7, 3),
         e.RunPaused(),
         e.RunResumed(),
         e.RunStopping("cancelled"),

@@ -342,5 +342,6 @@ def test_a_replay_without_a_purpose_is_refused():
     assert mulligan("replay", 1) == (
         2,
         "",
-        "error[usage]: --verify is required\n  write mulligan replay RUN --verify\n",
+        "error[usage]: say what to show: a point of the run, or --verify\n"
+        "  write mulligan replay RUN --at 40, --until 2h, --step STEP, --diff 12 40 or --verify\n",
     )

@@ -18,6 +18,7 @@ from mulligan.service import (
     RUN_ENDED,
     ChangeResult,
     CorrectedWorkflow,
+    EventFork,
     ForkResult,
     HookRule,
     Prepared,
@@ -242,6 +243,32 @@ def fork_run(call: Call) -> Answer:
     return Answer(found, 201, {"Location": f"{call.base_url}/api/v1/runs/{found.fork_run_id}"})
 
 
+class EventForkBody(Body, frozen=True):
+    """What is different in a run that continues another one. What is parked there is decided about as in any run."""
+
+    inputs: dict[str, Any] = msgspec.field(default_factory=dict)
+    reason: str = ""
+    dry_run: bool = False
+
+
+def fork_at_event(call: Call) -> Answer:
+    asked: EventForkBody = call.body
+    run_id, seq, forks = changed_run(call), int(call.path["seq"]), call.service.event_forks
+
+    def check(plan: EventFork) -> None:
+        if plan.approvals:
+            refuse_without(
+                call, "decide", f"the fork keeps the approval of '{plan.approvals[0]}' and does not ask again"
+            )
+
+    if asked.dry_run:
+        planned = forks.plan(run_id, seq, inputs=dict(asked.inputs))
+        check(planned)
+        return Answer(planned)
+    found = forks.start(run_id, seq, inputs=dict(asked.inputs), reason=asked.reason, check=check)
+    return Answer(found, 201, {"Location": f"{call.base_url}/api/v1/runs/{found.fork_run_id}"})
+
+
 class StepRetryBody(Body, frozen=True):
     """When a step may run again: in this round of its run, and if it has had fewer attempts than that."""
 
@@ -344,6 +371,19 @@ ROUTES = (
         "Start a new run that keeps the results of another before a step.",
         body=ForkBody,
         answer=ForkResult,
+        status=201,
+        other_statuses=(200,),
+        problems=(409,),
+        creates_run=True,
+    ),
+    Route(
+        "POST",
+        f"{_RUN}/at/{{seq:int}}:fork",
+        fork_at_event,
+        "run",
+        "Start a new run that continues another one after one of its events.",
+        body=EventForkBody,
+        answer=EventFork,
         status=201,
         other_statuses=(200,),
         problems=(409,),

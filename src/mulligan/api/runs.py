@@ -28,6 +28,7 @@ from mulligan.service import (
     LogMatches,
     Mosaic,
     Report,
+    RunMoment,
     Service,
     StepQuery,
     Timeline,
@@ -124,6 +125,12 @@ def list_steps(call: Call) -> Any:
     query = StepQuery(asked.status, asked.text, asked.limit, decode_cursor(asked.cursor, str) or "", asked.skip)
     page = call.service.step_page(run_id, query)
     return Answer({**to_json(page), "next": encode_cursor(page.next)}, headers={"ETag": f'"{page.seq}"'})
+
+
+def show_moment(call: Call) -> Answer:
+    run_id, past = _run_id(call), call.service.past
+    found = past.moment(run_id, int(call.path["seq"]), is_whole=past.is_small(run_id))
+    return Answer(to_json(found))
 
 
 def show_mosaic(call: Call) -> Answer:
@@ -444,6 +451,15 @@ ROUTES = (
         "List the steps of a run.",
         query=StepsQuery,
         answer=shapes.StepsPage,
+    ),
+    Route(
+        "GET",
+        f"{_RUN}/at/{{seq:int}}",
+        show_moment,
+        "read",
+        "Show a run as it was after one of its events: its steps, what it waited for, and what came next.",
+        answer=RunMoment,
+        problems=(422,),
     ),
     Route(
         "GET",

@@ -52,7 +52,7 @@ COMMANDS = {
     "suggest": ("mulligan.cli.suggest:suggest", "Propose rules and limits for workflows, from what their runs did."),
     "breakers": ("mulligan.cli.breakers:show_breakers", "Show the circuit breakers of a store, or close one."),
     "traces": ("mulligan.cli.traces:traces", "Send the trace of a run to a collector of OpenTelemetry."),
-    "replay": ("mulligan.cli.replay:replay", "Rebuild a run from its event log, and compare it with the store."),
+    "replay": ("mulligan.cli.replay:replay", "Show a run as it was at any of its events, or check its log."),
     "step": ("mulligan.cli.step:step", "Run a single step of a workflow once, or its handler."),
     "rehearse": ("mulligan.cli.rehearse:rehearse", "Run a workflow with some steps faked, and discard the run."),
     "validate": ("mulligan.cli.validate:validate", "Check workflow files, and show what is wrong and where."),

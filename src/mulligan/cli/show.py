@@ -85,7 +85,7 @@ def show_run(
     if attempts:
         show_attempts(one for step in tried.values() for one in step)
         return
-    show_table(_HEADS, [*_rows(found, 0, where(home))])
+    show_table(_HEADS, [*step_rows(found, 0, where(home))])
     _show_tails(found, where(home))
     for name, value in found["outputs"].items():
         show(f"output {name}: {describe_artifact(value) or cut(describe_value(value), 200)}")
@@ -180,7 +180,7 @@ def _end(run: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return [("end", end)] if end is not None and (end["attempts"] or end["failure"]) else []
 
 
-def _rows(run: dict[str, Any], depth: int, place: str) -> Iterator[tuple[str, ...]]:
+def step_rows(run: dict[str, Any], depth: int, place: str) -> Iterator[tuple[str, ...]]:
     """The steps of a run, each matrix as one row; below each step the runs that it called, with their steps."""
     children: Children = {child["run_id"]: child for child in run["children"]}
     whole = {name: matrix for matrix, group in run["matrices"].items() for name in group["combinations"]}
@@ -216,7 +216,7 @@ def _step_rows(
     for child in called:
         if child["steps"] is not None:
             yield _child_row(child, depth + 1)
-            yield from _rows(child, depth + 2, place)
+            yield from step_rows(child, depth + 2, place)
     if closed := sum(child["steps"] is None for child in called):
         more = f"{_INDENT * (depth + 1)}{pluralize(closed, 'more run')}"
         yield more, "", "", "", "", "", f"mulligan list --all{place}"

@@ -15,10 +15,12 @@ from mulligan.core.deciding.lifecycle import Facts
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.reports import Report
+from mulligan.core.model.kept_history import kept_history
+from mulligan.core.model.reports import Report, RunRequested
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.scope import Evaluator, Now
 from mulligan.core.state.state import State
+from mulligan.errors import Refused
 
 
 def turn(state: State, report: Report, evaluator: Evaluator) -> list[e.Entry]:
@@ -33,6 +35,8 @@ def turn(state: State, report: Report, evaluator: Evaluator) -> list[e.Entry]:
 
 def follow(state: State, report: Report, evaluator: Evaluator) -> Iterator[e.Entry]:
     """Yield entries depth first: all that follows from a fact is applied before its cause yields the next one."""
+    if isinstance(report, RunRequested) and report.history:
+        return _continue_history(state, report, evaluator)
     # Times in the log never go back, whatever the clock of the reporter does.
     now = Now(state, max(report.at, state.run.at), evaluator)
     return follow_facts(now, admit(now, report))
@@ -67,6 +71,17 @@ def follow_facts(now: Now, facts: Facts) -> Iterator[e.Entry]:
                 return
             rested_at = cause = run.seq
             facts = converge(now)
+
+
+def _continue_history(state: State, request: RunRequested, evaluator: Evaluator) -> Iterator[e.Entry]:
+    """A fork begins with what another run has decided: nothing of it is decided again. Then the fork goes on."""
+    if state.run.status != "new":
+        raise Refused(f"run {state.run.run_id} has already started")
+    for entry in kept_history(request):
+        evolve(state, entry)
+        yield entry
+    now = Now(state, max(request.at, state.run.at), evaluator)
+    yield from follow_facts(now, admit(now, request))
 
 
 def fold(workflow: Workflow, entries: Iterable[e.Entry], graph: Graph | None = None) -> State:

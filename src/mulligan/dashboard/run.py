@@ -11,6 +11,7 @@ from mulligan.dashboard.run_events import render_events
 from mulligan.dashboard.run_graph import render_graph
 from mulligan.dashboard.run_grid import render_grid
 from mulligan.dashboard.run_overview import render_overview
+from mulligan.dashboard.run_replay import render_replay
 from mulligan.dashboard.run_tab import RunPageQuery, RunView, Tab, TabName
 from mulligan.dashboard.shell import heading, may, page, page_route, path_to
 from mulligan.errors import NotFound
@@ -30,6 +31,7 @@ _TABS: dict[TabName, tuple[str, Callable[[RunView], Tab]]] = {
     "graph": ("Graph", render_graph),
     "grid": ("Grid", render_grid),
     "events": ("Events", render_events),
+    "replay": ("Replay", render_replay),
     "data": ("Data", render_data),
 }
 

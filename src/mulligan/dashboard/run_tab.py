@@ -9,7 +9,7 @@ from typing import Any, Literal
 from mulligan.api.routing import Call, Query
 from mulligan.service import Html, RunLine
 
-TabName = Literal["overview", "graph", "grid", "events", "data"]
+TabName = Literal["overview", "graph", "grid", "events", "replay", "data"]
 
 
 class RunPageQuery(Query, frozen=True):
@@ -26,6 +26,8 @@ class RunPageQuery(Query, frozen=True):
     expand: bool = False
     # Whether steps that completed are left out.
     hide_completed: bool = False
+    # The event after which the run is shown; 0 for the last one.
+    at: int = 0
 
 
 @dataclass(frozen=True)

@@ -321,6 +321,9 @@ class RunDriver:
         while pending.next:
             for entry in follow(state, pending.next.popleft(), self.evaluator):
                 entries.append(entry)
+                if entry.seq <= state.run.forked_at:
+                    # It happened in the run that was forked.
+                    continue
                 fact = entry.fact
                 for effect in effects(state, fact):
                     _CARRY_OUT[type(effect)](self, pending, effect, now)
@@ -427,7 +430,8 @@ class RunDriver:
     def _notices(self, entries: Sequence[e.Entry]) -> Sequence[NoticeRecord]:
         """The notices of the turn. Most runs have none, so what makes them is imported when one does."""
         records: Sequence[NoticeRecord]
-        records = import_module("mulligan.engine.run_notices").notice_records(self.state, entries, self.record.project)
+        new = [entry for entry in entries if entry.seq > self.state.run.forked_at]
+        records = import_module("mulligan.engine.run_notices").notice_records(self.state, new, self.record.project)
         return records
 
     def _failures(self) -> RunFailures | None:
@@ -438,7 +442,7 @@ class RunDriver:
         return RunFailures() if run.round > 1 else None
 
     def confirm(self) -> list[e.Entry]:
-        """Make the turn permanent: its commit is written. Return its entries."""
+        """Make the turn permanent: its commit is written. Return its entries, of those that a fork keeps the first."""
         pending = self._pending
         assert pending is not None, "there is no open turn"
         self.state.commit()
@@ -454,7 +458,8 @@ class RunDriver:
             self.set_aside.clear()
         self.starts.extend(pending.starts)
         self._pending = None
-        return pending.entries
+        kept = self.state.run.forked_at
+        return [entry for entry in pending.entries if entry.seq == 1 or entry.seq > kept] if kept else pending.entries
 
     def roll_back(self) -> None:
         """Undo the turn: its commit was not written. Its reports wait again."""

@@ -66,7 +66,10 @@ _Sentence = tuple[str, str, Tone]
 
 
 class StoryWriter:
-    """Writes the story of one run, entry by entry; with details, also the lines that only `explain` shows."""
+    """Writes the story of one run, entry by entry; with details, also the lines that only `explain` shows.
+
+    `memory`: of the entries before, if the first entry of the log is not the first one to be written.
+    """
 
     def __init__(
         self,
@@ -74,8 +77,9 @@ class StoryWriter:
         children: Mapping[tuple[str, int], int] | None = None,
         *,
         has_details: bool = True,
+        memory: StoryMemory | None = None,
     ) -> None:
-        self.memory = StoryMemory(workflow, children)
+        self.memory = memory or StoryMemory(workflow, children)
         self._details: dict[type[e.Fact], _Details] = _DETAILS if has_details else {}
         # The place and time of the last line, if it is about a failed attempt: the end of its step may repeat it.
         self._attempt: tuple[str, datetime] | None = None
@@ -148,6 +152,12 @@ def story(
 
 
 # -- the run ---------------------------------------------------------------------------------------------------------
+
+
+def _forked(fact: e.RunStarted) -> _Sentence:
+    if fact.forked_at:
+        return "", f"events 1 to {fact.forked_at:,} happened in run {fact.forked_from}, which was forked there", "plain"
+    return "", f"forked from run {fact.forked_from}{_by(fact)}", "plain"
 
 
 def _stopping(writer: StoryWriter, fact: e.RunStopping, at: datetime) -> _Sentence | None:
@@ -535,7 +545,8 @@ def _tool_answered(writer: StoryWriter, fact: e.ToolAnswered, at: datetime) -> _
 
 _Rule = Callable[[StoryWriter, Any, datetime], _Sentence | None]
 _SENTENCES: dict[type[e.Fact], _Rule] = {
-    e.RunStarted: lambda t, f, at: ("", f"forked from run {f.forked_from}{_by(f)}", "plain") if f.forked_from else None,
+    e.RunStarted: lambda t, f, at: _forked(f) if f.forked_from else None,
+    e.RunForked: lambda t, f, at: ("", f"goes on here from event {f.seq} of run {f.run_id}{_by(f)}", "try"),
     e.RunPaused: lambda t, f, at: ("", f"paused{_by(f)}", "wait"),
     e.RunResumed: lambda t, f, at: ("", f"resumed{_for_steps(f)}{_by(f)}", "plain"),
     e.StepPaused: lambda t, f, at: (f.step, f"paused{_by(f)}", "wait"),

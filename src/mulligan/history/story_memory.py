@@ -43,6 +43,15 @@ class StoryMemory:
         self._reused: dict[str, int] = {}
         self._reused_items: dict[str, int] = {}
 
+    def copy(self) -> StoryMemory:
+        """An independent memory with the same content."""
+        other = StoryMemory(self._workflow, self.children)
+        for name in ("_specs", "_failures", "_undone", "_unmet", "_open", "_reused", "_reused_items"):
+            setattr(other, name, dict(getattr(self, name)))
+        other._sent = {visit: list(sent) for visit, sent in self._sent.items()}
+        other.reason_of_end = self.reason_of_end
+        return other
+
     # -- queries -----------------------------------------------------------------------------------------------------
 
     @cached_property

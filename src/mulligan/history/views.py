@@ -243,7 +243,8 @@ class _WaitFinder:
             if place.is_active:
                 # The pause is listed once, for the run.
                 yield from (wait for wait in self._of_active(place) if wait.kind != "pause")
-        if run.undoing:
+        # In the middle of a turn its place may not be there yet.
+        if run.undoing in state.places:
             yield from (self._of_leaf(leaf) for leaf in _leaves(state, state.places[run.undoing]))
         if remaining_start_batches(state):
             yield Wait("entry", "its remaining first steps to start")
@@ -358,13 +359,13 @@ def _of_failed(place: Place, record: FailureRecord) -> Iterator[Wait]:
 
 
 def _leaves(state: State, place: Place) -> Iterator[Place]:
-    """The places that run for a place now: itself, or those below it."""
+    """The places that run for a place now: itself, or those below it. In the middle of a turn one may be gone."""
     if place.child:
-        yield from _leaves(state, state.places[place.child])
+        yield from _leaves(state, state.places[place.child]) if place.child in state.places else (place,)
     elif place.items is not None and place.status == "running":
         for index in place.items.todo[: place.items.next]:
             item = state.places[item_key(place.key, index)]
-            if item.status == "running" and item.child:
+            if item.status == "running" and item.child in state.places:
                 yield from _leaves(state, state.places[item.child])
     else:
         yield place

@@ -100,6 +100,7 @@ if TYPE_CHECKING:
     from mulligan.service.failure_details import FailureDetails
     from mulligan.service.failure_summary import FailureGroup, FailureOutcome, group_failures, spent_budget
     from mulligan.service.forecast import Forecast
+    from mulligan.service.fork_at import EventFork
     from mulligan.service.format_options import read_format_options
     from mulligan.service.gc import Garbage, GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial, describe_result, parse_failure
@@ -233,6 +234,14 @@ if TYPE_CHECKING:
     from mulligan.service.telemetry.log_lines import log_line
     from mulligan.service.telemetry.telemetry import ENDPOINT_VARIABLES, METRICS_TYPE, merge_metrics, request_metrics
     from mulligan.service.telemetry.worker_metrics import MetricsServer, WorkerMetrics
+    from mulligan.service.time_travel import (
+        MomentPicture,
+        RunDifference,
+        RunMoment,
+        StepPoints,
+        TimeTravel,
+        TurnEvents,
+    )
     from mulligan.service.tokens.decision_ledger import TOOL_DECISIONS, DecisionLedger
     from mulligan.service.tokens.tokens import NewToken, TokenForm, TokenList, TokenView, read_limits
     from mulligan.service.trends import (
@@ -310,6 +319,7 @@ _NAMES = {
     "mulligan.service.failure_details": "FailureDetails",
     "mulligan.service.failure_summary": "FailureOutcome FailureGroup group_failures spent_budget",
     "mulligan.service.forecast": "Forecast",
+    "mulligan.service.fork_at": "EventFork",
     "mulligan.service.format_options": "read_format_options",
     "mulligan.service.gc": "Garbage GarbageReport RunRetention",
     "mulligan.service.handler_trial": "HandlerResult HandlerTrial describe_result parse_failure",
@@ -377,6 +387,7 @@ _NAMES = {
     "mulligan.service.telemetry.log_lines": "log_line",
     "mulligan.service.telemetry.telemetry": "ENDPOINT_VARIABLES METRICS_TYPE merge_metrics request_metrics",
     "mulligan.service.telemetry.worker_metrics": "MetricsServer WorkerMetrics",
+    "mulligan.service.time_travel": "MomentPicture RunDifference RunMoment StepPoints TimeTravel TurnEvents",
     "mulligan.service.tokens.decision_ledger": "DecisionLedger TOOL_DECISIONS",
     "mulligan.service.tokens.tokens": "NewToken TokenForm TokenList TokenView read_limits",
     "mulligan.service.trends": "CodeStats RecoveryTrend Spending WeekStats WorkflowSpending WorkflowUsage monday",

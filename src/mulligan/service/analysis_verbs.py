@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +16,26 @@ if TYPE_CHECKING:
     from mulligan.analysis.coverage.results import Coverage, Times
     from mulligan.analysis.whatif.results import WhatIf
     from mulligan.core.model.workflow import Workflow
-    from mulligan.service import coverage, coverage_page, replay, served_coverage, stats, suggest, usage, whatif
+    from mulligan.service import (
+        coverage,
+        coverage_page,
+        replay,
+        served_coverage,
+        stats,
+        suggest,
+        time_travel,
+        usage,
+        whatif,
+    )
     from mulligan.service.catalogue.catalogue import Catalogue
     from mulligan.service.catalogue.texts import WorkflowText
     from mulligan.service.coverage import CaseStory
     from mulligan.service.coverage_page import CoveragePage
     from mulligan.service.replay import ReplayResult
+    from mulligan.service.run_cache import RunCache
     from mulligan.service.stats import AgentStats, RungStats
     from mulligan.service.suggest import DraftedChanges, SuggestedChange, Suggestions, WrittenChanges
+    from mulligan.service.time_travel import TimeTravel
     from mulligan.service.usage import StepUsage
     from mulligan.service.whatif import WhatIfSelection
 else:
@@ -32,6 +45,7 @@ else:
     served_coverage = LazyModule("mulligan.service.served_coverage")
     stats = LazyModule("mulligan.service.stats")
     suggest = LazyModule("mulligan.service.suggest")
+    time_travel = LazyModule("mulligan.service.time_travel")
     usage = LazyModule("mulligan.service.usage")
     whatif = LazyModule("mulligan.service.whatif")
 
@@ -47,6 +61,11 @@ class AnalysisVerbs:
 
         @property
         def by(self) -> str: ...
+
+    if TYPE_CHECKING:
+
+        @cached_property
+        def cache(self) -> RunCache: ...
 
     def usage(self, run_id: int) -> list[StepUsage]:
         """What steps asked for, what they used, and what they should ask for."""
@@ -67,6 +86,11 @@ class AnalysisVerbs:
     def replay(self, run_id: int) -> ReplayResult:
         """Fold the log of a run again, and compare the result with the tables."""
         return replay.verify(self.reader, run_id)
+
+    @cached_property
+    def past(self) -> TimeTravel:
+        """Runs as they were at any of their events."""
+        return time_travel.TimeTravel(self.reader, self.cache)
 
     def suggest(
         self, workflow: str = "", *, policy: Workflow | None = None, since: datetime | None = None, step: str = ""

@@ -337,12 +337,12 @@ def preview_change(control: RunControl, run_id: int, report: r.Report) -> Change
     control.refuse_beyond_limits(report)
     evaluator = Cel(os.environ, control.reader.store.artifacts.fetch)
     state = _current_state(control, run_id, evaluator)
-    before = frozenset(_startable(state))
+    before = frozenset(startable_attempts(state))
     entries = turn(state, report, evaluator)
     state.commit()
     lists = (
         _sentences(state, entries),
-        [one for one in _startable(state) if one not in before],
+        [one for one in startable_attempts(state) if one not in before],
         [*_stopped(entries)],
         [*_running(state)],
     )
@@ -375,7 +375,7 @@ def _sentences(state: State, entries: Iterable[e.Entry]) -> list[str]:
     return [f"{line.place}: {line.text}" if line.place else line.text for line in lines]
 
 
-def _startable(state: State) -> Iterator[str]:
+def startable_attempts(state: State) -> Iterator[str]:
     """The attempts that a worker may take."""
     if state.run.status in ("running", "new"):
         for place in state.places.values():

@@ -40,6 +40,45 @@ def show_run(reader: RunReader, run_id: int) -> dict[str, Any]:
     return _view(reader, reader.state(run_id))
 
 
+def past_run(reader: RunReader, state: State, called: Mapping[tuple[str, int], int]) -> dict[str, Any]:
+    """The run as `run --json` prints it, at an earlier event: without what nobody recorded, such as the workers then.
+
+    `called`: the runs that it had called by then.
+    """
+    shown = with_artifact_paths(reader.store.artifacts, run_json(state))
+    by_step = _called_by_step(called)
+    for name, step in _steps_of(shown):
+        _add_facts(state, name, step, _no_progress, {}, by_step.get(name, []))
+    for group in shown["matrices"].values():
+        add_up(group, shown["steps"])
+    for waiting in (shown["waiting_for"], *(step["waiting_for"] for step in shown["steps"].values())):
+        name_called(waiting, called)
+    return shown
+
+
+def past_steps(
+    reader: RunReader, state: State, names: Iterable[str], called: Mapping[tuple[str, int], int]
+) -> dict[str, dict[str, Any]]:
+    """Some steps as `past_run` has them."""
+    by_step = _called_by_step(called)
+    steps = {name: with_artifact_paths(reader.store.artifacts, step_json(state, name)) for name in names}
+    for name, step in steps.items():
+        _add_facts(state, name, step, _no_progress, {}, by_step.get(name, []))
+        name_called(step["waiting_for"], called)
+    return steps
+
+
+def _no_progress(place: str, attempt: int) -> None:
+    """What an attempt reports while it runs is replaced by what it reports later."""
+
+
+def _called_by_step(called: Mapping[tuple[str, int], int]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for (place, _), run_id in called.items():
+        found.setdefault(step_name(place), []).append(run_id)
+    return found
+
+
 def _view(reader: RunReader, state: State) -> dict[str, Any]:
     workers = find_worker_pool(reader.home, reader.store, state)
     return with_artifact_paths(

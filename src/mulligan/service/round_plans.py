@@ -52,7 +52,7 @@ class ForkPlan(msgspec.Struct, frozen=True):
 
 def fork_plan(old: State, from_step: str, fork: Fork) -> ForkPlan:
     kept = tuple(one.step for one in fork.kept)
-    approvals = tuple(name for name in kept if _asks_person(old.step(name), old.workflow))
+    approvals = tuple(name for name in kept if asks_person(old.step(name), old.workflow))
     return ForkPlan(
         run_id=old.run.run_id,
         from_step=from_step,
@@ -65,14 +65,14 @@ def fork_plan(old: State, from_step: str, fork: Fork) -> ForkPlan:
     )
 
 
-def _asks_person(step: Step, workflow: Workflow) -> bool:
+def asks_person(step: Step, workflow: Workflow) -> bool:
     """Whether the step, a command below it, or a step of the workflow that it calls is an approval."""
     for command in all_commands([step]):
         action = command.action
         if action is not None and action.kind == "approve":
             return True
         child = workflow.children.get(str(action.params.get("file"))) if action and action.kind == "workflow" else None
-        if child is not None and any(_asks_person(one, child) for one in child.steps):
+        if child is not None and any(asks_person(one, child) for one in child.steps):
             return True
     return False
 

@@ -18,6 +18,7 @@ from mulligan.errors import MulliganError
 from mulligan.language.loading import pause_garbage_collection
 from mulligan.service.event_index import EventIndex
 from mulligan.service.log_lines import CountedLogs
+from mulligan.service.past_states import PastStates
 from mulligan.service.run_reader import RunReader
 from mulligan.service.run_timeline import Timelines
 from mulligan.service.step_events import StepEvents
@@ -101,6 +102,8 @@ class RunCache:
         self.index = EventIndex(reader)
         # When the steps ran.
         self.timelines = Timelines(reader)
+        # The states at earlier events.
+        self.past = PastStates(reader)
         # How many lines the logs have that are looked at.
         self.counted_logs: CountedLogs = OrderedDict()
 
@@ -111,6 +114,7 @@ class RunCache:
         other.step_events = self.step_events.seen_by(reader)
         other.index = self.index.seen_by(reader)
         other.timelines = self.timelines.seen_by(reader)
+        other.past = self.past.seen_by(reader)
         other.counted_logs = self.counted_logs
         return other
 

@@ -284,6 +284,10 @@ class RunControl:
             driver.engine.begin(turns, runs)
         return [turn.run_id for turn in turns]
 
+    def create_fork(self, prepared: Prepared, request: r.RunRequested, driver: Driver | None) -> int:
+        """Create a run that continues another one: see `fork_at`."""
+        return self._create([self._new(self._with_more_rules(prepared), request)], prepared.workflow, driver)[0]
+
     def fork(
         self,
         run_id: int,
@@ -293,11 +297,15 @@ class RunControl:
         driver: Driver | None = None,
         *,
         file: str = "",
+        then: State | None = None,
     ) -> int:
-        """Start a run that keeps the results of another up to a step, with other inputs or a corrected workflow."""
-        old, prepared, planned = self._planned_fork(run_id, from_step, given, workflow)
+        """Start a run that keeps the results of another up to a step, with other inputs or a corrected workflow.
+
+        `then`: the other run as it was at one of its events; by default as it is now.
+        """
+        old, prepared, planned = self._planned_fork(run_id, from_step, given, workflow, then)
         # The named step runs again, and so do steps whose files are gone or have changed.
-        again = (from_step, *(one.step for one in planned.stale))
+        again = filter(None, (from_step, *(one.step for one in planned.stale)))
         capacity = self.reader.capacity(run_id)
         prepared = msgspec.structs.replace(
             prepared, file=file, forced=tuple(dict.fromkeys(again)), capacity=capacity, notify=old.run.notify
@@ -317,18 +325,28 @@ class RunControl:
         return self._create([self._new(self._with_more_rules(prepared), request)], prepared.workflow, driver)[0]
 
     def plan_fork(
-        self, run_id: int, from_step: str, given: dict[str, Any], workflow: Workflow | None = None
+        self,
+        run_id: int,
+        from_step: str,
+        given: dict[str, Any],
+        workflow: Workflow | None = None,
+        then: State | None = None,
     ) -> ForkPlan:
         """What `fork` would run and keep; raises what `fork` would raise. Changes nothing."""
-        old, _, planned = self._planned_fork(run_id, from_step, given, workflow)
+        old, _, planned = self._planned_fork(run_id, from_step, given, workflow, then)
         return fork_plan(old, from_step, planned)
 
     def _planned_fork(
-        self, run_id: int, from_step: str, given: dict[str, Any], workflow: Workflow | None
+        self,
+        run_id: int,
+        from_step: str,
+        given: dict[str, Any],
+        workflow: Workflow | None,
+        then: State | None = None,
     ) -> tuple[State, Prepared, Fork]:
         """The state of the old run, the new run, and the results that it keeps."""
-        old = self.reader.state(run_id)
-        is_moving = old.run.status not in RUN_ENDED and old.run.status != "paused"
+        old = then or self.reader.state(run_id)
+        is_moving = then is None and old.run.status not in RUN_ENDED and old.run.status != "paused"
         if is_moving and self.reader.driver_of(self.reader.store.run(run_id)) is not None:
             raise Refused(
                 f"run {run_id} is {old.run.status} and cannot be forked while it is driven",

@@ -34,7 +34,7 @@ GROUPS: dict[EventGroup, frozenset[str]] = {
         "loop.fired".split()
     ),
     "people": frozenset(
-        "run.started run.paused run.resumed run.stopping run.reopened run.revised step.paused step.resumed "
+        "run.started run.forked run.paused run.resumed run.stopping run.reopened run.revised step.paused step.resumed "
         "step.classified".split()
     ),
     "steps": frozenset(name for name in EVENT_TYPES if name.startswith("step.")),
@@ -134,7 +134,7 @@ def _lines(reader: RunReader, run_id: int, found: list[e.Entry]) -> list[EventLi
         sentences = writer.lines_for(entry)
         if entry.seq in shown:
             said = [one for one in sentences if not one.is_detail] or sentences
-            lines.append(_line(entry, said))
+            lines.append(event_line(entry, said))
     return lines[::-1]
 
 
@@ -142,7 +142,8 @@ def _workflow(reader: RunReader, run_id: int) -> Workflow:
     return decode(reader.store.load(run_id).workflow)
 
 
-def _line(entry: e.Entry, said: Iterable[Any]) -> EventLine:
+def event_line(entry: e.Entry, said: Iterable[Any]) -> EventLine:
+    """An event with the sentences that the story has about it, or with a few words."""
     fact, sentences = entry.fact, list(said)
     name = _type(fact)
     return EventLine(
@@ -151,7 +152,7 @@ def _line(entry: e.Entry, said: Iterable[Any]) -> EventLine:
         type=name,
         step=_step(fact),
         place=str(getattr(fact, "place", "")) or _step(fact),
-        text="; ".join(one.text for one in sentences) or " ".join(_plain_words(fact, name)),
+        text="; ".join(one.text for one in sentences) or " ".join(filter(None, _plain_words(fact, name))),
         tone=sentences[0].tone if sentences else "plain",
         is_story=bool(sentences),
         tail=sentences[0].tail if sentences else (),

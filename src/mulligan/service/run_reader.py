@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache, cached_property
 from importlib import import_module
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -315,9 +316,29 @@ class RunReader:
 
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
         """What an attempt wrote; empty if it wrote nothing, or its log is neither here nor in the store."""
+        run_id = self.run_of_attempt(run_id, place, attempt)
         out, err = self.log_ranges.read_attempt(run_id, place, attempt)
         ran_on = "" if out or err or not self.store.is_shared else self.host_of(run_id, place, attempt)
         return AttemptLog(place, attempt, out, err, ran_on)
+
+    def run_of_attempt(self, run_id: int, place: str, attempt: int) -> int:
+        """The run in which an attempt ran: a fork that continues another run keeps the attempts of that one."""
+        first = next((entry.fact for entry in self.store.log(run_id, limit=1)), None)
+        if not isinstance(first, e.RunStarted) or not first.forked_at or first.forked_from is None:
+            return run_id
+        kept = takewhile(lambda entry: entry.seq <= first.forked_at, self.events(run_id))
+        started = (entry.fact for entry in kept if isinstance(entry.fact, e.AttemptStarted))
+        is_kept = any((fact.place, fact.attempt) == (place, attempt) for fact in started)
+        if is_kept and self._is_there(first.forked_from):
+            return self.run_of_attempt(first.forked_from, place, attempt)
+        return run_id
+
+    def _is_there(self, run_id: int) -> bool:
+        try:
+            self.store.run(run_id)
+        except UnknownRun:
+            return False
+        return True
 
     def host_of(self, run_id: int, place: str, attempt: int) -> str:
         """The host that an attempt ran on; "" if it has not started."""

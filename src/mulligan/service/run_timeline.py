@@ -46,6 +46,7 @@ _KINDS: tuple[SpanKind, ...] = (
 _OUTCOMES: tuple[Outcome, ...] = ("queued", "running", "succeeded", "failed", "lost", "interrupted", "cancelled")
 _KIND = {name: number for number, name in enumerate(_KINDS)}
 _OUTCOME = {name: number for number, name in enumerate(_OUTCOMES)}
+_WAITING = frozenset(_KIND[name] for name in ("queue", "delay", "parked"))
 # In a piece that stands for several spans, the first of these is shown.
 _WORST = tuple(
     _OUTCOME[name] for name in ("failed", "running", "lost", "interrupted", "cancelled", "queued", "succeeded")
@@ -209,6 +210,36 @@ class Timelines:
             rows=[_row(state, name, run.spans[name], begin, end, is_handled=name in handled) for name in shown],
         )
 
+    def until(self, run_id: int, state: State, step: str, limit: int) -> Timeline:
+        """The timeline as it was at an earlier state: some rows around that of a step, or the last ones to start.
+
+        What had not begun by then is left out, and what had not ended goes on.
+        """
+        last_seq = self._reader.record(run_id).seq
+        run, cut = self._moved_on(run_id), _milliseconds(state.run.at)
+        # A span may begin earlier than its event says; a row exists once something of it had begun.
+        names = [name for name in run.order if run.spans[name][1] <= cut]
+        middle = names.index(step) if step in names else len(names)
+        first = max(0, min(middle - limit // 2, len(names) - limit))
+        handled = {record.step for record in state.failures if is_handled(state, record) is True}
+        begin = run.started
+        rows = [
+            _row(state, name, _cut(run.spans[name], cut), begin, cut, is_handled=name in handled)
+            for name in names[first : first + limit]
+        ]
+        return Timeline(
+            run_id=run_id,
+            seq=run.seq,
+            last_seq=last_seq,
+            started_at=datetime.fromtimestamp(begin / 1000, UTC),
+            length=max(1, cut - begin),
+            folds=[(since - begin, min(end, cut) - begin) for since, end in run.folds(cut) if since < cut],
+            has_ended=state.run.status in RUN_ENDED,
+            total=len(names),
+            first=first,
+            rows=rows,
+        )
+
     def _moved_on(self, run_id: int) -> _RunTimes:
         run = self._runs.setdefault(run_id, _RunTimes())
         self._runs.move_to_end(run_id)
@@ -239,6 +270,17 @@ def _row(state: State, name: str, found: array[int], begin: int, end: int, *, is
         ],
         span_count=len(spans),
     )
+
+
+def _cut(found: array[int], cut: int) -> array[int]:
+    """The spans as they were at a time."""
+    shown = array("q")
+    for kind, since, until, outcome, attempt in _spans(found):
+        if since <= cut:
+            is_open = until < 0 or until > cut
+            running = _OUTCOME["queued" if kind in _WAITING else "running"]
+            shown.extend((kind, since, -1 if is_open else until, running if is_open else outcome, attempt))
+    return shown
 
 
 def _spans(found: array[int]) -> Iterator[tuple[int, ...]]:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         doctor,
         driver,
         forecast,
+        fork_at,
         gc,
         handler_trial,
         items,
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from mulligan.service.driver import Capacity, Driver, Ending
     from mulligan.service.failure_summary import FailureOutcome
     from mulligan.service.forecast import Forecast
+    from mulligan.service.fork_at import EventForks
     from mulligan.service.gc import GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial
     from mulligan.service.items import Item
@@ -121,7 +123,7 @@ else:
     limits = LazyModule("mulligan.service.tokens.limits")
     for _name in (
         "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor "
-        "driver forecast gc handler_trial items outcome overview page pending "
+        "driver forecast fork_at gc handler_trial items outcome overview page pending "
         "preview report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story "
         "shown_runs starting server_changes store_calls store_changes waiting worker_loop workers"
     ).split():
@@ -362,6 +364,11 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, RemoteVerbs):
     ) -> int:
         """Start a new run that keeps the results of another up to a step, with other inputs or another workflow."""
         return self.control.fork(run_id, from_step, inputs, workflow, driver, file=file)
+
+    @cached_property
+    def event_forks(self) -> EventForks:
+        """Forks that continue a run from one of its events."""
+        return fork_at.EventForks(self.control, self.cache.past)
 
     # -- the data of a run -------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +19,8 @@ from msgspec.structs import replace
 
 from mulligan.core.deciding.expiry_permission import HeartbeatSeries, first_heartbeat
 from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
-from mulligan.core.model.reports import Report, RetryRequested
+from mulligan.core.model.kept_history import pack_history
+from mulligan.core.model.reports import Report, RetryRequested, RunRequested
 from mulligan.engine.worker_expiry import expire_dead_workers
 from mulligan.errors import (
     InputInvalid,
@@ -154,10 +156,26 @@ class StoreCalls:
         now = self._now()
         return self._store.create(
             [
-                replace(run, request=replace(run.request, at=now, by=self._control.by, cwd=self._folder_for(run)))
+                replace(
+                    run,
+                    request=replace(
+                        self._own_history(run.request), at=now, by=self._control.by, cwd=self._folder_for(run)
+                    ),
+                )
                 for run in runs
             ]
         )
+
+    def _own_history(self, request: RunRequested) -> RunRequested:
+        """A fork at an event begins with what our own log says. Whoever starts it decides by another call."""
+        if request.decision is not None:
+            raise InputInvalid(
+                "a fork of a run of a server decides nothing by itself", hint="decide when it is started"
+            )
+        if not request.history or request.forked_from is None:
+            return replace(request, history=None, forked_at=0)
+        entries = islice(self._reader.events(request.forked_from), request.forked_at)
+        return replace(request, history=pack_history(entries))
 
     def _folder_for(self, run: NewRun) -> str:
         """The folder in which its steps work: one of this host. A fork works where its run did."""

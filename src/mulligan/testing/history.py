@@ -151,6 +151,9 @@ class History:
         self.state.commit()
         self.log.extend(self.last)
         for entry in self.last:
+            if entry.seq <= self.state.run.forked_at:
+                # It happened in the run that was forked.
+                continue
             for effect in fx.effects(self.state, entry.fact):
                 self._take_up(effect)
         return self

@@ -7,18 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import pairwise
 from random import Random
 from typing import Any
 
 import msgspec
 
 from mulligan.core.deciding.fork import kept_results
+from mulligan.core.deciding.triage_agent import is_decided
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.workflow import END
+from mulligan.core.model.workflow import END, decode
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.core.turn import fold
+from mulligan.history.moments import is_at_rest
 from mulligan.ports import FAULT_POINTS, Lease
 from mulligan.testing.clock import START
 from mulligan.testing.corrections import correction
@@ -56,6 +61,8 @@ SOMETIMES = {
 }
 # The share of rounds with a corrected definition.
 CORRECTED_SHARE = 0.4
+# The share of forks that continue the run from one of its events.
+CONTINUED_SHARE = 0.5
 # What other processes do while one waits for the store.
 _MEANWHILE = ("step", "step", "step", "end_task", "cancel", "pause", "resume", "retry", "decide", "fire_early")
 
@@ -345,10 +352,39 @@ class SimulationSteps:
         if not resting or len(self.cluster.contents.runs) >= RUNS_MAX:
             return False
         run_id = self.rng.choice(resting)
+        if self._fork_at_an_event(run_id):
+            return True
         old = self._state(run_id)
         from_step = self.rng.choice([step.name for step in old.workflow.steps])
         kept = kept_results(old, old.graph, from_step)
         self.cluster.create(old.workflow, forked_from=run_id, kept=kept)
+        return True
+
+    def _fork_at_an_event(self, run_id: int) -> bool:
+        """Sometimes continue the run from one of its events. Uses its own random numbers, as `_corrected` does."""
+        log = self.cluster.checker.runs[run_id].log
+        dice = Random(f"fork of {run_id}:{len(log)}")
+        points = [one.seq for one, two in pairwise(log) if is_at_rest(one, two)]
+        if not points or dice.random() >= CONTINUED_SHARE:
+            return False
+        seq, now = dice.choice(points), self.cluster.clock.now()
+        first = decode(self.cluster.operator.load(run_id).workflow)
+        state = fold(first, log[:seq])
+        if state.run.status in RUN_ENDED:
+            return False
+        parked = [place.key for place in state.steps() if place.status == "pending_failed" and not is_decided(place)]
+        decision = None
+        if parked:
+            decision = r.Classified(now, dice.choice(parked), dice.choice(("retry", "fail")), "someone", "otherwise")
+        self.cluster.happened["forked at an event"] += 1
+        self.cluster.create(
+            first,
+            forked_from=run_id,
+            forked_at=seq,
+            history=pack_history(log[:seq]),
+            has_inputs=dice.random() < 0.3,
+            decision=decision,
+        )
         return True
 
     def ask_nonsense(self) -> None:

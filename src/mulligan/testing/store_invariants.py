@@ -234,17 +234,19 @@ def promise_11_every_event_is_announced_once(
 ) -> None:
     """Each event that a rule names has one notice for each target of the rule, and no notice is about anything else.
 
-    Whether `recovered` is due, and which attempts ask for an approval, the log alone does not show.
+    Whether `recovered` is due, and which attempts ask for an approval, the log alone does not show. What a fork keeps
+    was announced in the other run.
     """
+    kept = getattr(log[0].fact, "forked_at", 0)
     wanted: dict[str, set[str]] = {}
     for rule in rules:
         for target in rule.to:
             wanted.setdefault(target, set()).update(rule.on)
     found = Counter((notice.seq, notice.target) for notice in notices)
     for (seq, target), count in found.items():
-        if count > 1 or target not in wanted or not isinstance(log[seq - 1].fact, _ANNOUNCED):
+        if count > 1 or target not in wanted or seq <= kept or not isinstance(log[seq - 1].fact, _ANNOUNCED):
             raise AssertionError(f"promise 11: event {seq} has {count} notices for '{target}'")
-    for entry in log:
+    for entry in log[kept:]:
         kinds = _kinds_of(entry.fact)
         late = {target for rule in rules if rule.late_after == getattr(entry.fact, "after", 0) for target in rule.to}
         for target, named in wanted.items():

@@ -62,6 +62,9 @@ def admit(now: Now, report: r.Report) -> Facts:
 
 
 def _run_requested(now: Now, report: r.RunRequested) -> Facts:
+    if report.history:
+        yield from _run_forked(now, report)
+        return
     if now.state.run.status != "new":
         raise Refused(f"run {now.state.run.run_id} has already started")
     workflow = now.state.workflow
@@ -89,6 +92,18 @@ def _run_requested(now: Now, report: r.RunRequested) -> Facts:
         sessions=report.sessions,
         notify=report.notify,
     )
+
+
+def _run_forked(now: Now, report: r.RunRequested) -> Facts:
+    """The run goes on from the history that it keeps; then what is decided in another way than there.
+
+    Whether that is possible was found out before the run was created, from the same history.
+    """
+    assert report.forked_from is not None
+    inputs = report.inputs if report.has_inputs else None
+    yield e.RunForked(report.forked_from, report.forked_at, report.by, report.reason, inputs)
+    if report.decision is not None:
+        yield from admit(now, report.decision)
 
 
 def _run_due(now: Now) -> Any:
@@ -355,6 +370,14 @@ def _task_interrupted(now: Now, report: r.TaskInterrupted) -> Facts:
         yield e.ReportRefused(report.place, report.attempt, reason)
     else:
         yield e.AttemptInterrupted(report.place, report.attempt)
+
+
+def end_open_attempt(now: Now, place: Place) -> Facts:
+    """What follows in a fork for an attempt that ran in the other run: it runs again, unless it was to end there."""
+    action = place.spec.action
+    if action is not None and action.kind == "workflow" and place.phase:
+        return _child_ended(now, r.ChildEnded(now.at, place.key, place.attempt, 0, "cancelled"))
+    return iter((e.AttemptInterrupted(place.key, place.attempt),))
 
 
 def _child_ended(now: Now, report: r.ChildEnded) -> Facts:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mulligan.core.deciding import fakes
-from mulligan.core.deciding.admit import fire_held_timer
+from mulligan.core.deciding.admit import end_open_attempt, fire_held_timer
 from mulligan.core.deciding.budgets import LIMITED
 from mulligan.core.deciding.converge import after_undo
 from mulligan.core.deciding.conversations import after_turn_command, start_conversation
@@ -69,6 +69,26 @@ def _run_started(now: Now, fact: e.RunStarted) -> Facts:
     yield from wake_starts(now, 0)
     if fact.kept:
         yield from wake_after_kept(now, [k.step for k in fact.kept])
+
+
+def _run_forked(now: Now, fact: e.RunForked) -> Facts:
+    """Run again what ran in the other run. With other inputs also what was queued, whose values are of the old ones."""
+    state = now.state
+    for key in [place.key for place in state.places.values() if _is_in_flight(place, fact)]:
+        # A consequence of an earlier one may have ended it.
+        place = state.places.get(key)
+        if place is not None and _is_in_flight(place, fact):
+            yield from end_open_attempt(now, place)
+
+
+def _is_in_flight(place: Place, fact: e.RunForked) -> bool:
+    """Whether a task or a child run of the other run worked on this place, or with other inputs waited to do so."""
+    action = place.spec.action
+    if action is None or place.phase in ("validating", "finishing", "stopped"):
+        return False
+    if is_engine_action(place.spec) and action.kind != "workflow":
+        return False
+    return place.status == "running" or (place.status == "ready" and place.attempt > 0 and fact.inputs is not None)
 
 
 def _run_resumed(now: Now, fact: e.RunResumed) -> Facts:
@@ -225,6 +245,7 @@ def _item_ended(now: Now, fact: e.ItemCompleted | e.ItemFailed | e.ItemCancelled
 
 _RULES: dict[type[e.Fact], Callable[[Now, Any], Facts | None]] = {
     e.RunStarted: _run_started,
+    e.RunForked: _run_forked,
     e.RunResumed: _run_resumed,
     e.StepResumed: _step_resumed,
     e.RunStopping: _run_stopping,

@@ -33,7 +33,7 @@ class Fork(msgspec.Struct, frozen=True):
 
 
 def plan_fork(old: State, graph: Graph, from_step: str, stale: tuple[StaleFile, ...] = ()) -> Fork:
-    """Plan a fork of `old` from `from_step` in the workflow of `graph`."""
+    """Plan a fork of `old` from `from_step` in the workflow of `graph`; "" keeps every result that there is."""
     if stale:
         would_keep = {one.step for one in kept_results(old, graph, from_step)}
         stale = tuple(one for one in stale if one.step in would_keep)
@@ -53,11 +53,12 @@ def kept_results(old: State, graph: Graph, from_step: str, again: Iterable[str] 
 
     Steps are matched by name. A result is kept if the step completed (or a remediation stood in for it) and cannot be
     reached from `from_step`. A skipped step runs again if anything before it does, since it may have been skipped for
-    that failure. `again`: other steps that must run because their files have changed.
+    that failure. `again`: other steps that must run because their files have changed. Without `from_step` every step
+    keeps the result that it has.
     """
-    if from_step not in graph.nodes:
+    if from_step and from_step not in graph.nodes:
         raise UnknownStep(f"'{from_step}' is not a step of the workflow to run", step=from_step)
-    touched = _affected_steps(old, graph, (from_step, *again))
+    touched = _affected_steps(old, graph, (*filter(None, (from_step,)), *again))
     if graph.workflow != old.workflow:
         touched = _with_rerouted(old, graph, touched)
     places = (old.places[name] for name in graph.nodes if name in old.graph.nodes and name not in touched)

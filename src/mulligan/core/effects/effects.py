@@ -6,12 +6,13 @@ attempt, a timer by kind, place and number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, dataclass_transform
 
 import msgspec
 
+from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.evolve.evolve_places import holds_conversation, is_engine_action, waits_until
 from mulligan.core.model import events as e
 from mulligan.core.model.reports import TimerKind
@@ -19,6 +20,7 @@ from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
 from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.held_steps import held_places, is_on_hold
 from mulligan.core.state.state import Place, State
+from mulligan.core.state.transitions import RUN_ENDED
 
 
 @dataclass_transform(frozen_default=True)
@@ -227,6 +229,50 @@ def _run_started(state: State, fact: e.RunStarted) -> Iterable[Effect]:
         yield EnterMore(begin)
 
 
+def open_timers(state: State) -> Iterator[SetTimer]:
+    """The timers of the run, then those of its places; none once it has ended. A loop may be busy when it is due."""
+    run = state.run
+    if run.status in (*RUN_ENDED, "new"):
+        return
+    if run.due is not None and run.stop is None:
+        yield SetTimer("run", run.due, "", run.round)
+    if run.late_due is not None:
+        yield SetTimer("late", run.late_due, "", run.round)
+    for loop in run.loops.values():
+        yield SetTimer("loop", loop.due, loop.step, loop.edge)
+    for place in state.places.values():
+        if not place.has_ended and place.status != "waiting":
+            yield from _timers_of_place(state, place)
+
+
+def _timers_of_place(state: State, place: Place) -> Iterator[SetTimer]:
+    climb, key, attempt = place.climb, place.key, place.attempt
+    if place.status == "backing_off" and climb.due is not None:
+        yield SetTimer("retry", climb.due, key, attempt + 1)
+    if place.status == "handling" and climb.handler_due is not None and not climb.is_handler_late:
+        yield SetTimer("handler", climb.handler_due, key, attempt)
+    if place.status == "pending_failed" and climb.parked_due is not None:
+        yield SetTimer("triage", climb.parked_due, key, attempt)
+    if place.phase or place.status not in ("ready", "running"):
+        return
+    if place.status == "running" and place.due is not None and is_engine_action(place.spec):
+        kind: TimerKind = "until" if waits_until(place.spec) else "attempt"
+        yield SetTimer(kind, place.due, key, attempt)
+    if (deadline := deadline_of(state, place)) is not None:
+        yield SetTimer("deadline", deadline, key, place.visit)
+
+
+def _run_forked(state: State, fact: e.RunForked) -> Iterable[Effect]:
+    """Everything that is open: the tasks and timers of the other run belong to that one."""
+    yield from open_timers(state)
+    for place in state.places.values():
+        is_queued = place.status == "ready" and place.attempt > 0 and not is_engine_action(place.spec)
+        if is_queued and not is_on_hold(state, place):
+            yield QueueTask(place.key, place.attempt)
+    for begin in remaining_start_batches(state):
+        yield EnterMore(begin)
+
+
 def _paused(state: State, fact: e.RunPaused) -> Iterable[Effect]:
     yield PauseChildren()
 
@@ -251,6 +297,7 @@ def _run_stopping(state: State, fact: e.RunStopping) -> Iterable[Effect]:
 
 _TABLE: dict[type[e.Fact], Callable[[State, Any], Iterable[Effect]]] = {
     e.RunStarted: _run_started,
+    e.RunForked: _run_forked,
     e.RunReopened: _run_due,
     e.RunResumed: _run_due,
     e.RunLate: _late,

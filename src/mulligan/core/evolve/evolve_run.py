@@ -15,6 +15,7 @@ import msgspec
 
 from mulligan.core.evolve.apply_transition import SUBJECTS, check_transition, move_run
 from mulligan.core.evolve.arrivals import arrive, next_visit, put_back, reopen_arrivals, requeue, set_status, settle
+from mulligan.core.evolve.evolve_fork import run_forked
 from mulligan.core.evolve.evolve_places import (
     PLACE_HANDLERS,
     PLACE_MOVE_HANDLERS,
@@ -90,6 +91,7 @@ def _run_started(state: State, fact: e.RunStarted, entry: e.Entry) -> None:
     run.parent_run_id, run.cwd, run.uid, run.waiting = fact.parent_run_id, fact.cwd, fact.uid, len(state.graph.nodes)
     run.changed_only, run.forced = fact.changed_only, fact.forced
     run.callers_budget, run.notify, run.sessions = fact.callers_budget, fact.notify, fact.sessions
+    run.forked_at = fact.forked_at
     _begin_lateness(state, entry)
     if state.workflow.data or fact.data:
         run.data = {**{name: DataValue(value) for name, value in state.workflow.data.items()}, **fact.data}
@@ -569,6 +571,7 @@ _MOVES = {kind: (SUBJECTS[kind], PLACE[kind], handler, _bookkeeping(kind)) for k
 
 _HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.RunStarted: _run_started,
+    e.RunForked: run_forked,
     e.RunPaused: _run_paused,
     e.RunResumed: _run_resumed,
     e.StepPaused: _step_paused,

@@ -64,7 +64,6 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
     status: str
     output: Any = None
     taken: tuple[str, ...] = ()
-    # The files of the step, and its fingerprint.
     files: tuple[FileRecord, ...] = ()
     fingerprint: str = ""
     # The run that produced a result with a fingerprint.
@@ -143,7 +142,6 @@ class RunStarted(Fact):
     labels: dict[str, str] = {}
     # For a child run: what the agents of the caller may still spend.
     callers_budget: Budget | None = None
-    # For the processes that drive it later.
     capacity: HostCapacity | None = None
     # In a fork: the data that the kept steps have set.
     data: dict[str, DataValue] = {}
@@ -151,6 +149,18 @@ class RunStarted(Fact):
     notify: tuple[NoticeRule, ...] = ()
     # In a fork: what the agents of the kept steps said, by session.
     sessions: dict[str, tuple[SessionPart, ...]] = {}
+    # In a fork that continues another run: the last event of that run, which is the last of those that it kept.
+    forked_at: int = 0
+
+
+class RunForked(Fact):
+    """What is before it happened in run `run_id`, up to its event `seq`. `inputs`: all of them, if any was changed."""
+
+    run_id: int
+    seq: int
+    by: str = ""
+    reason: str = ""
+    inputs: dict[str, Any] | None = None
 
 
 class RunPaused(Fact):
@@ -197,7 +207,6 @@ class RunStopping(Fact):
     # From a paused run: what the pause held back; cleanup, undo and `end` go on now.
     held: tuple[tuple[str, str, int], ...] = ()
     unstarted: tuple[str, ...] = ()
-    # RUN_TIMEOUT, if the run timed out.
     failure: Failure | None = None
 
 
@@ -234,7 +243,6 @@ class RunReopened(Fact):
     indexes: tuple[int, ...] = ()
     # The limits of attempts in this round, by step.
     adjustments: dict[str, Adjusted] = {}
-    # Files of otherwise kept steps that have changed, so that these steps run again.
     stale: tuple[StaleFile, ...] = ()
     # Budgets that are raised from here on: by step, "" of the run.
     budgets: dict[str, Budget] = {}
@@ -726,6 +734,7 @@ class ReportRefused(Fact):
 
 AnyFact = (
     RunStarted
+    | RunForked
     | RunPaused
     | RunResumed
     | RunStopping

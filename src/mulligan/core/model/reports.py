@@ -54,6 +54,13 @@ class RunRequested(Report):
     notify: tuple[NoticeRule, ...] = ()
     # In a fork: what the agents of the kept steps said, by session.
     sessions: dict[str, tuple[SessionPart, ...]] = {}
+    # In a fork that continues another run: the log of that run up to the event `forked_at`, see `kept_history`; whether
+    # its inputs are changed; and what is decided at once, in place of what was decided there.
+    history: bytes | None = None
+    forked_at: int = 0
+    has_inputs: bool = False
+    decision: Classified | ApprovalGiven | None = None
+    reason: str = ""
 
 
 class TaskStarted(Report):

@@ -425,6 +425,8 @@ class Run(msgspec.Struct):
     agent_decisions: int = 0
     # What earlier agents said, by session.
     sessions: dict[str, tuple[SessionPart, ...]] = {}
+    # In a fork that continues another run: the last event that happened there.
+    forked_at: int = 0
 
     @property
     def present_version(self) -> str:
@@ -583,6 +585,16 @@ class State:
         self.run = self._saved
         self.revise(self._saved_graph)
         self.commit()
+
+    def copy(self) -> State:
+        """An independent state with the same content. The values in places are immutable, so they are shared."""
+        other = State(self.workflow, self.graph)
+        other.run = _copy(self.run)
+        other.places.update((key, _copy(place)) for key, place in self.places.items())
+        for name in STATE_TABLES[2:]:
+            table, new = getattr(self, name), getattr(other, name)
+            new.extend(table) if isinstance(table, list) else new.update(table)
+        return other
 
     def mark(self) -> Mark:
         """Begin to record changes that `return_to` undoes, also within a turn or after another mark."""

@@ -89,6 +89,7 @@ PLACE: dict[type[e.Fact], Moves] = {
 
 RUN: dict[type[e.Fact], Moves] = {
     e.RunStarted: {"new": "running"},
+    e.RunForked: _stay("running paused"),
     e.RunPaused: {"running": "paused"},
     e.RunResumed: {"paused": "running"},
     e.RunStopping: _all("running paused", "running"),

@@ -1,0 +1,65 @@
+"""A fork goes on from an event of another run: what `RunForked` changes in the state that its kept history describes.
+
+The time between that event and the fork has not passed for the new run: what was to happen in ten minutes happens in
+ten minutes. What the other run did is not undone by this one. What its agents spent counts against the budgets, as in a
+further round.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from mulligan.core.evolve.apply_transition import move_run
+from mulligan.core.evolve.evolve_places import waits_until
+from mulligan.core.model import events as e
+from mulligan.core.state.state import NO_CLIMB, Climb, Place, Run, State
+
+_replace = msgspec.structs.replace
+# The times of a climb that move with the run.
+_CLIMB_TIMES = ("due", "handler_due", "parked_due", "trying_since")
+
+
+def run_forked(state: State, fact: e.RunForked, entry: e.Entry) -> None:
+    """Move what is open to the time of the fork, and leave to the other run what is its own."""
+    move_run(state, fact)
+    run, passed = state.run, entry.at - state.run.at
+    if fact.inputs is not None:
+        run.inputs = fact.inputs
+    _move_run_times(run, passed)
+    # What is being undone is undone to its end; it is the last one.
+    undoing = state.undoables[-1:] if run.undoing else []
+    for _ in range(len(state.undoables)):
+        state.take_last(state.undoables)
+    for one in undoing:
+        state.append(state.undoables, one)
+    for decided in list(state.decisions):
+        state.drop(state.decisions, decided)
+    for key in list(state.places):
+        _take_over(state.touch(key), fact.run_id, passed)
+
+
+def _move_run_times(run: Run, passed: timedelta) -> None:
+    run.due, run.late_due, run.paused_at = (_later(one, passed) for one in (run.due, run.late_due, run.paused_at))
+    run.loops = {key: _replace(loop, due=loop.due + passed) for key, loop in run.loops.items()}
+
+
+def _take_over(place: Place, run_id: int, passed: timedelta) -> None:
+    if place.fingerprint and not place.result_run_id:
+        place.kept_run_id = run_id
+    if place.has_ended:
+        return
+    place.entered_at += passed
+    if not waits_until(place.spec):
+        place.due = _later(place.due, passed)
+    if place.climb is not NO_CLIMB:
+        place.climb = _moved_climb(place.climb, passed)
+
+
+def _moved_climb(climb: Climb, passed: timedelta) -> Climb:
+    return _replace(climb, **{name: _later(getattr(climb, name), passed) for name in _CLIMB_TIMES})
+
+
+def _later(at: datetime | None, passed: timedelta) -> datetime | None:
+    return None if at is None else at + passed
