@@ -205,6 +205,7 @@ PAGES = {
     "schedule-form": Shown("/schedules/nightly/edit", "#preview tbody tr", is_hostile=False),
     "schedule-new": Shown("/schedules/new", is_hostile=False),
     "recovery": Shown("/recovery", is_hostile=False),
+    "suggestions": Shown("/recovery/suggestions", is_hostile=False),
     "usage": Shown("/usage", is_hostile=False),
     "usage-workflow": Shown("/usage?workflow=hostile", is_hostile=False),
     "usage-run": Shown(f"/usage?run={HOSTILE_RUN}", is_hostile=False),
