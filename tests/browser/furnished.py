@@ -190,6 +190,10 @@ PAGES = {
     "workflows": Shown("/workflows", "tbody tr", is_hostile=False),
     "workflow": Shown("/workflows/hostile"),
     "workflow-text": Shown("/workflows/hostile?tab=text"),
+    "coverage": Shown("/workflows/hostile/coverage", ".heat", is_hostile=False),
+    "coverage-story": Shown(
+        "/workflows/hostile/coverage?step=refuses&failure=EXIT_NONZERO#story", ".story", is_hostile=False
+    ),
     "versions": Shown("/workflows/hostile?tab=versions", ".diff"),
     "run-form": Shown("/workflows/hostile?tab=run", "form"),
     "editor": Shown("/workflows/hostile/edit", "#graph [data-step]", is_hostile=False),

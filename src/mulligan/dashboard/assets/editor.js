@@ -353,6 +353,9 @@ async function begin() {
       say("what you had not saved is here again; Ctrl+Z takes it back");
     } else if (host.dataset.version && found.isOther) saveSoon();
     if (!nameBox) view.focus();
+    // A finding of coverage leads to its line.
+    const at = /^#line-(\d+)$/.exec(location.hash);
+    if (at) goTo(Number(at[1]));
   } catch (error) {
     sayError(error);
   }
