@@ -154,7 +154,7 @@ def test_with_other_inputs_what_was_queued_gets_the_new_values_and_what_complete
     assert fork["first"].output == "to old"
     assert (fork["next"].attempt, fork["next"].bindings) == (2, {"target": "new"})
     assert history["next"].bindings == {"target": "old"}
-    assert fork.queued == ["next"]
+    assert [one for one in fork.effects if isinstance(one, fx.QueueTask)] == [fx.QueueTask("next", 2)]
 
 
 def test_a_child_run_is_called_again():
