@@ -64,6 +64,7 @@ PLAYED_PAGES = [
         "other-systems/torc",
         "concepts/handlers",
         "concepts/ladder",
+        "how-to/coverage",
         "how-to/map",
         "how-to/python-types",
         "operate/notices",
@@ -287,6 +288,19 @@ def test_the_mistakes_of_the_quick_start_are_refused_as_it_shows() -> None:
         load("nightly.yaml", text=wrong)
 
     assert f"{caught.value}\n" in [block.text for block in blocks(page, "text")]
+
+
+def test_the_first_screen_of_the_readme_shows_what_coverage_prints(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text.partition("## Know before the night\n")[2].partition("\n## ")[0]
+    page, folder = tmp_path / "page.md", tmp_path / "nightly"
+    page.write_text(section, encoding="utf-8")
+    folder.mkdir()
+
+    (shown,) = play(page, folder)
+
+    assert shown.text == shown.printed
+    assert text[: text.index(section)].count("\n") < 30
 
 
 def expressions() -> list[tuple[str, str]]:

@@ -7,7 +7,9 @@ import pytest
 from mulligan.analysis.coverage.figures import count_figures, describe_figures
 from mulligan.analysis.coverage.results import FailureKind
 from mulligan.analysis.coverage.table import Mark, arrange_table, steps_label
-from mulligan.analysis.coverage.words import describe_case, describe_failure_of, meaning_of, sign_of
+from mulligan.analysis.coverage.words import describe_case, describe_failure_of, fold_skipped, meaning_of, sign_of
+from mulligan.analysis.playing.player import START
+from mulligan.history.story import StoryLine
 
 from .coverage_examples import LARGE, NIGHTLY, cell, coverage
 
@@ -110,4 +112,29 @@ def test_a_failure_and_its_case_have_words():
     assert describe_failure_of("fetch", FailureKind("TIMEOUT", "TIMEOUT"), "always") == (
         "'fetch' fails with TIMEOUT every time"
     )
-    assert describe_case(failed) == "the run failed; nothing dealt with it; 4 attempts, 40s"
+    assert describe_case(failed) == "the run failed: nothing dealt with it; 4 attempts, up to 40s"
+
+
+def test_rare_failures_share_a_column_of_a_long_table():
+    rows = {f"s{number}": "f f - - - - - -" if number % 10 else "f - p f r - - -" for number in range(100)}
+
+    table = arrange_table(coverage(rows), columns_max=2)
+
+    assert [kind.name for kind in table.columns] == ["exit 11", "other failures"]
+    assert set(table.folded) == {"EXIT_NONZERO", "TIMEOUT", "OUT_OF_MEMORY", "WORKER_LOST"}
+    assert [steps_label(row.steps) for row in table.rows] == ["s0 and 99 like it"]
+    assert table.rows[0].marks["other failures"] == Mark("fails", "fails")
+
+
+def test_many_skipped_steps_are_one_line_of_a_story():
+    story = [StoryLine(START, f"s{number}", f"skipped: 's{number - 1}' did not complete") for number in range(9)]
+    story = [StoryLine(START, "a", "failed", "bad"), *story, StoryLine(START, "", "the run failed", "bad")]
+
+    assert [line.text for line in fold_skipped(story)] == [
+        "failed",
+        "skipped: 's-1' did not complete",
+        "skipped: 's0' did not complete",
+        "skipped: 's1' did not complete",
+        "and 6 more steps are skipped",
+        "the run failed",
+    ]

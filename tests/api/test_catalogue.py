@@ -175,6 +175,27 @@ def test_a_schedule_that_makes_no_sense_is_a_problem_in_words(client: Client, ch
     assert words in reply.json["detail"]
 
 
+def test_coverage_of_a_published_workflow_and_of_a_text(client: Client) -> None:
+    publish(client)
+
+    stored = client.get("workflows/hello/coverage", scope="read").json
+    sent = client.post("workflows:coverage", {"text": HELLO, "file": "hello.yaml"}, scope="read").json
+    story = client.get(
+        "workflows/hello/coverage", scope="read", step="hello", failure="EXIT_NONZERO", times="once"
+    ).json
+    half = client.get("workflows/hello/coverage", scope="read", step="hello")
+    unknown = client.post("workflows:coverage", {"text": HELLO, "step": "hallo", "failure": "kill"}, scope="read")
+    wrong = client.post("workflows:coverage", {"text": "steps: ["}, scope="read")
+
+    assert stored["figures"] == sent["figures"]
+    assert (stored["figures"]["total"], stored["figures"]["dealt_with"]) == (5, 2)
+    assert (story["story"]["case"]["verdict"], story["coverage"]) == ("fails", None)
+    assert (half.status, half.json["hint"]) == (422, "give 'failure' too")
+    assert (unknown.status, unknown.json["hint"]) == (404, "did you mean 'hello'?")
+    assert wrong.status == 422
+    assert client.get("workflows/other/coverage").status == 404
+
+
 def test_a_changed_text_is_tried_on_recorded_runs(client: Client) -> None:
     tried = client.post("workflows:whatif", {"text": f"name: hello\n{HELLO}", "since": "1d"}, scope="read")
     wrong = client.post("workflows:whatif", {"text": HELLO, "step": "other"}, scope="read")

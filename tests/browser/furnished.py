@@ -190,6 +190,10 @@ PAGES = {
     "workflows": Shown("/workflows", "tbody tr", is_hostile=False),
     "workflow": Shown("/workflows/hostile"),
     "workflow-text": Shown("/workflows/hostile?tab=text"),
+    "coverage": Shown("/workflows/hostile/coverage", ".heat", is_hostile=False),
+    "coverage-story": Shown(
+        "/workflows/hostile/coverage?step=refuses&failure=EXIT_NONZERO#story", ".story", is_hostile=False
+    ),
     "versions": Shown("/workflows/hostile?tab=versions", ".diff"),
     "run-form": Shown("/workflows/hostile?tab=run", "form"),
     "editor": Shown("/workflows/hostile/edit", "#graph [data-step]", is_hostile=False),
@@ -201,6 +205,7 @@ PAGES = {
     "schedule-form": Shown("/schedules/nightly/edit", "#preview tbody tr", is_hostile=False),
     "schedule-new": Shown("/schedules/new", is_hostile=False),
     "recovery": Shown("/recovery", is_hostile=False),
+    "suggestions": Shown("/recovery/suggestions", is_hostile=False),
     "usage": Shown("/usage", is_hostile=False),
     "usage-workflow": Shown("/usage?workflow=hostile", is_hostile=False),
     "usage-run": Shown(f"/usage?run={HOSTILE_RUN}", is_hostile=False),

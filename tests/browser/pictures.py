@@ -286,6 +286,7 @@ def pages(runs: dict[str, int]) -> dict[str, tuple[str, str]]:
         "inbox-approval": (f"/inbox?run={runs['release_waits']}&step=ask", ".entries li"),
         "workflows": ("/workflows", "tbody tr"),
         "workflow": ("/workflows/nightly-orders", "h1"),
+        "coverage": ("/workflows/nightly-orders/coverage?step=load&failure=EXIT_NONZERO", ".story"),
         "versions": ("/workflows/nightly-orders?tab=versions", ".diff"),
         "run-form": ("/workflows/nightly-orders?tab=run", "form"),
         "editor": ("/workflows/nightly-orders/edit", "#graph [data-step]"),
@@ -307,6 +308,7 @@ def pages(runs: dict[str, int]) -> dict[str, tuple[str, str]]:
 # The pictures of the documentation.
 SHOWN_IN_DOCS = {
     *((name, "light") for name in ("home", "runs", "run-failed", "run-graph", "map", "inbox", "editor", "schedule")),
+    ("coverage", "light"),
     *(("step-parked", "dark"), ("recovery", "dark"), ("inbox", "narrow")),
 }
 LOOKS: dict[str, dict[str, Any]] = {

@@ -28,7 +28,10 @@ steps:
     shell: exit 1
     breaker: mainframe
 """
-EVERY_PAGE = ("/schedules", "/recovery", "/usage", "/workers", "/audit", "/tokens", "/notices", "/schedules/new")
+EVERY_PAGE = (
+    *("/schedules", "/schedules/new", "/recovery", "/recovery/suggestions", "/usage", "/workers", "/audit"),
+    *("/tokens", "/notices"),
+)
 
 
 @pytest.mark.parametrize("path", EVERY_PAGE)

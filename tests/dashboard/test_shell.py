@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import pytest
 from tests.api.conftest import Client
 from tests.dashboard.conftest import HOSTILE, Flows, show
 
+import mulligan.dashboard
 from mulligan.dashboard.assets import POLICY, contents
 
+ASSETS = Path(mulligan.dashboard.__file__).parent / "assets"
 GOOD = "name: good\nsteps: [{step: a, shell: 'true'}]\n"
 FAILING = "name: nightly\nsteps:\n  - step: load\n    shell: exit 3\n"
 
@@ -55,3 +59,13 @@ def test_what_a_person_wrote_is_text(pages: Client, flows: Flows) -> None:
 
     assert "<script>alert" not in found
     assert "<img src=x" not in found
+
+
+@pytest.mark.parametrize("module", sorted(ASSETS.glob("*.js")), ids=lambda path: path.stem)
+def test_a_module_declares_no_name_twice(module: Path) -> None:
+    """A browser refuses the whole module, so the page stays empty; two branches that add the same thing do that."""
+    text = module.read_text(encoding="utf-8")
+
+    names = re.findall(r"^(?:export )?(?:async )?(?:const|let|function|class) (\w+)", text, re.MULTILINE)
+
+    assert len(names) == len(set(names))

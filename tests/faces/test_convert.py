@@ -36,7 +36,11 @@ def test_what_is_written_runs_as_the_file_does() -> None:
 
     said = mulligan("convert", "sweep.yaml", "-o", "ours.yaml")
 
-    assert (said.code, said.out, said.err.splitlines()[-1]) == (0, "", "wrote ours.yaml")
+    assert (said.code, said.out) == (0, "")
+    assert said.err.splitlines()[-2:] == [
+        "wrote ours.yaml",
+        "what happens to it when something fails: mulligan coverage ours.yaml",
+    ]
     assert Path("ours.yaml").read_text().startswith("# Converted from sweep.yaml (Torc) by `mulligan convert`.\n")
     assert steps(mulligan("run", "ours.yaml", "--json")) == steps(as_it_is)
 
@@ -133,6 +137,7 @@ def test_validate_says_whose_file_it_is() -> None:
     said = mulligan("validate", workflow(TORC, "sweep.yaml"))
 
     assert (said.code, said.out) == (0, "sweep.yaml: ok, a Torc file: 2 steps, 1 edge, 1 input\n")
+    assert said.err == "what happens to it when something fails: mulligan coverage sweep.yaml\n"
 
 
 def test_validate_says_whose_file_it_is_in_json_too() -> None:

@@ -113,6 +113,18 @@ def test_workflows_are_listed_read_and_checked(reader: Agent) -> None:
     assert reader.call("validate_workflow", file=used["file"])["steps"] == 3
 
 
+def test_coverage_names_what_nothing_deals_with_and_shows_a_case(reader: Agent) -> None:
+    found = reader.call("coverage", name="flow")
+    text = "name: x\nsteps:\n  - step: a\n    shell: 'true'\n    retry: 1\n"
+    case = reader.call("coverage", text=text, step="a", failure="EXIT_NONZERO", times="once")
+
+    assert found["sentence"].count("failures are dealt with")
+    assert {"failure", "steps", "verdict", "once"} <= found["holes"][0].keys()
+    assert (case["case"]["verdict"], case["case"]["rung"]) == ("recovered", "retry")
+    assert reader.refused("coverage", name="flow", text=text)["code"] == "input.invalid"
+    assert reader.refused("coverage", text=text, step="a")["hint"] == "give 'failure' too"
+
+
 def test_a_workflow_whose_file_is_gone_is_shown_as_the_engine_reads_it(folder: Path, agent: Agent) -> None:
     ran("name: tiny\nsteps:\n  - step: one\n    shell: 'true'\n")
     Path("flow.yaml").unlink()

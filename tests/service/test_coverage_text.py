@@ -47,16 +47,17 @@ transform_the_table  ·  ✗  ✓✗ ✗  ✓  ·  ·  ■
 load                 ·  ?  ?  ?  ✓  ?  →  ■
 report               ·  ~  ~  ~  ✓  ·  ·  ○
 
-✓ recovered   → handled   ~ allowed to fail   ? waits for a person
-✗ fails the run   ✓✗ recovered if it happens once, fails the run if it goes on
+✓ recovered   → handled   ~ allowed   ? waits for a person   ✗ fails the run
+✓✗ recovered if it happens once, fails the run if it goes on
 ■ stops everything   ○ accepted in the file   · cannot happen here
 
 warning[coverage.unhandled]: nightly.yaml:3:11: nothing deals with TIMEOUT of 'fetch', and 3 steps need it
   3 |   - step: fetch
     |           ^^^^^ add a retry rule, a handler or a failure edge
 
-worst case: 5m20s, if the run is cancelled while 'fetch' runs
+worst case: 5m20s of delays and timeouts, if the run is cancelled while 'fetch' runs
 69 cases played; no command was run
+the story of a cell: mulligan coverage nightly.yaml --step fetch --failure EXIT_NONZERO
 coverage: 43%"""
     )
     assert headline.startswith("nightly: 9 of 23 failures are dealt with; 4 wait for a person; ")
@@ -137,5 +138,5 @@ def test_a_story_has_times_from_its_start_and_says_how_it_ends():
         "'fetch' fails with TIMEOUT every time",
         "   +0s  fetch  failed with TIMEOUT",
         "  +90s  end    the run failed (4 steps)",
-        "the run failed; nothing dealt with it; 4 attempts, 40s",
+        "the run failed: nothing dealt with it; 4 attempts, up to 40s",
     ]

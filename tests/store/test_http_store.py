@@ -311,6 +311,16 @@ def test_a_report_whose_answer_was_lost_is_sent_again_and_counts_once(
     assert sum(isinstance(one, r.TaskEnded) for one in reports) == 1
 
 
+def test_the_rules_of_leases_hold_for_a_worker_of_another_host(direct: Store, remote: HttpStore) -> None:
+    turn = started(direct)
+    waits = e.AvoidedHosts(("h1",), datetime.now(UTC) + timedelta(hours=1))
+    queue(direct, turn, task(turn.run_id, "long", timeout=3600.0), task(turn.run_id, "kept", avoids=waits))
+    queue(direct, turn, task(turn.run_id, "short", timeout=60.0))
+
+    assert [one.task.place for one in remote.lease("far", offer(host="h1", seconds_left=90.0))] == ["short"]
+    assert [one.task.place for one in remote.lease("far", offer(host="h2", seconds_left=90.0))] == ["kept"]
+
+
 def test_leases_whose_answer_was_lost_are_found_again(direct: Store, remote: HttpStore, transport: Direct) -> None:
     turn = started(direct)
     queue(direct, turn, task(turn.run_id))

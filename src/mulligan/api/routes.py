@@ -5,6 +5,7 @@ from __future__ import annotations
 from mulligan.api import (
     audit,
     catalogue,
+    coverage,
     decisions,
     health,
     logins,
@@ -29,6 +30,7 @@ ROUTES: tuple[Route, ...] = (
     *operations.ROUTES,
     *stream.ROUTES,
     *catalogue.ROUTES,
+    *coverage.ROUTES,
     *whatif.ROUTES,
     *suggestions.ROUTES,
     *schedules.ROUTES,

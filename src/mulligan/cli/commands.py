@@ -56,6 +56,7 @@ COMMANDS = {
     "step": ("mulligan.cli.step:step", "Run a single step of a workflow once, or its handler."),
     "rehearse": ("mulligan.cli.rehearse:rehearse", "Run a workflow with some steps faked, and discard the run."),
     "validate": ("mulligan.cli.validate:validate", "Check workflow files, and show what is wrong and where."),
+    "coverage": ("mulligan.cli.coverage:coverage", "Show what a workflow does about each failure; run nothing."),
     "graph": ("mulligan.cli.graph:graph", "Draw a workflow, or a run of it, as Mermaid, SVG or PNG."),
     "convert": ("mulligan.cli.convert:convert", "Convert a workflow of another system to a Mulligan workflow."),
     "publish": ("mulligan.cli.publish:publish", "Publish a workflow, so that servers and schedules can start it."),

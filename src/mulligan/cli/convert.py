@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.options import Catalogue, System, TrustTemplates
+from mulligan.cli.options import Catalogue, System, TrustTemplates, coverage_hint
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json, show_warnings
 from mulligan.service import OURS, Converted, Service, to_json, write_file
@@ -38,6 +38,8 @@ def convert(
     if out is not None:
         write_file(out, data)
         complain(f"wrote {out}")
+        if found.origin:
+            complain(coverage_hint(str(out)))
     if as_json:
         _show_json(file, found, out)
     elif out is None:

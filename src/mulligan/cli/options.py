@@ -18,7 +18,7 @@ from mulligan.service import FORMATS, Service, open_service, open_temporary_serv
 from mulligan.service import LATEST as LATEST
 
 # Commands that do not read runs.
-_WITHOUT_HOME = frozenset({"validate", "graph", "convert", "schema", "demo"})
+_WITHOUT_HOME = frozenset({"validate", "coverage", "graph", "convert", "schema", "demo"})
 
 RunName = Annotated[str, Argument(metavar="RUN", help="The number of a run, or 'latest' (see `mulligan list`).")]
 NewestRun = Annotated[str, Argument(metavar="RUN", help="The number of a run (default: 'latest').")]
@@ -134,6 +134,11 @@ def with_home(text: str, home: str | None) -> str:
     # The command ends where its sentence goes on.
     command = rf"\bmulligan (?:{verbs})\b(?:[^;,()`\n]*[^;,()`\s])?"
     return re.sub(command, lambda match: match[0] if "--home" in match[0] else match[0] + where(home), text)
+
+
+def coverage_hint(file: str) -> str:
+    """What somebody who brings a file of another system would want to see first."""
+    return f"what happens to it when something fails: mulligan coverage {shlex.quote(file)}"
 
 
 def check_log_format(form: str) -> str:

@@ -156,7 +156,8 @@ def _saved(one: SuggestedChange) -> str:
 
 def _what_if(one: WhatIfFigures) -> str:
     now, before = one.completed_now, one.completed_before
-    words = [f"{now:,} of {pluralize(one.runs, 'run')} would have completed, instead of {before:,}"]
+    as_before = "as before" if now == before else f"instead of {before:,}"
+    words = [f"{now:,} of {pluralize(one.runs, 'run')} would have completed, {as_before}"]
     words += [f"{pluralize(one.decisions_saved, 'decision')} fewer"] if one.decisions_saved else []
     words += [f"{pluralize(one.decisions_added, 'decision')} more"] if one.decisions_added else []
     if one.attempts:

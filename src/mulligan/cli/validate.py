@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.options import Catalogue, System, TrustTemplates
+from mulligan.cli.options import Catalogue, System, TrustTemplates, coverage_hint
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import complain, show, show_json, show_warnings
 from mulligan.service import OURS, Service, Validation, title_of, to_json
@@ -45,3 +45,5 @@ def _show(found: Validation) -> None:
     counts = (("step", found.steps or 0), ("edge", found.edges), ("input", found.inputs))
     size = ", ".join(pluralize(count, word) for word, count in counts if count or word == "step")
     show(f"{found.file}: ok, {origin}{size}")
+    if system:
+        complain(coverage_hint(found.file))

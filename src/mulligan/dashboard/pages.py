@@ -21,6 +21,7 @@ from mulligan.dashboard import (
     usage,
     whatif,
     workers,
+    workflow_coverage,
     workflows,
 )
 from mulligan.dashboard.errors import render_error
@@ -35,6 +36,7 @@ _AREAS = (
     compare,
     editor,
     workflows,
+    workflow_coverage,
     whatif,
     schedules,
     recovery,

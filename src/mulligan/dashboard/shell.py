@@ -92,10 +92,16 @@ def bare_page(title: str, *content: object, modules: tuple[str, ...] = ("plain.j
 
 
 def page_route(
-    path: str, handler: Handler, summary: str, *, query: type[Query] | None = None, scope: RouteScope = "read"
+    path: str,
+    handler: Handler,
+    summary: str,
+    *,
+    query: type[Query] | None = None,
+    scope: RouteScope = "read",
+    is_slow: bool = False,
 ) -> Route:
-    """The route of a page."""
-    return Route("GET", path, handler, scope, summary, query=query, media=HTML, is_page=True)
+    """The route of a page. `is_slow`: it may compute for seconds."""
+    return Route("GET", path, handler, scope, summary, query=query, media=HTML, is_page=True, is_slow=is_slow)
 
 
 def path_to(*parts: object) -> str:

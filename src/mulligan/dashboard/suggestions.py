@@ -21,14 +21,15 @@ from mulligan.service import (
 )
 from mulligan.service.formatting import format_duration, pluralize, single_line
 
+# What stands before and behind the name of the step.
 _TITLES = {
-    "retry": "A retry rule",
-    "memory": "Another memory limit",
-    "timeout": "Another timeout",
-    "useless_rule": "A rule that never helped",
-    "useless_handler": "A handler that never worked",
-    "useless_remediation": "A remediation that never worked",
-    "breaker": "A circuit breaker",
+    "retry": ("A retry rule for ", ""),
+    "memory": ("Another memory limit for ", ""),
+    "timeout": ("Another timeout for ", ""),
+    "useless_rule": ("A rule of ", " that never helped"),
+    "useless_handler": ("A handler of ", " that never worked"),
+    "useless_remediation": ("A remediation of ", " that never worked"),
+    "breaker": ("A circuit breaker for ", ""),
 }
 _PERIODS = (("7d", "7 days"), ("30d", "30 days"), ("90d", "90 days"), ("all", "all runs"))
 _WORKFLOWS_MAX = 12
@@ -102,21 +103,27 @@ def _is_published(call: Call, name: str) -> bool:
 
 
 def _proposal(call: Call, one: SuggestedChange, is_published: bool, asked: SuggestionsQuery) -> Html:
-    title = join_html(
-        [_TITLES[one.kind], " for ", element("code", one.step), " of ", _workflow_link(one, is_published)]
-    )
+    before, behind = _TITLES[one.kind]
+    workflow = _workflow_link(one, is_published)
     written = element("pre", one.yaml, class_="source", tabindex="0", aria_label="As it is written") if one.yaml else ""
     return panel(
-        title,
-        element("p", shortened(single_line(one.evidence), _TEXT_MAX), class_="sentence"),
-        element(
-            "p", element("strong", "Proposal: "), shortened(single_line(one.proposal), _TEXT_MAX), class_="sentence"
-        ),
+        join_html([before, element("code", one.step), behind, ", in ", workflow]),
+        element("p", _sentence(one.evidence), class_="sentence"),
+        element("p", element("strong", "Proposal: "), _text(one.proposal), class_="sentence"),
         written,
         facts(_facts(one)),
         _action(call, one, is_published, asked),
         name=f"proposal-{one.id}",
     )
+
+
+def _text(text: str) -> str:
+    return shortened(single_line(text), _TEXT_MAX)
+
+
+def _sentence(text: str) -> str:
+    shown = _text(text)
+    return f"{shown[:1].upper()}{shown[1:]}."
 
 
 def _workflow_link(one: SuggestedChange, is_published: bool) -> Html:
@@ -142,9 +149,9 @@ def _facts(one: SuggestedChange) -> list[tuple[str, object]]:
 
 
 def _what_if(one: WhatIfFigures) -> str:
-    words = [
-        f"{one.completed_now:,} of {pluralize(one.runs, 'run')} would have completed, not {one.completed_before:,}"
-    ]
+    now, before = one.completed_now, one.completed_before
+    as_before = "as before" if now == before else f"not {before:,}"
+    words = [f"{now:,} of {pluralize(one.runs, 'run')} would have completed, {as_before}"]
     words += [f"{pluralize(one.decisions_saved, 'decision')} fewer"] if one.decisions_saved else []
     words += [f"{pluralize(one.decisions_added, 'decision')} more"] if one.decisions_added else []
     return "; ".join([*words, f"{one.facts:,} of the runs by recorded outcomes alone"])
@@ -152,10 +159,10 @@ def _what_if(one: WhatIfFigures) -> str:
 
 def _action(call: Call, one: SuggestedChange, is_published: bool, asked: SuggestionsQuery) -> Html | str:
     if one.change is None:
-        return element("p", "Nothing can be written for you here: somebody has to look at it.", class_="note")
+        return element("p", "Nothing can be written for you here: somebody has to look at it.", class_="note behind")
     if not is_published:
         command = element("code", f"mulligan suggest FILE --write --pick {one.id}")
-        return element("p", "Write it into the workflow file: ", command, class_="note")
+        return element("p", "Write it into the workflow file: ", command, class_="note behind")
     if not may(call, "propose"):
         return ""
     action = {
@@ -167,16 +174,13 @@ def _action(call: Call, one: SuggestedChange, is_published: bool, asked: Suggest
         "done": "the draft is written",
         "next": "/workflows/{workflow}/edit",
     }
-    return element("p", action_button("Make a draft", action, kind="primary"))
+    return element("p", action_button("Make a draft", action), class_="behind")
 
 
 def _nearly(found: Suggestions) -> list[Html]:
     if not found.nearly:
         return []
-    rows = [
-        element("li", shortened(single_line(one.seen), _TEXT_MAX), element("br"), f"Needed: {one.needed}")
-        for one in found.nearly
-    ]
+    rows = [element("li", _sentence(one.seen), element("br"), f"Needed: {one.needed}") for one in found.nearly]
     return [panel("Too little evidence yet", element("ul", *rows, class_="plain"), name="nearly")]
 
 

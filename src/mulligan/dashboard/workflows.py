@@ -142,9 +142,9 @@ def show_workflow(call: Call) -> Answer:
     return page(
         call,
         name,
-        heading(name, *_buttons(call, name, draft), over=_over(found, newest)),
+        workflow_heading(call, found, newest, draft),
         _draft_note(call, draft),
-        _tabs(call, found, newest),
+        workflow_tabs(call, found, newest, query.tab),
         content,
         section="workflows",
         live=live,
@@ -200,18 +200,33 @@ def _draft_note(call: Call, draft: Draft | None) -> Html | str:
     return element("p", when, class_="note")
 
 
-def _tabs(call: Call, found: PublishedWorkflow, newest: PublishedWorkflow) -> Html:
-    titles: dict[Tab, str] = {"overview": "Overview", "run": "Run", "text": "Text", "versions": "Versions"}
+def workflow_heading(
+    call: Call, found: PublishedWorkflow, newest: PublishedWorkflow, draft: Draft | None = None
+) -> Html:
+    """The top of every page about a published workflow."""
+    return heading(found.name, *_buttons(call, found.name, draft), over=_over(found, newest))
+
+
+def workflow_tabs(call: Call, found: PublishedWorkflow, newest: PublishedWorkflow, current: str) -> Html:
+    """The parts of a workflow, of which one is shown. Coverage has a page of its own: it may take seconds."""
+    titles = {
+        "overview": "Overview",
+        "coverage": "Coverage",
+        "run": "Run",
+        "text": "Text",
+        "versions": "Versions",
+    }
     if not may(call, "run"):
         del titles["run"]
     links = []
     for tab, title in titles.items():
-        given: dict[str, str] = {"tab": tab} if tab != "overview" else {}
+        path = path_to("workflows", found.name) + ("/coverage" if tab == "coverage" else "")
+        given: dict[str, str] = {"tab": tab} if tab not in ("overview", "coverage") else {}
         if found.version != newest.version and tab != "versions":
             given["version"] = str(found.version)
         written = "&".join(f"{key}={value}" for key, value in given.items())
-        href = path_to("workflows", found.name) + (f"?{written}" if written else "")
-        links.append(element("a", title, href=href, aria_current="page" if tab == call.query.tab else None))
+        href = path + (f"?{written}" if written else "")
+        links.append(element("a", title, href=href, aria_current="page" if tab == current else None))
     return element("nav", *links, class_="tabs", aria_label="Parts of the workflow")
 
 

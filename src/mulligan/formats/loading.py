@@ -93,9 +93,17 @@ def examine_located(
     catalogue: Path | None = None,
     given: Dict[str, Any] | None = None,
     options: Dict[str, Any] | None = None,
+    text: str | None = None,
 ) -> LocatedWorkflow:
-    """What `examine` returns, with what is written where. The lines of a matrix are under its name."""
+    """What `examine` returns, with what is written where. The lines of a matrix are under its name.
+
+    A `text` is read instead of the file, and stands alone: it names no other file.
+    """
     reader = _reader(Path(path), named, trust_templates, catalogue, given, options)
+    if text is not None:
+        reader.is_alone = True
+        examined = _examine(path, text, reader)
+        return LocatedWorkflow(examined, _step_lines(reader.tree), reader.tree, text)
     python = python_files.as_python_file(Path(path))
     if python is None:
         examined = _examine(path, None, reader)

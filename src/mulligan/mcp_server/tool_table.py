@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mulligan.mcp_server import (
+    coverage_tool,
     decide_tools,
     failure_tools,
     propose_tools,
@@ -21,6 +22,7 @@ TOOLS: tuple[Tool, ...] = (
     *decide_tools.TOOLS,
     *run_read_tools.TOOLS,
     *workflow_tools.TOOLS,
+    *coverage_tool.TOOLS,
     *suggest_tools.TOOLS,
     *propose_tools.TOOLS,
     *run_change_tools.TOOLS,

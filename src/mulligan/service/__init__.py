@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mulligan.analysis.coverage.figures import Figures, count_figures, describe_figures
-    from mulligan.analysis.coverage.results import Coverage, Times
+    from mulligan.analysis.coverage.results import Coverage, FailureKind, Finding, Times
+    from mulligan.analysis.coverage.summary import CoverageSummary, summarize
+    from mulligan.analysis.coverage.table import CoverageRow, CoverageTable, arrange_table
+    from mulligan.analysis.coverage.words import describe_failure_of, played_text
     from mulligan.analysis.whatif.results import Estimate, RunWhatIf, UndecidedRun, WhatIf
     from mulligan.core.model.credential_patterns import hide_credentials, is_credential_name
     from mulligan.core.model.events import HostCapacity
@@ -140,9 +143,24 @@ if TYPE_CHECKING:
         unknown_target_note,
     )
     from mulligan.service.outcome import MatrixFailures, Outcome, exit_code
+    from mulligan.service.page.coverage import (
+        render_figures,
+        render_findings,
+        render_heat_map,
+        render_legend,
+        render_pairs,
+        render_story,
+    )
     from mulligan.service.page.failures import render_visit
     from mulligan.service.page.markup import Html, element, join_html
-    from mulligan.service.page.styles import chart_styles, format_elapsed, status_label, status_tone, time_element
+    from mulligan.service.page.styles import (
+        chart_styles,
+        coverage_styles,
+        format_elapsed,
+        status_label,
+        status_tone,
+        time_element,
+    )
     from mulligan.service.pending import PendingEntry, PendingPage, commands_for_pending, describe_earlier_run
     from mulligan.service.preflight import SERVER_LABELS, refuse_reserved_labels
     from mulligan.service.preview import Preview, StepPreview
@@ -247,7 +265,10 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "mulligan.analysis.coverage.figures": "Figures count_figures describe_figures",
-    "mulligan.analysis.coverage.results": "Coverage Times",
+    "mulligan.analysis.coverage.results": "Coverage FailureKind Finding Times",
+    "mulligan.analysis.coverage.summary": "CoverageSummary summarize",
+    "mulligan.analysis.coverage.table": "CoverageRow CoverageTable arrange_table",
+    "mulligan.analysis.coverage.words": "describe_failure_of played_text",
     "mulligan.analysis.whatif.results": "Estimate RunWhatIf UndecidedRun WhatIf",
     "mulligan.core.model.events": "HostCapacity",
     "mulligan.core.model.failure": "Failure",
@@ -319,9 +340,11 @@ _NAMES = {
     "mulligan.service.notices.notices": "HookRule Hooks NoticeLine NoticePage SentNotices TestResult parse_notify "
     "read_rules unknown_target_note",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
+    "mulligan.service.page.coverage": "render_figures render_findings render_heat_map render_legend render_pairs "
+    "render_story",
     "mulligan.service.page.failures": "render_visit",
     "mulligan.service.page.markup": "Html element join_html",
-    "mulligan.service.page.styles": "chart_styles format_elapsed status_label status_tone time_element",
+    "mulligan.service.page.styles": "chart_styles coverage_styles format_elapsed status_label status_tone time_element",
     "mulligan.service.pending": "PendingEntry PendingPage commands_for_pending describe_earlier_run",
     "mulligan.service.preview": "Preview StepPreview",
     "mulligan.service.recent_runs": "Day Failing FailingGroup RecentRuns WaitingRuns WorkflowDays",

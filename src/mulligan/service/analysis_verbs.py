@@ -16,8 +16,19 @@ if TYPE_CHECKING:
     from mulligan.analysis.coverage.results import Coverage, Times
     from mulligan.analysis.whatif.results import WhatIf
     from mulligan.core.model.workflow import Workflow
-    from mulligan.service import coverage, coverage_page, replay, stats, suggest, time_travel, usage, whatif
+    from mulligan.service import (
+        coverage,
+        coverage_page,
+        replay,
+        served_coverage,
+        stats,
+        suggest,
+        time_travel,
+        usage,
+        whatif,
+    )
     from mulligan.service.catalogue.catalogue import Catalogue
+    from mulligan.service.catalogue.texts import WorkflowText
     from mulligan.service.coverage import CaseStory
     from mulligan.service.coverage_page import CoveragePage
     from mulligan.service.replay import ReplayResult
@@ -31,6 +42,7 @@ else:
     coverage = LazyModule("mulligan.service.coverage")
     coverage_page = LazyModule("mulligan.service.coverage_page")
     replay = LazyModule("mulligan.service.replay")
+    served_coverage = LazyModule("mulligan.service.served_coverage")
     stats = LazyModule("mulligan.service.stats")
     suggest = LazyModule("mulligan.service.suggest")
     time_travel = LazyModule("mulligan.service.time_travel")
@@ -135,6 +147,41 @@ class AnalysisVerbs:
         """The same as `coverage`, and as one HTML page that has the stories."""
         played = coverage.read_file(file, **how)
         return coverage_page.make_page(played, str(file), seed=seed, pairs=pairs)
+
+    # -- for a server, which has texts and no files ------------------------------------------------------------------
+
+    @staticmethod
+    def text_coverage(text: str, *, file: str = "workflow.yaml", format: str | None = None) -> Coverage:
+        """What the workflow in a text does about each failure of each step. The work is bounded."""
+        return served_coverage.cover_text(served_coverage.WorkflowText(text, file, format))
+
+    @staticmethod
+    def text_coverage_story(
+        text: str,
+        step: str,
+        failure: str,
+        times: Times = "always",
+        *,
+        file: str = "workflow.yaml",
+        format: str | None = None,
+    ) -> CaseStory:
+        """What happens if a step of the workflow in a text fails in that way, in the words of `explain`."""
+        given = served_coverage.WorkflowText(text, file, format)
+        return served_coverage.story_in_text(given, step, failure, times)
+
+    def published_coverage(self, name: str, version: int | None = None) -> Coverage:
+        """The same of a version of a published workflow, the newest by default."""
+        return served_coverage.cover_text(self._published_text(name, version))
+
+    def published_coverage_story(
+        self, name: str, version: int | None, step: str, failure: str, times: Times = "always"
+    ) -> CaseStory:
+        """The same of a version of a published workflow."""
+        return served_coverage.story_in_text(self._published_text(name, version), step, failure, times)
+
+    def _published_text(self, name: str, version: int | None) -> WorkflowText:
+        found = self.catalogue.workflow(name, version)
+        return served_coverage.published_text(found.name, found.text or "", found.format)
 
     def whatif(self, workflow: Workflow, selection: WhatIfSelection | None = None) -> WhatIf:
         """What a changed workflow would have made of its recorded runs. Nothing is executed, and nothing written."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from mulligan.analysis.coverage.finding_codes import WhatIsWritten
 from mulligan.analysis.coverage.findings import find
 from mulligan.analysis.coverage.played_findings import merge_unhandled
 from mulligan.analysis.coverage.results import Case, Coverage, FailureKind, Times
+from mulligan.core.model.formatting import quote_names
 from mulligan.core.model.workflow import Workflow
-from mulligan.errors import LanguageError, Problem
+from mulligan.errors import LanguageError, Problem, UnknownStep
 from mulligan.formats import LocatedWorkflow, examine_located
 from mulligan.history.story import StoryLine
 from mulligan.language import check_inputs
@@ -47,6 +49,12 @@ class PlayedWorkflow:
         self.workflow = located.examined.workflow
         self.inputs = _typed(self.workflow, inputs or {})
         self.file = file
+        self.evaluator = Cel(os.environ)
+
+    @cached_property
+    def explorer(self) -> Explorer:
+        """For stories: it has read the workflow already."""
+        return Explorer(self.workflow, self.evaluator, self.inputs)
 
     def cover(
         self,
@@ -61,26 +69,44 @@ class PlayedWorkflow:
 
         When `may_go_on` says no, the rest is not played, and the result says so.
         """
-        played = explore(
-            self.workflow,
-            evaluator=Cel(os.environ),
-            inputs=self.inputs,
-            step=step,
-            failure=failure,
-            seed=seed,
-            pairs=pairs,
-            may_go_on=may_go_on,
-        )
-        return with_findings(played, self.located, self.file, is_whole=not step and not failure and may_go_on())
+        with self._with_hint(step):
+            played = explore(
+                self.workflow,
+                evaluator=self.evaluator,
+                inputs=self.inputs,
+                step=step,
+                failure=failure,
+                seed=seed,
+                pairs=pairs,
+                may_go_on=may_go_on,
+            )
+        found = with_findings(played, self.located, self.file, is_whole=not step and not failure and may_go_on())
+        if not step and not failure:
+            return found
+        # Findings of a matrix have its name.
+        names = {step, next((one.sweep for one in self.workflow.steps if one.name == step), "")} if step else None
+        about = [
+            one
+            for one in found.findings
+            if (names is None or one.step in names) and (not failure or one.failure in ("", failure))
+        ]
+        return msgspec.structs.replace(found, findings=tuple(about))
 
     def story_of_case(self, step: str, failure: str, times: Times = "always") -> CaseStory:
         """What happens if a step fails in that way."""
-        found = story_in(self._explorer, step, failure, times)
+        with self._with_hint(step):
+            found = story_in(self.explorer, step, failure, times)
         return CaseStory(found.kind, found.case, found.lines)
 
-    @cached_property
-    def _explorer(self) -> Explorer:
-        return Explorer(self.workflow, Cel(os.environ), self.inputs)
+    @contextmanager
+    def _with_hint(self, step: str) -> Iterator[None]:
+        """An unknown step may be one that is written almost so."""
+        try:
+            yield
+        except UnknownStep as unknown:
+            names = list(self.explorer.rows)
+            unknown.hint = did_you_mean(step, names) or f"its steps: {quote_names(names)}"
+            raise
 
 
 def read_file(

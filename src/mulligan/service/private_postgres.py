@@ -47,6 +47,7 @@ POLL_SECONDS = 0.1
 # The version of PostgreSQL that learned to sync a whole file system.
 SYNCFS_SINCE = 17
 LOG_BYTES_MAX = 10 << 20
+PORTS, PORT_TRIES_MAX = range(15000, 32000), 100
 # What the kernel allows for the path of a socket, less the name that PostgreSQL gives it.
 SOCKET_FOLDER_CHARS_MAX = 107 - len("/.s.PGSQL.65535.lock")
 _EVERYWHERE = ("*", "0.0.0.0", "::")  # noqa: S104 - what a user may write
@@ -581,10 +582,13 @@ def _quoted(text: str) -> str:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A free port, below those from which the kernel takes ports of outgoing connections: it is kept for ever."""
+    for _ in range(PORT_TRIES_MAX):
+        port = PORTS.start + secrets.randbelow(len(PORTS))
+        with socket.socket() as probe:
+            if probe.connect_ex((LOOPBACK, port)):
+                return port
+    raise PostgresUnusable("no free port was found", hint="choose one: --port N")
 
 
 def _check_port(address: str, port: int) -> None:

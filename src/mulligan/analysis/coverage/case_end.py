@@ -40,7 +40,7 @@ def judge(player: Player, path: Path, step: Step, kind: Kind) -> CaseEnd:
     elif ending.status == "waiting":
         verdict = "parked"
     elif ending.status == "completed":
-        verdict = _good_verdict(runs[-1].state, place)
+        verdict = good_verdict(runs[-1].state, place)
     else:
         verdict = "stops" if player.state.run.stop is not None else "fails"
     return CaseEnd(
@@ -64,7 +64,7 @@ def _stop_verdict(status: str, entries: Iterable[e.Entry], step: str, kind: Kind
     return "allowed" if status == "cancelled" and is_undone else "fails"
 
 
-def _good_verdict(state: State, place: Place | None) -> Verdict:
+def good_verdict(state: State, place: Place | None) -> Verdict:
     """The verdict of a case in which the run completed: by how the step ended."""
     if place is None:
         return "handled"

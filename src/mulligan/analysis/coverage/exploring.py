@@ -193,8 +193,10 @@ class Explorer:
             for row, run in _started(player, by_path, lengths):
                 del left[row.name]
                 self._worlds[row.name] = world
-                keys = player.running(run, row.step.name)
-                yield from self._cases_of(_Moment(player, run, row, world, known, keys))
+                moment = _Moment(player, run, row, world, known, player.running(run, row.step.name))
+                yield from self._cases_of(moment)
+                if not row.path and not world.injections:
+                    yield from self._cases_of_remedies(moment, left)
             if player.is_over or self.is_spent or not player.step():
                 return
 
@@ -229,6 +231,63 @@ class Explorer:
         end, is_same = self._play_on(moment, kind, times)
         if local is not None and local.key is not None:
             known.remember(local.key, end, local.seconds)
+        return end, is_same or kind.of in ("cancel", "kill")
+
+    def _cases_of_remedies(self, moment: _Moment, left: dict[str, Row]) -> Iterator[Case]:
+        """The cases of the steps that only failures of this step lead to, as far as these can be played locally."""
+        step = moment.row.step
+        for target in dict.fromkeys(edge.to for edge in step.edges if edge.on == "failure"):
+            row = left.get(target)
+            if row is None or not moment.known.is_remedy(step, row.step):
+                continue
+            first = self._way_to(moment, row)
+            if first is None:
+                continue
+            injection, seconds, straight = first
+            del left[target]
+            world = self._worlds[target] = World(moment.world.choices, (injection,))
+            self._evaluators.append((world, self._evaluator_of(moment.world)))
+            for kind in self.kinds[target]:
+                end, is_same = None, False
+                for times, number in TIMES.items():
+                    if end is None or not is_same:
+                        end, is_same = self._end_of_remedy(moment, row, kind, number, injection, (seconds, straight))
+                    yield make_case(row, kind, times, end)
+
+    def _way_to(self, moment: _Moment, row: Row) -> tuple[Injection, float, CaseEnd | None] | None:
+        """How the step of the moment must fail to reach that of the row, when that is, and how the run ends then."""
+        for world in worlds_for(row.workflow, (), row.step, {}, self._graph):
+            (injection,) = world.injections if len(world.injections) == 1 else (None,)
+            if injection is None or world.choices or injection.step.name != moment.row.step.name:
+                return None
+            local = self._local(moment, injection.kind, row.step)
+            end = local.end(InjectedOutcomes((injection,)))
+            self.events += local.events
+            if local.reached is not None:
+                return injection, local.reached, end
+        return None
+
+    def _local(self, moment: _Moment, kind: Kind, remedy: Step) -> LocalPlay:
+        return LocalPlay(moment.known, moment.player, moment.run, moment.row.step, kind, moment.keys, remedy)
+
+    def _end_of_remedy(
+        self, moment: _Moment, row: Row, kind: Kind, times: int, first: Injection, way: tuple[float, CaseEnd | None]
+    ) -> tuple[CaseEnd, bool]:
+        known, local, end = moment.known, None, None
+        seconds, straight = way
+        if kind.of == "cancel":
+            end, is_same = known.end_of_stop(moment.player, row.step, kind, seconds), True
+        elif kind.of == "kill":
+            end, is_same = known.end_of_kill(straight, row.step), True
+        elif known.is_local(moment.row.step, kind):
+            outcomes = InjectedOutcomes((first, Injection((), row.step, kind, times)))
+            local = self._local(moment, kind, row.step)
+            end, is_same = local.end(outcomes), not outcomes.was_asked_again
+            self.events += local.events
+        if end is None:
+            end, is_same = self._play_alone(row, kind, times, self._worlds[row.name])
+            if local is not None and local.key is not None:
+                known.remember(local.key, end, local.seconds)
         return end, is_same or kind.of in ("cancel", "kill")
 
     def _play_on(self, moment: _Moment, kind: Kind, times: int) -> tuple[CaseEnd, bool]:

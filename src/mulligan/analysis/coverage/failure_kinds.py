@@ -67,7 +67,7 @@ def kinds_of(workflow: Workflow, step: Step) -> list[Kind]:
         # It runs nothing that can fail by itself.
         return list(_stops()) if step.name != END else []
     if step.name != END:
-        found += _parts(workflow, step, found)
+        found += _parts(step, found)
         found += _stops()
     return list({kind.name: kind for kind in found}.values())
 
@@ -232,7 +232,7 @@ def _part_kind(of: str, name: str, after: Kind | None = None, target: str = "", 
 # -- failures of what deals with failures ----------------------------------------------------------------------------
 
 
-def _parts(workflow: Workflow, step: Step, own: list[Kind]) -> list[Kind]:
+def _parts(step: Step, own: list[Kind]) -> list[Kind]:
     """The handler, the recovery scripts, the remediations, the triager and the undo of a step fail."""
     firsts = plain_first(own)
     if not firsts:

@@ -3,7 +3,7 @@
 A case is first played locally: only what belongs to the failing step goes on, everything else that runs is held. Often
 that shows how the case ends:
 - the step completes as it does without failures: then so does the rest of the run;
-- the step fails for good, and everything behind it is skipped: then the run fails when the others have ended;
+- the step fails for good, and behind it are only tasks: then the run fails, whether these are skipped or run;
 - the step is parked, or the failure stops the run;
 - the step ended in the same way as in an earlier case, which was played to its end.
 
@@ -17,7 +17,7 @@ import re
 from functools import cached_property
 from typing import Any
 
-from mulligan.analysis.coverage.case_end import CaseEnd, attempts_of, extra_seconds, rung_of
+from mulligan.analysis.coverage.case_end import CaseEnd, attempts_of, extra_seconds, good_verdict, rung_of
 from mulligan.analysis.coverage.failure_kinds import Kind, failing_command
 from mulligan.analysis.coverage.injection import InjectedOutcomes
 from mulligan.analysis.coverage.results import Verdict
@@ -71,6 +71,15 @@ class KnownRest:
             found.add("*")
         return frozenset(found)
 
+    def is_remedy(self, step: Step, target: Step) -> bool:
+        """Whether the cases of `target`, to which only failures of `step` lead, may be played locally."""
+        node = self.graph.nodes.get(target.name)
+        if node is None or target.action is None or target.action.kind in ENGINE_ACTIONS or target.map is not None:
+            return False
+        is_alone = not (node.needs or node.waits) and all(arc.source == step.name for arc in node.arrivals)
+        is_plain = is_alone and target.when is None and not self.reads_failures and target.name not in self._read_steps
+        return is_plain and self._is_timeless and step.name in self.completed and not self._has_slow_stop
+
     @cached_property
     def reads_failures(self) -> bool:
         """Whether an expression reads a failure: its code, its message."""
@@ -86,49 +95,62 @@ class KnownRest:
         commands = all_commands((*parts, self.workflow.end))
         return any(one.action is not None and one.action.kind in ENGINE_ACTIONS for one in commands)
 
-    def is_quiet(self, name: str) -> bool:
-        """Whether everything behind a step that fails is skipped, so that nothing else happens because of it."""
-        return name in self._quiet_vertices
+    def is_harmless(self, name: str) -> bool:
+        """Whether nothing that follows from the end of a step can fail, wait or repeat: then that end decides the run.
+
+        Behind it are only tasks, which are assumed to succeed. They may run, or be skipped.
+        """
+        return name in self._harmless
 
     @cached_property
-    def _quiet_vertices(self) -> frozenset[str]:
-        """The steps and barriers behind which everything is skipped if they fail: found from the last ones on."""
+    def _harmless(self) -> frozenset[str]:
+        """The steps and barriers of which that is true: found from the last ones on."""
         found: set[str] = set()
         for vertex in _from_the_last(self.graph):
-            onward = self.graph.onward(vertex)
-            if all(after in found and self._is_skipped(vertex, after) for after in onward):
+            if all(after in found and self._only_succeeds(after) for after in self.graph.onward(vertex)):
                 found.add(vertex)
-        return frozenset(found)
+        return frozenset(vertex for vertex in found if vertex not in self.graph.loops)
 
-    def _is_skipped(self, vertex: str, after: str) -> bool:
-        """Whether `after` is skipped if `vertex`, directly before it, failed or was skipped."""
-        graph = self.graph
-        if after in graph.barriers:
-            return graph.barriers[after].on == "success"
-        node = graph.nodes[after]
-        if after in graph.loops or after in self._read_steps:
-            return False
-        if vertex in graph.barriers or any(need == (vertex, "success") for need in node.needs):
+    def _only_succeeds(self, vertex: str) -> bool:
+        node = self.graph.nodes.get(vertex)
+        if node is None:
             return True
-        if any(source == vertex for source, _ in node.needs):
-            return False
-        return len(node.arrivals) == 1 and node.arrivals[0].edge.on != "always"
+        kinds = (one.action.kind for one in all_commands([node.step]) if one.action is not None)
+        is_waiting = any(kind in ENGINE_ACTIONS for kind in kinds)
+        return not is_waiting and node.step.no_match != "fail" and vertex not in self.graph.loops
 
     def has_time_left(self, seconds: float) -> bool:
         return self.workflow.timeout is None or seconds < self.workflow.timeout
 
     # -- ends --------------------------------------------------------------------------------------------------------
 
-    def end_of_stop(self, player: Player, step: Step, kind: Kind) -> CaseEnd | None:
-        """The end of a run that is cancelled now, while a step runs, or whose worker is killed."""
+    def end_of_stop(self, player: Player, step: Step, kind: Kind, seconds: float | None = None) -> CaseEnd | None:
+        """The end of a run that is cancelled now, or after `seconds`, while a step runs, or whose worker is killed."""
         if not self._is_timeless or self._has_slow_stop or len(player.runs) > 1:
             return None
-        seconds = (player.now - self.begun).total_seconds()
+        if seconds is None:
+            seconds = (player.now - self.begun).total_seconds()
+        if not self.has_time_left(seconds):
+            return None
         if kind.of == "cancel":
             return CaseEnd("allowed", "cancelled", kind.of, 1, seconds)
         if not self._reruns_after_loss:
             return None
         return CaseEnd("recovered", "completed", "rerun", 2, seconds, failing_command(step).timeout or 0.0)
+
+    def end_of_kill(self, straight: CaseEnd | None, step: Step) -> CaseEnd | None:
+        """The end of a run whose worker is killed while a step runs, if it ends like this without that."""
+        if straight is None or straight.verdict != "recovered" or not self._reruns_after_loss:
+            return None
+        limit = failing_command(step).timeout or 0.0
+        return CaseEnd(
+            "recovered",
+            straight.run_status,
+            "rerun",
+            straight.attempts + 1,
+            seconds=straight.seconds,
+            extra_seconds=straight.extra_seconds + limit,
+        )
 
     @cached_property
     def _reruns_after_loss(self) -> bool:
@@ -149,12 +171,25 @@ class KnownRest:
 
 
 class LocalPlay:
-    """Plays a case locally, and rolls it back. `key` and `seconds`: how and when its step ended, if that decides."""
+    """Plays a case locally, and rolls it back. `key` and `seconds`: how and when its step ended, if that decides.
+
+    `remedy`: the step that the case is about, if that is one to which the failure of the first step leads.
+    """
 
     def __init__(
-        self, known: KnownRest, player: Player, run: PlayedRun, step: Step, kind: Kind, keys: list[str]
+        self,
+        known: KnownRest,
+        player: Player,
+        run: PlayedRun,
+        step: Step,
+        kind: Kind,
+        keys: list[str],
+        remedy: Step | None = None,
     ) -> None:
         self._known, self._player, self._run, self._step, self._kind = known, player, run, step, kind
+        self._remedy = remedy
+        # When the remedy was visited first.
+        self.reached: float | None = None
         # The running tasks of the step.
         self._keys = keys
         self._begin, self._begun_at = len(run.entries), player.now
@@ -197,6 +232,8 @@ class LocalPlay:
             return None
         if verdict == "parked" and self._known.workflow.timeout is not None:
             return None
+        if self._remedy is not None:
+            return self._end_of_remedy(self._remedy, entries, verdict, status, self.seconds + more)
         return CaseEnd(
             verdict,
             status,
@@ -207,18 +244,35 @@ class LocalPlay:
             extra_seconds=extra_seconds(entries, self._step, self._begun_at),
         )
 
+    def _end_of_remedy(
+        self, remedy: Step, entries: list[e.Entry], verdict: Verdict, status: str, seconds: float
+    ) -> CaseEnd:
+        """The end of a case that is about another step than the first one that failed."""
+        if status == "completed" and self._rest is None:
+            verdict = good_verdict(self._run.state, self._run.state.places[remedy.name])
+        return CaseEnd(
+            verdict,
+            status,
+            rung=rung_of(entries, remedy.name, self._kind, verdict),
+            attempts=attempts_of(entries, remedy),
+            seconds=seconds,
+            extra_seconds=extra_seconds(entries, remedy),
+        )
+
     def _watch(self, run: PlayedRun, entry: e.Entry) -> bool:
         fact: Any = entry.fact
         kind = type(fact)
         if kind is e.StepEntered and fact.step != self._step.name and fact.step != END:
             self._visited.append(fact.step)
+            if self._remedy is not None and fact.step == self._remedy.name and self.reached is None:
+                self.reached = (entry.at - self._known.begun).total_seconds()
             node = self._known.graph.nodes[fact.step]
             self._spreads = self._spreads or bool(node.arcs or node.dependents or node.barriers or node.step.undo)
             return False
         if kind is e.RunStopping:
             self._verdict = "stops"
             return True
-        if kind in (e.StepParked, e.TriageSuggested) and fact.step == self._step.name:
+        if kind in (e.StepParked, e.TriageSuggested):
             is_asking = kind is e.StepParked and fact.agent
             if fact.due is None and not is_asking:
                 self._verdict = "parked"
@@ -233,12 +287,17 @@ class LocalPlay:
         known, kind = self._known, type(fact)
         if kind is e.StepFailed and not fact.is_final:
             return False
-        if not self._spreads:
-            if kind in (e.StepCompleted, e.StepStoodIn) and self._is_as_before(fact):
-                self._verdict = "recovered" if kind is e.StepCompleted else "handled"
+        if not self._spreads and kind in (e.StepCompleted, e.StepStoodIn) and self._is_as_before(fact):
+            self._verdict = "recovered" if kind is e.StepCompleted else "handled"
+            return True
+        if known.is_harmless(fact.step) and self._visited_is_harmless:
+            if kind is e.StepFailed and not fact.route.is_sent:
+                self._verdict = "allowed" if fact.is_allowed else self._fails(fact.failure.severity)
                 return True
-            if kind is e.StepFailed and not fact.taken and not fact.is_allowed and known.is_quiet(fact.step):
-                return self._fails(fact.failure.severity)
+            if kind is e.StepSettled and fact.outcome == "failed":
+                # Whatever stops the run would have done so before.
+                self._verdict = "fails"
+                return True
         self.key = self._key_of(fact)
         self._rest = known.rest_of(self.key)
         # Also if nothing is known: then it is played to its end.
@@ -254,11 +313,16 @@ class LocalPlay:
             and is_final == before.is_final
         )
 
-    def _fails(self, severity: str) -> bool:
+    def _fails(self, severity: str) -> Verdict:
         policy = self._step.fail_fast or self._known.workflow.fail_fast
         is_stopping = policy == "always" or (policy == "on_critical" and severity == "critical")
-        self._verdict = "stops" if is_stopping else "fails"
-        return True
+        return "stops" if is_stopping else "fails"
+
+    @property
+    def _visited_is_harmless(self) -> bool:
+        """Whether the other steps of this case have ended well or badly, and nothing can follow from them."""
+        places = self._run.state.places
+        return all(self._known.is_harmless(name) and places[name].has_ended for name in self._visited)
 
     def _key_of(self, fact: Any) -> Any:
         places = self._run.state.places
@@ -267,13 +331,14 @@ class LocalPlay:
         how: tuple[Any, ...] = (type(fact).__name__, getattr(fact, "taken", ()), getattr(fact, "is_allowed", False))
         how += (getattr(fact, "outcome", ""), repr(getattr(fact, "output", None)), getattr(fact, "is_final", True))
         code = "" if found is None or not self._known.reads_failures else f"{found.code} {found.exit_code}"
-        return (fact.step, how, visited, None if found is None else (found.severity, code), self._open_failure())
+        severity = None if found is None else (found.severity, code)
+        return (fact.step, self._remedy and self._remedy.name, how, visited, severity, self._open_failure())
 
     def _open_failure(self) -> str:
         """The failure of the case if it may happen again after the step has ended; "" if not."""
         node = self._known.graph.nodes[self._step.name]
         is_visited_again = self._step.name in self._known.graph.loops or node.step.join == "each"
-        is_open = is_visited_again or self._kind.of == "remediation"
+        is_open = is_visited_again or self._kind.of == "remediation" or self._remedy is not None
         return f"{self._kind.name} {self._outcomes.left}" if is_open else ""
 
 

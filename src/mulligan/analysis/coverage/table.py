@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
@@ -9,10 +10,14 @@ import msgspec
 from mulligan.analysis.coverage.figures import is_accepted
 from mulligan.analysis.coverage.results import VERDICTS, Cell, Coverage, FailureKind, Verdict
 
+# The column of failures that have none of their own.
+OTHERS = "other failures"
 # Up to so many steps the table has a row for each of them, in the order of the file.
 STEPS_MAX = 25
 # A longer table has at most so many rows, unless all are asked for.
 ROWS_MAX = 40
+# What stops a run from outside comes last, behind the failures of steps and of what belongs to them.
+_GROUPS = {"step": 0, "model": 0, "cancel": 2, "kill": 2}
 _RANK = {verdict: rank for rank, verdict in enumerate(VERDICTS)}
 
 
@@ -49,6 +54,8 @@ class CoverageTable(msgspec.Struct, frozen=True):
     hidden_failures: int = 0
     # Rows that are left out although something in them is open.
     hidden_open_rows: int = 0
+    # Failures that share the column `OTHERS`.
+    folded: tuple[str, ...] = ()
 
     @property
     def is_complete(self) -> bool:
@@ -60,11 +67,12 @@ def mark_of(cell: Cell) -> Mark:
     return Mark(cell.verdict, alone[0] if alone else cell.verdict, is_accepted(cell))
 
 
-def arrange_table(coverage: Coverage, *, shows_all: bool = False, groups: bool = True) -> CoverageTable:
+def arrange_table(coverage: Coverage, *, shows_all: bool = False, columns_max: int | None = None) -> CoverageTable:
     """The rows and columns to show.
 
     A short table has all of them. In a long one, steps to which exactly the same happens share a row, the worst rows
-    come first, and what is dealt with everywhere is left out, unless `shows_all`.
+    come first, and what is dealt with everywhere is left out, unless `shows_all`. Of more failures than
+    `columns_max` the rarest share a column.
     """
     cells: dict[str, dict[str, Cell]] = {step: {} for step in coverage.steps}
     for cell in coverage.cells:
@@ -74,7 +82,12 @@ def arrange_table(coverage: Coverage, *, shows_all: bool = False, groups: bool =
     if len(cells) <= STEPS_MAX:
         rows = [_row((step,), found) for step, found in cells.items()]
         return CoverageTable(columns, tuple(rows))
-    rows = _grouped(cells) if groups else [_row((step,), found) for step, found in cells.items()]
+    folded: frozenset[str] = frozenset()
+    if columns_max is not None and not shows_all and len(columns) > columns_max:
+        folded = _rarest(cells, columns, len(columns) - columns_max + 1)
+        cells = {step: _folded(found, folded) for step, found in cells.items()}
+        columns = (*(one for one in columns if one.name not in folded), FailureKind(OTHERS, ""))
+    rows = _grouped(cells)
     rows.sort(key=_worst_first)
     if shows_all:
         return CoverageTable(columns, tuple(rows))
@@ -88,14 +101,31 @@ def arrange_table(coverage: Coverage, *, shows_all: bool = False, groups: bool =
         hidden_steps=len(cells) - sum(len(row.steps) for row in shown),
         hidden_failures=len(columns) - len(kept),
         hidden_open_rows=len(wanted) - len(shown),
+        folded=tuple(one.name for one in coverage.failures if one.name in folded) if OTHERS in names else (),
     )
+
+
+def _rarest(cells: Mapping[str, Mapping[str, Cell]], columns: Iterable[FailureKind], count: int) -> frozenset[str]:
+    """The failures that happen to the fewest steps."""
+    steps = Counter(name for row in cells.values() for name in row)
+    return frozenset(one.name for one in sorted(columns, key=lambda one: steps[one.name])[:count])
+
+
+def _folded(cells: dict[str, Cell], names: frozenset[str]) -> dict[str, Cell]:
+    """The cells of a step, of which those with these names are one, as bad as the worst of them."""
+    kept = {name: cell for name, cell in cells.items() if name not in names}
+    others = [cell for name, cell in cells.items() if name in names]
+    if others:
+        kept[OTHERS] = max(others, key=lambda cell: (not is_accepted(cell), _RANK[cell.verdict]))
+    return kept
 
 
 def _columns(coverage: Coverage, cells: Mapping[str, Mapping[str, Cell]]) -> tuple[FailureKind, ...]:
     used = {name for row in cells.values() for name in row}
     known = [kind for kind in coverage.failures if kind.name in used]
     missing = used - {kind.name for kind in known}
-    return (*known, *(FailureKind(name, name) for name in sorted(missing)))
+    found = [*known, *(FailureKind(name, name) for name in sorted(missing))]
+    return tuple(sorted(found, key=lambda kind: _GROUPS.get(kind.of, 1)))
 
 
 def _row(steps: tuple[str, ...], cells: dict[str, Cell]) -> CoverageRow:

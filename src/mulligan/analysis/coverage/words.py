@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+import msgspec
+
 from mulligan.analysis.coverage.results import Case, Coverage, FailureKind, Times, Verdict
 from mulligan.analysis.coverage.table import Mark
+from mulligan.analysis.playing.player import START
 from mulligan.core.model.formatting import format_duration, pluralize
+from mulligan.core.model.spending import format_amount
+from mulligan.history.story import StoryLine
 
 SIGNS: dict[Verdict, str] = {
     "recovered": "✓",
@@ -27,7 +35,7 @@ VERDICT_WORDS: dict[Verdict, str] = {
 VERDICT_MEANINGS: dict[Verdict, str] = {
     "recovered": "recovered",
     "handled": "handled",
-    "allowed": "allowed to fail",
+    "allowed": "allowed",
     "parked": "waits for a person",
     "fails": "fails the run",
     "stops": "stops everything",
@@ -42,10 +50,29 @@ VERDICT_TONES: dict[Verdict, str] = {
     "stops": "bad",
 }
 TIMES_WORDS: dict[Times, str] = {"once": "once", "twice": "twice", "always": "every time"}
-_OF = {
-    "step": "'{step}' fails with {failure}",
-    "cancel": "the run is cancelled while '{step}' runs",
-    "kill": "the process is killed while '{step}' runs",
+_SKIPPED = "skipped: "
+# So many steps in a row that were skipped have a line of their own.
+SKIPPED_MAX = 3
+_ENDED = {
+    "cancelled": "the run was cancelled",
+    "waiting": "the run waits",
+    "endless": "the run went on and on, and was cut off",
+}
+# What dealt with a failure, by its rung.
+_RUNGS = {
+    "retry": "a retry dealt with it",
+    "rerun": "the attempt was made again",
+    "script": "its recovery script dealt with it",
+    "handler": "its handler dealt with it",
+    "remediation": "a remediation dealt with it",
+    "route": "its failure edge leads on",
+    "triage": "a person has to decide",
+    "allowed": "it may fail",
+    "map": "the map goes on without the item",
+    "agent": "the agent gets it as an answer",
+    "warning": "it is recorded as a warning",
+    "cancel": "somebody asked for it",
+    "end": "the run goes on to 'end'",
 }
 
 
@@ -75,22 +102,53 @@ def tone_of(mark: Mark) -> str:
 
 
 def describe_failure_of(step: str, kind: FailureKind, times: Times = "once") -> str:
-    """`'deploy' fails with TIMEOUT every time`."""
-    if kind.of in _OF:
-        said = _OF[kind.of].format(step=step, failure=kind.name)
-    else:
-        said = f"{kind.name} of '{step}'"
-    return said if kind.of in ("cancel", "kill") else f"{said} {TIMES_WORDS[times]}"
+    """`'deploy' fails with TIMEOUT every time`, `handler of 'deploy' fails every time`."""
+    if kind.of == "cancel":
+        return f"the run is cancelled while '{step}' runs"
+    if kind.of == "kill":
+        return f"the worker is killed while '{step}' runs, {TIMES_WORDS[times]}"
+    if kind.of in ("step", "model"):
+        return f"'{step}' fails with {kind.name} {TIMES_WORDS[times]}"
+    return f"{kind.name.removesuffix(' fails')} of '{step}' fails {TIMES_WORDS[times]}"
 
 
 def describe_case(case: Case) -> str:
-    """`the run completed; retry dealt with it; 3 attempts, 12m30s`."""
-    said = f"the run is {case.run_status}" if case.verdict == "parked" else f"the run {case.run_status}"
-    dealt = f"{case.rung} dealt with it" if case.rung not in ("", "nothing") else "nothing dealt with it"
-    parts = [said, dealt, f"{pluralize(case.attempts, 'attempt')}, {format_duration(case.seconds)}"]
-    if case.cost is not None:
-        parts[-1] += f", ${case.cost:.2f}"
-    return "; ".join(parts)
+    """`the run completed: a retry dealt with it; 3 attempts, up to 12m30s`."""
+    ended = _ENDED.get(case.run_status, f"the run {case.run_status}")
+    why = _RUNGS.get(case.rung, "nothing dealt with it")
+    measured = pluralize(case.attempts, "attempt") + (
+        f", up to {format_duration(case.seconds)}" if case.seconds else ""
+    )
+    cost = f", {format_amount('cost', case.cost)}" if case.cost is not None else ""
+    return f"{ended}: {why}; {measured}{cost}"
+
+
+def fold_skipped(story: Sequence[StoryLine]) -> list[StoryLine]:
+    """The story with one line for many steps in a row that were skipped: that a run ended says the same."""
+    found: list[StoryLine] = []
+    for is_skipped, group in groupby(story, key=lambda line: line.text.startswith(_SKIPPED)):
+        lines = list(group)
+        if not is_skipped or len(lines) <= SKIPPED_MAX + 1:
+            found += lines
+            continue
+        more = f"and {len(lines) - SKIPPED_MAX:,} more steps are skipped"
+        found += [*lines[:SKIPPED_MAX], msgspec.structs.replace(lines[-1], place="…", text=more)]
+    return found
+
+
+def time_in_story(line: StoryLine) -> str:
+    """When it happens, counted from the start of the run: `+1m30s`."""
+    return f"+{format_duration((line.at - START).total_seconds())}"
+
+
+def describe_pair(case: Case, kinds: Mapping[str, FailureKind]) -> str:
+    """Two failures in one run: `'a' fails with TIMEOUT and 'b' fails with exit 3: fails the run`."""
+    said = [
+        describe_failure_of(step, kinds.get(failure) or FailureKind(failure, ""), case.times)
+        for step, failure in ((case.step, case.failure), (case.with_step, case.with_failure))
+        if step
+    ]
+    return f"{' and '.join(said)}: {VERDICT_MEANINGS[case.verdict]}"
 
 
 def played_text(coverage: Coverage) -> str:

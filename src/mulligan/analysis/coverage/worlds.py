@@ -20,9 +20,11 @@ class World:
         self.injections = injections
 
 
-def worlds_for(workflow: Workflow, path: Path, step: Step, choices: Mapping[Expression, bool]) -> Iterator[World]:
+def worlds_for(
+    workflow: Workflow, path: Path, step: Step, choices: Mapping[Expression, bool], graph: Graph | None = None
+) -> Iterator[World]:
     """Worlds in which a step is probably reached, the simplest first. `choices`: what leads to its workflow."""
-    way = _Way(workflow, path, dict(choices))
+    way = _Way(graph or Graph(workflow), path, dict(choices))
     way.reach(step.name)
     # A remediation that reruns its step needs a failure that stops when it has run; retries come before it.
     tries = (1, 2, max((one.times for one in way.failures), default=0), ALWAYS)
@@ -34,12 +36,11 @@ def worlds_for(workflow: Workflow, path: Path, step: Step, choices: Mapping[Expr
 class _Way:
     """Gathers what must hold, and what must fail, on the way to a step."""
 
-    def __init__(self, workflow: Workflow, path: Path, choices: dict[Expression, bool]) -> None:
+    def __init__(self, graph: Graph, path: Path, choices: dict[Expression, bool]) -> None:
         self.choices = choices
         self.failures: list[Injection] = []
-        self._workflow = workflow
         self._path = path
-        self._graph = Graph(workflow)
+        self._graph = graph
         self._seen: set[str] = set()
 
     def reach(self, name: str) -> None:
@@ -76,7 +77,7 @@ class _Way:
             self.choices.update((one.edge.when, False) for one in before if one.edge.when is not None)
 
     def _fail(self, step: Step, target: str) -> None:
-        kinds = plain_first(kinds_of(self._workflow, step))
+        kinds = plain_first(kinds_of(self._graph.workflow, step))
         kind = next((kind for kind in kinds if leads_to(step, kind, target)), None)
         if kind is not None:
             retries = failing_command(step).retries_max + 1

@@ -90,7 +90,7 @@ def _answer(about: _Useless, tried: Tried, z: float) -> Answer:
         workflow=about.workflow,
         step=about.name,
         kind=about.kind,
-        evidence=f"{seen}; that took {format_duration(tried.seconds)}",
+        evidence=seen + (f"; that took {format_duration(tried.seconds)}" if tried.seconds >= 1 else ""),
         proposal=about.advice,
         counted=Counted(
             runs=runs,

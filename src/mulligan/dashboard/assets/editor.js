@@ -243,9 +243,6 @@ function saveSoon(after = SAVE_MS) {
   timer = setTimeout(save, after);
 }
 
-// How long after a server that did not answer the text is sent again.
-const AGAIN_MS = 4_000;
-
 async function save() {
   clearTimeout(timer);
   if (nameBox && !nameBox.disabled && !(await takeName())) return false;
@@ -256,8 +253,6 @@ async function save() {
     nameBox.disabled = true;
     history.replaceState(null, "", `/workflows/${segment(keeper.name)}/edit`);
   }
-  // The server is away, or the network: it is tried again, without anybody typing.
-  if (!saved && stateText?.dataset.state === "lost") timer = setTimeout(save, AGAIN_MS);
   return saved;
 }
 
@@ -342,23 +337,6 @@ async function discard() {
 }
 
 addEventListener("beforeunload", (event) => keeper.isDirty && event.preventDefault());
-// A session may end while somebody writes: then the page asks for a token, and what was not saved is there afterwards.
-const UNSAVED = `mulligan.unsaved ${host.dataset.name}`;
-addEventListener("pagehide", () => {
-  try {
-    if (keeper.isDirty) sessionStorage.setItem(UNSAVED, textOf());
-  } catch { /* there is no storage */ }
-});
-
-function takeUnsaved() {
-  try {
-    const text = sessionStorage.getItem(UNSAVED);
-    sessionStorage.removeItem(UNSAVED);
-    if (text === null || isReadOnly || text === textOf()) return;
-    replaceText(text);
-    say("what was not saved when this page was left is here again; Ctrl+Z takes it back");
-  } catch { /* there is no storage */ }
-}
 addEventListener("focus", () => keeper.name && !isReadOnly && view && keeper.look(textOf(), { replace: replaceText }));
 
 // -- begin -----------------------------------------------------------------------------------------------------------
@@ -369,13 +347,15 @@ async function begin() {
     file = found.file || "workflow.yaml";
     const unsaved = isReadOnly ? null : sessionStorage.getItem(UNSAVED);
     makeView(found.text);
-    takeUnsaved();
     check();
     if (unsaved !== null && unsaved !== found.text) {
       replaceText(unsaved);
       say("what you had not saved is here again; Ctrl+Z takes it back");
     } else if (host.dataset.version && found.isOther) saveSoon();
     if (!nameBox) view.focus();
+    // A finding of coverage leads to its line.
+    const at = /^#line-(\d+)$/.exec(location.hash);
+    if (at) goTo(Number(at[1]));
   } catch (error) {
     sayError(error);
   }

@@ -9,7 +9,17 @@ import msgspec
 
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import InputInvalid, LanguageError
-from mulligan.formats import OURS, Converted, LoadResult, LocatedSteps, convert, examine, examine_text
+from mulligan.formats import (
+    OURS,
+    Converted,
+    LoadResult,
+    LocatedSteps,
+    LocatedWorkflow,
+    convert,
+    examine,
+    examine_located,
+    examine_text,
+)
 from mulligan.service.workflow_files import Validation, describe
 
 NAME_CHARS_MAX = 100
@@ -69,6 +79,12 @@ def locate_steps(given: WorkflowText) -> LocatedSteps:
     """The same, with the line of each step."""
     refuse_python(given.file)
     return examine_text(_file_name(given), given.text, named=given.format)
+
+
+def examine_located_text(given: WorkflowText) -> LocatedWorkflow:
+    """The same, with its tree."""
+    refuse_python(given.file)
+    return examine_located(_file_name(given), named=given.format, text=given.text)
 
 
 def refuse_python(file: str) -> None:

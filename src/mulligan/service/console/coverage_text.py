@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from mulligan.analysis.coverage.figures import Figures, describe_figures
+from mulligan.analysis.coverage.figures import Figures, describe_figures, is_open
 from mulligan.analysis.coverage.results import Case, Coverage, FailureKind, Finding
-from mulligan.analysis.coverage.table import CoverageRow, CoverageTable, Mark, arrange_table, steps_label, used_marks
+from mulligan.analysis.coverage.table import (
+    OTHERS,
+    CoverageRow,
+    CoverageTable,
+    Mark,
+    arrange_table,
+    steps_label,
+    used_marks,
+)
 from mulligan.analysis.coverage.words import (
     describe_case,
     describe_failure_of,
+    describe_pair,
+    fold_skipped,
     meaning_of,
     played_text,
     sign_of,
+    time_in_story,
     tone_of,
     word_of,
 )
@@ -25,6 +37,12 @@ from mulligan.service.story_text import PLACE_CHARS_MAX
 
 # How many findings are shown, unless all are asked for.
 FINDINGS_MAX = 10
+# A longer table has so many columns; further failures share one.
+COLUMNS_MAX = 14
+# And how many pairs of failures.
+PAIRS_MAX = 3
+# And how much of what was assumed.
+NOTES_MAX = 5
 # The widest column of steps, and of names of failures.
 _STEP_CHARS_MAX, _FAILURE_CHARS_MAX = 32, 34
 # A sign, or two, and a blank.
@@ -152,6 +170,9 @@ def _distinct(rows: Sequence[CoverageRow], columns: Sequence[FailureKind]) -> It
 
 
 def _left_out(table: CoverageTable) -> Iterator[str]:
+    if table.folded:
+        names = ", ".join(table.folded[:8]) + (" …" if len(table.folded) > 8 else "")
+        yield f"{OTHERS}: the worst of {visible(names)}; --step STEP shows those of a step"
     if table.is_complete:
         return
     parts = []
@@ -180,9 +201,13 @@ def coverage_lines(
     yield f"{visible(single_line(coverage.workflow))}: {describe_figures(figures)}"
     if coverage.cells:
         yield ""
-    yield from table_lines(arrange_table(coverage, shows_all=shows_all), width, is_coloured=is_coloured)
+    yield from table_lines(
+        arrange_table(coverage, shows_all=shows_all, columns_max=COLUMNS_MAX), width, is_coloured=is_coloured
+    )
     yield from _finding_lines(coverage.findings, file, source, is_coloured=is_coloured, shows_all=shows_all)
-    yield from _last_lines(coverage, figures)
+    yield from _pair_lines(coverage, shows_all=shows_all)
+    yield ""
+    yield from map(visible, _last_lines(coverage, figures, file, shows_all=shows_all))
 
 
 def _finding_lines(
@@ -213,29 +238,39 @@ def finding_problem(finding: Finding, file: str, lines: Sequence[str]) -> Proble
     return Problem(f"warning.{finding.code}", finding.message, file=file, hint=finding.hint, **where)  # type: ignore[arg-type]
 
 
-def _last_lines(coverage: Coverage, figures: Figures) -> Iterator[str]:
-    yield ""
-    yield from map(visible, _closing(coverage, figures))
-
-
-def _closing(coverage: Coverage, figures: Figures) -> Iterator[str]:
+def _pair_lines(coverage: Coverage, *, shows_all: bool) -> Iterator[str]:
+    """Failures of two steps that end worse together than each of them alone."""
+    if not coverage.pairs:
+        return
     kinds = {kind.name: kind for kind in coverage.failures}
-    if coverage.unknown:
-        yield from (f"not played: {single_line(one)}" for one in coverage.unknown)
-    if figures.slowest is not None:
-        yield f"worst case: {format_duration(figures.worst_seconds)}, if {_cause(figures.slowest, kinds)}"
+    yield ""
+    yield f"{pluralize(len(coverage.pairs), 'pair')} of failures end worse than each of the two alone:"
+    shown = coverage.pairs if shows_all else coverage.pairs[:PAIRS_MAX]
+    yield from (f"  {visible(describe_pair(case, kinds))}" for case in shown)
+    if len(coverage.pairs) > len(shown):
+        yield f"  and {len(coverage.pairs) - len(shown):,} more; --all shows them"
+
+
+def _last_lines(coverage: Coverage, figures: Figures, file: str, *, shows_all: bool) -> Iterator[str]:
+    kinds = {kind.name: kind for kind in coverage.failures}
+    notes = coverage.unknown if shows_all else coverage.unknown[:NOTES_MAX]
+    yield from (f"note: {single_line(one)}" for one in notes)
+    if len(coverage.unknown) > len(notes):
+        yield f"note: and {len(coverage.unknown) - len(notes):,} more; --all shows them"
+    if figures.slowest is not None and figures.worst_seconds:
+        cause = _cause(figures.slowest, kinds)
+        yield f"worst case: {format_duration(figures.worst_seconds)} of delays and timeouts, if {cause}"
     if figures.dearest is not None and figures.worst_cost:
         yield f"highest cost: {format_amount('cost', figures.worst_cost)}, if {_cause(figures.dearest, kinds)}"
     yield played_text(coverage)
+    if hole := next((cell for cell in coverage.cells if is_open(cell)), None):
+        words = " ".join(map(shlex.quote, (file, "--step", hole.step, "--failure", hole.failure)))
+        yield f"the story of a cell: mulligan coverage {words}"
     yield f"coverage: {figures.percent}%"
 
 
 def _cause(case: Case, kinds: Mapping[str, FailureKind]) -> str:
-    said = describe_failure_of(case.step, kinds.get(case.failure) or FailureKind(case.failure, ""), case.times)
-    if case.with_step:
-        other = kinds.get(case.with_failure) or FailureKind(case.with_failure, "")
-        said += f", and {describe_failure_of(case.with_step, other, case.times)}"
-    return said
+    return describe_failure_of(case.step, kinds.get(case.failure) or FailureKind(case.failure, ""), case.times)
 
 
 # -- one case --------------------------------------------------------------------------------------------------------
@@ -246,7 +281,8 @@ def case_story_lines(
 ) -> Iterator[str]:
     """What happens in one case, as `explain` tells a run; the times are counted from its start."""
     yield visible(describe_failure_of(case.step, kind, case.times))
-    times = [f"+{format_duration((line.at - story[0].at).total_seconds())}" for line in story]
+    story = fold_skipped(story)
+    times = [time_in_story(line) for line in story]
     time_width = max(map(len, times), default=0)
     place_width = min(PLACE_CHARS_MAX, max((len(line.place or "end") for line in story), default=0))
     for time, line in zip(times, story, strict=True):

@@ -19,9 +19,12 @@ from mulligan.analysis.coverage.words import (
     VERDICT_TONES,
     describe_case,
     describe_failure_of,
+    describe_pair,
+    fold_skipped,
     meaning_of,
     played_text,
     sign_of,
+    time_in_story,
     tone_of,
 )
 from mulligan.core.model.formatting import format_duration, pluralize
@@ -30,8 +33,11 @@ from mulligan.history.story import StoryLine
 from mulligan.service.page.markup import Html, element, join_html
 from mulligan.service.page.styles import css_variables, read_styles
 
-# So many cells have their story in the page, those that are not dealt with first; so many rows; so many findings.
-STORIES_MAX, ROWS_MAX, FINDINGS_MAX = 400, 500, 200
+# So many cells have their story in the page, those that are not dealt with first; so many rows, findings
+# and pairs of failures.
+STORIES_MAX, ROWS_MAX, FINDINGS_MAX, PAIRS_MAX = 400, 500, 200, 50
+# A story of a large workflow takes long to play: for all stories together, so many steps.
+STORY_STEPS_MAX = 60_000
 # So many lines of a story are shown: its beginning and its end.
 LINES_MAX = 60
 # A tone of the terminal as one of the page.
@@ -54,8 +60,8 @@ def render_figures(figures: Figures) -> Html:
         for verdict in VERDICTS
         if verdict in figures.verdicts
     ]
-    if figures.slowest is not None:
-        tiles.append(("worst case", format_duration(figures.worst_seconds), ""))
+    if figures.worst_seconds:
+        tiles.append(("delays and timeouts, worst case", format_duration(figures.worst_seconds), ""))
     if figures.worst_cost:
         tiles.append(("highest cost", format_amount("cost", figures.worst_cost), ""))
     rows = [
@@ -81,7 +87,7 @@ def _bar(figures: Figures) -> Html:
 
 def render_heat_map(table: CoverageTable, link: CellLink, *, chosen: tuple[str, str] | None = None) -> Html:
     """The table of steps and failures. `chosen`: the step and the failure whose story is shown beside it."""
-    heads = [element("th", element("span", kind.name), scope="col", title=_kind_title(kind)) for kind in table.columns]
+    heads = [element("th", element("span", kind.name), scope="col", title=kind.name) for kind in table.columns]
     head = element(
         "thead",
         element("tr", element("td", element("p", "Choose a cell to read what happens."), class_="corner"), *heads),
@@ -91,10 +97,6 @@ def render_heat_map(table: CoverageTable, link: CellLink, *, chosen: tuple[str, 
     return element(
         "div", inner, class_="scroll heat-scroll", tabindex="0", role="region", aria_label="Steps and failures"
     )
-
-
-def _kind_title(kind: FailureKind) -> str:
-    return f"{kind.name}: named by {kind.named_by}" if kind.named_by else kind.name
 
 
 def _row(row: CoverageRow, columns: Sequence[FailureKind], link: CellLink, chosen: tuple[str, str] | None) -> Html:
@@ -146,7 +148,7 @@ def render_findings(findings: Sequence[Finding], where: Callable[[Finding], obje
     """What the author would want to know. `where`: where it stands in the file, or a link to that."""
     left = [one for one in findings if not one.accepted]
     if not left:
-        return element("p", "Nothing was found that you would want to know before the night.", class_="note")
+        return element("p", "No findings besides the table.", class_="note")
     items = [_finding(one, where(one)) for one in left[:FINDINGS_MAX]]
     more = ""
     if len(left) > len(items):
@@ -161,13 +163,24 @@ def _finding(one: Finding, place: object) -> Html:
     )
 
 
-def render_story(cell: Cell, kind: FailureKind, case: Case, story: Sequence[StoryLine]) -> Html:
-    """What happens in one case, in the words of `explain`, with times from its start; and how the others end."""
-    lines = list(_story_rows(story))
+def render_pairs(coverage: Coverage) -> Html:
+    """Failures of two steps that end worse together than each of them alone; nothing if there are none."""
+    if not coverage.pairs:
+        return Html("")
+    kinds = {kind.name: kind for kind in coverage.failures}
+    items = [element("li", describe_pair(case, kinds)) for case in coverage.pairs[:PAIRS_MAX]]
+    if len(coverage.pairs) > len(items):
+        items.append(element("li", f"and {len(coverage.pairs) - len(items):,} more"))
+    title = f"{pluralize(len(coverage.pairs), 'pair')} of failures end worse than each of the two alone:"
+    return join_html([element("p", title), element("ul", *items)])
+
+
+def render_story(case: Case, story: Sequence[StoryLine]) -> Html:
+    """What happens in one case, in the words of `explain`, with times from its start."""
+    lines = list(_story_rows(fold_skipped(story)))
     table = element("div", element("table", element("tbody", *lines), class_="story"), class_="scroll", tabindex="0")
     ends = element("p", describe_case(case), class_=f"ends {_TONES[VERDICT_TONES[case.verdict]]}")
-    accepted = element("p", f"Accepted: {cell.accepted}", class_="note") if cell.accepted else ""
-    return join_html([accepted, table if lines else "", ends, _other_cases(cell, case)])
+    return join_html([table if lines else "", ends])
 
 
 def _story_rows(story: Sequence[StoryLine]) -> Iterator[Html]:
@@ -178,10 +191,9 @@ def _story_rows(story: Sequence[StoryLine]) -> Iterator[Html]:
             yield element("tr", element("td"), element("td", "…"), element("td", left), class_="idle")
         if len(story) > LINES_MAX and half <= number < len(story) - half:
             continue
-        since = format_duration((line.at - story[0].at).total_seconds())
         yield element(
             "tr",
-            element("td", f"+{since}", class_="time"),
+            element("td", time_in_story(line), class_="time"),
             element("td", element("code", line.place or "end")),
             element("td", line.text),
             class_=_TONES[line.tone],
@@ -219,7 +231,7 @@ def render_coverage_page(coverage: Coverage, story_of: StoryOfCase, *, file: str
     figures = count_figures(coverage)
     table = arrange_table(coverage, shows_all=True)
     rows = table.rows[:ROWS_MAX]
-    chosen_cells = _cells_with_story(rows, table.columns)
+    chosen_cells = _cells_with_story(rows, table.columns, len(coverage.steps))
     stories = [
         _panel(number, row, kind, coverage, story_of, len(chosen_cells))
         for number, (row, kind) in enumerate(chosen_cells, start=1)
@@ -242,6 +254,7 @@ def render_coverage_page(coverage: Coverage, story_of: StoryOfCase, *, file: str
     sections = [
         _section("What happens when a step fails", "table", *_table_section(shown, table, link)),
         _section("Findings", "findings", render_findings(coverage.findings, lambda one: _place(one, file))),
+        _section("Two failures in one run", "pairs", pairs) if (pairs := render_pairs(coverage)) else Html(""),
         _section("How this was played", "played", *_played(coverage, figures, table, len(chosen_cells), file)),
     ]
     top = element(
@@ -260,13 +273,14 @@ def _section(title: str, name: str, *inside: object) -> Html:
 
 
 def _cells_with_story(
-    rows: Sequence[CoverageRow], columns: Sequence[FailureKind]
+    rows: Sequence[CoverageRow], columns: Sequence[FailureKind], steps: int
 ) -> list[tuple[CoverageRow, FailureKind]]:
     """The cells whose story is in the page, in the order of the table; what is not dealt with is chosen first."""
     cells = [(row, kind) for row in rows for kind in columns if kind.name in row.cells]
-    if len(cells) <= STORIES_MAX:
+    stories_max = min(STORIES_MAX, STORY_STEPS_MAX // max(1, steps))
+    if len(cells) <= stories_max:
         return cells
-    wanted = sorted(cells, key=lambda one: not is_open(one[0].cells[one[1].name]))[:STORIES_MAX]
+    wanted = sorted(cells, key=lambda one: not is_open(one[0].cells[one[1].name]))[:stories_max]
     chosen = {(row.steps[0], kind.name) for row, kind in wanted}
     return [(row, kind) for row, kind in cells if (row.steps[0], kind.name) in chosen]
 
@@ -286,14 +300,14 @@ def _panel(
     if len(row.steps) > 1:
         also = element("p", f"The same happens to {pluralize(len(row.steps) - 1, 'other step')}.", class_="note")
     title = element("h3", describe_failure_of(step, kind, case.times), id=f"title-{number}")
-    named = element("p", f"Named by {kind.named_by}.", class_="note") if kind.named_by else ""
     return element(
         "aside",
         element("nav", *links, aria_label="Stories"),
         title,
-        named,
         also,
-        render_story(cell, kind, case, story_of(case)),
+        element("p", f"Accepted: {cell.accepted}", class_="note") if cell.accepted else "",
+        render_story(case, story_of(case)),
+        _other_cases(cell, case),
         class_="case",
         id=f"story-{number}",
         tabindex="-1",

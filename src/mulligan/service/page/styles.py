@@ -51,6 +51,11 @@ def chart_styles() -> str:
     ) + f"{page_style()}\n{read_styles('charts.css')}"
 
 
+def coverage_styles() -> str:
+    """The style sheet of coverage, behind that of the charts."""
+    return read_styles("coverage.css")
+
+
 def read_styles(name: str) -> str:
     """One of our style sheets."""
     return (files(__package__) / name).read_text(encoding="utf-8")
