@@ -189,3 +189,12 @@ def test_the_same_seed_finds_the_same() -> None:
 
     assert isinstance(first, Coverage) and first == second
     assert first.is_sample
+
+
+def test_a_failure_that_is_allowed_fails_nothing_if_its_remediation_fails_too():
+    allowed = {"continue_on_error": True}
+    definition = workflow(step("a", next=[edge("mend", "failure", then="rerun")], **allowed), step("mend", **allowed))
+
+    found = cases(definition)
+
+    assert found["a", "remediation 'mend' fails", "always"].run_status == "completed"

@@ -25,6 +25,7 @@ from mulligan.analysis.playing.player import PlayedRun, Player
 from mulligan.core.model import events as e
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import END, ENGINE_ACTIONS, Step, Workflow, all_commands, encode
+from mulligan.core.state.verdict import unhandled
 
 # A step as an expression reads it, and the field that is read.
 _READ = re.compile(rb"steps(?:\.([\w-]+)|\[\\?[\"']([^\"'\\]+)\\?[\"']\])(?:\.(\w+))?")
@@ -291,12 +292,9 @@ class LocalPlay:
             self._verdict = "recovered" if kind is e.StepCompleted else "handled"
             return True
         if known.is_harmless(fact.step) and self._visited_is_harmless:
-            if kind is e.StepFailed and not fact.route.is_sent:
-                self._verdict = "allowed" if fact.is_allowed else self._fails(fact.failure.severity)
-                return True
-            if kind is e.StepSettled and fact.outcome == "failed":
-                # Whatever stops the run would have done so before.
-                self._verdict = "fails"
+            is_failed = kind is e.StepFailed and not fact.route.is_sent
+            if is_failed or (kind is e.StepSettled and fact.outcome == "failed"):
+                self._verdict = self._verdict_of_failed(fact)
                 return True
         self.key = self._key_of(fact)
         self._rest = known.rest_of(self.key)
@@ -312,6 +310,15 @@ class LocalPlay:
             and fact.no_route == before.no_route
             and is_final == before.is_final
         )
+
+    def _verdict_of_failed(self, fact: Any) -> Verdict:
+        """The verdict if the step has failed for good, and nothing else can fail."""
+        state = self._run.state
+        if next(unhandled(state), None) is None:
+            return good_verdict(state, state.places[self._step.name])
+        # After a remediation, whatever stops the run would have done so before.
+        is_first = isinstance(fact, e.StepFailed) and not fact.is_allowed
+        return self._fails(fact.failure.severity) if is_first else "fails"
 
     def _fails(self, severity: str) -> Verdict:
         policy = self._step.fail_fast or self._known.workflow.fail_fast
