@@ -68,6 +68,14 @@ def test_completed_steps_keep_their_results_and_what_ran_runs_again_without_spen
     assert (fork.state.run.run_id, fork.state.run.uid, fork.state.run.forked_at) == (2, "new", 15)
 
 
+def test_what_was_queued_is_queued_in_the_fork_and_nothing_that_had_been_queued_before_it():
+    history = History(PARKING).start().started("fetch").ok("fetch")
+
+    fork = forked(history, PARKING)
+
+    assert {one.place: one.attempt for one in fork.effects if isinstance(one, fx.QueueTask)} == {"slow": 1, "deploy": 1}
+
+
 def test_another_decision_takes_the_place_of_the_recorded_one():
     history = parked()
     seq = len(history.log)
@@ -146,7 +154,7 @@ def test_with_other_inputs_what_was_queued_gets_the_new_values_and_what_complete
     assert fork["first"].output == "to old"
     assert (fork["next"].attempt, fork["next"].bindings) == (2, {"target": "new"})
     assert history["next"].bindings == {"target": "old"}
-    assert fork.queued == ["next"]
+    assert [one for one in fork.effects if isinstance(one, fx.QueueTask)] == [fx.QueueTask("next", 2)]
 
 
 def test_a_child_run_is_called_again():

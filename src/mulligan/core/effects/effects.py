@@ -265,7 +265,8 @@ def _timers_of_place(state: State, place: Place) -> Iterator[SetTimer]:
 def _run_forked(state: State, fact: e.RunForked) -> Iterable[Effect]:
     """Everything that is open: the tasks and timers of the other run belong to that one."""
     yield from open_timers(state)
-    for place in state.places.values():
+    # With other inputs what was queued is scheduled again, which queues it.
+    for place in state.places.values() if fact.inputs is None else ():
         is_queued = place.status == "ready" and place.attempt > 0 and not is_engine_action(place.spec)
         if is_queued and not is_on_hold(state, place):
             yield QueueTask(place.key, place.attempt)
