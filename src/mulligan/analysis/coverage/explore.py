@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.analysis.coverage.agent_costs import agent_costs
 from mulligan.analysis.coverage.case_end import judge
 from mulligan.analysis.coverage.exploring import TIMES, Explorer, Row, make_case
 from mulligan.analysis.coverage.failure_kinds import Kind, unexplained_patterns
@@ -82,6 +83,7 @@ def explore(
         seed=seed,
         unknown=tuple(_unknown(explorer, workflow)),
         pairs=tuple(found),
+        agent_costs=agent_costs(workflow),
     )
 
 

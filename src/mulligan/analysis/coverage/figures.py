@@ -1,10 +1,10 @@
-"""Coverage in a few figures and one sentence: how many failures are dealt with, and what the worst case costs."""
+"""Coverage in a few figures and one sentence: how many failures are dealt with, and how long the worst case takes."""
 
 from __future__ import annotations
 
 import msgspec
 
-from mulligan.analysis.coverage.results import DEALT_WITH, VERDICTS, Case, Cell, Coverage, Verdict
+from mulligan.analysis.coverage.results import DEALT_WITH, VERDICTS, AgentCosts, Case, Cell, Coverage, Verdict
 
 # Of one and of several failures.
 _WORDS: dict[Verdict, tuple[str, str]] = {
@@ -25,11 +25,11 @@ class Figures(msgspec.Struct, frozen=True):
     percent: int
     # How many cells have each verdict; those that no cell has are left out.
     verdicts: dict[Verdict, int]
-    # The longest run of all cases that were played, in seconds, and the dearest one.
+    # The longest run of all cases that were played, in seconds.
     worst_seconds: float = 0.0
     slowest: Case | None = None
-    worst_cost: float | None = None
-    dearest: Case | None = None
+    # What agents may cost; None if there are none.
+    agent_costs: AgentCosts | None = None
 
     def reaches(self, percent_min: int) -> bool:
         """Whether at least so many of a hundred failures are dealt with or accepted."""
@@ -47,8 +47,6 @@ def count_figures(coverage: Coverage) -> Figures:
     accepted = sum(is_accepted(cell) for cell in coverage.cells)
     cases = [case for cell in coverage.cells for case in cell.cases]
     slowest = max(cases, key=lambda case: case.seconds, default=None)
-    paid = [case for case in cases if case.cost is not None]
-    dearest = max(paid, key=lambda case: case.cost or 0.0, default=None)
     return Figures(
         total=total,
         dealt_with=dealt_with,
@@ -57,8 +55,7 @@ def count_figures(coverage: Coverage) -> Figures:
         verdicts=verdicts,
         worst_seconds=slowest.seconds if slowest else 0.0,
         slowest=slowest,
-        worst_cost=dearest.cost if dearest else None,
-        dearest=dearest,
+        agent_costs=coverage.agent_costs,
     )
 
 

@@ -41,7 +41,6 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True):
     attempts: int
     # From the first start to the end of the run, delays included; worst case.
     seconds: float
-    cost: float | None = None
     # A second failure that was played together with it: step and failure.
     with_step: str = ""
     with_failure: str = ""
@@ -71,6 +70,13 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     accepted: str = ""
 
 
+class AgentCosts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What budgets let agents cost in US dollars, None if nothing limits it; and the steps without such a limit."""
+
+    limit: float | None = None
+    without_limit: tuple[str, ...] = ()
+
+
 class Coverage(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a workflow does about failures."""
 
@@ -88,3 +94,5 @@ class Coverage(msgspec.Struct, frozen=True, omit_defaults=True):
     unknown: tuple[str, ...] = ()
     # The pairs of failures that end worse than each of the two alone.
     pairs: tuple[Case, ...] = ()
+    # None if it has no agent.
+    agent_costs: AgentCosts | None = None

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from itertools import groupby
 
 import msgspec
 
-from mulligan.analysis.coverage.results import Case, Coverage, FailureKind, Times, Verdict
+from mulligan.analysis.coverage.results import AgentCosts, Case, Coverage, FailureKind, Times, Verdict
 from mulligan.analysis.coverage.table import Mark
 from mulligan.analysis.playing.player import START
 from mulligan.core.model.formatting import format_duration, pluralize
-from mulligan.core.model.spending import format_amount
+from mulligan.core.model.spending import format_dollars
 from mulligan.history.story import StoryLine
 
 SIGNS: dict[Verdict, str] = {
@@ -53,6 +54,8 @@ TIMES_WORDS: dict[Times, str] = {"once": "once", "twice": "twice", "always": "ev
 _SKIPPED = "skipped: "
 # So many steps in a row that were skipped have a line of their own.
 SKIPPED_MAX = 3
+# How many steps are named in one sentence.
+NAMES_MAX = 5
 _ENDED = {
     "cancelled": "the run was cancelled",
     "waiting": "the run waits",
@@ -119,8 +122,21 @@ def describe_case(case: Case) -> str:
     measured = pluralize(case.attempts, "attempt") + (
         f", up to {format_duration(case.seconds)}" if case.seconds else ""
     )
-    cost = f", {format_amount('cost', case.cost)}" if case.cost is not None else ""
-    return f"{ended}: {why}; {measured}{cost}"
+    return f"{ended}: {why}; {measured}"
+
+
+def format_cost_limit(dollars: float) -> str:
+    """`$2.50`."""
+    return format_dollars(Decimal(str(dollars)))
+
+
+def describe_agent_costs(costs: AgentCosts) -> str:
+    """`agents may spend up to $5.00 before the next call is refused`, or which of them have no limit."""
+    if costs.limit is not None:
+        return f"agents may spend up to {format_cost_limit(costs.limit)} before the next call is refused"
+    names = ", ".join(f"'{name}'" for name in costs.without_limit[:NAMES_MAX])
+    more = len(costs.without_limit) - NAMES_MAX
+    return f"nothing limits what the agents of {names}{f' and {more:,} more' if more > 0 else ''} cost"
 
 
 def fold_skipped(story: Sequence[StoryLine]) -> list[StoryLine]:

@@ -17,6 +17,7 @@ from mulligan.analysis.coverage.table import (
     used_marks,
 )
 from mulligan.analysis.coverage.words import (
+    describe_agent_costs,
     describe_case,
     describe_failure_of,
     describe_pair,
@@ -29,7 +30,6 @@ from mulligan.analysis.coverage.words import (
     word_of,
 )
 from mulligan.core.model.formatting import format_duration, pluralize, single_line
-from mulligan.core.model.spending import format_amount
 from mulligan.errors import Problem
 from mulligan.history.story import StoryLine
 from mulligan.service.console.terminal_text import visible
@@ -260,8 +260,10 @@ def _last_lines(coverage: Coverage, figures: Figures, file: str, *, shows_all: b
     if figures.slowest is not None and figures.worst_seconds:
         cause = _cause(figures.slowest, kinds)
         yield f"worst case: {format_duration(figures.worst_seconds)} of delays and timeouts, if {cause}"
-    if figures.dearest is not None and figures.worst_cost:
-        yield f"highest cost: {format_amount('cost', figures.worst_cost)}, if {_cause(figures.dearest, kinds)}"
+    if coverage.agent_costs is not None:
+        yield f"cost: {describe_agent_costs(coverage.agent_costs)}"
+        if coverage.agent_costs.limit is None:
+            yield "  'budget: {cost: 5}' limits it, for a step or for the whole run"
     yield played_text(coverage)
     if hole := next((cell for cell in coverage.cells if is_open(cell)), None):
         words = " ".join(map(shlex.quote, (file, "--step", hole.step, "--failure", hole.failure)))

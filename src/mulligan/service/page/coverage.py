@@ -21,6 +21,7 @@ from mulligan.analysis.coverage.words import (
     describe_failure_of,
     describe_pair,
     fold_skipped,
+    format_cost_limit,
     meaning_of,
     played_text,
     sign_of,
@@ -28,7 +29,6 @@ from mulligan.analysis.coverage.words import (
     tone_of,
 )
 from mulligan.core.model.formatting import format_duration, pluralize
-from mulligan.core.model.spending import format_amount
 from mulligan.history.story import StoryLine
 from mulligan.service.page.markup import Html, element, join_html
 from mulligan.service.page.styles import css_variables, read_styles
@@ -62,8 +62,9 @@ def render_figures(figures: Figures) -> Html:
     ]
     if figures.worst_seconds:
         tiles.append(("delays and timeouts, worst case", format_duration(figures.worst_seconds), ""))
-    if figures.worst_cost:
-        tiles.append(("highest cost", format_amount("cost", figures.worst_cost), ""))
+    if figures.agent_costs is not None:
+        limit = figures.agent_costs.limit
+        tiles.append(("limit for agents", "none" if limit is None else format_cost_limit(limit), ""))
     rows = [
         element("div", element("dt", name), element("dd", value), class_=tone or None) for name, value, tone in tiles
     ]
