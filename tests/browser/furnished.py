@@ -192,7 +192,7 @@ PAGES = {
     "workflow-text": Shown("/workflows/hostile?tab=text"),
     "coverage": Shown("/workflows/hostile/coverage", ".heat", is_hostile=False),
     "coverage-story": Shown(
-        "/workflows/hostile/coverage?step=refuses&failure=EXIT_NONZERO#story", ".story", is_hostile=False
+        "/workflows/hostile/coverage?step=refuses&failure=WORKER_LOST#story", ".story", is_hostile=False
     ),
     "versions": Shown("/workflows/hostile?tab=versions", ".diff"),
     "run-form": Shown("/workflows/hostile?tab=run", "form"),
