@@ -35,6 +35,8 @@ _VARYING = re.compile(
     r"|(?<=127\.0\.0\.1:)\d+|(?<=kept )\d+(\.\d+)?(?= busy)|(?<=it used )\d+\.\d(?= of)"
 )
 _TOOK = re.compile(r"(\bcompleted\b.*) in \d+(\.\d+)?s$", re.MULTILINE)
+# Of a difference of times: which was longer depends on the machine.
+_SIGN = re.compile(r"(?<=time )[+-](?=\d)")
 _SPACES = re.compile(r" +")
 # The variables that a page may see. Any other may change what is printed: pytest, for one, writes more where CI is set.
 _KEPT = ("HOME", "TMPDIR", "LANG", "LANGUAGE", "TZ")
@@ -72,7 +74,7 @@ def play(page: Path, folder: Path, program: str = PROGRAM) -> Iterator[Shown]:
 
 def steady(text: str) -> list[str]:
     """The lines without what varies, in an order of their own: steps that run side by side may change places."""
-    return sorted(_SPACES.sub(" ", _VARYING.sub("…", line)).rstrip() for line in _TOOK.sub(r"\1", text).splitlines())
+    return sorted(_SPACES.sub(" ", _VARYING.sub("…", _SIGN.sub("", line))).rstrip() for line in _TOOK.sub(r"\1", text).splitlines())
 
 
 def environment() -> dict[str, str]:

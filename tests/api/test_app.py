@@ -360,4 +360,5 @@ def test_checking_texts_holds_up_no_change(client: Client) -> None:
 
     assert client._runner.run(ask()) == (1, 1)
     slow = {route.path for route in ROUTES if route.is_slow}
-    assert slow == {"doctor", "workflows:validate", "workflows:convert", "workflows:edit", "workflows:whatif"}
+    checking = {f"workflows:{verb}" for verb in ("validate", "convert", "edit", "whatif", "coverage")}
+    assert slow == {"doctor", "suggestions", "workflows/{name}/coverage", *checking}

@@ -48,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 def asked(server: Client, route: Route, who: str | None) -> Reply:
     """The route, asked about what the first project has."""
-    path = re.sub(r"\{(?:run_id|index|attempt):int\}", "1", route.path)
+    path = re.sub(r"\{(?:run_id|index|attempt|seq):int\}", "1", route.path)
     path = path.replace("{step}", f"{SECRET}-step").replace("{place}", f"{SECRET}-step").replace("{call}", "run")
     path = path.replace("{token_id}", f"t-{SECRET}").replace("{name}", SECRET).replace("{sha256}", "0" * 64)
     assert "{" not in path
@@ -145,6 +145,7 @@ def test_what_another_project_has_is_unknown_in_the_words_for_what_nobody_has(se
             .replace("{place}", "x")
             .replace("{index:int}", "1")
             .replace("{attempt:int}", "1")
+            .replace("{seq:int}", "1")
             .replace("{name}", "x")
             .replace("{sha256}", "0" * 64),
             scope="stranger",

@@ -420,7 +420,7 @@ def test_a_home_that_cannot_be_made_is_told():
 
     assert (said.code, said.out) == (1, "")
     assert said.err == (
-        f"error[home.unusable]: '{Path.cwd()}/flow.yaml/runs' cannot be created: not a directory\n"
+        f"error[home.unusable]: '{Path.cwd()}/flow.yaml/runs' cannot be the home: it is not a folder\n"
         "  choose another folder with --home DIR or MULLIGAN_HOME, or get permission to read and write this one\n"
     )
 

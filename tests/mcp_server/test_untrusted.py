@@ -159,6 +159,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "get_workflow": {"name": "hostile"},
     "validate_workflow": {"text": HOSTILE},
     "whatif": {"text": HOSTILE},
+    "coverage": {"text": HOSTILE},
     "suggest_rules": {},
     "propose_workflow": {"name": "hostile", "text": HOSTILE, "note": ORDER, "dry_run": True},
     "docs": {"query": "retry"},

@@ -40,6 +40,10 @@ class ChildPool:
     def __getitem__(self, key: int) -> WarmChild:
         return self._children[key]
 
+    def find(self, key: int) -> WarmChild | None:
+        """The child with this key; None if it has ended, and for the key of no child."""
+        return self._children.get(key)
+
     def take(self, group: str, interpreter: str, folder: str, *, is_redacted: bool = False) -> WarmChild:
         """Return an idle child of the same group and interpreter, or a new one. If redacted, it logs into pipes."""
         found = self._find_idle(group, interpreter, is_redacted=is_redacted)

@@ -783,7 +783,7 @@ class LocalExecutor:
     def _name_logs(self, running: RunningTask, now: float) -> None:
         """Give the logs of a task that has run for a while the name of its attempt."""
         running.name_logs_at, running.check_logs_at = None, self._log_limit.next_check(now)
-        if not self._task_files.name_logs(running, self._children[running.child] if running.child else None):
+        if not self._task_files.name_logs(running, self._children.find(running.child)):
             self._schedule_log_naming(running, now)
         self._task_files.link_logs(running)
         self._progress_files.copy(running)
