@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mulligan.language.loading import load
 
 from mulligan.analysis.coverage.agent_costs import agent_costs
 from mulligan.analysis.coverage.results import AgentCosts
 from mulligan.analysis.coverage.words import describe_agent_costs
 from mulligan.core.model.workflow import Workflow
+from mulligan.language.loading import load
 
 REPAIRED = """
   - step: build
