@@ -6,6 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from mulligan.analysis.whatif.knowledge import Draw, Knowledge
+from mulligan.analysis.whatif.recording import record
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.workflow import decode
+from mulligan.service import Home, Service
+
 from .commands import mulligan, ran
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -193,3 +199,35 @@ def test_a_fork_that_is_not_possible_is_refused_and_starts_nothing(words: tuple[
     assert code == 2
     assert said in err
     assert mulligan("show", 2).code == 2
+
+
+def test_a_decision_that_does_not_fit_a_fork_names_the_run_that_is_forked():
+    seq = parked()
+    again = ("--fork-here", "--classify", "deploy=retry", "--reason", "x")
+    assert mulligan("replay", 1, "--at", seq, *again).code == 4
+
+    code, _, err = mulligan("replay", 2, "--at", seq, "--fork-here", "--refuse", "deploy", "--reason", "x")
+
+    assert code == 2
+    assert "mulligan replay 2 --step deploy" in err
+    assert "mulligan classify" not in err
+
+
+def test_what_if_leaves_forks_out_and_counts_what_they_took_over_once(folder: Path):
+    seq = parked()
+    again = ("--fork-here", "--classify", "deploy=retry", "--reason", "x")
+    assert mulligan("replay", 1, "--at", seq, *again).code == 4
+    (folder / "same.yaml").write_text(PARKING)
+
+    found = mulligan("whatif", "same.yaml", "--json").json
+    learned = Knowledge()
+    with Service(Home(folder / ".mulligan")) as service:
+        for run_id in (1, 2):
+            graph = Graph(decode(service.reader.store.load(run_id).workflow))
+            recording = record(graph, service.reader.events(run_id))
+            learned.add(recording)
+    first = next(one for one in recording.attempts.values() if one.key == "fetch")
+    drawn = learned.draw("fetch", first.circumstances, None, Draw(0, 1), "fetch")
+
+    assert [(one["run_id"], one["code"]) for one in found["undecided"]] == [(2, "forked")]
+    assert drawn is not None and drawn.share.tried == 1

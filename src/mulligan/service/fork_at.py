@@ -200,7 +200,9 @@ class EventForks:
             entries = turn(state, msgspec.structs.replace(request, run_id=1), evaluator)
         except (StepNotParked, StepNotWaitingForApproval) as error:
             step = error.data.get("step", "STEP")
-            error.hint = error.hint or f"when it was: mulligan replay {request.forked_from} --step {step}"
+            # The core's hint names a command for the run that is only previewed.
+            history = f"mulligan replay {request.forked_from} --step {step}"
+            error.hint = f"a parked step is classified, an approval is answered; what it was when: {history}"
             raise
         state.commit()
         point = request.forked_at

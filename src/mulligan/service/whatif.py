@@ -171,6 +171,9 @@ class _Decider:
         try:
             if not recording.entries:
                 raise Undecidable("not_started")
+            first = recording.entries[0].fact
+            if isinstance(first, RunStarted) and first.forked_at:
+                raise Undecidable("forked", str(first.forked_from))
             results = {level: self._redecide(recording, level, is_learned=is_learned) for level in levels}
             result = results["middle"]
             if result.goes_another_way:

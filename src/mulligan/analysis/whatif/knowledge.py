@@ -138,12 +138,17 @@ class Knowledge:
         self._decided: dict[Subject, _Decided] = {}
 
     def add(self, recording: Recording) -> None:
-        """Learn from a run."""
+        """Learn from a run. What a fork took over from another run is learned from that run."""
+        since = recording.forked_at
         for attempt in recording.attempts.values():
+            if since is not None and attempt.ended_at is not None and attempt.ended_at < since:
+                continue
             if isinstance(attempt.end, e.AttemptSucceeded | e.AttemptFailed):
                 for subject in subjects(attempt.key, attempt.circumstances, attempt.failure):
                     self._seen.setdefault(subject, _Seen()).add(attempt.end, attempt.seconds or 0.0)
         for decision in recording.decisions.values():
+            if since is not None and decision.decided_at is not None and decision.decided_at < since:
+                continue
             if decision.fact is not None and decision.decided_at is not None:
                 subject = Subject(step_name(decision.name.place), "decision", decision.failure)
                 decided = self._decided.setdefault(subject, _Decided())

@@ -120,6 +120,7 @@ _REASONS = {
     "faked": "steps were faked in it: {}",
     "inputs": "{}",
     "not_reproduced": "it does not go the recorded way with its own definition either, from event {} on",
+    "forked": "it goes on from an event of run {}, with what had happened there",
     "artifact": "{}",
     "not_started": "it has not started",
 }

@@ -113,6 +113,8 @@ class Recording(msgspec.Struct):
     status: str
     degraded: bool
     is_revised: bool
+    # When it was forked from an event of another run: what is before that happened there.
+    forked_at: datetime | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -150,6 +152,7 @@ class _Recorder:
         self.parked: dict[str, RecordedDecision] = {}
         self.counter = HistoryCounter()
         self.is_revised = False
+        self.forked_at: datetime | None = None
 
     def read(self, entries: list[e.Entry]) -> Recording:
         for entry in entries:
@@ -171,6 +174,7 @@ class _Recorder:
             status=end_of(self.state),
             degraded=run.degraded,
             is_revised=self.is_revised,
+            forked_at=self.forked_at,
         )
 
     def note_before(self, entry: e.Entry) -> None:
@@ -229,6 +233,8 @@ class _Recorder:
                 ended.reopened_at, ended.reopened, ended.is_revised = entry.at, fact, self.is_revised
         elif isinstance(fact, e.RunRevised):
             self.is_revised = True
+        elif isinstance(fact, e.RunForked):
+            self.forked_at = entry.at
         elif isinstance(fact, e.RunCompleted | e.RunFailed | e.RunCancelled):
             self.rounds[state.run.round] = RecordedRound(state.run.status, entry.at)
         elif entry.caused_by == 0 and (isinstance(fact, _ASKED) or _is_cancel(fact)):
