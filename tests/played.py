@@ -74,7 +74,10 @@ def play(page: Path, folder: Path, program: str = PROGRAM) -> Iterator[Shown]:
 
 def steady(text: str) -> list[str]:
     """The lines without what varies, in an order of their own: steps that run side by side may change places."""
-    return sorted(_SPACES.sub(" ", _VARYING.sub("…", _SIGN.sub("", line))).rstrip() for line in _TOOK.sub(r"\1", text).splitlines())
+    return sorted(
+        _SPACES.sub(" ", _VARYING.sub("…", _SIGN.sub("", line))).rstrip()
+        for line in _TOOK.sub(r"\1", text).splitlines()
+    )
 
 
 def environment() -> dict[str, str]:
