@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any, Self
 
 import pytest
 
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import (
     Action,
@@ -184,15 +186,27 @@ def agents_history() -> Told:
     return run.ok("ask.model@2.1", output={"content": "Rome", "decision": None, "tokens": None}).ok("last", "after")
 
 
-HISTORIES = [long_history, stopped_history, revised_history, held_history, agents_history]
+def forked_history() -> Told:
+    """A run goes on from an event of another one, in which a step was parked, and decides otherwise."""
+    deploy = step("deploy", needs=["fetch"], triage=Triage(timeout=900))
+    names = ("deploy", "announce", "archive", "clean")
+    later = [step(name, needs=[before], when="n") for before, name in pairwise(names)]
+    definition = workflow(step("fetch"), deploy, *later)
+    other = Told(definition).start().ok("fetch").fail("deploy")
+    run = Told(definition).wait(60)
+    kept = pack_history(other.log)
+    run.report(r.RunRequested(run.clock, run_id=2, history=kept, forked_from=1, forked_at=len(other.log), uid="new"))
+    return run.classify("deploy", "retry").ok(*names)
+
+
+HISTORIES = [long_history, stopped_history, revised_history, held_history, agents_history, forked_history]
 by_name = pytest.mark.parametrize("tell", HISTORIES, ids=lambda tell: tell.__name__)
 
 
 def test_the_histories_are_worth_their_name() -> None:
-    # A fork begins with the log of another run: tests/core/test_fork_at_event.py.
     facts = [fact for tell in HISTORIES for fact in tell().facts()]
 
-    assert {kind.__name__ for kind in e.FACTS} - {type(fact).__name__ for fact in facts} == {"RunForked"}
+    assert {kind.__name__ for kind in e.FACTS} - {type(fact).__name__ for fact in facts} == set()
     assert [fact.round for fact in long_history().facts(e.RunCompleted, e.RunFailed, e.RunCancelled)] == [1, 2, 3]
 
 

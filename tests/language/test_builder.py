@@ -173,4 +173,4 @@ def test_the_page_has_every_key_of_a_file_and_of_a_step() -> None:
 
     shown = {key for key in known if re.search(rf"\b{key}:", "".join(written for written, _ in TWICE))}
 
-    assert known - shown == {"coverage", "workflow"}
+    assert known - shown == {"workflow"}
