@@ -308,7 +308,8 @@ def test_a_server_that_does_not_run_is_no_error_to_stop_and_exit_code_1_of_statu
     said = mulligan("postgres", "status", "--data", place / "none")
 
     assert (said.code, said.err) == (1, "")
-    assert said.out == f"PostgreSQL in '{place}/none' does not run; start it: mulligan postgres start\n"
+    start = f"mulligan postgres start --data {place}/none"
+    assert said.out == f"PostgreSQL in '{place}/none' does not run; start it: {start}\n"
     assert mulligan("postgres", "stop", "--data", place / "none").code == 0
 
 

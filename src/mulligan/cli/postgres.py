@@ -82,7 +82,8 @@ def _show_start(found: PostgresStatus) -> None:
 
 def _show_status(found: PostgresStatus) -> None:
     if not found.is_running:
-        show(f"PostgreSQL in '{found.data}' does not run; start it: mulligan postgres start")
+        start = f"mulligan postgres start --data {shlex.quote(str(found.data))}"
+        show(f"PostgreSQL in '{found.data}' does not run; start it: {start}")
         return
     since = f"{found.since.astimezone():%Y-%m-%d %H:%M:%S}" if found.since else "unknown"
     clients = "it does not answer" if found.connections is None else pluralize(found.connections, "connection")

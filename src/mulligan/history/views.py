@@ -412,7 +412,9 @@ def _of_ready(state: State, place: Place) -> Wait:
         return Wait("step_pause", text, place.key, place.attempt, steps=[step.key], count=1)
     if state.run.status == "paused":
         return Wait("pause", "a person to resume the run", place.key, place.attempt)
-    return Wait("worker", f"a worker for attempt {place.attempt}", place.key, place.attempt)
+    # In the middle of a turn it may be ready before its first attempt is scheduled.
+    attempt = place.attempt or 1
+    return Wait("worker", f"a worker for attempt {attempt}", place.key, attempt)
 
 
 def describe_pause(step: Place) -> str:

@@ -13,9 +13,10 @@ from mulligan.analysis.suggest.evidence import ErrorKey, Evidence, Tried, defini
 from mulligan.analysis.suggest.propose import Proposed, propose
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import failure
-from mulligan.core.model.reports import Classified
+from mulligan.core.model.kept_history import pack_history
+from mulligan.core.model.reports import Classified, RunRequested
 from mulligan.core.model.workflow import Action, Handler, Resources, Rule, Template, Triage, Workflow, decode, encode
-from mulligan.testing.history import command, edge, handler, retry, step, workflow
+from mulligan.testing.history import History, command, edge, handler, retry, step, workflow
 
 from .histories import NOISY, PARKS, begun, decided, gather, in_rounds, learn, noise
 
@@ -442,3 +443,16 @@ def thrown(dice: random.Random, noisy: Workflow) -> Evidence:
         for run_id in range(runs):
             found.add(run_id, worked=dice.random() < 0.3, seconds=1.0)
     return evidence
+
+
+def test_a_run_that_was_forked_at_an_event_is_no_evidence_since_its_log_repeats_another_run() -> None:
+    definition = workflow(step("fetch", triage=PARKS))
+    run = begun(definition, 1).fail("fetch")
+    fork = History(definition)
+    fork.clock = run.clock
+    kept = pack_history(run.log)
+    fork.report(RunRequested(fork.clock, 2, history=kept, forked_from=1, forked_at=len(run.log), uid="new"))
+
+    found = gather(definition, [fork.log, run.log])
+
+    assert (found.runs, found.failures) == (1, 1)

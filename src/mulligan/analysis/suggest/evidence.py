@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -218,9 +219,16 @@ class Evidence:
         self.failed_runs = 0
 
     def add_run(self, run_id: int, workflow: Workflow, entries: Iterable[e.Entry]) -> None:
-        """Read the log of one run, once. Runs are added the newest first; the log itself is not kept."""
+        """Read the log of one run, once. Runs are added the newest first; the log itself is not kept.
+
+        A run that was forked at an event is left out: its log begins with what happened in another run.
+        """
+        log = iter(entries)
+        first = next(log, None)
+        if first is None or (isinstance(first.fact, e.RunStarted) and first.fact.forked_at):
+            return
         reading = _Reading(self, run_id, workflow)
-        for one in consumption(workflow, reading.follow(entries)):
+        for one in consumption(workflow, reading.follow(chain([first], log))):
             self.step(one.name).used.add(run_id, one)
         reading.finish()
         self.runs += 1
