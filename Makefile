@@ -21,13 +21,16 @@ unexport CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo quick test browser pictures check lint format bench growth simulate crashes chaos mutants fuzz generated pins clean
+.PHONY: help demo nl2sql-demo quick test browser slurm pictures check lint format bench growth simulate crashes chaos mutants fuzz generated pins clean
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(STAMP) ## watch a workflow break at every rung of the ladder and still end well
 	@$(BIN)/mulligan demo
+
+nl2sql-demo: $(STAMP) ## ask a small database three questions: one is answered, one only checked, one refused
+	@$(BIN)/python -m mulligan_nl2sql.demo.questions
 
 # Left out: random histories, generated values and drawings of thousands of steps, a third of the time of these folders.
 NOT_QUICK := $(addprefix --ignore=tests/core/test_,graph_properties.py state_machine.py failure_context_safety.py revision_histories.py) \
@@ -43,6 +46,11 @@ test: $(STAMP) ## run all tests
 browser: $(STAMP) ## open every page of the dashboard in Chromium (Debian: apt-get install chromium)
 	@command -v chromium chromium-browser google-chrome >/dev/null || { echo "Chromium is missing; on Debian: apt-get install chromium" >&2; exit 1; }
 	MULLIGAN_BROWSER=1 $(BIN)/pytest tests/browser
+
+# They wait for the clocks of Slurm, not for processors: each of the processes has a Slurm of its own.
+slurm: $(STAMP) ## run workers as jobs of a private Slurm, as root (Debian: apt-get install slurm-wlm munge)
+	@$(BIN)/python -S tests/slurm/private_slurm.py
+	MULLIGAN_SLURM=1 $(BIN)/pytest tests/slurm -n 4
 
 pictures: $(STAMP) ## take pictures of every page of the dashboard, to build/pictures; those of the documentation anew
 	$(BIN)/python -m tests.browser.pictures --docs
@@ -94,26 +102,27 @@ generated: $(STAMP) ## write what is made from the code: the references in docs/
 pins: ## compile requirements/ from pyproject.toml; UPGRADE=1 moves every pin to its newest version
 	@$(require-python)
 	$(if $(UV),,test -x .venv-pins/bin/uv || { $(PYTHON) -m venv .venv-pins && .venv-pins/bin/pip install -q $(UV_FOR_PINS); })
-	$(compile) -o requirements/runtime.txt
-	$(compile) --group dev -c requirements/runtime.txt -o requirements/dev.txt
+	$(compile) $(ALL_EXTRAS) -o requirements/runtime.txt
+	$(compile) $(ALL_EXTRAS) --group dev -c requirements/runtime.txt -o requirements/dev.txt
+	$(compile) --extra postgres --extra server --group build -c requirements/dev.txt -o requirements/image.txt
 
 clean: ## remove .venv and what the tools left behind (runs in .mulligan stay)
 	rm -rf .venv .venv-pins .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutants build dist
 	rm -rf bench/.envs proof/fuzz/.env proof/fuzz/found
-	find src tests bench proof examples docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests packages bench proof examples docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-# The project itself comes last and without a build environment of its own: its backend is one of the pins.
-$(STAMP): pyproject.toml requirements/dev.txt
+# The project and its packages come last and without a build environment of their own: their backend is one of the pins.
+$(STAMP): pyproject.toml packages/nl2sql/pyproject.toml requirements/dev.txt
 	@$(require-python)
 	@echo "installing what requirements/dev.txt pins into $(VENV), once" >&2
 ifdef UV
 	@$(UV) venv --quiet --allow-existing --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(VENV)
 	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
-	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e . -e packages/nl2sql
 else
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e packages/nl2sql
 endif
 	@touch $@
 
@@ -122,8 +131,10 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
 	echo "mulligan needs Python 3.11 or newer, and '$(PYTHON)' is not: name another with make PYTHON=python3.12" >&2; exit 1; }
 endef
 
+ALL_EXTRAS := $(addprefix --extra ,postgres private-postgres duckdb noetl png server mcp dask notify otel)
+
 # Hashes of every file of a release, for every platform; no address of an index, no path of this machine.
 define compile
-$(or $(UV),.venv-pins/bin/uv) --quiet --no-config pip compile pyproject.toml --extra postgres --extra private-postgres --extra duckdb --extra noetl --extra png --extra server --extra mcp --extra notify --extra otel --universal --python-version 3.11 \
+$(or $(UV),.venv-pins/bin/uv) --quiet --no-config pip compile pyproject.toml --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make pins" $(if $(UPGRADE),--upgrade)
 endef

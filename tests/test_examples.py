@@ -23,6 +23,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Adjusted
 from mulligan.language import lint, load
 from mulligan.language.document import decode, parse
 from mulligan.language.nodes import plain
@@ -232,7 +233,7 @@ def test_the_next_attempt_gets_what_its_rule_adjusts(live: Live) -> None:
         ran.facts(e.RetryScheduled)[0].adjusted for ran in (shown(live, "adjust-timeout"), shown(live, "adjust-cpus"))
     ]
 
-    assert adjusted == [e.Adjusted(timeout=0.6), e.Adjusted(cpus=1.0)]
+    assert adjusted == [Adjusted(timeout=0.6), Adjusted(cpus=1.0)]
 
 
 def test_a_value_with_a_command_in_it_is_one_word_everywhere(live: Live) -> None:

@@ -22,6 +22,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.failure import Failure
 from mulligan.language import lint, load
 from mulligan.language.document import decode, parse
@@ -179,7 +180,7 @@ def how(failure: Failure) -> str:
     return f"{failure.code} {code}" if code is not None else failure.code
 
 
-def adjusted_keys(adjusted: e.Adjusted) -> str:
+def adjusted_keys(adjusted: Adjusted) -> str:
     return ", ".join(name for name in ("memory", "timeout", "cpus") if getattr(adjusted, name) is not None)
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PINS = ("requirements/runtime.txt", "requirements/dev.txt")
+PINS = ("requirements/runtime.txt", "requirements/dev.txt", "requirements/image.txt")
 PROSE = ("README.md", "CONTRIBUTING.md")
 
 DOCUMENTED_TARGETS = tuple(
-    "help demo quick test browser pictures check lint format bench growth simulate crashes chaos fuzz mutants "
+    "help demo quick test browser slurm pictures check lint format bench growth simulate crashes chaos fuzz mutants "
     "generated pins clean".split()
 )
 ADDRESS = re.compile(r"://|--(extra-)?index-url|--default-index|--find-links|^-[if]\s| @ ", re.MULTILINE)
@@ -85,6 +85,10 @@ def test_an_address_among_the_pins_would_be_found(line: str) -> None:
 
 def test_the_development_pins_contain_the_runtime_pins() -> None:
     assert pinned_versions("requirements/runtime.txt").items() <= pinned_versions("requirements/dev.txt").items()
+
+
+def test_the_pins_of_the_image_are_those_of_the_tests() -> None:
+    assert pinned_versions("requirements/image.txt").items() <= pinned_versions("requirements/dev.txt").items()
 
 
 def test_every_dependency_is_pinned() -> None:

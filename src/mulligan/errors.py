@@ -48,6 +48,11 @@
         LoginRefused                    store.login_refused      500   1   the server refuses the login
         StoreForbidden                  store.forbidden          500   1   no permission for its tables
         PostgresUnusable                postgres.unusable        500   1   a private PostgreSQL cannot start
+      ClusterUnavailable                cluster.unavailable      503   1   a cluster of another system does not answer
+      ClusterRefused                    cluster.refused          500   2   it cannot be used as it is
+      SlurmMissing                      slurm.missing            500   1   its programs are not here
+      SlurmUnreachable                  slurm.unreachable        503   1   temporary: the controller does not answer
+      SlurmRefused                      slurm.refused            409   1   with the sentence of Slurm
       HomeMoved                         home.moved               410   1   while a process used it
       ArtifactGone                      artifact.gone            410   1   a run refers to it, but it was removed
       ArtifactDamaged                   artifact.damaged         500   1   its content has changed
@@ -518,6 +523,45 @@ class PostgresUnusable(StoreRefused):
     """A private PostgreSQL cannot be started, stopped or asked, because of its folder, its port or its disk."""
 
     code = "postgres.unusable"
+
+
+class ClusterUnavailable(MulliganError):
+    """The cluster that should run the steps cannot be reached, or has no workers."""
+
+    code = "cluster.unavailable"
+    http_status = 503
+
+
+class ClusterRefused(MulliganError):
+    """The cluster that should run the steps cannot be used as it is: another version, a missing library or setting."""
+
+    code = "cluster.refused"
+    exit_code = 2
+
+
+class SlurmMissing(MulliganError):
+    """The programs of Slurm are not on this machine."""
+
+    code = "slurm.missing"
+
+
+class SlurmUnreachable(MulliganError):
+    """The controller of Slurm does not answer. Temporary."""
+
+    code = "slurm.unreachable"
+    http_status = 503
+
+
+class SlurmRefused(MulliganError):
+    """Slurm refuses a job. `about`: whether its size is the reason, a limit, or what the profile says."""
+
+    code = "slurm.refused"
+    http_status = 409
+
+    def __init__(self, message: str, *, hint: str = "", about: str = "profile", sentence: str = "") -> None:
+        super().__init__(message, hint=hint, about=about, sentence=sentence)
+        self.about = about
+        self.sentence = sentence
 
 
 class HomeMoved(MulliganError):

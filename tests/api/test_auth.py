@@ -283,8 +283,13 @@ def test_a_token_for_one_workflow_leaves_schedules_and_breakers_of_others_alone(
     assert server.post("schedules/nightly:pause", {}, scope="one").status == 403
     assert server.put("schedules/nightly", {"workflow": "nightly", "every": "1h"}, scope="author").status == 403
     assert server.post("schedules/mine:pause", {}, scope="one").status == 200
-    reset = server.post("store/run/reset_breaker", {"name": "crm"}, scope="one", headers={"mulligan-protocol": "1"})
+    protocol = {"mulligan-protocol": "1"}
+    reset = server.post("store/run/reset_breaker", {"name": "crm"}, scope="one", headers=protocol)
     assert reset.code == "token.scope"
+    refusal = {"shape": {"cpus": 1.0}, "message": "none", "project": None}
+    assert server.post("store/run/refuse_queued", refusal, scope="one", headers=protocol).code == "token.scope"
+    counted = {"name": "slurm:gpu", "rules": {"failures": 1}, "verdict": "failure"}
+    assert server.post("store/run/count_outcome", counted, scope="one", headers=protocol).code == "token.scope"
 
 
 def test_strangers_do_not_lock_out_a_token_behind_the_same_address(home: Home) -> None:

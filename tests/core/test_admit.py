@@ -9,6 +9,7 @@ import pytest
 from mulligan.core.effects import effects as fx
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import Action, Command, Handler, Map, Resources, Triage
 from mulligan.errors import MulliganError, Refused
@@ -279,10 +280,10 @@ def test_the_next_attempt_may_get_very_little_and_keeps_what_it_was_given_before
     run = run_of(step("a", triage=Triage(when="always"), rules=retry(0))).fail("a")
 
     run.report(classified(run, timeout=0.5)).fail("a")
-    assert run.facts(e.StepClassified)[-1].adjusted == e.Adjusted(timeout=0.5)
+    assert run.facts(e.StepClassified)[-1].adjusted == Adjusted(timeout=0.5)
     run.report(classified(run, memory=1))
 
-    assert run.facts(e.StepClassified)[-1].adjusted == e.Adjusted(memory=1, timeout=0.5)
+    assert run.facts(e.StepClassified)[-1].adjusted == Adjusted(memory=1, timeout=0.5)
 
 
 @pytest.mark.parametrize(

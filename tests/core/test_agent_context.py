@@ -14,6 +14,7 @@ from mulligan.core.effects.tasks import Task, make_task
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Kept
 from mulligan.core.model.failure_context import (
     CONTEXT_CHARS_MAX,
     FAILURE_HEADER,
@@ -272,7 +273,7 @@ def test_the_numbers_of_an_output_are_those_of_its_events():
 
 def test_a_result_that_a_fork_kept_is_told():
     run = History(run_of("{name: w, steps: [{step: a, shell: a}, {step: j, agent: judge, needs: [a]}]}").state.workflow)
-    run.start(kept=(e.Kept("a", "completed", "before"),))
+    run.start(kept=(Kept("a", "completed", "before"),))
 
     assert heard(run, "j") == [("a", "before")]
 

@@ -10,6 +10,7 @@ from mulligan.core.deciding.fork import kept_sessions
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Kept
 from mulligan.core.model.spending import Spent
 from mulligan.core.model.workflow import (
     Action,
@@ -472,7 +473,7 @@ def test_a_secret_in_a_prompt_does_not_become_part_of_the_session() -> None:
 def test_a_fork_takes_over_what_the_agents_of_its_kept_steps_said() -> None:
     run = begin(talker("a"), talker("b", needs=["a"])).ok("a.model@1.0", output=answers("yes"))
     run.ok("b.model@1.0", output=answers("no"))
-    kept = (e.Kept("a", "completed", answers("yes")),)
+    kept = (Kept("a", "completed", answers("yes")),)
 
     fork = History(run.state.workflow).start(forked_from=1, kept=kept, sessions=kept_sessions(run.state, kept))
 

@@ -11,6 +11,7 @@ import pytest
 from mulligan.core.model import events as e
 from mulligan.core.model.codec import VERSION, decode, decode_log, encode, encode_log
 from mulligan.core.model.events import FACTS, Entry
+from mulligan.core.model.fact_parts import Adjusted, Kept, Passed, Route
 from mulligan.core.model.failure import failure
 from mulligan.core.model.workflow import decode as decode_workflow
 from mulligan.core.turn import fold
@@ -45,9 +46,9 @@ SAMPLES: dict[str, Any] = {
     "definition": {"name": "test", "steps": [{"name": "a", "timeout": 1.5}], "end": {"name": "end"}},
     "changed": {"a": ("shell", "timeout")},
     "items": [1, {"a": None}, "ä"],
-    "adjusted": e.Adjusted(memory=2**33),
-    "kept": (e.Kept("a", "completed", 1, ("b",)),),
-    "route": e.Route("selected", 1, "fix", 2, passed=(e.Passed(0, "end", "codes_do_not_match"),)),
+    "adjusted": Adjusted(memory=2**33),
+    "kept": (Kept("a", "completed", 1, ("b",)),),
+    "route": Route("selected", 1, "fix", 2, passed=(Passed(0, "end", "codes_do_not_match"),)),
     "held": (("retry", "build", 2),),
     "output": {"nested": [1.5, "ü", None, True]},
     "value": {"nested": [1.5, "ü", None, True]},

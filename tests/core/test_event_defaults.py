@@ -7,6 +7,7 @@ import pytest
 
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.fact_parts import Adjusted, Kept, Passed, Route
 from mulligan.core.model.outcome import Outcome
 
 # What each must say. Never more than this: what is in a log or an inbox does not say what was thought of later.
@@ -72,10 +73,10 @@ LEAST: dict[type[msgspec.Struct], str] = {
     e.ToolAnswered: "place attempt number tool",
     e.SessionKept: "place attempt session messages",
     e.ReportRefused: "place attempt reason",
-    e.Kept: "step status",
-    e.Adjusted: "",
-    e.Passed: "edge to reason",
-    e.Route: "status",
+    Kept: "step status",
+    Adjusted: "",
+    Passed: "edge to reason",
+    Route: "status",
     e.Entry: "seq at caused_by fact",
     r.RunRequested: "at run_id",
     r.TaskStarted: "at place attempt",
@@ -98,7 +99,7 @@ NOTHING = [(type(value), value) for value in (None, "", 0, False, (), {})]
 MEANT: dict[type[msgspec.Struct], dict[str, object]] = {
     **{last: {"round": 1, "evaluated_by_end_step": True} for last in e._RunEnded.__subclasses__()},
     e.StepCompleted: {"is_final": True},
-    e.StepFailed: {"is_final": True, "route": e.Route("no_route")},
+    e.StepFailed: {"is_final": True, "route": Route("no_route")},
     e.AttemptScheduled: {"cause": "entered"},
     e.AttemptStopping: {"reason": "stopping"},
     e.ToolCalled: {"position": -1},

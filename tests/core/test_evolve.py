@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Kept
 from mulligan.core.model.workflow import Backoff, Map, Need
 from mulligan.testing.history import History, command, edge, expression, step, workflow
 
@@ -24,7 +25,7 @@ def sent(run: History, name: str, visit: int) -> list[tuple[str, int]]:
 
 def test_between_results_that_a_fork_keeps_only_the_edges_that_were_taken_are_taken() -> None:
     steps = (step("a", next=["b", "c"]), step("b"), step("c"), step("d", needs=["c"]))
-    kept = (e.Kept("a", "completed", 1, ("b",)), e.Kept("b", "completed", 2), e.Kept("c", "skipped"))
+    kept = (Kept("a", "completed", 1, ("b",)), Kept("b", "completed", 2), Kept("c", "skipped"))
 
     run = History(workflow(*steps)).start(kept=kept)
 

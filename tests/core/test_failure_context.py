@@ -114,6 +114,12 @@ def test_a_failure_without_a_retry_summary_is_told_in_one_envelope():
     )
 
 
+def test_a_failure_in_a_job_of_a_scheduler_says_where_it_ran():
+    text = failure_context(1, "remediation", [source(details={"slurm": {"job_id": "17", "node": "n3\n<<<END>>>"}})])
+
+    assert "exit_code: 1\nran_on: node n3 <\\<<END>>>, Slurm job 17\n<<<END>>>" in text
+
+
 def test_a_failure_with_a_retry_summary_tells_it_after_the_failure():
     text = failure_context(1, "remediation", [source(summary=note())])
 

@@ -52,6 +52,23 @@ def test_what_is_in_no_log_is_bounded_too() -> None:
     assert describe_failure(failure("INPUT_INVALID", "x" * 1_000)) == "INPUT_INVALID: " + "x" * 397 + "…"
 
 
+def test_the_job_of_a_scheduler_in_which_it_failed_is_named() -> None:
+    job = {"job_id": "17", "node": "n3", "array_id": "16", "array_task": 4, "state": "OUT_OF_MEMORY"}
+    found = failure("SIGNALED", "killed by signal 9", signal=9, details={"slurm": job})
+
+    shown = describe_failure(found)
+
+    assert shown == "SIGNALED by SIGKILL (signal 9); on node n3, Slurm job 16_4, state OUT_OF_MEMORY"
+
+
+@pytest.mark.parametrize("found", ["17", {}, {"node": "n3"}, None, {"job_id": "\x1b[2J" + "7" * 500}])
+def test_what_a_step_says_of_a_job_commands_no_terminal_and_is_bounded(found: object) -> None:
+    shown = describe_failure(failure("EXCEPTION", "it broke", details={"slurm": found}))
+
+    assert len(shown) < 120
+    assert "\x1b" not in shown
+
+
 def test_what_a_triager_may_decide_is_said():
     agent = TriageAgent("claude", Command(), may=("retry",), max_per_run=1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Kept
 from mulligan.core.model.workflow import Need
 from mulligan.core.state.state import State
 from mulligan.testing.history import History, edge, step, workflow
@@ -287,7 +288,7 @@ def forked(*kept: tuple[str, str]) -> History:
     """A fork that takes over how these members ended."""
     steps = [*(step(name) for name in ("m0", "m1")), *(step(name, needs=[group()]) for name in ("t0", "t1"))]
     flow = workflow(*steps, groups={"g": ("m0", "m1")}, fail_fast="never")
-    return History(flow).start(forked_from=1, kept=tuple(e.Kept(*one) for one in kept))
+    return History(flow).start(forked_from=1, kept=tuple(Kept(*one) for one in kept))
 
 
 def test_a_barrier_whose_members_are_all_kept_is_open_from_the_start():

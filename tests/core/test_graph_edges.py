@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Passed
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, edge, handler, retry, step, workflow
 
@@ -328,9 +329,9 @@ def test_the_route_says_why_the_other_edges_were_not_taken():
 
     assert (route.status, route.edge, route.to, route.visit) == ("selected", 2, "z", 1)
     assert route.passed == (
-        e.Passed(0, "x", "codes_do_not_match"),
-        e.Passed(1, "y", "exit_codes_do_not_match"),
-        e.Passed(3, "x", "not_first"),
+        Passed(0, "x", "codes_do_not_match"),
+        Passed(1, "y", "exit_codes_do_not_match"),
+        Passed(3, "x", "not_first"),
     )
 
 

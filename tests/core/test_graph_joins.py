@@ -7,6 +7,7 @@ from itertools import permutations
 import pytest
 
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Passed
 from mulligan.testing.history import History, edge, step, workflow
 
 
@@ -99,7 +100,7 @@ def test_a_failure_sent_to_a_join_first_that_was_entered_already_is_not_routed_t
     run.fail("a").fail("b").ok("fix")
     second = run.facts(e.StepFailed)[1]
 
-    assert second.route.passed == (e.Passed(0, "fix", "already_entered"),)
+    assert second.route.passed == (Passed(0, "fix", "already_entered"),)
     assert (run.status, run.ended.handled_steps_count, run.ended.failed_steps_count) == ("failed", 1, 1)
 
 

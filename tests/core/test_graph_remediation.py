@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Passed
 from mulligan.core.model.workflow import Need
 from mulligan.core.state.verdict import is_handled
 from mulligan.errors import ExpressionFailed
@@ -78,9 +79,9 @@ def test_rerun_ends_at_max_visits_with_a_failure_that_another_edge_may_take():
     assert (last.visit, last.failure.code, last.failure.message) == (
         3,
         "LOOP_LIMIT",
-        "the step was already visited 2 times (max_visits)",
+        "the step was already visited 2 times (max_visits); last 'a' failed with EXIT_NONZERO 1",
     )
-    assert last.route.passed == (e.Passed(0, "fix", "loop_limit"),)
+    assert last.route.passed == (Passed(0, "fix", "loop_limit"),)
     assert run.status == "completed"
 
 

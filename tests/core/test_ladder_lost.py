@@ -7,12 +7,18 @@ import pytest
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.workflow import Handler, Map, Rule, Triage
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 
 
 def run_of(**fields: object) -> History:
     return History(workflow(step("a", **fields))).start()
+
+
+@pytest.fixture
+def lost_job() -> JobEnd:
+    return JobEnd(WorkerJob("17", "n3", profile="long"), "NODE_FAIL")
 
 
 def lose(run: History, key: str, times: int) -> History:
@@ -54,6 +60,27 @@ def test_the_fourth_loss_is_a_failure_and_climbs():
     assert found is not None
     assert (found.code, found.message, found.attempt) == ("WORKER_LOST", "the worker running it was lost (w1)", 4)
     assert run.passed == [("retry", "reruns_exhausted"), ("retry", "no_rule"), ("route", "no_route")]
+
+
+def test_the_failure_of_a_task_that_lost_its_worker_names_the_job(lost_job: JobEnd):
+    run = run_of(on_lost="fail").lose("a", lost_job)
+
+    found = run["a"].failure
+    assert run.facts(e.AttemptLost) == [e.AttemptLost("a", 1, "w1", lost_job)]
+    assert found is not None
+    assert found.details == {"slurm": {"job_id": "17", "node": "n3", "profile": "long", "state": "NODE_FAIL"}}
+
+
+def test_the_failure_of_a_task_names_the_job_in_which_it_ran():
+    run = run_of()
+    said = {"code": "EXCEPTION", "details": {"slurm": "mine", "more": 1}}
+
+    outcome = Outcome(1, reported=(said,))
+    run.report(r.TaskEnded(run.clock, "a", 1, outcome, job=WorkerJob("17", "n3", array_id="17", array_task=0)))
+
+    found = run["a"].failure
+    assert found is not None
+    assert found.details == {"slurm": {"job_id": "17", "array_id": "17", "array_task": 0, "node": "n3"}, "more": 1}
 
 
 def test_the_fourth_loss_may_be_retried_by_a_catch_all():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mulligan.core.model import events as e
-from mulligan.core.model.events import Passed, Route
+from mulligan.core.model.fact_parts import Passed, Route
 from mulligan.core.model.workflow import Edge, Rule
 from mulligan.testing.history import History, command, edge, handler, retry, step, workflow
 

@@ -170,3 +170,28 @@ def test_a_handler_asks_for_the_host_on_which_the_attempt_ran():
     run = History(workflow(step("a", on_failure=handler()))).start().started("a", host="render1").fail("a")
 
     assert demand(run.state, run["a.on_failure@1.0"]) == Demand(host="render1")
+
+
+def test_a_task_of_several_nodes_needs_an_allocation_of_so_many_for_itself():
+    wide = Demand(nodes=3)
+
+    [too_few] = found(wide, worker(nodes=2))
+    assert (too_few.kind, too_few.is_impossible) == ("nodes", True)
+    assert too_few.text == "it asks for 3 nodes, and the largest allocation of a worker has 2"
+    [busy] = found(wide, worker(nodes=4, tasks=(RunningTask(1, "a"),)))
+    assert (busy.kind, busy.is_impossible) == ("nodes", False)
+    assert found(wide, worker(nodes=3, nodes_min=2)) == ()
+
+
+def test_workers_for_several_nodes_are_not_there_for_others():
+    [obstacle] = found(Demand(), worker(nodes=3, nodes_min=2))
+
+    assert obstacle.text == "every worker is for steps that ask for several nodes"
+    assert found(Demand(), worker(nodes=3)) == ()
+
+
+def test_a_step_that_asks_for_nodes_demands_them():
+    wide = step("wide", resources=Resources(nodes=4))
+    history = History(workflow(wide)).start()
+
+    assert demand(history.state, history.state.places["wide"]).nodes == 4

@@ -7,6 +7,7 @@ from datetime import timedelta
 from mulligan.core.effects.lease_rules import may_run_on
 from mulligan.core.effects.tasks import Demand, Task, demand, make_task
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import AvoidedHosts
 from mulligan.core.model.workflow import Backoff, Rule
 from mulligan.history.obstacles import WorkerCapacity, WorkerPool
 from mulligan.history.story import story
@@ -32,21 +33,21 @@ def task_of(run: History) -> Task:
 def test_a_retry_avoids_the_host_that_failed_it_for_a_minute():
     run = failed_on("n1")
 
-    assert task_of(run).avoids == e.AvoidedHosts(("n1",), T0 + MINUTE)
+    assert task_of(run).avoids == AvoidedHosts(("n1",), T0 + MINUTE)
     assert demand(run.state, run["a"]).avoids == task_of(run).avoids
 
 
 def test_every_host_that_failed_the_visit_is_avoided_each_once():
     run = failed_on("n1", "n2", "n1")
 
-    assert task_of(run).avoids == e.AvoidedHosts(("n1", "n2"), T0 + MINUTE)
+    assert task_of(run).avoids == AvoidedHosts(("n1", "n2"), T0 + MINUTE)
 
 
 def test_the_minute_begins_when_the_retry_is_due():
     run = failed_on("n1", rule=Rule(any=True, avoids_hosts=True, backoff=Backoff(delay=10.0)))
 
     (scheduled,) = [entry.fact for entry in run.log if isinstance(entry.fact, e.RetryScheduled)]
-    assert scheduled.avoids == e.AvoidedHosts(("n1",), scheduled.due + MINUTE)
+    assert scheduled.avoids == AvoidedHosts(("n1",), scheduled.due + MINUTE)
 
 
 def test_without_the_key_any_host_may_have_it():
@@ -77,7 +78,7 @@ def test_the_story_says_which_hosts_are_avoided_and_for_how_long():
 
 
 def test_a_task_that_no_other_host_can_have_says_what_it_waits_for():
-    asked = Demand(avoids=e.AvoidedHosts(("n1",), T0 + MINUTE))
+    asked = Demand(avoids=AvoidedHosts(("n1",), T0 + MINUTE))
     here, there = (WorkerCapacity(f"w.{host}", host, 4.0, 1 << 30) for host in ("n1", "n2"))
 
     [obstacle] = WorkerPool([here]).obstacles(asked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Passed, Route
 from mulligan.testing.history import History, edge, step, workflow
 
 
@@ -22,8 +23,8 @@ def test_a_failure_edge_to_end_is_chosen_as_any_other_and_handles_nothing() -> N
 
     run.fail("a")
 
-    passed = (e.Passed(0, "fix", "codes_do_not_match"), e.Passed(2, "late", "not_first"))
-    assert run.facts(e.StepFailed)[-1].route == e.Route("selected", 1, "end", 0, passed=passed)
+    passed = (Passed(0, "fix", "codes_do_not_match"), Passed(2, "late", "not_first"))
+    assert run.facts(e.StepFailed)[-1].route == Route("selected", 1, "end", 0, passed=passed)
     assert run.status == "failed"
 
 
@@ -47,7 +48,7 @@ def test_a_remediation_that_has_had_its_last_visit_is_no_route() -> None:
 
     routes = [fact.route for fact in run.facts(e.StepFailed)]
     assert [(route.status, route.visit) for route in routes[:2]] == [("selected", 1), ("selected", 2)]
-    assert routes[2] == e.Route("no_route", reason="no_edge_fits", passed=(e.Passed(0, "fix", "loop_limit"),))
+    assert routes[2] == Route("no_route", reason="no_edge_fits", passed=(Passed(0, "fix", "loop_limit"),))
 
 
 def test_a_failure_may_go_back_to_a_step_that_the_first_arrival_has_entered() -> None:

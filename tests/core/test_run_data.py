@@ -8,6 +8,7 @@ from mulligan.core.deciding.fork import kept_data
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.fact_parts import Kept
 from mulligan.core.model.run_data import BYTES_MAX, DataValue, name_problem, value_problem
 from mulligan.core.model.workflow import Action, Command, Template
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
@@ -149,11 +150,11 @@ def test_a_result_that_sets_data_is_not_reused_by_later_runs() -> None:
 def test_a_fork_takes_over_what_the_kept_steps_have_set() -> None:
     run = run_of(data={"w": 0}).ok("a", data={"x": 1}).ok("b", data={"y": 2})
 
-    found = kept_data(run.state, [e.Kept("a", "completed")])
+    found = kept_data(run.state, [Kept("a", "completed")])
     assert found == {"x": DataValue(1, 1, "a", 1)}
 
     forked = History(workflow(step("a"), step("b", needs=["a"]), data={"w": 0}))
-    forked.start(kept=(e.Kept("a", "completed"),), data=found)
+    forked.start(kept=(Kept("a", "completed"),), data=found)
     assert data(forked) == {"w": 0, "x": 1}
 
 

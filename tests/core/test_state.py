@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mulligan.core.effects import effects as fx
-from mulligan.core.model.events import Route
+from mulligan.core.model.fact_parts import Route
 from mulligan.core.model.failure import failure
 from mulligan.core.model.spending import Spent
 from mulligan.core.model.workflow import Map
@@ -69,6 +69,8 @@ WRITTEN: list[tuple[msgspec.Struct, dict[str, Any], dict[str, Any]]] = [
             "rejected": None,
             "suggestion": None,
             "avoids": None,
+            "time_ends": 0,
+            "seconds_min": 0.0,
         },
     ),
     (

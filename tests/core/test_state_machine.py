@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from mulligan.core.model.scheduler_job import JobEnd, JobEnding, WorkerJob
 from mulligan.core.model.workflow import Action, Backoff, Handler, Map, Rule, Step, Triage, Workflow
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import Refused
@@ -83,6 +84,17 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(number=st.integers(0, 9))
     def a_worker_is_lost(self, number: int) -> None:
         self.run.lose(self._pick(number))
+
+    @precondition(has_tasks)
+    @rule(number=st.integers(0, 9), ending=st.sampled_from(["free", "time", "memory"]), is_one_task=st.booleans())
+    def the_job_of_a_worker_ends(self, number: int, ending: JobEnding, is_one_task: bool) -> None:
+        job = WorkerJob("17", "n3", is_one_task=is_one_task, life_seconds=60.0)
+        self.run.lose(self._pick(number), JobEnd(job, ending.upper(), ending))
+
+    @precondition(has_tasks)
+    @rule(number=st.integers(0, 9), ran=st.sampled_from([0.0, 30.0, 60.0]))
+    def the_time_of_a_worker_is_over(self, number: int, ran: float) -> None:
+        self.run.interrupt(self._pick(number), ran, 60.0)
 
     @rule(seconds=st.sampled_from([1, 10, 60, 4000]))
     def time_passes(self, seconds: int) -> None:

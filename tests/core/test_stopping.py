@@ -10,6 +10,7 @@ from mulligan.core.effects import effects as fx
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.fact_parts import Route
 from mulligan.core.model.workflow import Action, Command, Handler, Map, Triage, Workflow
 from mulligan.core.state.state import Stop
 from mulligan.core.turn import fold
@@ -153,7 +154,7 @@ def test_a_step_that_was_climbing_says_that_no_route_was_looked_for() -> None:
     failed = run.facts(e.StepFailed)[0]
     assert (failed.failure.exit_code, failed.route, failed.taken) == (
         7,
-        e.Route("skipped_terminal", reason="stopping"),
+        Route("skipped_terminal", reason="stopping"),
         (),
     )
     assert (failed.routed_to_end, failed.original_failed_step) == (True, "a")

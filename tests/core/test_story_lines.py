@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Adjusted, Passed, Route
 from mulligan.core.model.failure import failure
+from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.workflow import Action, Command, Handler, Map, Rule, Template, Triage, Workflow
 from mulligan.history.story import StoryLine, StoryWriter, story
 from mulligan.testing.history import T0, command, edge, expression, handler, retry, shell, step, workflow
@@ -120,7 +122,7 @@ ALONE: list[tuple[e.Fact, tuple[str, str, str] | None]] = [
     ),
     (e.StepClassified("a", 1, "retry", "known", "ann"), ("a", "ann decided: retry: known", "try")),
     (
-        e.StepClassified("a", 1, "retry", "known", "", e.Adjusted(cpus=2)),
+        e.StepClassified("a", 1, "retry", "known", "", Adjusted(cpus=2)),
         ("a", "a person decided: retry with 2 cpus: known", "try"),
     ),
     (
@@ -153,13 +155,21 @@ ALONE: list[tuple[e.Fact, tuple[str, str, str] | None]] = [
     (e.AttemptSucceeded("a", 1, warnings=(LATE, WARNING)), ("a", "warning: SLOW: took long", "wait")),
     (e.AttemptInterrupted("a", 2), ("a", "attempt 2 interrupted; it will run again", "try")),
     (e.AttemptLost("a", 2), ("a", "attempt 2 lost: its worker is gone", "bad")),
+    (
+        e.AttemptLost("a", 2, "w", JobEnd(WorkerJob("17", "n3"), "NODE_FAIL")),
+        ("a", "attempt 2 lost: its worker on node n3 (Slurm job 17) is gone: Slurm says NODE_FAIL", "bad"),
+    ),
+    (
+        e.AttemptLost("a", 2, "w", JobEnd(WorkerJob("17", array_id="16", array_task=4))),
+        ("a", "attempt 2 lost: its worker (Slurm job 16_4) is gone", "bad"),
+    ),
     (e.ResultRejected("a", 1, BAD), ("a", "result rejected: EXIT_NONZERO 7: no space left", "bad")),
     (e.RetryScheduled("a", 2, 0, 1, SOON), ("a", "retry 1 of 2 in 90s (rule for any failure)", "try")),
     (e.RetryScheduled("b", 2, 0, 1, SOON), ("b", "retry 1 in 90s (rule 1)", "try")),
     # A rule that the file no longer has.
     (e.RetryScheduled("a", 2, 1, 3, SOON), ("a", "retry 3 in 90s (rule 2)", "try")),
     (
-        e.RetryScheduled("a", 2, 0, 1, T0, True, e.Adjusted(timeout=5)),
+        e.RetryScheduled("a", 2, 0, 1, T0, True, Adjusted(timeout=5)),
         (
             "a",
             "retry 1 of 2 at once after its recovery script with a timeout of 5s (rule for any failure)",
@@ -255,7 +265,7 @@ def test_some_facts_are_told_to_whoever_asks_why_and_to_nobody_else(
 
 
 def test_what_the_attempts_of_a_round_get_is_a_detail_beside_its_sentence() -> None:
-    found = lines(e.RunReopened(2, "ann", "", ("a",), adjustments={"a": e.Adjusted(cpus=2), "b": e.Adjusted()}))
+    found = lines(e.RunReopened(2, "ann", "", ("a",), adjustments={"a": Adjusted(cpus=2), "b": Adjusted()}))
 
     assert [(line.place, line.text, line.tone, line.is_detail) for line in found] == [
         ("", "round 2 started by ann; running again: 'a'", "try", False),
@@ -560,7 +570,7 @@ def test_edges_of_one_priority_come_in_the_order_of_the_file() -> None:
     assert detail.text == "edge to 'y' not taken: the edge to 'x' comes first"
 
 
-def failed(route: e.Route, *taken: int) -> e.StepFailed:
+def failed(route: Route, *taken: int) -> e.StepFailed:
     return e.StepFailed("s", 1, LATE, route=route, taken=taken)
 
 
@@ -568,29 +578,29 @@ def failed(route: e.Route, *taken: int) -> e.StepFailed:
     ("route", "text"),
     [
         (
-            e.Route("selected", 5, "fix", 1),
+            Route("selected", 5, "fix", 1),
             "failed with TIMEOUT; routed to 'fix'; 's' will run again when it completes",
         ),
-        (e.Route("selected", 6, "stand", 1), "failed with TIMEOUT; routed to 'stand', which will stand in for 's'"),
-        (e.Route("selected", None, "fix", 1), "failed with TIMEOUT; routed to 'fix'"),
-        (e.Route("skipped_terminal", reason="stopping"), "failed with TIMEOUT; not routed: the run is stopping"),
-        (e.Route("no_route", reason="no_edge_fits"), "failed with TIMEOUT; no failure edge matches"),
-        (e.Route("no_route"), "failed with TIMEOUT"),
+        (Route("selected", 6, "stand", 1), "failed with TIMEOUT; routed to 'stand', which will stand in for 's'"),
+        (Route("selected", None, "fix", 1), "failed with TIMEOUT; routed to 'fix'"),
+        (Route("skipped_terminal", reason="stopping"), "failed with TIMEOUT; not routed: the run is stopping"),
+        (Route("no_route", reason="no_edge_fits"), "failed with TIMEOUT; no failure edge matches"),
+        (Route("no_route"), "failed with TIMEOUT"),
     ],
 )
-def test_who_takes_over_after_a_failure_and_what_comes_then(route: e.Route, text: str) -> None:
+def test_who_takes_over_after_a_failure_and_what_comes_then(route: Route, text: str) -> None:
     assert lines(failed(route), flow=EDGES)[0].text == text
 
 
 def test_of_each_failure_edge_that_was_not_chosen_it_is_told_why() -> None:
     passed = (
-        e.Passed(5, "fix", "filtered"),
-        e.Passed(6, "stand", "not_first"),
-        e.Passed(0, "x", "loop_limit"),
-        e.Passed(1, "y", "already_entered"),
+        Passed(5, "fix", "filtered"),
+        Passed(6, "stand", "not_first"),
+        Passed(0, "x", "loop_limit"),
+        Passed(1, "y", "already_entered"),
     )
 
-    found = details(failed(e.Route("selected", 2, "z", 1, passed=passed), 3, 7))
+    found = details(failed(Route("selected", 2, "z", 1, passed=passed), 3, 7))
 
     assert [text for text, _ in found] == [
         "edge to 'fix' not taken: it matches only TIMEOUT and exit codes 1, 2",
@@ -605,21 +615,21 @@ def test_of_each_failure_edge_that_was_not_chosen_it_is_told_why() -> None:
 
 
 def test_a_bell_that_may_ring_no_more_says_so() -> None:
-    assert details(failed(e.Route("no_route"), 8)) == [
+    assert details(failed(Route("no_route"), 8)) == [
         ("edge to 'bell' not taken: max_visits reached", "plain"),
         ("edge to 'horn' also taken; it handles no failure", "plain"),
     ]
 
 
 def test_in_a_run_that_stops_no_edge_is_looked_at() -> None:
-    passed = (e.Passed(5, "fix", "filtered"),)
+    passed = (Passed(5, "fix", "filtered"),)
 
-    assert details(failed(e.Route("skipped_terminal", reason="stopping"), 3)) == []
-    assert len(details(failed(e.Route("skipped_terminal", passed=passed), 3))) == 1
+    assert details(failed(Route("skipped_terminal", reason="stopping"), 3)) == []
+    assert len(details(failed(Route("skipped_terminal", passed=passed), 3))) == 1
 
 
 def test_whoever_does_not_know_the_workflow_says_what_the_facts_say() -> None:
-    route = e.Route("selected", 5, "fix", 1, passed=(e.Passed(6, "stand", "does_not_fit"),))
+    route = Route("selected", 5, "fix", 1, passed=(Passed(6, "stand", "does_not_fit"),))
 
     found = lines(failed(route, 3, 7), flow=None)
 

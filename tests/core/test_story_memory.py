@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Route
 from mulligan.core.model.failure import failure
 from mulligan.core.model.workflow import Handler, Map, Need, Workflow
 from mulligan.history.story_memory import StoryMemory
@@ -21,7 +22,7 @@ def remembering(flow: Workflow | None, *facts: e.Fact) -> StoryMemory:
 
 
 def failed(name: str, to: str = "", visit: int = 1, **fields: bool) -> e.StepFailed:
-    route = e.Route("selected", 0, to, 1) if to else e.Route("no_route")
+    route = Route("selected", 0, to, 1) if to else Route("no_route")
     return e.StepFailed(name, visit, BAD, route=route, **fields)
 
 

@@ -389,7 +389,11 @@ REFUSED = {
     ("hello.yaml", "-i", "=1"): "error[usage]: '=1' is not an input\n  write it like -i name=value\n",
     # twice the same
     ("hello.yaml", "-i", "a=1", "-i", "a=2"): "error[usage]: input 'a' is given twice\n",
-    ("hello.yaml", "--parallel", "0"): "error[usage]: --parallel must be at least 1, not 0\n",
+    ("hello.yaml", "--parallel", "-1"): "error[usage]: --parallel must be at least 0, not -1\n",
+    ("hello.yaml", "--parallel", "0"): (
+        "error[input.invalid]: with --parallel 0 this process runs no step, and no other one can: "
+        "the store is a file of this machine\n  name a store that workers share: MULLIGAN_STORE=postgresql://…\n"
+    ),
     ("hello.yaml", "--gpus", "-1"): "error[usage]: --gpus must be at least 0, not -1\n",
     ("hello.yaml", "--memory", "much"): ("error[input.invalid]: 'much' is not a size\n  write it like 512MiB or 4GB\n"),
     ("hello.yaml", "--wait", "soon"): (

@@ -141,7 +141,7 @@ def test_what_belongs_to_this_machine_is_refused_for_a_server(at_server: str):
 
     assert mulligan("gc").err.startswith("error[refused]: what no run refers to can only be removed where it is")
     assert "--parallel, --memory or --gpus is about this machine" in mulligan("run", "hello.yaml", "--parallel", 2).err
-    with pytest.raises(InputInvalid, match="about this machine"):
+    with pytest.raises(InputInvalid, match="say where steps run here, and the workers of a server run the steps"):
         face.connect(at_server).run("hello.yaml", parallel=2)
 
 

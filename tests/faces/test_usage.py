@@ -67,7 +67,8 @@ def test_as_json_every_line_says_its_run_and_what_is_proposed():
         (1, "check", 3, 3),
     ]
     size, late, _ = found
-    assert size["asked"] == {"memory": 4 << 30, "cpus": None, "gpus": None, "labels": [], "timeout": None}
+    asked = {"memory": 4 << 30, "cpus": None, "gpus": None, "labels": [], "timeout": None, "nodes": None}
+    assert size["asked"] == asked
     assert set(size["used"]) == {
         *("memory", "cpus", "longest_seconds", "wall_seconds", "cpu_seconds"),
         *("tokens", "out_of_memory", "timed_out", "hung", "killed"),

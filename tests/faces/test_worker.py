@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from pathlib import Path
 from threading import Timer
 
 import pytest
+
+from mulligan.service.worker_loop import gives_up
 
 from ..live.runner import wait_until
 from .commands import mulligan, process, ran
@@ -148,6 +151,27 @@ def test_a_worker_ends_after_so_many_tasks():
     assert (steps["a"]["status"], steps["b"]["status"]) == ("completed", "ready")
 
 
+def test_a_worker_that_is_asked_to_finish_ends_after_the_tasks_that_it_has():
+    # The first step asks the worker, which runs in this process.
+    ran(TWO.replace("shell: 'true'", f"shell: 'kill -USR1 {os.getpid()}'", 1))
+    mulligan("approve", 1, "gate", "--reason", "fine", "--no-follow")
+
+    said = mulligan("worker", "--idle-exit", "30s")
+
+    assert said.err.endswith(" has ended: it was asked to finish\n")
+    steps = mulligan("show", 1, "--json").json["steps"]
+    assert (steps["a"]["status"], steps["b"]["status"]) == ("completed", "ready")
+
+
+@pytest.mark.parametrize(
+    ("idle", "waited", "is_over"), [(None, 1e9, False), (90.0, 89.0, False), (90.0, 91.0, True), (5.0, 30.0, False)]
+)
+def test_only_a_worker_with_an_idle_end_gives_up_waiting_for_its_store(
+    idle: float | None, waited: float, is_over: bool
+):
+    assert gives_up(idle, waited) is is_over
+
+
 def test_a_worker_that_is_idle_ends_when_its_work_is_done():
     approved()
 
@@ -171,7 +195,8 @@ def test_a_worker_ends_in_time_and_takes_no_task_that_may_last_longer():
 
 
 @pytest.mark.parametrize(
-    "words", [("--tasks", "0"), ("--until", "soon"), ("--until", "2020-01-01T00:00"), ("--idle-exit", "x")]
+    "words",
+    [("--tasks", "0"), ("--until", "soon"), ("--until", "2020-01-01T00:00"), ("--idle-exit", "x"), ("--nodes", "1")],
 )
 def test_an_end_that_makes_no_sense_is_refused(words: tuple[str, ...]):
     assert mulligan("worker", *words).code == 2

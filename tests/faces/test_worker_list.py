@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from mulligan.core.effects.tasks import Task
 from mulligan.core.model import reports as r
 from mulligan.ports import Commit, NewRun, WorkerRecord
 from mulligan.service import Service
-from mulligan.service.driver import Capacity
+from mulligan.service.driver import Capacity, WorkerLimits
 from mulligan.service.home import find_home
 from mulligan.service.workers import Resources, worker_lines
 from mulligan.store.memory import MemoryStore
@@ -73,6 +73,24 @@ def test_the_process_that_drives_a_run_here_is_such_a_worker(folder: Path):
     )
     assert (found["pid"], found["host"], found["is_alive"]) == (os.getpid(), socket.gethostname(), True)
     assert mulligan("workers").out == ""
+
+
+def test_a_worker_in_a_job_of_slurm_is_listed_with_it_and_with_its_end(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    for name, value in {"SLURM_JOB_ID": "17", "SLURMD_NODENAME": "n3", "MULLIGAN_SLURM_PROFILE": "long"}.items():
+        monkeypatch.setenv(name, value)
+    service = Service(find_home())
+    limits = WorkerLimits(until=datetime.now(UTC) + timedelta(hours=2), tasks_max=1)
+    with service.driver(Capacity(2.0, 4 * GIB, limits=limits)):
+        said = mulligan("workers").plain[1]
+        (found,) = mulligan("workers", "--json").json
+    service.close()
+
+    assert "  Slurm job 17 on node n3, profile long; ends in 1h" in said
+    job = found["job"]
+    assert (job["id"], job["node"], job["profile"], job["is_one_task"]) == ("17", "n3", "long", True)
+    # The last ten seconds are for tasks that have to be stopped.
+    assert 7180 < job["life_seconds"] <= 7190
+    assert found["ends_at"] > found["started_at"]
 
 
 def test_a_worker_that_died_is_said_to_be_dead_until_another_one_takes_over(folder: Path):

@@ -135,15 +135,15 @@ def test_an_attempt_has_its_logs_under_torcs_names_too(live_file: Live) -> None:
     assert [live_file.read(f"{name}.e") for name in names] == ["err\n", "err\n"]
 
 
-def test_an_allocation_is_kept_for_a_cluster_and_skipped_with_a_note(live_file: Live) -> None:
-    """T21: what Slurm would do is nothing to one machine, and is said."""
+def test_an_allocation_becomes_pilots_of_a_profile_and_one_machine_needs_none(live_file: Live) -> None:
+    """T21: `slurm submit` makes the allocation; on one machine the steps run without it."""
     action = "trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: short, scheduler_type: slurm"
     slurm = f"slurm_schedulers: [{{name: short, account: x}}]\nactions: [{{{action}, num_allocations: 1}}]\n"
     path = live_file.write("sweep.yaml", JOBS + slurm)
 
-    warnings = [warning.message for warning in examine(path).warnings]
+    profile = examine(path).workflow.slurm["short"]
 
-    assert any("schedule_nodes" in message for message in warnings), warnings
+    assert (profile.account, profile.pilots) == ("x", 1)
     assert statuses(live_file.run(path)) == {"work": "completed"}
 
 

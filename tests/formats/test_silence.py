@@ -27,7 +27,7 @@ from .test_keys import known_keys
 SILENT = {
     "torc": {
         *("is_ephemeral", "supports_termination"),
-        *("input_files", "input_user_data_regexes", "output_file_regexes", "num_gpus", "num_nodes"),
+        *("input_files", "input_user_data_regexes", "output_file_regexes", "num_gpus", "num_nodes", "nodes"),
     },
     "alphred": {
         *("contentType", "position", "x", "y"),

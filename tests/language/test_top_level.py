@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mulligan.core.model.slurm_profile import SlurmProfile
 from mulligan.core.model.workflow import (
     Action,
     Breaker,
@@ -56,6 +57,20 @@ def test_a_small_workflow_has_an_end_and_the_defaults() -> None:
             "breakers: {llm: {failures: 3, reset: 1m, ignore: HTTP_4XX, when_open: fail}}",
             "breakers",
             {"llm": Breaker(3, 60.0, ("HTTP_4XX",), "fail")},
+        ),
+        (
+            "slurm: {big: {partition: gpu, walltime: 2-12:00:00, nodes: 2, cpus: 8, memory: 4GiB, tasks: 1}}",
+            "slurm",
+            {"big": SlurmProfile(partition="gpu", walltime=216_000.0, nodes=2, cpus=8, memory=4 << 30, tasks=1)},
+        ),
+        (
+            "slurm: {default: {walltime: 90m, labels: gpu, setup: module load cuda, options: --exclusive}}",
+            "slurm",
+            {
+                "default": SlurmProfile(
+                    walltime=5400.0, labels=("gpu",), setup=("module load cuda",), options=("--exclusive",)
+                )
+            },
         ),
         ("x-anything: {goes: here}", "description", ""),
     ],

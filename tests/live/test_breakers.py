@@ -55,6 +55,30 @@ def test_the_example_does_what_it_says(live: Live):
     assert breaker(live.service) == BreakerRecord("api", "closed")
 
 
+def test_with_a_key_only_the_breaker_of_that_key_opens_and_is_closed_by_its_name(live: Live):
+    ran = live.run(
+        """
+        name: scan
+        breakers: {db: {failures: 2, reset: 1h, when_open: fail}}
+        steps:
+          - step: scan
+            map:
+              over: ["sqlite:///a", "sqlite:///a", "sqlite:///a", "sqlite:///b"]
+              max_parallel: 1
+              on_item_failure: collect
+            breaker: {name: db, key: "${item}"}
+            do: ["test ${item} = sqlite:///b"]
+        """
+    )
+
+    failures = ran.steps["scan"]["output"]["failures"]
+    assert [one["code"] for one in failures] == ["EXIT_NONZERO", "EXIT_NONZERO", "CIRCUIT_OPEN"]
+    found = {one.name: (one.status, one.failures) for one in live.service.list_breakers()}
+    assert found == {"db[sqlite:///a]": ("open", 2), "db[sqlite:///b]": ("closed", 0)}
+    assert live.service.reset_breaker("db[sqlite:///a]").status == "open"
+    assert {one.status for one in live.service.list_breakers()} == {"closed"}
+
+
 def test_who_will_not_wait_takes_another_way(live: Live):
     ran = live.run(
         """

@@ -9,7 +9,7 @@ import os
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.core.model.events import Adjusted
+from mulligan.core.model.fact_parts import Adjusted
 from mulligan.errors import Refused
 from mulligan.language import load
 

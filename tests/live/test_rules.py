@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Adjusted
 
 from .runner import Live, Ran
 
@@ -197,7 +198,7 @@ def test_more_memory_is_half_as_much_again_as_the_larger_of_asked_and_used(live_
 
     [failed], [retried] = ran.facts(e.AttemptFailed), ran.facts(e.RetryScheduled)
     used = max(24 * MIB, failed.failure.details["peak_memory"])
-    assert retried.adjusted == e.Adjusted(memory=int(used * 1.5))
+    assert retried.adjusted == Adjusted(memory=int(used * 1.5))
     assert ran.facts(e.AttemptScheduled, attempt=2)[0].adjusted == retried.adjusted
 
 
@@ -217,8 +218,8 @@ def test_more_time_and_processors_are_given_after_a_timeout_up_to_their_caps(liv
 
     given = [fact.adjusted for fact in ran.facts(e.RetryScheduled)]
     assert given == [
-        e.Adjusted(cpus=2.0, timeout=0.08),
-        e.Adjusted(cpus=3.0, timeout=0.1),
+        Adjusted(cpus=2.0, timeout=0.08),
+        Adjusted(cpus=3.0, timeout=0.1),
     ]
     assert [(fact.failure.code, fact.failure.exit_code) for fact in ran.facts(e.AttemptFailed)] == [
         ("TIMEOUT", None)

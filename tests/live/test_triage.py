@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Adjusted
 from mulligan.errors import MulliganError, StepNotParked
 from mulligan.service import Service, to_json
 from mulligan.service.decisions import Decision, DecisionResult
@@ -73,7 +74,7 @@ def test_a_retry_with_more_time_has_it(live: Live) -> None:
     after = live.resume(ran.run_id)
 
     assert (after.status, after.steps["a"]["attempts"]) == ("completed", 2)
-    assert after.facts(e.AttemptScheduled, place="a", attempt=2)[0].adjusted == e.Adjusted(timeout=60.0)
+    assert after.facts(e.AttemptScheduled, place="a", attempt=2)[0].adjusted == Adjusted(timeout=60.0)
 
 
 def test_a_retry_with_less_time_has_no_more(live: Live) -> None:

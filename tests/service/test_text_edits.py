@@ -206,7 +206,8 @@ def test_a_remediation_is_added_with_its_edge_and_the_answer_says_where() -> Non
         (
             "{delay: 5s, max_attempts: 4}",
             {"exit_codes": (75,)},
-            '{"max_attempts": 4, "rules": [{"any": true, "delay": "5s"}, {"exit_codes": [75], "max_retries": 2}]}',
+            '{"max_attempts": 4, "rules": [{"any": true, "max_retries": 3, "delay": "5s"}, '
+            '{"exit_codes": [75], "max_retries": 2}]}',
         ),
         (
             "{rules: [{exit_codes: 11}]}",
@@ -223,6 +224,19 @@ def test_a_retry_rule_is_added_to_those_that_are_there(retry: str, rule: dict[st
     assert done.validation.ok, done.validation.problems
     assert yaml.safe_load(done.text)["steps"][0]["retry"] == json.loads(result)
     assert done.text.startswith("# mine\nsteps:\n  - step: load  # slow\n    shell: make\n    retry:")
+
+
+def test_comments_and_lines_of_the_rules_that_are_there_stay() -> None:
+    retry = "    retry:\n      exit_codes: [11]  # the solver\n      max_retries: 4\n"
+    text = f"steps:\n  - step: load\n    shell: make\n{retry}"
+
+    done = edit_text(WorkflowText(text, "a.yaml"), NewRule("load", 2, codes=("TIMEOUT",)))
+
+    assert done.validation.ok, done.validation.problems
+    assert "exit_codes: [11]  # the solver\n" in done.text
+    assert yaml.safe_load(done.text)["steps"][0]["retry"] == {
+        "rules": [{"exit_codes": [11], "max_retries": 4}, {"codes": ["TIMEOUT"], "max_retries": 2}]
+    }
 
 
 def test_an_edge_for_some_exit_codes_is_added() -> None:

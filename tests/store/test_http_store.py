@@ -10,11 +10,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from mulligan.core.effects.run_lists import RunFilter
+from mulligan.core.effects.run_lists import QueuedShape, RunFilter
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.fact_parts import AvoidedHosts
 from mulligan.core.model.shipped_logs import WATCH_KIND, is_watched
+from mulligan.core.model.workflow import Breaker
 from mulligan.errors import (
+    InputInvalid,
     KeyUsed,
     LoginRefused,
     NotFound,
@@ -313,7 +316,7 @@ def test_a_report_whose_answer_was_lost_is_sent_again_and_counts_once(
 
 def test_the_rules_of_leases_hold_for_a_worker_of_another_host(direct: Store, remote: HttpStore) -> None:
     turn = started(direct)
-    waits = e.AvoidedHosts(("h1",), datetime.now(UTC) + timedelta(hours=1))
+    waits = AvoidedHosts(("h1",), datetime.now(UTC) + timedelta(hours=1))
     queue(direct, turn, task(turn.run_id, "long", timeout=3600.0), task(turn.run_id, "kept", avoids=waits))
     queue(direct, turn, task(turn.run_id, "short", timeout=60.0))
 
@@ -537,3 +540,32 @@ def test_a_worker_ships_what_a_dead_one_of_its_host_left_and_nothing_of_other_ho
     remote.record_heartbeat("far")
 
     assert [direct.server_records.log_size(key) for key in keys] == [(5, False), None]
+
+
+# -- demand ------------------------------------------------------------------------------------------------------------
+
+
+def test_demand_is_counted_and_refused_over_http(direct: Store, over_http: HttpStore) -> None:
+    turn = started(direct)
+    queue(direct, turn, task(turn.run_id, "a", nodes=2, labels=("gpu",), timeout=5.0), task(turn.run_id, "b"))
+
+    wide, small = over_http.queued_shapes()
+
+    assert [wide, small] == direct.queued_shapes()
+    assert over_http.refuse_queued(wide, "no such node") == 1
+    (told,) = (one.report for one in direct.inbox([turn.run_id]) if isinstance(one.report, r.TaskEnded))
+    assert (told.place, told.outcome.code) == ("a", "NO_CAPACITY")
+
+
+def test_failed_pilots_are_counted_over_http_and_other_breakers_are_not(direct: Store, over_http: HttpStore) -> None:
+    over_http.count_outcome("slurm:gpu", Breaker(failures=1), "failure")
+
+    assert [(one.name, one.status) for one in direct.breakers()] == [("slurm:gpu", "open")]
+    for name, rules in (("llm", Breaker()), ("slurm:gpu", Breaker(failures=0)), ("slurm:x", Breaker(reset=1e300))):
+        with pytest.raises(InputInvalid):
+            over_http.count_outcome(name, rules, "failure")
+
+
+def test_numbers_that_no_task_can_ask_for_are_refused(over_http: HttpStore) -> None:
+    with pytest.raises(InputInvalid):
+        over_http.refuse_queued(QueuedShape(memory=2**63), "none")

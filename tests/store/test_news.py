@@ -137,6 +137,24 @@ def test_that_a_run_has_ended_is_news_to_whoever_wants_to_hear_it(opened: Open) 
     assert not mine.has_changes()
 
 
+def test_a_report_for_a_run_wakes_the_worker_that_holds_it_and_no_other(opened: Open) -> None:
+    holding, idle, working = opened(), opened(), opened()
+    if not holding.is_shared:
+        pytest.skip("only a server notifies")
+    turn = started(holding)
+    idle.register(worker("idle"))
+    working.register(worker("working"))
+    queue(holding, turn, task(turn.run_id))
+    (lease,) = working.lease("working", offer())
+    settle(holding)
+    settle(idle)
+
+    working.report(lease.token, ended())
+
+    assert comes_to(holding)
+    assert not idle.has_changes()
+
+
 def settle(store: Store) -> None:
     """Let everything that was written so far be old."""
     store.fileno()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mulligan.core.model import reports as r
-from mulligan.core.model.events import AvoidedHosts
+from mulligan.core.model.fact_parts import AvoidedHosts
 from mulligan.core.model.workflow import Secret
 from mulligan.errors import StaleLease
 from mulligan.ports import Store
@@ -332,6 +332,18 @@ def test_a_task_is_kept_from_hosts_that_failed_it_until_it_has_waited_long_enoug
     assert leased(store, tasks_max=2, host="n3") == ["kept0", "kept1"]
 
 
+def test_a_retry_on_another_host_may_be_given_any_text(place: Place, store: Store) -> None:
+    """PostgreSQL refuses JSON with a NUL in it: one such task would keep all workers from all tasks."""
+    turn = started(store)
+    waits = AvoidedHosts(("n1",), place.now() + timedelta(seconds=60))
+    texts = {"nul": "a\0b", "backslash": "\\\\u0000\\", "quote": '\\"', "like": '"avoids":{"hosts":["n2"]}'}
+    for name, text in texts.items():
+        queue(store, turn, task(turn.run_id, name, env={"text": text}, avoids=waits))
+
+    assert leased(store, tasks_max=4, host="n1") == []
+    assert leased(store, tasks_max=4, host="n2") == list(texts)
+
+
 # -- workers that end ------------------------------------------------------------------------------------------------
 
 
@@ -344,4 +356,16 @@ def test_a_worker_that_ends_soon_gets_no_task_whose_timeout_is_longer(store: Sto
     assert leased(store, tasks_max=2, seconds_left=60.0) == ["short", "endless"]
     assert leased(store, tasks_max=2, seconds_left=59.0) == []
     assert leased(store, tasks_max=1, seconds_left=3600.0) == ["long0"]
+    assert leased(store, tasks_max=1) == ["long1"]
+
+
+def test_a_worker_that_ends_soon_gets_no_task_that_has_shown_to_need_longer(store: Store) -> None:
+    turn = started(store)
+    queue(store, turn, *(task(turn.run_id, f"long{n}", seconds_min=540.0) for n in range(5)))
+    queue(store, turn, task(turn.run_id, "short", seconds_min=5.0, timeout=60.0))
+
+    assert leased(store, tasks_max=2, seconds_left=59.0) == []
+    assert leased(store, tasks_max=2, seconds_left=60.0) == ["short"]
+    assert leased(store, tasks_max=1, seconds_left=539.0) == []
+    assert leased(store, tasks_max=1, seconds_left=540.0) == ["long0"]
     assert leased(store, tasks_max=1) == ["long1"]

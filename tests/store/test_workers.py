@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from msgspec.structs import replace
 
 from mulligan.core.model import reports as r
+from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.errors import Conflict, StaleLease
 from mulligan.ports import Store, WorkerRecord
 
@@ -26,9 +29,15 @@ from .keeping import (
     worker,
 )
 
+JOB = WorkerJob(
+    "17", "n3", array_id="16", array_task=2, profile="long", is_one_task=True, life_seconds=600.0, restarts=1
+)
+
 
 def test_a_registered_worker_is_known_with_all_it_said_of_itself(store: Store) -> None:
-    said = WorkerRecord("w", "here", 7, "w.lock", 4.0, 2**33, 1, ("big", "fast"), started_at=T0)
+    said = WorkerRecord(
+        *("w", "here", 7, "w.lock", 4.0, 2**33, 1, ("big", "fast")), started_at=T0, ends_at=T0 + timedelta(1), job=JOB
+    )
 
     store.register(said)
 
@@ -103,6 +112,17 @@ def test_a_buried_worker_loses_its_turns_and_leases(store: Store, place: Place, 
     assert (told.place, told.attempt, told.worker) == ("build", 1, "w")
     with pytest.raises(StaleLease):
         store.report(lease.token, ended())
+
+
+def test_a_lost_task_is_reported_with_the_job_of_its_worker(store: Store) -> None:
+    turn = started(store)
+    take(store, turn, task(turn.run_id))
+
+    store.expire("w", is_dead=True, job=JobEnd(JOB, "NODE_FAIL"))
+
+    (told,) = reports(store, turn.run_id)
+    assert isinstance(told, r.LeaseExpired)
+    assert told.job == JobEnd(JOB, "NODE_FAIL")
 
 
 def test_a_buried_worker_is_told_so_by_its_next_heartbeat(store: Store) -> None:

@@ -180,9 +180,9 @@ def _(real: Any) -> Any:
 def _(real: Any) -> Any:
     """who is buried keeps one of its leases"""
 
-    def expire(self: MemoryStore, name: str, *, is_dead: bool = False) -> bool:
+    def expire(self: MemoryStore, name: str, **given: Any) -> bool:
         kept = self._held(name)[:1]
-        is_buried: bool = real(self, name, is_dead=is_dead)
+        is_buried: bool = real(self, name, **given)
         for one in kept if is_buried else ():
             self.tables.tasks[one.task_key] = one
         return is_buried
@@ -200,9 +200,9 @@ def _(real: Any) -> Any:
 def _(real: Any) -> Any:
     """who is buried keeps its turns"""
 
-    def expire(self: MemoryStore, name: str, *, is_dead: bool = False) -> bool:
+    def expire(self: MemoryStore, name: str, **given: Any) -> bool:
         held = [run for run in self.tables.runs.values() if run.holder == name]
-        is_buried: bool = real(self, name, is_dead=is_dead)
+        is_buried: bool = real(self, name, **given)
         for run in held if is_buried else ():
             run.holder = name
         return is_buried

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Kept, Route
 from mulligan.core.model.failure import failure
 from mulligan.core.model.workflow import Handler, Map, Rule, Step, Workflow
 from mulligan.core.state.state import State
@@ -66,7 +67,7 @@ STOPPING = e.RunStopping("cancelled")
 END = (e.StepEntered("end", 1), e.StepCompleted("end", 1))
 ROUTED = (
     e.StepEntered("c", 1),
-    e.StepFailed("c", 1, BROKE, 0, e.Route("selected", 0, "r", 1), (0,)),
+    e.StepFailed("c", 1, BROKE, 0, Route("selected", 0, "r", 1), (0,)),
 )
 UNDO_A = (e.UndoStarted("a", 1), e.CommandEntered("a.undo@1", "a", "undo"))
 
@@ -242,13 +243,13 @@ def complaint(*facts: Any, definition: Workflow = WORKFLOW) -> str:
         ),
         ((STARTED, e.LoopFired("a", 0, "a")), "promise 4: the loop of 'a' fired and was not taken (seq 2)"),
         (
-            (STARTED, e.StepEntered("c", 1), e.StepFailed("c", 1, BROKE, route=e.Route("selected", 0, "r", 1))),
+            (STARTED, e.StepEntered("c", 1), e.StepFailed("c", 1, BROKE, route=Route("selected", 0, "r", 1))),
             "promise 4: 'c' chose a route and did not take it (seq 3)",
         ),
         (
             (
                 *(STARTED, e.StepEntered("c", 1)),
-                e.StepFailed("c", 1, BROKE, 0, e.Route("selected", 0, "r", 1), (0,), routed_to_end=True),
+                e.StepFailed("c", 1, BROKE, 0, Route("selected", 0, "r", 1), (0,), routed_to_end=True),
             ),
             "promise 4: 'c' went to r and to 'end' (seq 3)",
         ),
@@ -277,7 +278,7 @@ def complaint(*facts: Any, definition: Workflow = WORKFLOW) -> str:
         (
             (
                 *(STARTED, e.StepEntered("d", 1)),
-                e.StepFailed("d", 1, BROKE, 0, e.Route("selected", 1, "q", 1), (1,)),
+                e.StepFailed("d", 1, BROKE, 0, Route("selected", 1, "q", 1), (1,)),
                 *(*done("q"), *END, e.RunCompleted()),
             ),
             "promise 4: 'q' completed, and 'd' was not notified (seq 8)",
@@ -607,7 +608,7 @@ def test_a_fork_that_keeps_what_failed_is_found() -> None:
     original, forked = RunInvariants(WORKFLOW), RunInvariants(WORKFLOW)
     for seq, fact in enumerate((STARTED, ENTERED, e.StepCancelled("a", 1, "stopping")), start=1):
         original.check_entry(e.Entry(seq, START, 0, fact))
-    entry = e.Entry(1, START, 0, e.RunStarted(2, "w", forked_from=1, kept=(e.Kept("a", "completed", None, ()),)))
+    entry = e.Entry(1, START, 0, e.RunStarted(2, "w", forked_from=1, kept=(Kept("a", "completed", None, ()),)))
 
     said = complaint_of(promise_8_a_fork_keeps_what_was_done, forked.facts, entry, original.facts)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.worker.allocation import Allocation, slurm_allocation
+from mulligan.core.model.scheduler_job import WorkerJob
+from mulligan.worker.allocation import Allocation, slurm_allocation, slurm_job
 
 MIB = 1 << 20
 JOB = {"SLURM_JOB_ID": "7"}
@@ -33,3 +34,44 @@ def test_a_job_has_what_slurm_says(variables: dict[str, str], found: Allocation)
 
 def test_outside_of_a_job_the_variables_mean_nothing():
     assert slurm_allocation({"SLURM_CPUS_ON_NODE": "4"}) == Allocation()
+
+
+@pytest.mark.parametrize(
+    ("variables", "job"),
+    [
+        ({}, WorkerJob("7")),
+        ({"SLURMD_NODENAME": "n3", "SLURM_NODELIST": "n[3-4]"}, WorkerJob("7", "n3")),
+        ({"SLURM_NODELIST": "n3"}, WorkerJob("7", "n3")),
+        ({"SLURM_ARRAY_TASK_ID": "0", "SLURM_ARRAY_JOB_ID": "5"}, WorkerJob("7", array_id="5", array_task=0)),
+        ({"MULLIGAN_SLURM_PROFILE": "long", "SLURM_RESTART_COUNT": "2"}, WorkerJob("7", profile="long", restarts=2)),
+        ({"SLURM_RESTART_COUNT": "many"}, WorkerJob("7")),
+    ],
+)
+def test_a_worker_knows_its_job(variables: dict[str, str], job: WorkerJob):
+    assert slurm_job(JOB | variables) == job
+
+
+def test_a_worker_knows_the_limits_of_its_job():
+    found = slurm_job(JOB, tasks_max=1, life_seconds=600.0)
+
+    assert found == WorkerJob("7", is_one_task=True, life_seconds=600.0)
+    assert slurm_job(JOB, tasks_max=2) == WorkerJob("7")
+
+
+def test_outside_of_a_job_there_is_none():
+    assert slurm_job({"SLURMD_NODENAME": "n3"}, tasks_max=1) is None
+
+
+def test_what_a_job_is_called_is_bounded():
+    found = slurm_job(dict.fromkeys(("SLURM_JOB_ID", "SLURMD_NODENAME", "MULLIGAN_SLURM_PROFILE"), "9" * 5000))
+
+    assert found is not None
+    assert max(len(found.id), len(found.node), len(found.profile)) == 256
+
+
+def test_the_script_of_a_job_has_all_of_its_nodes_and_a_task_of_srun_has_one():
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "4"}
+
+    assert slurm_allocation(job).nodes == 4
+    assert slurm_allocation({**job, "SLURM_STEP_ID": "0"}).nodes is None
+    assert slurm_allocation({}).nodes is None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.worker.own_cgroup import OomKills, cpu_limit, memory_limit
+from mulligan.worker.own_cgroup import OomKills, cpu_limit, kills_file, memory_limit
 
 
 @pytest.mark.parametrize("lines", ["low 0\noom 9\noom_kill {}\n", "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n"])
@@ -99,3 +99,35 @@ def test_without_a_limit_there_is_none(tmp_path: Path) -> None:
 
     assert memory_limit(*tree) is None and cpu_limit(*tree) is None
     assert memory_limit(tmp_path, tmp_path / "none") is None
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "found"),
+    [
+        # Version 2: a job of Slurm as a whole.
+        (
+            "0::/slurmstepd.scope/job_17/step_batch/user/task_0\n",
+            ("slurmstepd.scope/job_17/memory.events", "slurmstepd.scope/job_17/step_batch/user/task_0/memory.events"),
+            "slurmstepd.scope/job_17/memory.events",
+        ),
+        # Where that cannot be read, its own group.
+        ("0::/job_17/step_0\n", ("job_17/step_0/memory.events",), "job_17/step_0/memory.events"),
+        ("0::/user.slice/job_x\n", ("user.slice/job_x/memory.events",), "user.slice/job_x/memory.events"),
+        # Version 1 counts each group alone.
+        (
+            "4:memory:/slurm_n1/uid_0/job_17/step_batch\n0::/\n",
+            (
+                "memory/slurm_n1/uid_0/job_17/memory.oom_control",
+                "memory/slurm_n1/uid_0/job_17/step_batch/memory.oom_control",
+            ),
+            "memory/slurm_n1/uid_0/job_17/step_batch/memory.oom_control",
+        ),
+        ("4:cpu:/a\n0::/\n", (), None),
+    ],
+)
+def test_the_kills_are_counted_where_those_of_tasks_are(
+    tmp_path: Path, own: str, files: tuple[str, ...], found: str | None
+) -> None:
+    root, own_file = groups(tmp_path, own, dict.fromkeys(files, "oom_kill 0"))
+
+    assert kills_file(root, own_file) == (None if found is None else root / found)

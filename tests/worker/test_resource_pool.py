@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from mulligan.core.effects.tasks import Task
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded, TaskInterrupted
 from mulligan.ports import Lease, Offer
+from mulligan.worker.resource_pool import ResourcePool
 
 from .work import GIB, Announcements, Work
 
@@ -310,3 +312,35 @@ def test_a_hundred_short_tasks_all_end_once(work: Work, announcements: Announcem
 
     assert sorted(outputs, key=int) == [str(number) for number in range(100)]
     assert work.executor.offer().cpus == 2.0
+
+
+def test_a_task_of_several_nodes_waits_until_the_worker_is_idle_and_then_has_it_for_itself():
+    pool = ResourcePool(4.0, GIB, 0, (), nodes=3)
+    small, wide = shaped(), shaped(nodes=3)
+
+    pool.reserve(small)
+    assert (pool.fits(wide), pool.fits(small), pool.offer("h").nodes) == (False, True, 1)
+    pool.release(small)
+    assert (pool.fits(wide), pool.offer("h").nodes) == (True, 3)
+    pool.reserve(wide)
+    assert (pool.fits(small), pool.fits(wide), pool.offer("h").tasks_max) == (False, False, 0)
+    pool.release(wide)
+    assert pool.fits(small)
+
+
+def test_more_nodes_than_the_allocation_has_can_never_be_taken():
+    pool = ResourcePool(4.0, GIB, 0, (), nodes=2)
+
+    assert pool.can_ever(shaped(nodes=2)) and not pool.can_ever(shaped(nodes=3))
+    assert pool.lacking(shaped(nodes=3)) == "3 nodes (there are 2; a Slurm job with --nodes 3 has them)"
+
+
+def test_a_worker_for_several_nodes_leaves_small_tasks_to_others():
+    pool = ResourcePool(4.0, GIB, 0, (), nodes=2, nodes_min=2)
+
+    assert not pool.can_ever(shaped()) and not pool.fits(shaped())
+    assert (pool.fits(shaped(nodes=2)), pool.offer("h").nodes_min) == (True, 2)
+
+
+def shaped(**fields: object) -> Task:
+    return Task(1, "a", 1, "shell", {}, "w", "v", "a", 1, **fields)  # type: ignore[arg-type]

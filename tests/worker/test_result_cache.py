@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -257,11 +258,13 @@ def test_of_an_old_log_only_the_existence_is_known(tmp_path: Path):
     assert problem_of(FileRecord("n", "elsewhere"), str(tmp_path)) == "gone"
 
 
-def test_the_time_of_a_file_that_was_written_just_now_is_not_trusted(tmp_path: Path):
+def test_the_time_of_a_file_that_was_written_just_now_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "file"
     path.write_text("new")
+    written_at = os.stat(path).st_mtime_ns
+    monkeypatch.setattr(time, "time_ns", lambda: written_at + SETTLED_NANOSECONDS)
     fresh = record_file(str(path))
-    os.utime(path, ns=(0, os.stat(path).st_mtime_ns - 10 * SETTLED_NANOSECONDS))
+    monkeypatch.setattr(time, "time_ns", lambda: written_at + SETTLED_NANOSECONDS + 1)
     old = record_file(str(path))
     cache = FileHashCache()
 
@@ -272,4 +275,5 @@ def test_the_time_of_a_file_that_was_written_just_now_is_not_trusted(tmp_path: P
     assert (fresh and fresh.mtime_ns, bool(old and old.mtime_ns)) == (0, True)
     assert cache.find(str(path)) == old
     path.write_text("other")
+    os.utime(path, ns=(0, written_at + 1))
     assert cache.find(str(path)) is None

@@ -81,12 +81,12 @@ def test_a_task_that_waits_for_a_child_can_be_stopped(tmp_path: Path, meeting: M
     leases = [request(work, meeting.url) for _ in range(3)]
 
     work.start(*leases)
-    assert work.executor._awaiting_child
+    assert work.executor._called._awaiting_child
     work.executor.stop_all(0.0)
     reports = work.reports(3)
 
     assert all(isinstance(report, TaskInterrupted) for report in reports)
-    assert not work.executor._awaiting_child
+    assert not work.executor._called._awaiting_child
     work.close()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
-from mulligan.cli.capacity import Gpus, Memory, Parallel, asked_capacity
+from mulligan.cli.capacity import Gpus, Memory, On, ParallelOrNone, asked_capacity
 from mulligan.cli.continue_run import continue_run, finish_run, is_following, mention_changed_file
 from mulligan.cli.corrections import show_correction
 from mulligan.cli.drive_run import drive_run
@@ -128,9 +128,10 @@ def retry(
     trust_templates: TrustTemplates = False,
     catalogue: Catalogue = None,
     dry_run: DryRun = False,
-    parallel: Parallel = None,
+    parallel: ParallelOrNone = None,
     memory: Memory = None,
     gpus: Gpus = None,
+    on: On = None,
     follows: Follow = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
@@ -144,7 +145,7 @@ def retry(
     changed steps and the steps after them run again too, except completed ones with --keep-completed. Without RUN,
     --file is for the newest failed run of that workflow.
     """
-    asked = asked_capacity(parallel, memory, gpus)
+    asked = asked_capacity(parallel, memory, gpus, on, may_be_none=True)
     with service_at(home) as service:
         load = partial(_corrected, file, inputs, system=system, trust_templates=trust_templates, catalogue=catalogue)
         corrected = _correction(load(), file, inputs, force=force, keep_completed=keep_completed)

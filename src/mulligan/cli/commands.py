@@ -67,6 +67,7 @@ COMMANDS = {
     "logout": ("mulligan.cli.login:logout", "Forget the token of a server on this machine."),
     "token": ("mulligan.cli.token:token", "Make, list or revoke the tokens of a server."),
     "postgres": ("mulligan.cli.postgres:postgres", "Start, stop or show a private PostgreSQL, for several workers."),
+    "slurm": ("mulligan.cli.slurm:slurm", "Submit workers as Slurm jobs, show them, and end them."),
     "gc": ("mulligan.cli.gc:gc", "Remove files that no run refers to, and old runs on request."),
     "doctor": ("mulligan.cli.doctor:doctor", "Check this machine and the store, and suggest what to fix."),
     "demo": ("mulligan.cli.demo:main", "Watch a run fail on every rung of the ladder, and recover."),

@@ -64,6 +64,7 @@ def _asked(step: StepPreview) -> str:
     words = [f"{step.cpus:g} cpu{'s' if step.cpus != 1 else ''}"] if step.cpus else []
     words += [format_size(step.memory)] if step.memory else []
     words += [pluralize(step.gpus, "gpu")] if step.gpus else []
+    words += [pluralize(step.nodes, "node")] if step.nodes else []
     words += list(step.labels)
     most = "up to " if step.is_varying and words else ""
     return most + ", ".join(words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from mulligan.cli.capacity import Gpus, Memory, Parallel, asked_capacity
+from mulligan.cli.capacity import Gpus, Memory, On, ParallelOrNone, asked_capacity
 from mulligan.cli.continue_run import continue_run, mention_changed_file
 from mulligan.cli.drive_run import drive_run
 from mulligan.cli.options import AsJson, By, HomeFolder, Reason, service_at
@@ -25,9 +25,10 @@ def resume(
     reason: Reason = "",
     by: By = "",
     home: HomeFolder = None,
-    parallel: Parallel = None,
+    parallel: ParallelOrNone = None,
     memory: Memory = None,
     gpus: Gpus = None,
+    on: On = None,
     wait: Wait = "10m",
     as_json: AsJson = False,
 ) -> int:
@@ -41,7 +42,7 @@ def resume(
     """
     _check_steps(steps, step)
     wait_seconds = parse_duration(wait)
-    asked = asked_capacity(parallel, memory, gpus)
+    asked = asked_capacity(parallel, memory, gpus, on, may_be_none=True)
     with service_at(home, by) as service:
         if run is not None and step is not None:
             run_id = service.find_run(run)

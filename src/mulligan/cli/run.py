@@ -8,7 +8,7 @@ from typing import Annotated
 # What few runs need is loaded when it is used.
 from mulligan import service as services
 from mulligan.cli.background_start import Detach, Key, start, start_published
-from mulligan.cli.capacity import Gpus, Memory, Parallel, asked_capacity
+from mulligan.cli.capacity import Gpus, Memory, On, ParallelOrNone, asked_capacity
 from mulligan.cli.dry_run import DryRun, show_preview
 from mulligan.cli.format_options import MapPatterns, MaxIterations
 from mulligan.cli.options import (
@@ -51,9 +51,10 @@ def run(
     file: Annotated[Path, Argument(metavar="FILE", help="A workflow file, or NAME@3 for a published workflow.")],
     inputs: Inputs = None,
     home: HomeFolder = None,
-    parallel: Parallel = None,
+    parallel: ParallelOrNone = None,
     memory: Memory = None,
     gpus: Gpus = None,
+    on: On = None,
     wait: Wait = "10m",
     changed_only: ChangedOnly = False,
     forced: Forced = None,
@@ -91,7 +92,7 @@ def run(
     for a person, and 130 if it was interrupted; `mulligan resume` continues it.
     """
     wait_seconds = parse_duration(wait)
-    asked = asked_capacity(parallel, memory, gpus)
+    asked = asked_capacity(parallel, memory, gpus, on, may_be_none=True)
     options = read_format_options(patterns, iterations)
     given = given_inputs(inputs or [])
     reference = None if file.exists() else services.published_reference(str(file))
@@ -181,7 +182,15 @@ def run(
 
 def _refuse_for_server(asked: HostCapacity | None, *, worktree: bool) -> None:
     """Refuse options about this machine: a server runs the steps."""
-    option = "--parallel, --memory or --gpus" if asked is not None else "--worktree" if worktree else ""
+    option = (
+        "--on"
+        if asked is not None and asked.on
+        else "--parallel, --memory or --gpus"
+        if asked is not None
+        else "--worktree"
+        if worktree
+        else ""
+    )
     if option:
         raise UsageRefused(
             f"{option} is about this machine, and the workers of a server run the steps", hint="leave it out"

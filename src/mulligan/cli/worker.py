@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
-from mulligan.cli.capacity import Gpus, Memory, Parallel, asked_capacity
+from mulligan.cli.capacity import Gpus, Memory, On, Parallel, asked_capacity
 from mulligan.cli.options import HomeFolder, LogFormat, check_log_format
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import UsageRefused, complain
@@ -35,6 +35,7 @@ def worker(
     parallel: Parallel = None,
     memory: Memory = None,
     gpus: Gpus = None,
+    on: On = None,
     labels: Annotated[
         str | None, Option("--labels", metavar="A,B", help="Labels that steps may ask for, separated by commas.")
     ] = None,
@@ -55,6 +56,9 @@ def worker(
         str | None, Option("--idle-exit", metavar="DURATION", help="End after so long without a task, like 90s.")
     ] = None,
     tasks: Annotated[int | None, Option("--tasks", metavar="N", help="End after so many tasks.")] = None,
+    nodes: Annotated[
+        int | None, Option("--nodes", metavar="N", help="Take only steps that ask for 2 to N nodes, one at a time.")
+    ] = None,
     metrics: Annotated[
         str | None,
         Option("--metrics", metavar="PORT", help="Serve metrics for Prometheus at this port, or HOST:PORT."),
@@ -75,7 +79,13 @@ def worker(
     others continue.
     """
     limits = _limits(until, idle_exit, tasks)
-    capacity = _capacity(asked_capacity(parallel, memory, gpus), labels).with_limits(limits)
+    capacity = _capacity(asked_capacity(parallel, memory, gpus, on), labels).with_limits(limits)
+    if nodes is not None:
+        if nodes < 2:
+            raise UsageRefused(
+                f"--nodes must be at least 2, not {nodes}", hint="leave it out: any step may ask for one"
+            )
+        capacity = capacity.only_for_nodes(nodes)
     log = Log(check_log_format(log_format))
     with ExitStack() as held:
         metered = _metered(log, metrics, metrics_file, held)
@@ -177,7 +187,10 @@ def _limits(until: str | None, idle_exit: str | None, tasks: int | None) -> Work
 
 
 def _describe(capacity: Capacity) -> str:
+    if capacity.on:
+        return f"its tasks run on {capacity.on}"
     cpus = f"{capacity.cpus:g} at once" if capacity.counts_waiting else pluralize(int(capacity.cpus), "cpu")
     shown = [cpus, format_size(capacity.memory)]
     shown += [pluralize(capacity.gpus, "gpu")] if capacity.gpus else []
+    shown += [pluralize(capacity.nodes, "node")] if capacity.nodes > 1 else []
     return ", ".join([*shown, *(f"label '{label}'" for label in capacity.labels)])

@@ -49,12 +49,16 @@ def _rows(line: WorkerLine, now: datetime) -> Iterator[tuple[str, ...]]:
         f"{used.cpus:g} of {has.cpus:g}" if line.runs_tasks else "",
         f"{format_size(used.memory) if used.memory else '0'} of {format_size(has.memory)}" if line.runs_tasks else "",
         f"{used.gpus} of {has.gpus}" if has.gpus else "",
-        "; ".join(_remarks(line)),
+        "; ".join(_remarks(line, now)),
     )
     yield from (_task_row(task) for task in line.tasks)
 
 
-def _remarks(line: WorkerLine) -> Iterator[str]:
+def _remarks(line: WorkerLine, now: datetime) -> Iterator[str]:
+    if line.job_text:
+        yield line.job_text
+    if line.ends_at is not None:
+        yield f"ends in {length(max(0.0, (line.ends_at - now).total_seconds()))}"
     if line.labels:
         yield f"{'label' if len(line.labels) == 1 else 'labels'} {', '.join(line.labels)}"
     if line.runs:

@@ -40,24 +40,34 @@ def read_options(
     gpus: int | None = None,
     wait: str | float | timedelta = WAIT,
     show: bool | None = None,
+    *,
+    on: str | None = None,
 ) -> DrivingOptions:
     """The options as a program gives them, checked."""
     if show not in (None, True, False):
         raise InputInvalid(f"show must be True, False or None, not {show!r}", hint=_as_input("show"))
-    return DrivingOptions(_read_capacity(parallel, memory, gpus), read_seconds(wait), show)
+    return DrivingOptions(_read_capacity(parallel, memory, gpus, on), read_seconds(wait), show)
 
 
-def _read_capacity(parallel: int | None, memory: str | int | None, gpus: int | None) -> HostCapacity | None:
+def _read_capacity(
+    parallel: int | None, memory: str | int | None, gpus: int | None, on: str | None
+) -> HostCapacity | None:
     """What replaces the capacity of this machine; None if nothing does."""
-    if parallel is memory is gpus is None:
+    if (parallel, memory, gpus, on) == (None, None, None, None):
         return None
+    if on is not None:
+        if not isinstance(on, str):
+            raise InputInvalid(f"on must be the address of a cluster, not {on!r}", hint=_as_input("on"))
+        services.read_cluster_address(on)
+        if memory is not None or gpus is not None:
+            raise InputInvalid("memory and gpus are about this machine, and on names a cluster", hint="leave them out")
     for name, number, least in (("parallel", parallel, 1), ("gpus", gpus, 0)):
         if number is not None and not _is_whole(number, least):
             raise InputInvalid(f"{name} must be a whole number, at least {least}, not {number!r}", hint=_as_input(name))
     if memory is not None and not isinstance(memory, str) and not _is_whole(memory, 1):
         raise InputInvalid(f"memory must be a size, not {memory!r}", hint="write it like '4GiB', or in bytes")
     size = services.parse_size(memory) if isinstance(memory, str) else memory
-    return services.HostCapacity(parallel, size, gpus)
+    return services.HostCapacity(parallel, size, gpus, on=on or "")
 
 
 def _is_whole(number: object, least: int) -> bool:

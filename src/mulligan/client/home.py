@@ -87,6 +87,7 @@ class Home:
         parallel: int | None = None,
         memory: str | int | None = None,
         gpus: int | None = None,
+        on: str | None = None,
         wait: str | float | timedelta = WAIT,
         changed_only: bool = False,
         force: Iterable[str] = (),
@@ -96,10 +97,10 @@ class Home:
     ) -> Run:
         """Run a workflow to its end in this process. Returns the run, also if it failed: see `mulligan.run`."""
         with ExplainedErrors():
-            options = read_options(parallel, memory, gpus, wait, show)
+            options = read_options(parallel, memory, gpus, wait, show, on=on)
             if self._session.is_remote and options.capacity is not None:
                 raise InputInvalid(
-                    "parallel, memory and gpus are about this machine, and the workers of a server run the steps",
+                    "parallel, memory, gpus and on say where steps run here, and the workers of a server run the steps",
                     hint="leave them out",
                 )
             checked_key, asked = self._read_request(
@@ -315,6 +316,7 @@ def run(
     parallel: int | None = None,
     memory: str | int | None = None,
     gpus: int | None = None,
+    on: str | None = None,
     wait: str | float | timedelta = WAIT,
     changed_only: bool = False,
     force: Iterable[str] = (),
@@ -340,7 +342,8 @@ def run(
     - `key`: start the run only once. The same key gives the same run, which is waited for or continued.
     - `labels`: to find the run with `home.runs(labels=…)`.
     - `parallel`: how many steps run at once, by default one per processor.
-    - `memory` ("64GiB") and `gpus`: what steps may use, by default all of this machine. The run remembers all three.
+    - `memory` ("64GiB") and `gpus`: what steps may use, by default all of this machine.
+    - `on`: the Dask cluster whose workers run the steps, like "dask://HOST:8786". The run remembers all four.
     - `wait`: how long to wait for a timer if everything else waits for a person.
     - `changed_only`: steps that are up to date take their results from earlier runs, except those in `force`.
     - `by`: the name that is recorded.
@@ -355,6 +358,7 @@ def run(
         parallel=parallel,
         memory=memory,
         gpus=gpus,
+        on=on,
         wait=wait,
         changed_only=changed_only,
         force=force,

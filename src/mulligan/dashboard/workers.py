@@ -64,6 +64,8 @@ def _worker(one: WorkerLine) -> Html:
     if one.capacity.gpus:
         loads.append(_load("gpus", one.in_use.gpus, one.capacity.gpus, f"{one.in_use.gpus} of {one.capacity.gpus}"))
     facts = [f"{one.host}, process {one.pid}"]
+    if one.job_text:
+        facts.append(one.job_text)
     if one.labels:
         facts.append(f"labels {', '.join(one.labels)}")
     if one.runs:

@@ -123,7 +123,7 @@ class DrivenRuns:
         loaded = self._store.load(turn.run_id)
         workflow, graph = self._workflows.get(loaded.record.version, loaded.workflow)
         state = restore(workflow, loaded.rows, graph)
-        self._workflows.note_breakers(state.workflow)
+        self._workflows.note_definition(state.workflow)
         refuse_damaged(loaded.record, state)
         self._supply.add(self._drive(turn, loaded.record, state))
 

@@ -6,7 +6,7 @@ may share a store: each drives the runs whose turns it holds, and the runs of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Set
 from datetime import datetime
 
 from mulligan.core.state.scope import Evaluator
@@ -96,6 +96,8 @@ class Engine:
             changes=self._changes,
         )
         self._has_notices = self._watch_store() is not None
+        # Runs of other workers, whose tasks we have: we had no need to take them up when we last looked.
+        self._driven_elsewhere: Set[int] = frozenset()
         # Whether this process has got a signal to end.
         self.was_signalled: Callable[[], bool] = lambda: False
 
@@ -205,12 +207,10 @@ class Engine:
             self._store_wait.wait(timeout)
         elif self._tasks.collect(timeout, self._turns.gather_seconds):
             self._supply.pacing.has_more_room = True
+        self._tasks.report_except(self.drivers.keys())
         for lease, report in self._tasks.take_ended():
-            driver = self.drivers.get(lease.task.run_id)
-            if driver is None:
-                self._tasks.send_report(lease.token, report, lease.task.guard)
-            else:
-                self._runs.add_report(driver, QueuedReport(report, token=lease.token, guard=lease.task.guard))
+            driver = self.drivers[lease.task.run_id]
+            self._runs.add_report(driver, QueuedReport(report, token=lease.token, guard=lease.task.guard))
 
     def _fire_timers(self) -> None:
         if self._timers.fire(self.root_run_id):
@@ -231,6 +231,9 @@ class Engine:
         self._runs.release_ended()
         self._tasks.stop_requested()
         self._timers.refresh(self.root_run_id)
+        if self._store.is_shared:
+            # If its turn is lost, we notice with one of the next looks: there is one at least every second.
+            self._driven_elsewhere = self._tasks.run_ids - self.drivers.keys()
 
     def _lease_tasks(self) -> None:
         leases = self._supply.lease(self.root_run_id)
@@ -239,7 +242,7 @@ class Engine:
         # TaskStarted is in the inboxes: a run must process it before the end of the task.
         run_ids = {lease.task.run_id for lease in leases}
         self._runs.read_inboxes(self.drivers.keys() if self.workflows.has_breakers else run_ids & self.drivers.keys())
-        if not run_ids <= self.drivers.keys():
+        if not run_ids <= self.drivers.keys() | self._driven_elsewhere:
             self._changes.request()
         self._tasks.reserve_and_start(leases)
         if self.workflows.has_breakers:

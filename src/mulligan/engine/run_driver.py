@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from importlib import import_module
+from math import inf
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from mulligan.core.deciding.child_failure import failures_of_child
 from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.child_runs import child_uid
-from mulligan.core.effects.lease_rules import has_time_for
+from mulligan.core.effects.lease_rules import ahead_share, has_time_for, may_be_held
 from mulligan.core.effects.reuse import forced_child_steps
 from mulligan.core.effects.run_lists import RunFailures, run_failures
 from mulligan.core.effects.snapshot import changes
@@ -335,12 +336,22 @@ class RunDriver:
     def _take(self, pending: _Pending, now: datetime) -> None:
         """Give the tasks that this turn has scheduled to our executor while they fit; queue the rest."""
         is_paused = self.is_paused
+        small_max = self._small_tasks_max(len(pending.fresh))
         for key, task in pending.fresh.items():
-            if is_paused or not self._may_run_here(task) or not self._is_ours(task):
+            is_left = small_max <= 0 and may_be_held(task)
+            if is_paused or is_left or not self._may_run_here(task) or not self._is_ours(task):
                 pending.queued[key] = task
             else:
+                small_max -= may_be_held(task)
                 self._take_or_refuse(pending, task, now)
         pending.fresh.clear()
+
+    def _small_tasks_max(self, scheduled: int) -> float:
+        """How many small tasks of a turn our executor may take, so that others that have a slot get enough."""
+        if self.is_alone or self.executor is None or scheduled == 1:
+            return inf
+        offer = self.executor.offer()
+        return offer.tasks_max + ahead_share(scheduled - offer.tasks_max, scheduled)
 
     def _may_run_here(self, task: Task) -> bool:
         """Whether it may run on this host. If not, it is queued: the store knows whether its own host has workers."""
@@ -373,7 +384,9 @@ class RunDriver:
             return
         self.executor.reserve(task)
         pending.taken[task.place] = task
-        pending.next.append(r.TaskStarted(now, task.place, task.attempt, self.executor.name, self.executor.host))
+        pending.next.append(
+            r.TaskStarted(now, task.place, task.attempt, self.executor.name, self.executor.host_of(task))
+        )
 
     def _end(self, pending: _Pending, now: datetime) -> None:
         """End the round, and report the result to the parent run that waits for it."""

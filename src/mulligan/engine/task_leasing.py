@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from itertools import islice
 
+from msgspec.structs import replace
+
 from mulligan.core.effects.lease_rules import has_time_for
 from mulligan.core.effects.tasks import Task
 from mulligan.engine.run_driver import RunDriver
@@ -16,6 +18,8 @@ from mulligan.ports import Clock, Commit, Lease, TaskCapacity, TaskQueue
 CLAIMS_MAX = 200
 # How often a shared store is asked for tasks without a sign that it has any.
 LEASE_AGAIN_SECONDS = 0.2
+# How soon a shared store is asked again for tasks ahead of a slot after it had too few.
+AHEAD_AGAIN_SECONDS = 0.02
 # How often in a row our own tasks may take all capacity while tasks in the store wait.
 ROUNDS_WITHOUT_ROOM_MAX = 2
 
@@ -30,6 +34,8 @@ class LeasePacing:
         # In a local file the question costs next to nothing.
         self._seconds = LEASE_AGAIN_SECONDS if is_shared else 0.0
         self._asked_at = 0.0
+        # When to ask again for tasks ahead of a slot.
+        self._ahead_at = 0.0
         self._rounds_without_room = 0
 
     def note_no_room(self) -> None:
@@ -45,6 +51,15 @@ class LeasePacing:
         # A task that did not fit before may fit when another one has ended: worth a question now and then.
         has_waited = self._clock.monotonic() - self._asked_at >= self._seconds
         return self.may_have_tasks or (self.has_more_room and may_have_others and has_waited)
+
+    @property
+    def may_ask_ahead(self) -> bool:
+        """Whether to ask for tasks ahead of a slot: not again and again while too few tasks wait for that."""
+        return self._clock.monotonic() >= self._ahead_at
+
+    def note_none_ahead(self) -> None:
+        """Note that there was nothing to lease ahead."""
+        self._ahead_at = self._clock.monotonic() + AHEAD_AGAIN_SECONDS
 
     def note_asked(self, *, may_have_more: bool) -> None:
         self._asked_at, self.has_more_room, self.may_have_tasks = self._clock.monotonic(), False, may_have_more
@@ -168,12 +183,17 @@ class TaskSupply:
             return None
         assert self._executor is not None
         offer = self._executor.offer()
-        if offer.tasks_max < 1:
+        if self.is_alone or not self.pacing.may_ask_ahead:
+            # Alone, the tasks of our own runs are ours without asking.
+            offer = replace(offer, ahead=0) if offer.ahead else offer
+        if offer.tasks_max < 1 and offer.ahead < 1:
             self.pacing.note_no_room()
             return None
         is_guarded = self.is_alone and not self._is_shared
         leases = self._store.lease(self._name, offer, root_run_id=root_run_id, is_guarded=is_guarded)
-        self.pacing.note_asked(may_have_more=len(leases) == offer.tasks_max)
+        if offer.ahead and len(leases) <= offer.tasks_max:
+            self.pacing.note_none_ahead()
+        self.pacing.note_asked(may_have_more=len(leases) >= offer.tasks_max)
         return leases
 
     def note_commit(self, commit: Commit) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from mulligan.core.deciding.breaker import Guard
 from mulligan.core.model.reports import LeaseExpired, Report, TaskInterrupted
@@ -46,6 +46,11 @@ class TasksInFlight:
 
     def __len__(self) -> int:
         return len(self._leases)
+
+    @property
+    def run_ids(self) -> set[int]:
+        """The runs whose tasks we have."""
+        return {run_id for run_id, _, _ in self._leases}
 
     @property
     def is_done(self) -> bool:
@@ -127,6 +132,22 @@ class TasksInFlight:
             yield self._ended[0]
             self._leases.pop(_key(lease), None)
             self._ended.popleft()
+
+    def report_except(self, run_ids: Collection[int]) -> None:
+        """Put the reports of ended tasks into the inboxes of their runs, except of these, which get theirs directly.
+
+        All in one transaction. They are removed here once that is written, so that an error loses none.
+        """
+        others = [(lease, report) for lease, report in self._ended if lease.task.run_id not in run_ids]
+        if not others:
+            return
+        self._check()
+        if self._store.report_all([(lease.token, report, lease.task.guard) for lease, report in others]):
+            # No worker has the run: it is ours to continue.
+            self._changes.request()
+        for lease, _ in others:
+            self._leases.pop(_key(lease), None)
+        self._ended = deque(one for one in self._ended if one[0].task.run_id in run_ids)
 
     def send_report(self, token: int, report: Report, guard: Guard | None) -> None:
         """Put the report of an ended task into the inbox of its run."""

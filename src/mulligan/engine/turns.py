@@ -182,7 +182,7 @@ class TurnTaker:
 
     def _note_consequences(self, driver: RunDriver, commit: Commit, result: CommitResult) -> None:
         """Note what has to be looked at next."""
-        self._workflows.note_breakers(driver.state.workflow)
+        self._workflows.note_definition(driver.state.workflow)
         for timer in commit.timers:
             self._timers.add(driver, timer)
         if result.children:

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from msgspec.structs import replace
+
+from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.ports import LockState, WorkerRecord, WorkerRegistry
+
+# Asks a scheduler how jobs have ended, all at once, each with whether its worker is known to be dead. The engine waits
+# meanwhile: it must not take long.
+AskJobs = Callable[[Mapping[WorkerJob, bool]], Mapping[WorkerJob, JobEnd]]
+
+
+def without_asking(jobs: Mapping[WorkerJob, bool]) -> dict[WorkerJob, JobEnd]:
+    """The jobs as their workers have registered them."""
+    return {job: JobEnd(job) for job in jobs}
 
 
 def expire_dead_workers(
@@ -13,6 +25,7 @@ def expire_dead_workers(
     kill_leftovers: Callable[[str], object],
     *,
     may_expire_others: bool = True,
+    ask_jobs: AskJobs = without_asking,
 ) -> list[WorkerRecord]:
     """Expire dead workers. Return those that this call has expired.
 
@@ -20,14 +33,32 @@ def expire_dead_workers(
     not reach the store ourselves (`core.deciding.expiry_permission`). Processes that the worker has left on this
     machine are killed first, whatever its host is called now: afterwards other workers start its tasks.
     """
-    expired = []
+    dead = []
     for worker in store.workers():
         is_dead = lock_state(worker) == "free"
         if is_dead or (may_expire_others and _is_silent(store, worker)):
-            kill_leftovers(worker.name)
-            if store.expire(worker.name, is_dead=is_dead):
-                expired.append(worker)
+            dead.append((worker, is_dead))
+    if not dead:
+        return []
+    jobs = {worker.job: is_dead for worker, is_dead in dead if worker.job is not None}
+    ends = ask_jobs(jobs) if jobs else {}
+    expired = []
+    for worker, is_dead in dead:
+        kill_leftovers(worker.name)
+        job = None if worker.job is None else _with_life(ends.get(worker.job), worker)
+        if store.expire(worker.name, is_dead=is_dead, job=job):
+            expired.append(worker)
     return expired
+
+
+def _with_life(end: JobEnd | None, worker: WorkerRecord) -> JobEnd | None:
+    """The end of its job. The life of a worker that did not know its end is what can be seen of it."""
+    if end is None or end.ending != "time" or end.job.life_seconds is not None:
+        return end
+    if worker.started_at is None or worker.beat_at is None:
+        return end
+    seconds = max(0.0, (worker.beat_at - worker.started_at).total_seconds())
+    return replace(end, job=replace(end.job, life_seconds=seconds))
 
 
 def _is_silent(store: WorkerRegistry, worker: WorkerRecord) -> bool:

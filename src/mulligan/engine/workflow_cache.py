@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mulligan.core.model.graph import Graph
+from mulligan.core.model.slurm_profile import profile_labels
 from mulligan.core.model.workflow import Workflow, decode
 
 
@@ -13,14 +14,18 @@ class WorkflowCache:
         self._workflows: dict[str, tuple[Workflow, Graph]] = {}
         # Whether any of them has a breaker: guarded tasks are leased from the store.
         self.has_breakers = False
+        # What their own Slurm profiles offer: a machine without pilots has it too.
+        self.profile_labels: tuple[str, ...] = ()
 
     def remember(self, version: str, workflow: Workflow) -> None:
         """Add a workflow that is already decoded."""
         self._workflows[version] = workflow, Graph(workflow)
-        self.note_breakers(workflow)
+        self.note_definition(workflow)
 
-    def note_breakers(self, workflow: Workflow) -> None:
+    def note_definition(self, workflow: Workflow) -> None:
         """Note the definition that a run uses: a corrected one is not in the cache."""
+        if workflow.slurm:
+            self.profile_labels = tuple(dict.fromkeys((*self.profile_labels, *profile_labels(workflow.slurm))))
         self.has_breakers = self.has_breakers or bool(workflow.breakers)
 
     def get(self, version: str, data: bytes) -> tuple[Workflow, Graph]:

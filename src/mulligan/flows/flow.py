@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         fail_fast: Literal["on_critical", "always", "never"] | bool
         notify: Sequence[Mapping[str, Any]]
         schedules: Mapping[str, Mapping[str, Any]]
+        slurm: Mapping[str, Mapping[str, Any]]
         cancel_grace: Duration
         hide_credentials: bool
         workspace: Mapping[str, str]

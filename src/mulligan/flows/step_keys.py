@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         resources: Mapping[str, Any]
         on_lost: Literal["rerun", "fail"]
         affinity: Literal["host", "any"]
-        breaker: str
+        breaker: str | Mapping[str, Any]
         logs: Mapping[str, Any]
 
     class StepKeys(CommandKeys, total=False):
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         triage: bool | Mapping[str, Any]
         undo: Any
         max_visits: int
+        at_max_visits: Literal["loop_limit", "last_failure"]
         start: bool
         fail_fast: Literal["on_critical", "always", "never"] | bool
         reads: Sequence[str] | str
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
         name: str
         requirements: Sequence[str]
         python: str
+        on: Mapping[str, bool]
 
     Keys = dict[str, tuple[Any, Site]]
 

@@ -48,6 +48,7 @@ _MAP_KEYS = (
     "on_item_failure",
     "max_failures",
     "failure_threshold",
+    "collect_critical",
 )
 
 
@@ -132,6 +133,7 @@ class Step(FunctionWrapper, Generic[P, R]):
         on_item_failure: Literal["fail", "stop", "collect"] | None = None,
         max_failures: int | None = None,
         failure_threshold: float | None = None,
+        collect_critical: bool | None = None,
         filter: object = None,
         sort_by: object = None,
         distinct: object = None,
@@ -145,7 +147,8 @@ class Step(FunctionWrapper, Generic[P, R]):
             load(cleaned.results)
 
         With `collect` the step completes without the items that failed; with `stop` it starts no further item after a
-        failure; by default all items run, and the step fails if one did.
+        failure; by default all items run, and the step fails if one did. A critical failure of an item fails the step
+        in any case, unless `collect_critical` is true.
 
         `filter`, `sort_by` and `distinct` are expressions over `item`: `filter="item.size > 0"`.
         """

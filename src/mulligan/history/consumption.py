@@ -46,6 +46,7 @@ class Requested(msgspec.Struct, frozen=True):
     gpus: int | None = None
     labels: tuple[str, ...] = ()
     timeout: float | None = None
+    nodes: int | None = None
 
 
 class Usage(msgspec.Struct):
@@ -160,6 +161,7 @@ def requested_by(steps: list[Step]) -> Requested:
         max((each.gpus for each in resources if each.gpus), default=None),
         next((each.labels for each in resources if each.labels), ()),
         max((command.timeout for command in commands if command.timeout and not _is_given(command)), default=None),
+        max((each.nodes for each in resources if each.nodes), default=None),
     )
 
 
@@ -322,5 +324,6 @@ def _resources(asked: Requested, given: dict[What, str]) -> str:
         "memory": given.get("memory", memory),
         "gpus": str(asked.gpus) if asked.gpus else None,
         "labels": f"[{', '.join(asked.labels)}]" if asked.labels else None,
+        "nodes": str(asked.nodes) if asked.nodes else None,
     }
     return "{" + ", ".join(f"{name}: {value}" for name, value in values.items() if value is not None) + "}"

@@ -6,6 +6,7 @@ task that has to wait for room from one that no worker that is up could ever run
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -14,10 +15,10 @@ from typing import Literal
 import msgspec
 
 from mulligan.core.effects.tasks import Demand
-from mulligan.core.model.events import AvoidedHosts
-from mulligan.core.model.formatting import format_size, quote_names
+from mulligan.core.model.fact_parts import AvoidedHosts
+from mulligan.core.model.formatting import format_duration, format_size, quote_names
 
-ObstacleKind = Literal["no_worker", "host", "label", "cpus", "memory", "gpus", "breaker"]
+ObstacleKind = Literal["no_worker", "host", "label", "cpus", "memory", "gpus", "nodes", "time", "breaker"]
 _Kind = Literal["cpus", "memory", "gpus"]
 _KINDS: tuple[_Kind, ...] = ("cpus", "memory", "gpus")
 # How many of the tasks that use the resource are named.
@@ -46,12 +47,17 @@ class WorkerCapacity(msgspec.Struct, frozen=True):
     gpus: int = 0
     labels: tuple[str, ...] = ()
     tasks: tuple[RunningTask, ...] = ()
+    # The most and the fewest nodes that a task of it may ask for.
+    nodes: int = 1
+    nodes_min: int = 1
+    # How long it takes tasks; None if it has no end.
+    seconds_left: float | None = None
     # Whether it responds. A worker that does not keeps the tasks of its host until its lease expires.
     is_alive: bool = True
 
 
 class Obstacle(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One reason why a task is not taken: as text, and as data. Memory is in bytes."""
+    """One reason why a task is not taken: as text, and as data. Memory is in bytes, time in seconds."""
 
     kind: ObstacleKind
     text: str
@@ -112,17 +118,57 @@ class WorkerPool:
         if not labelled:
             yield from _find_missing_labels(demand, able, where)
             return
+        spread = [worker for worker in labelled if worker.nodes_min <= demand.nodes <= worker.nodes]
+        if not spread:
+            yield _no_nodes(demand, labelled, where)
+            return
+        labelled = spread
         large = [worker for worker in labelled if _is_large_enough(worker, demand)]
         if not large:
             yield from _find_too_small(demand, labelled, where)
-        elif not any(_has_room(worker, demand) for worker in large):
-            yield from _find_busy(demand, large, where)
+            return
+        lasting = [worker for worker in large if _lasts(worker, demand)]
+        if not lasting:
+            yield _too_little_time(demand, large, where)
+        elif not any(_has_room(worker, demand) for worker in lasting):
+            yield from _find_busy(demand, lasting, where)
+        elif demand.nodes > 1 and all(worker.tasks for worker in lasting):
+            text = f"it asks for {demand.nodes} nodes for itself, and the workers that have them run other tasks"
+            users = [task for worker in lasting for task in worker.tasks]
+            yield Obstacle(
+                "nodes", text, asked=demand.nodes, used_by=users[:HOLDERS_NAMED_MAX], used_by_count=len(users)
+            )
+
+
+def _no_nodes(demand: Demand, workers: Sequence[WorkerCapacity], where: str) -> Obstacle:
+    largest = max(worker.nodes for worker in workers)
+    if demand.nodes == 1:
+        text = f"every worker{where} is for steps that ask for several nodes"
+    else:
+        text = f"it asks for {demand.nodes} nodes, and the largest allocation of a worker{where} has {largest}"
+    return Obstacle("nodes", text, is_impossible=True, asked=demand.nodes, largest=largest)
 
 
 def _no_other_host(avoids: AvoidedHosts) -> Obstacle:
     hosts = f"{'host' if len(avoids.hosts) == 1 else 'hosts'} {quote_names(avoids.hosts)}"
     text = f"it failed on {hosts}, and no other host has a worker; after a minute any host may run it"
     return Obstacle("host", text, host=avoids.hosts[-1], until=avoids.until)
+
+
+def _lasts(worker: WorkerCapacity, demand: Demand) -> bool:
+    return worker.seconds_left is None or max(demand.timeout, demand.seconds_min) <= worker.seconds_left
+
+
+def _too_little_time(demand: Demand, workers: Sequence[WorkerCapacity], where: str) -> Obstacle:
+    """The obstacle if all workers end too soon. `Demand` says whether the task may take so long, or has shown it."""
+    longest = max(worker.seconds_left or 0.0 for worker in workers)
+    asked = max(demand.timeout, demand.seconds_min)
+    if demand.timeout >= demand.seconds_min:
+        why = f"it may take {format_duration(asked)} (its timeout)"
+    else:
+        why = f"it needs a worker with {format_duration(math.ceil(asked))} left, since others have ended before it"
+    text = f"{why}, and the longest that a worker{where} has left is {format_duration(math.floor(longest))}"
+    return Obstacle("time", text, is_impossible=True, asked=asked, largest=longest)
 
 
 def _find_missing_labels(demand: Demand, workers: Sequence[WorkerCapacity], where: str) -> Iterator[Obstacle]:

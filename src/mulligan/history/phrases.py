@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mulligan.core.deciding.adjustment import CAP, CAPS
 from mulligan.core.deciding.classify import LIMIT_SECONDS, PAST_DEADLINE, TOO_LARGE_PREFIX, TOO_LONG, exceeded_limit
-from mulligan.core.model.events import Adjusted, TriageSuggested
+from mulligan.core.model.events import AttemptInterrupted, TriageSuggested
+from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_line import most_useful_line, tail_lines
 from mulligan.core.model.formatting import (
@@ -14,7 +15,9 @@ from mulligan.core.model.formatting import (
     single_line,
     strip_control_characters,
 )
+from mulligan.core.model.on_dask import is_dask_worker
 from mulligan.core.model.rejected_output import rejected_text
+from mulligan.core.model.scheduler_job import JobEnd, describe_job
 from mulligan.core.model.workflow import Rule, TriageAgent
 from mulligan.core.state.state import Suggestion
 
@@ -91,7 +94,7 @@ def describe_failure(failure: Failure) -> str:
     chars_max = LINE_CHARS_MAX if failure.code in _LOGGED else _UNLOGGED_CHARS_MAX
     shown = line if len(line) <= chars_max else line[: chars_max - 3] + "…"
     text = f"{failure_label(failure)}: {escape_unprintable(shown)}" if is_news else failure_label(failure)
-    return text + _rejected_output(failure)
+    return text + _rejected_output(failure) + _job(failure)
 
 
 def _rejected_output(failure: Failure) -> str:
@@ -99,6 +102,30 @@ def _rejected_output(failure: Failure) -> str:
     output = escape_unprintable(single_line(strip_control_characters(rejected_text(failure))).strip())
     shown = output if len(output) <= LINE_CHARS_MAX else output[: LINE_CHARS_MAX - 1] + "…"
     return f"; output: {shown}" if shown else ""
+
+
+def _job(failure: Failure) -> str:
+    """`; on node n3, Slurm job 17`: the job in which it failed."""
+    job = describe_job(failure.details)
+    return f"; on {job}" if job else ""
+
+
+def describe_interruption(fact: AttemptInterrupted) -> str:
+    """`interrupted; it will run again`, or after how long, by the end of which worker's time."""
+    if fact.life_seconds is None:
+        return "interrupted; it will run again"
+    ran = "" if fact.ran_seconds is None else f" after {format_duration(fact.ran_seconds)}"
+    job = f" ({fact.job})" if fact.job is not None else ""
+    return f"interrupted{ran}: the {format_duration(fact.life_seconds)} of its worker{job} are over"
+
+
+def describe_lost_worker(worker: str, end: JobEnd | None) -> str:
+    """`its worker on node n3 (Slurm job 17) is gone: Slurm says NODE_FAIL`."""
+    if end is None:
+        return f"{worker if is_dask_worker(worker) else 'its worker'} is gone"
+    node = f" on node {end.job.node}" if end.job.node else ""
+    says = f": Slurm says {end.state}" if end.state else ""
+    return f"its worker{node} (Slurm job {end.job.number}) is gone{says}"
 
 
 def last_lines(failure: Failure) -> tuple[str, ...]:

@@ -33,6 +33,11 @@ def describe_route_outcome(state: State, record: FailureRecord) -> tuple[str, Fa
         return f"routed to '{record.target}', which completed{_THEN.get(record.then, '')}", "mended"
     if handled is None:
         return f"routed to '{record.target}', which is {status}", "under_way"
+    if status == "completed":
+        became = f"routed to '{record.target}', which completed, and failed again in the loop: not handled"
+        return (
+            (f"{became}, but end returned completed", "left") if state.run.status == "completed" else (became, "open")
+        )
     became = f"routed to '{record.target}', which {'failed' if status == 'failed' else f'was {status}'}: not handled"
     return (f"{became}, but end returned completed", "left") if state.run.status == "completed" else (became, "open")
 

@@ -28,6 +28,8 @@ from mulligan.history.phrases import (
     describe_cap,
     describe_degraded,
     describe_failure,
+    describe_interruption,
+    describe_lost_worker,
     describe_suggestion,
     failure_label,
     last_lines,
@@ -257,7 +259,9 @@ def _completed(writer: StoryWriter, fact: e.StepCompleted, at: datetime) -> _Sen
         return (END, "completed", "good") if fact.attempt else None
     no_route = "; no condition of its edges was met" if fact.no_route else ""
     routed = writer.memory.failures_routed_to(fact.step, fact.visit)
-    handles = f"; handled the {_failures_of(routed)}" if routed else ""
+    # In a loop, how its next round goes decides about the failure.
+    verb = "leads back after" if routed and writer.memory.leads_back(fact) else "handled"
+    handles = f"; {verb} the {_failures_of(routed)}" if routed else ""
     since = writer.memory.reused_run(fact.step)
     how = up_to_date_since(since) if since else f"{_how(fact.recovered_by)}{_faked(writer, fact.step)}"
     if items := writer.memory.reused_items(fact.step):
@@ -347,9 +351,17 @@ def _classified(writer: StoryWriter, fact: e.StepClassified, at: datetime) -> _S
 
 
 def _scheduled(writer: StoryWriter, fact: e.AttemptScheduled, at: datetime) -> _Sentence | None:
-    if fact.cause != "lost":
+    if fact.cause not in _FREE_RERUNS:
         return None
-    return fact.place, f"runs again as attempt {fact.attempt}; a lost worker does not use up a retry", "try"
+    return (
+        fact.place,
+        f"runs again as attempt {fact.attempt}; {_FREE_RERUNS[fact.cause]} does not use up a retry",
+        "try",
+    )
+
+
+# What was not the fault of an attempt, by the cause of the next one.
+_FREE_RERUNS = {"lost": "a lost worker", "job_ended": "a job that somebody ended", "time": "the end of a worker's time"}
 
 
 def _started(writer: StoryWriter, fact: e.AttemptStarted, at: datetime) -> _Sentence | None:
@@ -581,8 +593,12 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.AttemptStarted: _started,
     e.AttemptFailed: _attempt_failed,
     e.AttemptSucceeded: _succeeded,
-    e.AttemptInterrupted: lambda t, f, at: (f.place, f"attempt {f.attempt} interrupted; it will run again", "try"),
-    e.AttemptLost: lambda t, f, at: (f.place, f"attempt {f.attempt} lost: its worker is gone", "bad"),
+    e.AttemptInterrupted: lambda t, f, at: (f.place, f"attempt {f.attempt} {describe_interruption(f)}", "try"),
+    e.AttemptLost: lambda t, f, at: (
+        f.place,
+        f"attempt {f.attempt} lost: {describe_lost_worker(f.worker, f.job)}",
+        "bad",
+    ),
     e.ResultRejected: lambda t, f, at: (f.place, f"result rejected: {describe_failure(f.failure)}", "bad"),
     e.RungPassed: _passed,
     e.RetryScheduled: _retry,

@@ -5,20 +5,34 @@ A writer that starts in the middle of a run remembers less: its sentences then s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
+from copy import copy
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from mulligan.core.deciding.end_status import parse_end_output
 from mulligan.core.evolve.evolve_places import ITEM, spec_below
 from mulligan.core.evolve.revision import workflow_from_plain
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure
+from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import END, Command, Need, Step, Workflow
 
 # A visit of a step.
 _Visit = tuple[str, int]
+
+
+class _Routed(NamedTuple):
+    """A failed visit that was routed: when it failed, by number of facts; and its loop, if it is in one."""
+
+    number: int
+    # The steps that run again, and those of them that the loop leads back to.
+    members: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    # The visit that was to lead back, and took no edge since the limit of the loop was reached.
+    dead_end: _Visit | None = None
 
 
 class StoryMemory:
@@ -36,7 +50,17 @@ class StoryMemory:
         self._unmet: dict[tuple[str, str], str] = {}
         # The failed visits that are not handled yet, and by visit the failed visits that were routed to it.
         self._open: dict[_Visit, None] = {}
-        self._sent: dict[_Visit, list[_Visit]] = {}
+        # Each with the failed visit whose route it follows: its own, or that of a remediation that failed as well.
+        self._sent: dict[_Visit, list[tuple[_Visit, _Visit]]] = {}
+        # For loops: how many facts there were, when each step was entered last and how often in this round; the failed
+        # visits; and those that were routed, until the round ends.
+        self._number = 0
+        self._entered: dict[str, int] = {}
+        self._visits: Counter[str] = Counter()
+        self._failed: list[tuple[int, _Visit]] = []
+        self._routed: dict[_Visit, _Routed] = {}
+        # By handled failure: the failure whose route was the last.
+        self._went: dict[_Visit, _Visit] = {}
         # The reason that `end` returned.
         self.reason_of_end = ""
         # The runs whose results steps have reused, until these steps end.
@@ -48,6 +72,9 @@ class StoryMemory:
         other = StoryMemory(self._workflow, self.children)
         for name in ("_specs", "_failures", "_undone", "_unmet", "_open", "_reused", "_reused_items"):
             setattr(other, name, dict(getattr(self, name)))
+        for name in ("_entered", "_visits", "_failed", "_routed", "_went"):
+            setattr(other, name, copy(getattr(self, name)))
+        other._number = self._number
         other._sent = {visit: list(sent) for visit, sent in self._sent.items()}
         other.reason_of_end = self.reason_of_end
         return other
@@ -80,11 +107,35 @@ class StoryMemory:
 
     def failures_routed_to(self, step: str, visit: int) -> list[str]:
         """The steps whose failures were routed to this visit."""
-        return list(dict.fromkeys(name for name, _ in self._sent.get((step, visit), ())))
+        return list(dict.fromkeys(name for (name, _), _ in self._sent.get((step, visit), ())))
+
+    def leads_back(self, fact: e.StepCompleted) -> bool:
+        """Whether a visit took the edge of a loop."""
+        return any(self._graph.arc(fact.step, index).is_loop for index in fact.taken) if self._graph else False
+
+    @cached_property
+    def _graph(self) -> Graph | None:
+        return None if self._workflow is None else Graph(self._workflow)
 
     def unhandled_steps(self) -> list[str]:
         """The steps whose failures are not handled so far."""
-        return list(dict.fromkeys(name for name, _ in self._open))
+        return list(dict.fromkeys(visit[0] for visit in (*self._open, *self._went) if not self._is_handled(visit)))
+
+    def _is_handled(self, visit: _Visit) -> bool:
+        """As `core.state.verdict.is_handled` after the run has ended: a failure in a loop has the fate of the last."""
+        while visit not in self._open:
+            followed = self._routed.get(self._went.get(visit, visit))
+            if followed is None or not followed.targets:
+                return True
+            since = max(self._entered.get(name, 0) for name in followed.targets)
+            if since < followed.number:
+                return followed.dead_end is None
+            later = (one for number, one in reversed(self._failed) if number > since and one[0] in followed.members)
+            found = next(later, None)
+            if found is None:
+                return True
+            visit = found
+        return False
 
     def unmet_need(self, name: str) -> str:
         """The needed step that keeps this step from starting; "" if it is not known."""
@@ -107,6 +158,7 @@ class StoryMemory:
 
     def update(self, fact: e.Fact) -> None:
         """Remember a fact."""
+        self._number += 1
         rule = _RULES.get(type(fact))
         if rule is not None:
             rule(self, fact)
@@ -133,6 +185,8 @@ class StoryMemory:
 
     def _step_entered(self, fact: e.StepEntered) -> None:
         self._undone.pop(fact.step, None)
+        self._entered[fact.step] = self._number
+        self._visits[fact.step] += 1
 
     def _step_passed_over(self, fact: Any) -> None:
         self._undone[fact.step] = "skipped" if isinstance(fact, e.StepSkipped) else "cancelled"
@@ -143,8 +197,24 @@ class StoryMemory:
         self._reused_items.pop(fact.step, None)
         if fact.step == END:
             self.reason_of_end = str(parse_end_output(fact.output).get("reason") or "")
-        for handled in self._sent.pop((fact.step, fact.visit), ()):
+        own = fact.step, fact.visit
+        for handled, followed in self._sent.pop(own, ()):
             self._open.pop(handled, None)
+            self._went[handled] = followed
+            if fact.no_route and followed in self._routed and self._is_at_limit(fact.step):
+                self._routed[followed] = self._routed[followed]._replace(dead_end=own)
+        # A remediation that is visited once more is no dead end any longer.
+        if fact.visit > 1:
+            before = (fact.step, fact.visit - 1)
+            for visit, routed in self._routed.items():
+                if routed.dead_end == before:
+                    self._routed[visit] = routed._replace(dead_end=None)
+
+    def _is_at_limit(self, name: str) -> bool:
+        """Whether a success edge of the step leads back to one that has no visit left."""
+        arcs = self._graph.nodes[name].arcs if self._graph else ()
+        back = [self._steps[arc.to] for arc in arcs if arc.is_loop and arc.edge.on == "success"]
+        return any(self._visits[step.name] > step.max_visits for step in back)
 
     def _step_failed(self, fact: e.StepFailed) -> None:
         self._failures.pop(fact.step, None)
@@ -154,8 +224,24 @@ class StoryMemory:
             return
         self._undone[fact.step] = "failed"
         self._open[own] = None
+        self._failed.append((self._number, own))
         if fact.route.is_sent:
-            self._sent.setdefault((fact.route.to or "", fact.route.visit), []).extend((own, *carried))
+            followed = [(own, own), *((visit, own) for visit, _ in carried)]
+            self._sent.setdefault((fact.route.to or "", fact.route.visit), []).extend(followed)
+            self._routed[own] = self._loop_of(fact)
+
+    def _loop_of(self, fact: e.StepFailed) -> _Routed:
+        """The loop in which the failure goes round, if its remediation is part of one or lets it run again."""
+        if self._graph is None or fact.step not in self._graph.nodes or fact.route.edge is None:
+            return _Routed(self._number)
+        then = self._graph.arc(fact.step, fact.route.edge).edge.then
+        if then == "rerun":
+            return _Routed(self._number, (fact.step,), (fact.step,))
+        members = self._graph.loops.get(fact.step, ())
+        if then == "continue" or fact.route.to not in members:
+            return _Routed(self._number)
+        arcs = (arc for name in members for arc in self._graph.nodes[name].arcs)
+        return _Routed(self._number, members, tuple(arc.to for arc in arcs if arc.is_loop))
 
     def _settled(self, fact: e.StepSettled) -> None:
         """A failure that was handled and fails after all. It belongs to no visit."""
@@ -169,12 +255,13 @@ class StoryMemory:
         """From here on the corrected definition applies."""
         self._workflow = workflow_from_plain(fact.definition)
         self.__dict__.pop("_steps", None)
+        self.__dict__.pop("_graph", None)
         for step in fact.removed:
             self._undone.pop(step, None)
 
     def _reopened(self, fact: e.RunReopened) -> None:
-        self._open.clear()
-        self._sent.clear()
+        for table in (self._open, self._sent, self._routed, self._went, self._visits, self._failed):
+            table.clear()
         self._unmet.clear()
         for step in fact.put_back:
             self._undone.pop(step, None)

@@ -234,6 +234,7 @@ PYTHON = Record(
     },
     one_of=(("code",), ("call",)),
 )
+ON = Record("on", {"dask": Key(FLAG, "true: 'client' is a client of the Dask cluster that runs the steps")})
 _TIME = Template("a time such as 2030-01-31T09:00:00Z")
 WAIT = Record("wait", {"until": Key(as_node(_TIME), "when it ends", is_required=True)})
 APPROVE = Record(
@@ -265,6 +266,7 @@ ACTION_KEYS = {
     "wait": Key(as_node(ACTION_SHAPES["wait"]), "a pause: a duration, or {until: a time}"),
     "approve": Key(as_node(ACTION_SHAPES["approve"]), "waits for a person's approval"),
     "args": Key(as_node(MapOf(TEMPLATED)), "the arguments of a python action, by name"),
+    "on": Key(ON, "what a python action gets of the cluster that runs the steps: {dask: true}"),
     "stdin": Key(as_node(TEMPLATED), "the standard input of a shell action"),
     "strict": STRICT,
 }

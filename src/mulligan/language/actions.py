@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.on_dask import CLIENT
 from mulligan.core.model.waiting import WAITS
 from mulligan.core.model.workflow import ENGINE_ACTIONS, Action, Template
 from mulligan.language.action_keys import ACTION_SHAPES, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
@@ -75,8 +76,8 @@ def _refuse_secrets(action: Action, node: Node, scope: Scope) -> None:
 
 
 def _refuse_misplaced_keys(fields: Fields, kind: str, scope: Scope) -> None:
-    """Refuse `args` without python and `stdin` without shell."""
-    for key, owner in (("args", "python"), ("stdin", "shell")):
+    """Refuse `args` and `on` without python, and `stdin` without shell."""
+    for key, owner in (("args", "python"), ("on", "python"), ("stdin", "shell")):
         if key in fields and kind != owner:
             message = f"'{key}' is for '{owner}', and this is '{kind}'"
             scope.note(scope.source.refuse("stray_key", message, fields.key(key)))
@@ -150,6 +151,15 @@ def _python(node: Node, fields: Fields, scope: Scope) -> Action:
         raise scope.source.refuse("type", f"'args' is {describe(args_node)}, a mapping is expected", args_node)
     params: dict[str, Any] = {"args": read_value(args_node, scope, bindings)} if args_node else {}
     keys = form if isinstance(form, Fields) else Fields(fields.node, {"code": form})
+    has_client = fields["on"].get("dask", False) if "on" in fields else False
+    if has_client:
+        params["on"] = {"dask": True}
+        if args_node is not None and CLIENT in args_node.entries:
+            message, hint = (
+                f"'{CLIENT}' is the client of Dask, and 'args' sets it, too",
+                "give the argument another name",
+            )
+            scope.note(scope.source.refuse("python", message, args_node.key(CLIENT), hint=hint))
     if isinstance(node, Mapping):
         _refuse_two_programs(node, scope)
     interpreter = keys.get("python") or scope.draft.python_interpreter
@@ -162,7 +172,8 @@ def _python(node: Node, fields: Fields, scope: Scope) -> Action:
             params["source"] = keys["source"]
             params.update({"file": keys["file"]} if "file" in keys else {})
     elif "code" in keys:
-        check_code(keys["code"], args_node, fields.key("python"), scope, is_ours=interpreter is None)
+        given = (CLIENT,) if has_client else ()
+        check_code(keys["code"], args_node, fields.key("python"), scope, is_ours=interpreter is None, given=given)
         params["code"] = keys["code"].text
     if interpreter:
         params["interpreter"] = interpreter

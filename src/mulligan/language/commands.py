@@ -13,7 +13,7 @@ from mulligan.language.agent_tools import read_agent_tools
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
 from mulligan.language.retry_policies import read_retry
 from mulligan.language.scope import Scope, bare_expression, read_condition
-from mulligan.language.settings import Settings, read_logs
+from mulligan.language.settings import Settings, guard_of, read_breaker_key, read_logs
 from mulligan.language.shapes import Fields
 from mulligan.language.suggestions import did_you_mean
 from mulligan.language.workflow_keys import (
@@ -90,7 +90,9 @@ def read_commands(
     return tuple(commands)
 
 
-def inherited_fields(settings: Settings, scope: Scope, *, is_engines: bool = False) -> dict[str, Any]:
+def inherited_fields(
+    settings: Settings, scope: Scope, *, is_engines: bool = False, is_map: bool = False
+) -> dict[str, Any]:
     """The fields of a command that it inherits from its settings."""
     retry = read_retry(settings.retry, scope, settings)
     default_timeout = None if is_engines else settings.default_timeout
@@ -105,6 +107,7 @@ def inherited_fields(settings: Settings, scope: Scope, *, is_engines: bool = Fal
         "cwd": settings.cwd,
         "on_lost": settings.on_lost,
         "breaker": None if is_engines else settings.breaker,
+        "breaker_key": None if is_engines or is_map else read_breaker_key(settings.breaker_key, scope),
         "logs": {} if is_engines else settings.logs,
     }
 
@@ -119,7 +122,7 @@ def _attempt_fields(fields: Fields, scope: Scope, own: Settings) -> dict[str, An
     values = fields.pick(*_COPIED_KEYS)
     with scope.noting:
         is_engines = not ENGINE_ACTIONS.isdisjoint(fields.node.entries)
-        values = {**inherited_fields(own, scope, is_engines=is_engines), **values}
+        values = {**inherited_fields(own, scope, is_engines=is_engines, is_map="map" in fields), **values}
     if "breaker" in fields:
         with scope.noting:
             _check_breaker(fields, scope)
@@ -131,7 +134,7 @@ def _attempt_fields(fields: Fields, scope: Scope, own: Settings) -> dict[str, An
 
 def _check_breaker(fields: Fields, scope: Scope) -> None:
     """Refuse an undeclared breaker, and one on an engine action: breakers act when a worker leases a task."""
-    name: str = fields["breaker"]
+    name, _ = guard_of(fields)
     if name not in scope.draft.breakers:
         hint = did_you_mean(name, scope.draft.breakers) or "declare it under 'breakers:'"
         raise scope.source.refuse("unknown_breaker", f"there is no breaker '{name}'", fields.at("breaker"), hint=hint)

@@ -25,7 +25,10 @@ from mulligan.language.shapes import Fields, whole
 from mulligan.language.value_templates import value_expression
 from mulligan.language.workflow_keys import MAP, SORT
 
-_COPIED_KEYS = ("offset", "max_items", "on_item_failure", "max_failures", "failure_threshold", "item_timeout")
+_COPIED_KEYS = (
+    *("offset", "max_items", "on_item_failure", "max_failures", "failure_threshold", "item_timeout"),
+    "collect_critical",
+)
 
 
 def read_map(node: Node, scope: Scope, settings: Settings) -> tuple[Map, Scope]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import warnings
+from collections.abc import Sequence
 from functools import lru_cache
 
 from mulligan.core.model.lazy_regex import lazy_regex
@@ -14,8 +15,16 @@ from mulligan.language.suggestions import did_you_mean
 _PLACEHOLDER = lazy_regex(r"\$\{\s*(?:inputs|steps|error|failure|output|run|env|secrets|files|matrix|item|index)\b")
 
 
-def check_code(code: Scalar, args: Mapping | None, key: Scalar, scope: Scope, *, is_ours: bool = True) -> None:
-    """Check that the code parses and has a `main` that takes exactly the arguments in `args`.
+def check_code(
+    code: Scalar,
+    args: Mapping | None,
+    key: Scalar,
+    scope: Scope,
+    *,
+    is_ours: bool = True,
+    given: Sequence[str] = (),
+) -> None:
+    """Check that the code parses and has a `main` that takes exactly the arguments in `args`, and those `given`.
 
     Syntax errors are ignored if another interpreter runs the code, since it may be valid there.
     """
@@ -34,7 +43,7 @@ def check_code(code: Scalar, args: Mapping | None, key: Scalar, scope: Scope, *,
     if main is None:
         hint = "define main(…): its parameters come from 'args'"
         raise scope.source.refuse("python", "the python code has no function 'main'", key, hint=hint)
-    _check_arguments(main, code, args, scope)
+    _check_arguments(main, code, args, scope, given)
 
 
 def check_source(code: Node, scope: Scope) -> None:
@@ -78,16 +87,19 @@ def _find_main(module: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | N
 
 
 def _check_arguments(
-    main: ast.FunctionDef | ast.AsyncFunctionDef, code: Scalar, args: Mapping | None, scope: Scope
+    main: ast.FunctionDef | ast.AsyncFunctionDef, code: Scalar, args: Mapping | None, scope: Scope, given: Sequence[str]
 ) -> None:
-    given = args.entries if args else {}
+    set_here = args.entries if args else {}
     required, optional = _parameters(main.args)
-    for name, (key, _) in given.items():
+    for name in given:
+        if main.args.kwarg is None and name not in required and name not in optional:
+            scope.note(scope.source.refuse("python", f"main has no parameter '{name}', which it gets", code))
+    for name, (key, _) in set_here.items():
         if main.args.kwarg is None and name not in required and name not in optional:
             hint = did_you_mean(name, [*required, *optional])
             scope.note(scope.source.refuse("python", f"main has no parameter '{name}'", key, hint=hint))
     for name in required:
-        if name not in given:
+        if name not in set_here and name not in given:
             message = f"main has the parameter '{name}', but 'args' does not set it"
             offset = sum(len(line) + 1 for line in code.text.split("\n")[: main.lineno - 1]) + main.col_offset
             scope.note(scope.source.refuse_in("python", message, code, offset, 8, hint="add it under 'args:'"))

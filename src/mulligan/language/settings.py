@@ -35,6 +35,8 @@ class Settings(msgspec.Struct, frozen=True):
     # Read at each use, since a recovery script inherits the env and cwd of its command.
     retry: Node | None = None
     breaker: str | None = None
+    # Read at each use: on a map, it is evaluated for each item.
+    breaker_key: Node | None = None
     # From `defaults`, for steps only: the commands of a step would all use the same paths.
     logs: dict[str, Template] = {}
 
@@ -60,9 +62,27 @@ class Settings(msgspec.Struct, frozen=True):
             default_timeout=self.default_timeout,
             resources=read_resources(fields["resources"]) if "resources" in fields else self.resources,
             retry=fields.at("retry") if "retry" in fields else self.retry,
-            breaker=fields.get("breaker", self.breaker),
+            breaker=self.breaker if "breaker" not in fields else guard_of(fields)[0],
+            breaker_key=self.breaker_key if "breaker" not in fields else guard_of(fields)[1],
             logs=self.logs,
         )
+
+
+def guard_of(fields: Fields) -> tuple[str, Node | None]:
+    """The name of a breaker as `breaker` gives it, and the node of its key."""
+    found = fields["breaker"]
+    return (found.get("name", ""), found.get("key")) if isinstance(found, Fields) else (found, None)
+
+
+def read_breaker_key(node: Node | None, scope: Scope) -> Template | None:
+    """The key of a breaker. It is recorded and shown, so it has no secrets."""
+    if node is None:
+        return None
+    key = read_template(node, scope.in_attempt)
+    if reads_secrets(key):
+        message = "the key of a breaker cannot contain a secret: it is part of the breaker's name"
+        raise scope.source.refuse("secret", message, node, hint="use a name for what the secret opens")
+    return key
 
 
 def read_env(node: Node, scope: Scope) -> dict[str, Template]:

@@ -29,9 +29,9 @@ from mulligan.language.triage import read_triage
 from mulligan.language.workflow_keys import END as END_SHAPE
 from mulligan.language.workflow_keys import STEP
 
-_COPIED_KEYS = ("take", "no_match", "join", "max_visits", "fail_fast")
+_COPIED_KEYS = ("take", "no_match", "join", "max_visits", "at_max_visits", "fail_fast")
 # On a map step these are the defaults of its commands, not settings of the step itself.
-_COMMAND_DEFAULTS = ("rules", "max_attempts", "timeout", "resources", "breaker", "logs")
+_COMMAND_DEFAULTS = ("rules", "max_attempts", "timeout", "resources", "breaker", "breaker_key", "logs")
 
 
 class StepDraft(msgspec.Struct):

@@ -58,6 +58,7 @@ from mulligan.language.shapes import (
     number,
     whole,
 )
+from mulligan.language.slurm_profiles import PROFILES as SLURM_PROFILES
 
 # Running actions may end by themselves.
 FINISH = "finish"
@@ -79,6 +80,10 @@ RESOURCES = Record(
         "memory": Key(OrMatrixValue(SIZE), "how much memory it may use"),
         "gpus": Key(OrMatrixValue(whole(0)), "how many graphics processors"),
         "labels": Key(ListOf(PLAIN, or_one=True), "labels that the worker must have"),
+        "nodes": Key(
+            OrMatrixValue(whole(1)),
+            "an allocation of so many nodes for it alone: the step calls 'srun' itself (default 1)",
+        ),
     },
 )
 ENV: Shape = MapOf(ANY_TEXT)
@@ -105,6 +110,13 @@ COMMAND_FORMS: Shape = Deferred(lambda: Either("a command", text=Template("a she
 DO_FORMS: Shape = Deferred(lambda: ListOf(DO_COMMAND_FORMS, or_one=True, at_least=1))
 DO_COMMAND_FORMS: Shape = Deferred(lambda: Either("a command", text=Template("a shell command"), mapping=DO_COMMAND))
 
+GUARD = Record(
+    "guard",
+    {
+        "name": Key(STEP_NAME, "the breaker, declared under 'breakers'", is_required=True),
+        "key": Key(as_node(Template("a key")), "one breaker per value, such as ${item.url}", is_required=True),
+    },
+)
 COMMAND_KEYS = {
     **ACTION_KEYS,
     "timeout": Key(OrMatrixValue(LIMIT), "how long one attempt may take"),
@@ -124,7 +136,10 @@ COMMAND_KEYS = {
     "resources": Key(RESOURCES, "what an attempt may use"),
     "on_lost": Key(ON_LOST, "what to do when its worker is lost (default rerun)"),
     "affinity": Key(Choice(("host", "any")), "where later commands run (default: the same host)"),
-    "breaker": Key(STEP_NAME, "the circuit breaker that guards it"),
+    "breaker": Key(
+        Either("the name of a breaker or {name, key}", text=STEP_NAME, mapping=GUARD),
+        "the circuit breaker that guards it; with {name, key} one per value of the key",
+    ),
     "logs": Key(LOGS, "links to the logs of the latest attempt: {stdout: PATH, stderr: PATH}"),
 }
 COMMAND: Record = ActionRecord("command", COMMAND_KEYS, one_of=_ONE_ACTION)
@@ -263,6 +278,7 @@ MAP = Record(
         "max_failures": Key(whole(0), "the step fails if more items fail"),
         "failure_threshold": Key(number(0, 1), "the step fails if a larger share of items fails"),
         "item_timeout": Key(LIMIT, "how long an item may take, with all of its commands"),
+        "collect_critical": Key(FLAG, "critical failures of items may be collected and tolerated too (default false)"),
     },
 )
 
@@ -376,6 +392,10 @@ STEP_KEYS = {
     ),
     "undo": Key(COMMAND_FORMS, "undoes its work if the run does not complete"),
     "max_visits": Key(whole(1, 1_000_000), f"how often a loop may enter it (default {MAX_VISITS_DEFAULT})"),
+    "at_max_visits": Key(
+        Choice(("loop_limit", "last_failure")),
+        "what the visit beyond 'max_visits' fails with: LOOP_LIMIT (default), or the failure that led back to it",
+    ),
     "start": Key(FLAG, "true: its loop starts here"),
     "fail_fast": Key(FAIL_FAST, "which of its failures stop the run (default: what the file says)"),
     "reads": Key(ListOf(TEXT, or_one=True), "files that it reads: names from 'files', or paths"),
@@ -488,6 +508,7 @@ WORKFLOW = Record(
             "who is notified when a run needs a person, fails, completes or is late",
         ),
         "schedules": Key(SCHEDULES, "when a server starts runs, by name; they are in force once the file is published"),
+        "slurm": Key(SLURM_PROFILES, "profiles for 'mulligan slurm': how jobs are submitted in which workers run"),
         "max_parallel": Key(whole(1), "how many steps run at the same time (default: no limit)"),
         "fail_fast": Key(FAIL_FAST, "which failure stops the run (default on_critical)"),
         "cancel_grace": Key(GRACE, "how long running actions may take to stop when the run is cancelled (default 10s)"),

@@ -42,6 +42,7 @@ from mulligan.language.schedules import read_schedules
 from mulligan.language.scope import NO_STEPS, Draft, Includes, Scope
 from mulligan.language.settings import Settings, read_logs
 from mulligan.language.shapes import Fields
+from mulligan.language.slurm_profiles import read_profiles
 from mulligan.language.steps import StepDraft, default_end, read_end, read_step
 from mulligan.language.tool_steps import is_tool, read_tools, warn_unused_tools
 from mulligan.language.value_templates import value_template
@@ -137,6 +138,7 @@ def _read(
         data=_data(fields, source),
         labels=_labels(fields, source),
         schedules=read_schedules(fields.get("schedules", {}), source),
+        slurm=read_profiles(fields.get("slurm", {}), source),
         notify=read_notices(fields.get("notify", ()), source),
         budget=read_budget(fields["budget"], source) if "budget" in fields else None,
         accepts=fields["coverage"].get("accept", {}) if "coverage" in fields else {},

@@ -46,6 +46,9 @@ class TaskCapacity(Protocol):
     def reserve(self, task: Task) -> None:
         """Keep capacity for a task that is about to be leased."""
 
+    def host_of(self, task: Task) -> str:
+        """The host on which a task runs whose capacity is reserved."""
+
     def unreserve(self, task: Task) -> None:
         """Free the capacity of a task that was not leased after all."""
 

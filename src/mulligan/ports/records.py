@@ -21,6 +21,7 @@ from mulligan.core.effects.snapshot import Row
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import AnyReport, Report, RunRequested
+from mulligan.core.model.scheduler_job import WorkerJob
 from mulligan.ports.server_records import NoticeRecord
 
 # -- workers ---------------------------------------------------------------------------------------------------------
@@ -49,6 +50,13 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     started_at: datetime | None = None
     # Filled in when read: the time of its last heartbeat.
     beat_at: datetime | None = None
+    # When its time for tasks is over, by the clock of the store; None if it has no end.
+    ends_at: datetime | None = None
+    # The job of a scheduler in which it runs.
+    job: WorkerJob | None = None
+    # The most and the fewest nodes that a task of it may ask for.
+    nodes: int = 1
+    nodes_min: int = 1
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -66,6 +74,11 @@ class Offer(msgspec.Struct, frozen=True):
     project: str | None = None
     # How long the worker runs on: it takes no task whose timeout is longer. None if it has no end.
     seconds_left: float | None = None
+    # The most and the fewest nodes that a task may ask for. One that asks for several has the worker for itself.
+    nodes: int = 1
+    nodes_min: int = 1
+    # How many more it would lease ahead, to hold them until a slot is free: see `core.effects.lease_rules`.
+    ahead: int = 0
 
 
 class Lease(msgspec.Struct, frozen=True):

@@ -10,11 +10,21 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from mulligan.core.deciding.breaker import Guard
-from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, OutcomeCount, RunFilter
+from mulligan.core.deciding.breaker import Guard, Verdict
+from mulligan.core.effects.run_lists import (
+    Attribute,
+    LeasedTask,
+    OpenTasks,
+    OpenTimer,
+    OutcomeCount,
+    QueuedShape,
+    RunFilter,
+)
 from mulligan.core.model.artifacts import Artifact, Format
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import Report
+from mulligan.core.model.scheduler_job import JobEnd
+from mulligan.core.model.workflow import Breaker
 from mulligan.ports.records import (
     NONE_AHEAD,
     Answer,
@@ -153,6 +163,9 @@ class Breakers(Protocol):
     def breakers(self) -> list[BreakerRecord]:
         """Every breaker that a task has asked, by name."""
 
+    def count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
+        """Count an outcome for a breaker that guards something else than tasks: jobs of a scheduler."""
+
     def reset_breaker(self, name: str) -> bool:
         """Close a breaker and wake workers that wait for it. False if there is none of that name."""
 
@@ -211,11 +224,11 @@ class WorkerRegistry(Protocol):
     def workers(self) -> list[WorkerRecord]:
         """The registered workers, with `is_expired` by the store's clock."""
 
-    def expire(self, name: str, *, is_dead: bool = False) -> bool:
+    def expire(self, name: str, *, is_dead: bool = False, job: JobEnd | None = None) -> bool:
         """Remove a worker whose heartbeat is too old, or that is known to be dead; void its leases and turns.
 
-        Each leased task is reported to its run as LeaseExpired, once, however many callers there are. False if the
-        worker is alive or already removed.
+        Each leased task is reported to its run as LeaseExpired, once, however many callers there are, with the `job` in
+        which the worker ran. False if the worker is alive or already removed.
         """
 
 
@@ -267,6 +280,8 @@ class TaskQueue(Protocol):
         breaker there: while the breaker is open the task stays in the queue, or leaves it as CIRCUIT_OPEN; for a
         half-open breaker one lease is the probe. `is_guarded` leases only guarded tasks of runs whose turn the worker
         holds: in a store that is not shared, a run's tasks go to the holder of its turn.
+
+        A shared store also gives tasks `ahead` of a free slot, as `core.effects.lease_rules` allows it.
         """
 
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
@@ -275,8 +290,11 @@ class TaskQueue(Protocol):
         With the task's guard the outcome counts for its breaker, in the same transaction.
         """
 
-    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> None:
-        """`report` for several leases in one transaction: token, report, guard. Those that are void are left out."""
+    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> bool:
+        """`report` for several leases in one transaction: token, report, guard. Those that are void are left out.
+
+        Return whether the turn of one of their runs may be free: who reports continues it then.
+        """
 
     def report_and_lease(
         self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
@@ -285,6 +303,23 @@ class TaskQueue(Protocol):
 
     def stop_requests(self, worker: str) -> list[StopRequest]:
         """The requests to stop tasks of this worker. Each is repeated until its task has ended."""
+
+
+class QueueDemand(Protocol):
+    """What the queue asks for, for whoever provides workers: an allocator of jobs in a cluster."""
+
+    def queued_shapes(self, project: str | None = None) -> list[QueuedShape]:
+        """What the tasks ask for that a new worker may take, and how many ask for the same, by their oldest task.
+
+        Tasks of paused runs, those that wait for a breaker and those of a host that has a worker are not among them.
+        """
+
+    def refuse_queued(self, shape: QueuedShape, message: str, project: str | None = None) -> int:
+        """End the queued tasks that ask for exactly this, as NO_CAPACITY with this message; how many.
+
+        In one transaction each leaves the queue and its end is put into the inbox of its run. A task that a worker has
+        taken meanwhile is left alone.
+        """
 
 
 class Timers(Protocol):
@@ -332,7 +367,7 @@ class EngineStore(WorkerRegistry, RunRecords, Inboxes, Turns, TaskQueue, Timers,
     """What an engine needs."""
 
 
-class Store(EngineStore, RowSearch, Breakers, RunRequests, Maintenance, Protocol):
+class Store(EngineStore, QueueDemand, RowSearch, Breakers, RunRequests, Maintenance, Protocol):
     """Everything."""
 
     # The large outputs of its runs.

@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from mulligan.analysis.coverage.table import CoverageRow, CoverageTable, arrange_table
     from mulligan.analysis.coverage.words import describe_failure_of, played_text
     from mulligan.analysis.whatif.results import Estimate, RunWhatIf, UndecidedRun, WhatIf
+    from mulligan.core.effects.run_lists import QueuedShape
     from mulligan.core.model.credential_patterns import hide_credentials, is_credential_name
-    from mulligan.core.model.events import HostCapacity
+    from mulligan.core.model.fact_parts import HostCapacity
     from mulligan.core.model.failure import Failure
     from mulligan.core.model.guard_rails import VERDICTS, agent_user, is_agent
     from mulligan.core.model.scopes import MEANINGS, SCOPES, allows
     from mulligan.core.model.workflow import Workflow
     from mulligan.core.state.state import Suggestion
     from mulligan.core.state.transitions import RUN_ENDED
+    from mulligan.dask_executor.address import read_cluster_address
     from mulligan.engine.timings import Histogram
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
     from mulligan.history.route_outcomes import Fate
@@ -207,6 +209,10 @@ if TYPE_CHECKING:
     from mulligan.service.server_config import ServerConfig, ServerSection, TrustedProxy, find_config, parse_config
     from mulligan.service.service import Service, open_service, open_temporary_service, open_worker_service
     from mulligan.service.shown_runs import RunDisplay
+    from mulligan.service.slurm.draining import Drained
+    from mulligan.service.slurm.overview import PilotLine, SlurmStatus
+    from mulligan.service.slurm.profiles import Profiles
+    from mulligan.service.slurm.submission import Submitted
     from mulligan.service.starting import DetachedRun, ExistingRun, check_key
     from mulligan.service.stats import AgentStats, RungStats, describe_rung
     from mulligan.service.step_history import AttemptLine, RuleLine, StepHistories, StepHistory, VisitLadder
@@ -270,7 +276,8 @@ _NAMES = {
     "mulligan.analysis.coverage.table": "CoverageRow CoverageTable arrange_table",
     "mulligan.analysis.coverage.words": "describe_failure_of played_text",
     "mulligan.analysis.whatif.results": "Estimate RunWhatIf UndecidedRun WhatIf",
-    "mulligan.core.model.events": "HostCapacity",
+    "mulligan.core.model.fact_parts": "HostCapacity",
+    "mulligan.core.effects.run_lists": "QueuedShape",
     "mulligan.core.model.failure": "Failure",
     "mulligan.core.model.credential_patterns": "hide_credentials is_credential_name",
     "mulligan.core.model.guard_rails": "VERDICTS agent_user is_agent",
@@ -278,6 +285,7 @@ _NAMES = {
     "mulligan.core.model.workflow": "Workflow",
     "mulligan.core.state.state": "Suggestion",
     "mulligan.core.state.transitions": "RUN_ENDED",
+    "mulligan.dask_executor.address": "read_cluster_address",
     "mulligan.engine.timings": "Histogram",
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
     "mulligan.history.route_outcomes": "Fate",
@@ -376,6 +384,10 @@ _NAMES = {
     "mulligan.service.server_client": "is_login_link log_in log_out start_published",
     "mulligan.service.service": "Service open_service open_temporary_service open_worker_service",
     "mulligan.service.shown_runs": "RunDisplay",
+    "mulligan.service.slurm.draining": "Drained",
+    "mulligan.service.slurm.overview": "PilotLine SlurmStatus",
+    "mulligan.service.slurm.profiles": "Profiles",
+    "mulligan.service.slurm.submission": "Submitted",
     "mulligan.service.starting": "DetachedRun ExistingRun check_key",
     "mulligan.service.stats": "AgentStats RungStats describe_rung",
     "mulligan.service.step_history": "AttemptLine RuleLine StepHistories StepHistory VisitLadder",

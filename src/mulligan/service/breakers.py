@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from mulligan.core.model.formatting import format_time
+from mulligan.core.state.scope import breaker_of
 from mulligan.core.state.state import State
 from mulligan.errors import UnknownBreaker
 from mulligan.history.obstacles import Obstacle
@@ -48,7 +49,8 @@ def find_breaker_waits(store: Store, state: State, now: datetime | None = None) 
     now = now or datetime.now(UTC)
     closed = {record.name: found for record in store.breakers() if (found := _obstacle(record, now))}
     ready = (place for place in state.places.values() if place.status == "ready")
-    return {place.key: closed[place.spec.breaker] for place in ready if place.spec.breaker in closed}
+    guarded = ((place.key, breaker_of(state, place)) for place in ready if place.spec.breaker is not None)
+    return {key: closed[name] for key, name in guarded if name in closed}
 
 
 def _obstacle(record: BreakerRecord, now: datetime) -> Obstacle | None:

@@ -7,12 +7,15 @@ from typing import Protocol
 import msgspec
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.on_dask import wants_client
+from mulligan.core.model.slurm_profile import profile_labels
 from mulligan.core.model.workflow import Command, Step, Workflow, all_commands
 from mulligan.errors import InputInvalid
 from mulligan.service.driver import Capacity
 from mulligan.worker.resource_pool import ResourcePool
 
 THIS_MACHINE = "this machine"
+_CLUSTER_HINT = "let the step ask for less, or start larger workers"
 _HINT = "the options replace what is measured; or let the step ask for less"
 
 
@@ -51,22 +54,51 @@ def too_large(workflow: Workflow, places: list[Place], where: str = THIS_MACHINE
     ]
 
 
-def refuse_too_large(workflow: Workflow, place: Place) -> None:
+def refuse_too_large(workflow: Workflow, place: Place, cluster: str = "") -> None:
     """Raise if a step that will run asks for more than there is, unless the workflow says what follows from that."""
-    certain = [one for one in too_large(workflow, [place]) if one.is_certain]
+    where, hint = (f"a worker of {cluster}", _CLUSTER_HINT) if cluster else (THIS_MACHINE, _HINT)
+    certain = [one for one in too_large(workflow, [place], where) if one.is_certain]
     if certain:
         more = f"; and so do {len(certain) - 1} more" if len(certain) > 1 else ""
-        raise InputInvalid(f"{certain[0].text}{more}", hint=_HINT)
+        raise InputInvalid(f"{certain[0].text}{more}", hint=hint)
+
+
+def refuse_without_dask(workflow: Workflow) -> None:
+    """Raise if a step needs a Dask cluster: this run has none."""
+    for step in workflow.steps:
+        if any(one.action is not None and wants_client(one.action.params) for one in all_commands((step,))):
+            raise InputInvalid(
+                f"step '{step.name}' says 'on: {{dask: true}}', and the run has no Dask cluster",
+                hint="name one: mulligan run FILE --on dask://HOST:PORT",
+            )
+
+
+def refuse_no_processors(capacity: Capacity, *, is_shared: bool) -> None:
+    """Raise if a process that runs no steps would drive a run whose steps no other process can run."""
+    if not capacity.cpus and not is_shared:
+        raise InputInvalid(
+            "with --parallel 0 this process runs no step, and no other one can: the store is a file of this machine",
+            hint="name a store that workers share: MULLIGAN_STORE=postgresql://…",
+        )
 
 
 def notes(workflow: Workflow, capacity: Capacity) -> list[str]:
     """A sentence for each step that may be skipped or handled: `refuse_too_large` refuses the others."""
-    return [one.text for one in too_large(workflow, pools([capacity])) if not one.is_certain]
+    found = too_large(workflow, pools([with_profiles(capacity, workflow)]))
+    return [one.text for one in found if not one.is_certain]
+
+
+def with_profiles(capacity: Capacity, workflow: Workflow) -> Capacity:
+    """What this machine offers to a run of its own: also what the workflow leaves to pilots of its Slurm profiles."""
+    return capacity.with_labels((*capacity.labels, *profile_labels(workflow.slurm)))
 
 
 def pools(capacities: list[Capacity]) -> list[Place]:
     """Workers of these capacities."""
-    return [ResourcePool(one.cpus, one.memory, one.gpus, one.labels) for one in capacities]
+    return [
+        ResourcePool(one.cpus, one.memory, one.gpus, one.labels, nodes=one.nodes, nodes_min=one.nodes_min)
+        for one in capacities
+    ]
 
 
 def _text(name: str, lacking: str, count: int, where: str) -> str:
@@ -100,4 +132,5 @@ def _task(step: Step, command: Command) -> Task | None:
         memory=asked.memory,
         gpus=asked.gpus or 0,
         labels=asked.labels,
+        nodes=asked.nodes or 1,
     )

@@ -10,16 +10,17 @@ import os
 import shlex
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import FrameType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from mulligan.core.model.events import HostCapacity
+from mulligan.core.model.fact_parts import HostCapacity
+from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -34,6 +35,7 @@ from mulligan.language.expressions import Cel
 from mulligan.ports import Executor, Store, WorkerRecord
 from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.home import Home
+from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.locks import Locks
 from mulligan.store.clock import ProcessClock
 from mulligan.worker import lock
@@ -43,6 +45,11 @@ from mulligan.worker.own_cgroup import cpu_limit, memory_limit
 from mulligan.worker.processes import kill_worker_processes
 from mulligan.worker.resource_pool import VISIBLE_GPUS, visible_gpus
 from mulligan.worker.task_limits import TaskLimits
+
+if TYPE_CHECKING:
+    from mulligan.service.slurm import job_ends
+else:
+    job_ends = LazyModule("mulligan.service.slurm.job_ends")
 
 # "detached": it goes on, and is not shown any more.
 Ending = Literal["ended", "waiting", "interrupted", "detached"]
@@ -87,9 +94,18 @@ class Capacity(msgspec.Struct, frozen=True):
     # The user has said how many tasks run at once, so those that only wait count as well.
     counts_waiting: bool = False
     limits: WorkerLimits = WorkerLimits()
+    # The nodes of its allocation, for tasks that ask for several; and how many a task has to ask for.
+    nodes: int = 1
+    nodes_min: int = 1
+    # The cluster whose workers have the resources, like `dask://HOST:PORT`; "" for this machine.
+    on: str = ""
 
     def with_labels(self, labels: tuple[str, ...]) -> Capacity:
         return msgspec.structs.replace(self, labels=labels)
+
+    def only_for_nodes(self, nodes: int) -> Capacity:
+        """For tasks that ask for 2 to so many nodes, and no others."""
+        return msgspec.structs.replace(self, nodes=nodes, nodes_min=min(2, nodes))
 
     def with_limits(self, limits: WorkerLimits) -> Capacity:
         return msgspec.structs.replace(self, limits=limits)
@@ -112,7 +128,10 @@ def machine(parallel: int | None = None, memory: int | None = None, gpus: int | 
     if gpus is None:
         gpus = visible_gpus(os.environ)
         gpus = gpus if allocation.gpus is None else min(gpus, allocation.gpus)
-    return Capacity(float(parallel or cpus), memory, gpus, counts_waiting=parallel is not None)
+    nodes = allocation.nodes or 1
+    return Capacity(
+        float(cpus if parallel is None else parallel), memory, gpus, counts_waiting=parallel is not None, nodes=nodes
+    )
 
 
 def capacity_for(given: HostCapacity | None, recorded: HostCapacity | None = None) -> Capacity:
@@ -123,7 +142,9 @@ def capacity_for(given: HostCapacity | None, recorded: HostCapacity | None = Non
         # The GPUs that are named now are those that there are.
         gpus = min(gpus, visible_gpus(os.environ))
     memory = before.memory if chosen.memory is None else chosen.memory
-    return machine(before.cpus if chosen.cpus is None else chosen.cpus, memory, gpus)
+    found = machine(before.cpus if chosen.cpus is None else chosen.cpus, memory, gpus)
+    on = chosen.on or before.on
+    return msgspec.structs.replace(found, on=on) if on else found
 
 
 class WorkerIdentity(msgspec.Struct, frozen=True):
@@ -152,6 +173,7 @@ class Driver:
         host: str,
         idle_seconds: float | None = None,
         limits: TaskLimits | None = None,
+        job: WorkerJob | None = None,
     ) -> None:
         self.home = home
         self.store = store
@@ -164,6 +186,8 @@ class Driver:
         self.host = host
         self._idle_seconds_max = idle_seconds
         self._limits = limits or TaskLimits()
+        # The job of a scheduler in which it runs.
+        self._job = job
         self._busy_at = time.monotonic()
         # Why it has ended by itself: "" if it has not.
         self.end_reason = ""
@@ -173,11 +197,17 @@ class Driver:
         self.executor: Executor | None = None
         self.lock: lock.Lock | None = None
         self._locks = Locks(home, is_shared=store.is_shared)
+        self._job_ends: job_ends.JobEnds | None = None
         self._was_unproven = False
         self._heartbeat_at = 0.0
         self._idle_at = -IDLE_RUNS_SECONDS
         self._idle_before: int | None = None
         self._held_at = -HELD_UP_SECONDS
+
+    def _ask_jobs(self, jobs: Mapping[WorkerJob, bool]) -> Mapping[WorkerJob, JobEnd]:
+        """How the Slurm jobs of dead workers have ended."""
+        self._job_ends = self._job_ends or job_ends.JobEnds()
+        return self._job_ends.ask(jobs)
 
     def __enter__(self) -> Driver:
         self._set_up()
@@ -223,9 +253,16 @@ class Driver:
             self._shut_down(is_recorded=not may_be_known or self._is_removed() or self._is_removed())
             raise
 
+    @property
+    def profile_labels(self) -> tuple[str, ...]:
+        """The labels of the Slurm profiles of the workflows that it drives."""
+        # The worker is recorded before it drives anything.
+        return self.engine.workflows.profile_labels if hasattr(self, "engine") else ()
+
     def _record(self, lock_path: str) -> WorkerRecord:
         # Nothing runs yet: the free capacity is all of it.
         capacity = self.executor.offer() if self.executor is not None else NO_CAPACITY
+        now, left = self.clock.now(), self._limits.seconds_left
         return WorkerRecord(
             name=self.name,
             host=self.host,
@@ -234,8 +271,12 @@ class Driver:
             cpus=capacity.cpus,
             memory=capacity.memory,
             gpus=capacity.gpus,
+            nodes=capacity.nodes,
+            nodes_min=capacity.nodes_min,
             labels=capacity.labels,
-            started_at=self.clock.now(),
+            started_at=now,
+            ends_at=None if left is None else now + timedelta(seconds=left),
+            job=None if self._job is None else msgspec.structs.replace(self._job, memory=capacity.memory),
         )
 
     def _tear_down(self) -> None:
@@ -282,7 +323,11 @@ class Driver:
             return
         may_expire_others = self.engine.heartbeats.may_expire_others or not self.store.is_shared
         for worker in expire_dead_workers(
-            self.store, self._locks.look_again, kill_worker_processes, may_expire_others=may_expire_others
+            self.store,
+            self._locks.look_again,
+            kill_worker_processes,
+            may_expire_others=may_expire_others,
+            ask_jobs=self._ask_jobs,
         ):
             # We may be waiting for something that it had: a run of ours, the probe of a breaker.
             self.engine.request_look()
@@ -332,8 +377,8 @@ class Driver:
         return run_ids
 
     def serve(self, until: Callable[[], bool] = lambda: False) -> None:
-        """Take turns and tasks of all runs until we are interrupted."""
-        with self._signals():
+        """Take turns and tasks of all runs until we are interrupted, or have finished our tasks after SIGUSR1."""
+        with self._signals(), self._finishing():
             self._busy_at = time.monotonic()
             while not self.interrupts and not until() and not self._is_over():
                 self._once(self._take_up_idle)
@@ -347,7 +392,8 @@ class Driver:
         if self._limits.is_over:
             self.end_reason = "its time is over"
         elif self._limits.is_used_up and is_settled:
-            self.end_reason = "it has run as many tasks as it may"
+            is_asked = self._limits.is_finishing
+            self.end_reason = "it was asked to finish" if is_asked else "it has run as many tasks as it may"
         elif self._idle_seconds_max is not None and now - self._busy_at >= self._idle_seconds_max:
             self.end_reason = f"it had nothing to run for {self._idle_seconds_max:g}s"
         return bool(self.end_reason)
@@ -567,6 +613,24 @@ class Driver:
             for number, handler in before.items():
                 # None: it was not set from Python, which cannot set it again.
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    @contextmanager
+    def _finishing(self) -> Iterator[None]:
+        """SIGUSR1 asks a worker to take no more tasks and to end after those that it has."""
+
+        def finish(number: int, frame: FrameType | None) -> None:
+            self._limits.is_finishing = True
+
+        try:
+            before = signal.signal(signal.SIGUSR1, finish)
+        except ValueError:
+            # Only the main thread may handle signals.
+            yield
+            return
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGUSR1, signal.SIG_DFL if before is None else before)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.interrupts += 1

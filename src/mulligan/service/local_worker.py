@@ -1,7 +1,6 @@
 """Composes a worker of this host: a driver, its clock, and an executor that runs tasks as local processes.
 
-The one place that names an implementation of `mulligan.ports.Executor`. An executor that submits tasks elsewhere gets
-another factory beside this one.
+The one place that names `LocalExecutor`. If the capacity is that of a cluster, `dask_worker` makes the executor.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import os
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
 from mulligan.engine.observers import Observer
@@ -18,10 +18,20 @@ from mulligan.language.quantities import size
 from mulligan.ports import Executor, Store
 from mulligan.service.driver import LEASE_SECONDS, Capacity, Driver, WorkerIdentity, WorkerLimits
 from mulligan.service.home import Home, this_host
+from mulligan.service.lazy_modules import LazyModule
 from mulligan.store.clock import PROCESS_CLOCK, ProcessClock
+from mulligan.worker.allocation import slurm_job
 from mulligan.worker.local_executor import LocalExecutor
 from mulligan.worker.log_limit import LOG_BYTES_MAX
 from mulligan.worker.task_limits import TaskLimits
+
+if TYPE_CHECKING:
+    from mulligan.service.slurm import job_ends
+else:
+    job_ends = LazyModule("mulligan.service.slurm.job_ends")
+
+# Loads `distributed`.
+dask_worker = LazyModule("mulligan.service.dask_worker")
 
 
 def local_worker(
@@ -33,16 +43,35 @@ def local_worker(
     lease_seconds: float = LEASE_SECONDS,
     host: str = "",
 ) -> Driver:
-    """A driver with a local executor of that capacity. Without a capacity it takes turns and runs no tasks."""
+    """A driver with a local executor of that capacity. Without processors it takes turns and runs no tasks."""
     # The driver sets its clock by that of a shared store. Otherwise all drivers of the process share one clock.
     clock = ProcessClock() if store.is_shared else PROCESS_CLOCK
     given = capacity.limits if capacity is not None else WorkerLimits()
     # Counted on when the worker starts again under another name.
-    limits = TaskLimits(given.tasks_max, _last_moment(given.until))
+    runs_tasks = capacity is not None and capacity.cpus > 0
+    limits = TaskLimits(
+        given.tasks_max,
+        _last_moment(given.until),
+        job_until=_end_of_job(os.environ) if runs_tasks and given.until is None else None,
+    )
+    job = slurm_job(os.environ, tasks_max=given.tasks_max, life_seconds=limits.life_seconds)
 
     def make_executor(worker: WorkerIdentity) -> Executor | None:
-        if capacity is None:
+        if capacity is None or not capacity.cpus:
             return None
+        if capacity.on:
+            made: Executor = dask_worker.dask_executor(
+                worker,
+                home,
+                store,
+                capacity,
+                clock=clock,
+                lease_seconds=lease_seconds,
+                log_bytes_max=log_bytes_max(os.environ),
+                limits=limits,
+                say=observer.trouble if observer is not None else None,
+            )
+            return made
         return LocalExecutor(
             name=worker.name,
             host=worker.host,
@@ -50,6 +79,8 @@ def local_worker(
             cpus=capacity.cpus,
             memory=capacity.memory,
             gpus=capacity.gpus,
+            nodes=capacity.nodes,
+            nodes_min=capacity.nodes_min,
             labels=capacity.labels,
             artifacts=store.artifacts,
             results=store.tagged_rows,
@@ -62,11 +93,19 @@ def local_worker(
             shipped_logs=(lambda: store.server_records) if store.is_shared else None,
             was_signalled=worker.was_signalled,
             limits=limits,
+            job=job,
             # What waits for a slot would lose time that a worker with an end does not have.
             prefetch=0 if limits.is_set else None,
+            # A server leases for its remote workers, and has its own way to give them enough.
+            leases_ahead=store.is_shared and not home.is_remote and not limits.is_set,
+            # A store of one machine has no pilots: what a workflow leaves to those of its profiles runs here.
+            more_labels=tuple if store.is_shared else profile_labels,
         )
 
-    return Driver(
+    def profile_labels() -> tuple[str, ...]:
+        return driver.profile_labels
+
+    driver = Driver(
         home=home,
         store=store,
         clock=clock,
@@ -76,7 +115,9 @@ def local_worker(
         host=host or this_host(),
         idle_seconds=given.idle_seconds,
         limits=limits,
+        job=job if capacity is not None and capacity.cpus else None,
     )
+    return driver
 
 
 def _last_moment(until: datetime | None) -> float | None:
@@ -84,6 +125,13 @@ def _last_moment(until: datetime | None) -> float | None:
     if until is None:
         return None
     return time.monotonic() + (until - datetime.now(UTC)).total_seconds() - CANCEL_GRACE_SECONDS
+
+
+def _end_of_job(environ: Mapping[str, str]) -> float | None:
+    """When, by `time.monotonic`, Slurm ends the job of this process; None outside of a job, or if it has no end."""
+    job = slurm_job(environ)
+    seconds = job_ends.job_seconds_left(job, environ) if job is not None else None
+    return None if seconds is None else time.monotonic() + seconds
 
 
 def log_bytes_max(environ: Mapping[str, str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -68,7 +69,7 @@ def commands_for_wait(run_id: int, kind: str, place: str, steps: Sequence[str] =
 def command_for_request(run_id: int, kind: str, name: str = "") -> str:
     """The command that lets the run continue, also for a breaker of that name; "" if there is none."""
     if kind == "breaker":
-        return f"mulligan breakers --reset {name}"
+        return f"mulligan breakers --reset {shlex.quote(name)}"
     return next(reversed(commands_for_wait(run_id, kind, name)), "")
 
 

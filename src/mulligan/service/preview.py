@@ -16,7 +16,7 @@ from mulligan.errors import ExpressionFailed
 from mulligan.language import check_inputs, refuse_references
 from mulligan.language.expressions import Cel
 from mulligan.service.agent_checks import unavailable_agents
-from mulligan.service.capacity_checks import THIS_MACHINE, Place, pools, too_large
+from mulligan.service.capacity_checks import THIS_MACHINE, Place, pools, too_large, with_profiles
 from mulligan.service.driver import Capacity, machine
 from mulligan.service.preflight import missing_files, missing_secrets
 from mulligan.service.run_reader import RunReader
@@ -50,6 +50,7 @@ class StepPreview(msgspec.Struct, frozen=True):
     requirements: tuple[str, ...] = ()
     # The steps of the matrix ask for different amounts; the largest of each is given.
     is_varying: bool = False
+    nodes: int | None = None
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -82,7 +83,7 @@ def preview(
     refuse_references(inputs)
     graph = Graph(workflow)
     looking = _StepPreviewer(graph, inputs)
-    places = pools(_places(reader, capacity))
+    places = pools(_places(reader, capacity, workflow))
     return Preview(
         workflow=workflow.name,
         version=version(encode(workflow)),
@@ -136,6 +137,7 @@ class _StepPreviewer:
             cpus=asked.most("cpus"),
             memory=asked.most("memory"),
             gpus=asked.most("gpus"),
+            nodes=asked.most("nodes"),
             labels=asked.labels,
             requirements=_requirements(steps),
             is_varying=asked.is_varying,
@@ -189,7 +191,7 @@ def _of_step(step: Step) -> dict[str, Any]:
     resources = [command.resources for command in own if command.resources]
     found: dict[str, Any] = {
         name: max((getattr(one, name) for one in resources if getattr(one, name)), default=None)
-        for name in ("cpus", "memory", "gpus")
+        for name in ("cpus", "memory", "gpus", "nodes")
     }
     found["labels"] = tuple(dict.fromkeys(label for one in resources for label in one.labels))
     found["timeout"] = max((command.timeout for command in own if command.timeout), default=None)
@@ -209,13 +211,16 @@ def _missing(workflow: Workflow, cwd: Path) -> Iterator[Problem]:
         yield Problem("agent", f"{agent.problem}; step '{agent.step}' asks it", agent.step)
 
 
-def _places(reader: RunReader, capacity: Capacity | None) -> list[Capacity]:
+def _places(reader: RunReader, capacity: Capacity | None, workflow: Workflow) -> list[Capacity]:
     """Where a step may run: on this machine or, in a shared store, on a running worker."""
     here = capacity or machine()
     if not reader.home.store_url:
-        return [here]
+        return [with_profiles(here, workflow)]
     workers = [worker for worker in reader.store.workers() if worker.cpus and not worker.is_expired]
-    return [Capacity(worker.cpus, worker.memory, worker.gpus, worker.labels) for worker in workers] or [here]
+    return [
+        Capacity(one.cpus, one.memory, one.gpus, one.labels, nodes=one.nodes, nodes_min=one.nodes_min)
+        for one in workers
+    ] or [here]
 
 
 def _whose(reader: RunReader) -> str:

@@ -7,7 +7,7 @@ import msgspec
 from mulligan.core.deciding.fork import Fork
 from mulligan.core.deciding.resource_usage import Proposal, adjustments_of
 from mulligan.core.deciding.rounds import items_to_rerun, rerun_reasons
-from mulligan.core.model.events import Adjusted
+from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.workflow import Step, Workflow, all_commands
 from mulligan.core.state.state import State

@@ -23,7 +23,7 @@ from mulligan.core.deciding.fork import Fork, kept_data, kept_sessions, plan_for
 from mulligan.core.deciding.resource_usage import peak_memory_by_step
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import reports as r
-from mulligan.core.model.events import HostCapacity, Kept
+from mulligan.core.model.fact_parts import HostCapacity, Kept
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.guard_rails import refuse_beyond
 from mulligan.core.model.workflow import Budget, NoticeRule, Workflow, encode, version
@@ -50,7 +50,7 @@ from mulligan.language.expressions import Cel
 from mulligan.language.suggestions import did_you_mean
 from mulligan.language.workspace_steps import keep_workspace
 from mulligan.ports import Answer, Executor, NewRun, RunRecord, TokenLimits, WorkerRecord
-from mulligan.service.capacity_checks import refuse_too_large
+from mulligan.service.capacity_checks import refuse_no_processors, refuse_too_large, refuse_without_dask
 from mulligan.service.corrections import CorrectedWorkflow, describe_revision, digest_of, plan_next_round
 from mulligan.service.driver import Capacity, Driver
 from mulligan.service.local_worker import local_worker
@@ -207,7 +207,9 @@ class RunControl:
     def driver(
         self, capacity: Capacity | None, watcher: Observer | None = None, lease_seconds: float | None = None
     ) -> Driver:
-        """A worker in this process, alive while its context lasts. Without capacity it runs no tasks."""
+        """A worker in this process, alive while its context lasts. Without capacity or processors it runs no tasks."""
+        if capacity is not None:
+            refuse_no_processors(capacity, is_shared=bool(self.reader.home.store_url))
         seconds = self.reader.home.lease_seconds if lease_seconds is None else lease_seconds
         return local_worker(self.reader.home, self.reader.store, capacity, observer=watcher, lease_seconds=seconds)
 
@@ -228,9 +230,14 @@ class RunControl:
         started with it, also when several processes start at once.
         """
         if driver is not None and not self.reader.store.is_shared:
-            refuse_missing_secrets(prepared.workflow, prepared.cwd, os.environ)
+            cluster = prepared.capacity.on if prepared.capacity is not None else ""
+            if not cluster:
+                # The workers of a cluster look secrets up where they are.
+                refuse_missing_secrets(prepared.workflow, prepared.cwd, os.environ)
+                refuse_without_dask(prepared.workflow)
+            driver.engine.workflows.note_definition(prepared.workflow)
             if driver.executor is not None:
-                refuse_too_large(prepared.workflow, _ExecutorPlace(driver.executor))
+                refuse_too_large(prepared.workflow, _ExecutorPlace(driver.executor), cluster)
         request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by, kept=tuple(kept))
         prepared = self._with_more_rules(prepared)
         new = [self._new(prepared, request) for _ in range(times)]

@@ -369,7 +369,7 @@ def queued_activities(store: Store, home: Home, state: State) -> list[Activity]:
 def _is_blocked(state: State, wait: Wait) -> bool:
     if wait.kind == "breaker" or wait.is_impossible:
         return True
-    busy = ("cpus", "memory", "gpus")
+    busy = ("cpus", "memory", "gpus", "nodes")
     return all(
         one.kind not in busy or any(task.run_id != state.run.run_id for task in one.used_by) for one in wait.obstacles
     )

@@ -15,6 +15,7 @@ from mulligan.core.effects.snapshot import restore
 from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import KEY, fetch_references, parse_reference
+from mulligan.core.model.fact_parts import HostCapacity
 from mulligan.core.model.place_keys import is_at_or_below, step_name
 from mulligan.core.model.reports import RunRequested
 from mulligan.core.model.workflow import END, Workflow, decode
@@ -173,7 +174,7 @@ class RunReader:
         first = next((entry.fact for entry in self.store.log(run_id, limit=1)), None)
         return dict(getattr(first, "inputs", {})) if first is not None else None
 
-    def capacity(self, run_id: int) -> e.HostCapacity | None:
+    def capacity(self, run_id: int) -> HostCapacity | None:
         """What the run at the top of its tree was started with in place of what its machine has."""
         root = self.record(run_id).root_run_id or run_id
         first = next((entry.fact for entry in self.store.log(root, limit=1)), None)

@@ -12,17 +12,15 @@ from typing import Annotated
 import msgspec
 
 from mulligan.core.model.formatting import error_reason
-from mulligan.errors import LanguageError, Problem
+from mulligan.errors import LanguageError
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports.server_records import Scope
 from mulligan.service.home_names import CONFIG_VARIABLE
 from mulligan.service.home_names import SERVER_CONFIG as FILE
 from mulligan.service.notices.targets import Target
+from mulligan.service.toml_positions import config_error, position, refuse_syntax
 
 PORT = 8642
-_TABLE = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]+")
-_KEY = re.compile(r"(\s*)([\w.\"'-]+)\s*=")
-_SYNTAX = re.compile(r"(?P<what>.*) \(at line (?P<line>\d+), column (?P<column>\d+)\)", re.DOTALL)
 _WHERE = re.compile(r"(?P<what>.*) - at `(?:key in `)?\$(?P<where>[^`]*)`", re.DOTALL)
 _FIELD = re.compile(r"(Object contains unknown|Object missing required) field `(?P<name>[^`]*)`")
 
@@ -91,11 +89,11 @@ def find_config(home: Path, file: str | None = None) -> ServerConfig:
     except FileNotFoundError:
         if file is None:
             return ServerConfig()
-        raise _refusal(str(path), "the file does not exist") from None
+        raise config_error(str(path), "the file does not exist") from None
     except UnicodeDecodeError:
-        raise _refusal(str(path), "the file is not UTF-8") from None
+        raise config_error(str(path), "the file is not UTF-8") from None
     except OSError as error:
-        raise _refusal(str(path), f"the file cannot be read: {error_reason(error)}") from None
+        raise config_error(str(path), f"the file cannot be read: {error_reason(error)}") from None
     return parse_config(text, str(path))
 
 
@@ -104,9 +102,7 @@ def parse_config(text: str, file: str = FILE) -> ServerConfig:
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        match = _SYNTAX.fullmatch(str(error))
-        what, line, column = (match["what"], int(match["line"]), int(match["column"])) if match else (str(error), 0, 0)
-        raise _refusal(file, f"not TOML: {what[:1].lower()}{what[1:]}", text, line, column) from None
+        raise refuse_syntax(error, text, file) from None
     targets = tree.get("targets")
     within: tuple[str, ...] = ()
     try:
@@ -136,8 +132,8 @@ def _invalid(error: msgspec.ValidationError, text: str, file: str, within: Seque
             what = f"key '{field['name']}' is missing"
     else:
         what = f"'{'.'.join(path)}': {what[:1].lower()}{what[1:].replace('`', chr(39))}"
-    line, column = _position(text, path)
-    return _refusal(file, what, text, line, column, hint=hint, length=len(path[-1]) if path and line else 1)
+    line, column = position(text, path)
+    return config_error(file, what, text, line, column, hint=hint, length=len(path[-1]) if path and line else 1)
 
 
 def _keys_at(path: list[str]) -> set[str]:
@@ -148,29 +144,3 @@ def _keys_at(path: list[str]) -> set[str]:
     }
     found = Target if path[:1] == ["targets"] and len(path) == 2 else types.get(tuple(path))
     return set(found.__struct_fields__) if found is not None else set()
-
-
-def _position(text: str, path: list[str]) -> tuple[int, int]:
-    """Line and column of a key, or of the table that should have it; 0 if it is written in another way."""
-    table: list[str] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if match := _TABLE.match(line):
-            table = [part.strip("\"' ") for part in match[1].split(".")]
-            if table == path:
-                return number, match.start(1) + 1
-        elif (match := _KEY.match(line)) and [*table, *(one.strip("\"'") for one in match[2].split("."))] == path:
-            return number, match.start(2) + 1
-    return _position(text, path[:-1]) if len(path) > 1 else (0, 0)
-
-
-def _refusal(
-    file: str, message: str, text: str = "", line: int = 0, column: int = 0, *, hint: str = "", length: int = 1
-) -> LanguageError:
-    lines = text.splitlines()
-    source = lines[line - 1] if 0 < line <= len(lines) else ""
-    if "://" in source:
-        # An address often contains a password or a token.
-        source = ""
-    return LanguageError(
-        [Problem("config.invalid", message, file, line, column, length, source_line=source, hint=hint)]
-    )

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mulligan.ports.server_records import TokenLimits
 from mulligan.service.analysis_verbs import AnalysisVerbs
+from mulligan.service.cluster_verbs import ClusterVerbs
 from mulligan.service.home import Home, find_home, find_worker_home
 from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.log_verbs import LogVerbs
@@ -29,7 +30,7 @@ from mulligan.service.workflow_verbs import WorkflowVerbs
 
 if TYPE_CHECKING:
     from mulligan import formats
-    from mulligan.core.model.events import HostCapacity, Kept
+    from mulligan.core.model.fact_parts import HostCapacity, Kept
     from mulligan.core.model.failure import Failure
     from mulligan.core.model.workflow import Budget, NoticeRule, Workflow
     from mulligan.engine.observers import Observer
@@ -151,7 +152,7 @@ def open_temporary_service() -> Iterator[Service]:
         yield service
 
 
-class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, RemoteVerbs):
+class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, RemoteVerbs, ClusterVerbs):
     """Every verb, over the runs of one home. As a context manager it closes itself."""
 
     def __init__(self, home: Home, by: str = "") -> None:
@@ -306,7 +307,7 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, RemoteVerbs):
 
         None in a shared store, where a suitable worker may still be started.
         """
-        return [] if self.home.store_url else capacity_checks.notes(workflow, capacity)
+        return [] if self.home.store_url or capacity.on else capacity_checks.notes(workflow, capacity)
 
     def permission_note(self, workflow: Workflow) -> str:
         """What the first run of a workflow says about agents that never ask for permission; "" for every other run."""

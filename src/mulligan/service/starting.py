@@ -11,10 +11,16 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.events import HostCapacity
+from mulligan.core.model.fact_parts import HostCapacity
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, KeyUsed, MulliganError
-from mulligan.service.capacity_checks import pools, refuse_too_large
+from mulligan.service.capacity_checks import (
+    pools,
+    refuse_no_processors,
+    refuse_too_large,
+    refuse_without_dask,
+    with_profiles,
+)
 from mulligan.service.driver import capacity_for
 from mulligan.service.preflight import refuse_missing_secrets
 from mulligan.service.run_control import Prepared, RunControl, refuse_other_request
@@ -105,10 +111,15 @@ def refuse_unstartable(control: RunControl, prepared: Prepared) -> None:
 
     In a shared store a suitable worker may still be started.
     """
+    if prepared.capacity is not None and prepared.capacity.on:
+        return  # what a cluster has is known when it is asked
     if not control.reader.store.is_shared:
         # The process that drives it has the environment of this one.
         refuse_missing_secrets(prepared.workflow, prepared.cwd, os.environ)
-        (place,) = pools([capacity_for(prepared.capacity)])
+        refuse_without_dask(prepared.workflow)
+        capacity = capacity_for(prepared.capacity)
+        refuse_no_processors(capacity, is_shared=False)
+        (place,) = pools([with_profiles(capacity, prepared.workflow)])
         refuse_too_large(prepared.workflow, place)
 
 
@@ -173,7 +184,11 @@ def _taken_up(reader: RunReader, run_id: int, log: str, seconds: float, pid: int
 
 def _words(reader: RunReader, run_id: int, asked: HostCapacity | None, wait: str) -> list[str]:
     words = ["resume", str(run_id), "--home", str(reader.home.folder)]
-    given = {"--parallel": asked.cpus, "--memory": asked.memory, "--gpus": asked.gpus} if asked else {}
+    given = (
+        {"--parallel": asked.cpus, "--memory": asked.memory, "--gpus": asked.gpus, "--on": asked.on or None}
+        if asked
+        else {}
+    )
     for option, value in given.items():
         words += [option, str(value)] if value is not None else []
     words += ["--wait", wait] if wait else []

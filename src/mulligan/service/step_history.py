@@ -13,6 +13,7 @@ import msgspec
 
 from mulligan.core.deciding.conditions import describe_rule, matching_rule
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.place_keys import is_at_or_below, item_key, step_name
 from mulligan.core.model.workflow import END, Command, Workflow
@@ -319,7 +320,7 @@ class _Collector:
 
     def _see(self, fact: Any, place: str, spec: Command | None) -> None:
         if isinstance(fact, e.AttemptScheduled):
-            given = fact.adjusted or e.Adjusted()
+            given = fact.adjusted or Adjusted()
             known = _Details(timeout=given.timeout or (spec.timeout if spec else None))
             if fact.attempt > 1:
                 known.because, self._because = self._because, ""

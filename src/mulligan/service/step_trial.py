@@ -10,7 +10,7 @@ import msgspec
 
 from mulligan.core.deciding.agent_context import reads_upstream
 from mulligan.core.deciding.fakes import FakeEnd, with_fakes
-from mulligan.core.model.events import Kept
+from mulligan.core.model.fact_parts import Kept
 from mulligan.core.model.workflow import END, Action, Command, Edge, Expression, Need, Step, Workflow
 from mulligan.errors import InputInvalid, Refused, UnknownStep
 from mulligan.language.fakes import load_fakes, parse_fakes, read_fakes
@@ -26,6 +26,7 @@ BARE: dict[str, Any] = {
     "continue_on_error": False,
     "on_lost": "fail",
     "breaker": None,
+    "breaker_key": None,
     # These links would point to files that are removed after the trial.
     "logs": {},
 }

@@ -6,6 +6,7 @@ What a caller says about itself is not believed: who has changed something, and 
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -17,10 +18,13 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from mulligan.core.deciding.breaker import Verdict
 from mulligan.core.deciding.expiry_permission import HeartbeatSeries, first_heartbeat
+from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
 from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.reports import Report, RetryRequested, RunRequested
+from mulligan.core.model.workflow import Breaker
 from mulligan.engine.worker_expiry import expire_dead_workers
 from mulligan.errors import (
     InputInvalid,
@@ -39,6 +43,7 @@ from mulligan.service.log_ranges import watched_runs
 from mulligan.service.logins import owner_of
 from mulligan.service.run_control import RunControl
 from mulligan.service.run_reader import RunReader
+from mulligan.service.slurm.job_ends import JobEnds
 from mulligan.service.worker_owners import WorkerOwners
 from mulligan.store.clock import PROCESS_CLOCK
 from mulligan.store.http_calls import CALL_HEADER as CALL_HEADER
@@ -68,6 +73,10 @@ ANSWERS_MAX, FIRST_SECONDS_MAX = 2_000, 30.0
 OTHER_CHANGES_SECONDS = 0.1
 # How much of a log one answer has.
 LOG_BYTES_MAX = 1 << 20
+# What a client may count: pilots of a profile, see `service/slurm`.
+JOB_BREAKER = re.compile(r"slurm:[A-Za-z0-9_-]{1,40}")
+BREAKER_FAILURES_MAX, BREAKER_SECONDS_MAX = 1_000, 86_400.0
+NUMBER_MAX, MESSAGE_CHARS_MAX = 2**62, 2_000
 _encode = msgspec.json.Encoder().encode
 
 
@@ -190,6 +199,20 @@ class StoreCalls:
         if not is_asking:
             return Sent(self._store.put(run_id, named))
         return Sent(*self._control.ask(run_id, named))
+
+    def _count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
+        """Only breakers of jobs: those that workflows declare count what their tasks report."""
+        if not JOB_BREAKER.fullmatch(name):
+            raise InputInvalid("a client counts outcomes of jobs alone", hint="their breakers are called slurm:PROFILE")
+        if not (1 <= rules.failures <= BREAKER_FAILURES_MAX and 1.0 <= rules.reset <= BREAKER_SECONDS_MAX):
+            raise InputInvalid("these are no rules of a breaker", hint="use the same version of Mulligan as the server")
+        self._store.count_outcome(name, rules, verdict)
+
+    def _refuse_queued(self, shape: QueuedShape, message: str, project: str | None) -> int:
+        if max(shape.memory, shape.gpus, shape.nodes) > NUMBER_MAX or len(message) > MESSAGE_CHARS_MAX:
+            raise InputInvalid("no task can ask for this", hint="use the same version of Mulligan as the server")
+        own = self._token.project if self._token is not None and self._token.project is not None else project
+        return self._store.refuse_queued(shape, message, own)
 
     def _refuse_code(self, report: ControlReport | DecisionReport) -> None:
         """Refuse a corrected workflow from a token that may not send code."""
@@ -314,6 +337,8 @@ _OWN: Mapping[str, Callable[..., Any]] = {
     "workers": StoreCalls._workers,
     "create": StoreCalls._create,
     "put_control": StoreCalls._put,
+    "count_outcome": StoreCalls._count_outcome,
+    "refuse_queued": StoreCalls._refuse_queued,
     "put_decision": StoreCalls._put,
     "work.register": StoreCalls._register,
     "work.exchange": StoreCalls._exchange,
@@ -416,6 +441,7 @@ class HeartbeatJudge:
     ) -> None:
         self._elapsed = elapsed
         self._kill_leftovers = kill_leftovers
+        self._job_ends = JobEnds()
         self._lock = threading.Lock()
         self._series: HeartbeatSeries | None = None
 
@@ -424,7 +450,7 @@ class HeartbeatJudge:
         sent = self._elapsed()
         is_alive = store.record_heartbeat(worker)
         if self._may_expire_others(sent, lease_seconds):
-            expire_dead_workers(store, lambda _: "unknown", self._kill_leftovers)
+            expire_dead_workers(store, lambda _: "unknown", self._kill_leftovers, ask_jobs=self._job_ends.ask)
         return is_alive
 
     def _may_expire_others(self, sent: float, lease_seconds: float) -> bool:

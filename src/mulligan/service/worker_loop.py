@@ -15,6 +15,17 @@ from mulligan.service.home import Home
 from mulligan.service.run_control import RunControl
 from mulligan.service.run_reader import RunReader
 
+# How long a worker waits at least for a store that does not answer.
+STORE_WAIT_SECONDS_MIN = 60.0
+
+
+def gives_up(idle_seconds: float | None, waited_seconds: float) -> bool:
+    """Whether a worker that has waited so long for its store ends: only one that also ends when it has nothing to do.
+
+    A job of a cluster that cannot reach the store would otherwise wait until its time is over.
+    """
+    return idle_seconds is not None and waited_seconds > max(idle_seconds, STORE_WAIT_SECONDS_MIN)
+
 
 class _Stopped(Exception):
     """A signal asked the worker to stop."""
@@ -33,13 +44,14 @@ def open_worker(home: Home, capacity: Capacity, watcher: Observer) -> Iterator[D
 
 def _start(home: Home, capacity: Capacity, watcher: Observer, held: ExitStack) -> Driver | None:
     reported = ""
+    began = time.monotonic()
     try:
         with _stopped_by_signals():
             for seconds in pauses(home.lease_seconds):
                 try:
                     return _start_once(home, capacity, watcher, held)
                 except StoreUnavailable as error:
-                    if not home.store_url:
+                    if not home.store_url or gives_up(capacity.limits.idle_seconds, time.monotonic() - began):
                         raise
                     # Report each reason once.
                     if error.message != reported:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from mulligan.core.effects.run_lists import LeasedTask
+from mulligan.core.model.scheduler_job import WorkerJob
 from mulligan.core.state.state import State
 from mulligan.history.obstacles import RunningTask, WorkerCapacity, WorkerPool
 from mulligan.ports import Store, WorkerRecord
@@ -56,11 +57,22 @@ class WorkerLine(msgspec.Struct, frozen=True):
     runs: int
     first_run_id: int | None
     tasks: list[WorkerTask]
+    # When its time for tasks is over; None if it has no end.
+    ends_at: datetime | None = None
+    # The job of a scheduler in which it runs.
+    job: WorkerJob | None = None
 
     @property
     def runs_tasks(self) -> bool:
         """Whether it runs tasks: a command that changes a run is a worker for a moment and runs none."""
         return self.capacity.cpus > 0
+
+    @property
+    def job_text(self) -> str:
+        """`Slurm job 17 on node n3, profile long`: the job of a scheduler in which it runs; "" for none."""
+        if self.job is None:
+            return ""
+        return f"{self.job}{f', profile {self.job.profile}' if self.job.profile else ''}"
 
 
 def list_workers(reader: RunReader) -> list[WorkerLine]:
@@ -113,6 +125,8 @@ def _line(
         runs=count,
         first_run_id=first,
         tasks=[_task(task, now) for task in tasks],
+        ends_at=worker.ends_at,
+        job=worker.job,
     )
 
 
@@ -147,14 +161,15 @@ def find_worker_pool(home: Home, store: Store, state: State) -> WorkerPool | Non
 def capacities(home: Home, store: Store, name: str | None = None) -> list[WorkerCapacity]:
     """Every registered worker that runs tasks, or the worker of that name."""
     locks = Locks(home, is_shared=store.is_shared)
+    now = store.now() or datetime.now(UTC)
     tasks: dict[str, list[RunningTask]] = defaultdict(list)
     for one in store.lists.leased_tasks():
         tasks[one.worker].append(RunningTask(one.run_id, one.place, one.cpus, one.memory, one.gpus))
     workers = (worker for worker in store.workers() if worker.cpus and name in (None, worker.name))
-    return [_capacity(worker, tasks[worker.name], is_alive=locks.seems_alive(worker)) for worker in workers]
+    return [_capacity(worker, tasks[worker.name], now, is_alive=locks.seems_alive(worker)) for worker in workers]
 
 
-def _capacity(worker: WorkerRecord, tasks: list[RunningTask], *, is_alive: bool) -> WorkerCapacity:
+def _capacity(worker: WorkerRecord, tasks: list[RunningTask], now: datetime, *, is_alive: bool) -> WorkerCapacity:
     return WorkerCapacity(
         name=worker.name,
         host=worker.host,
@@ -162,6 +177,9 @@ def _capacity(worker: WorkerRecord, tasks: list[RunningTask], *, is_alive: bool)
         memory=worker.memory,
         gpus=worker.gpus,
         labels=worker.labels,
+        nodes=worker.nodes,
+        nodes_min=worker.nodes_min,
         tasks=tuple(tasks) if is_alive else (),
+        seconds_left=None if worker.ends_at is None else max(0.0, (worker.ends_at - now).total_seconds()),
         is_alive=is_alive,
     )

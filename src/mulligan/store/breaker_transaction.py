@@ -9,8 +9,10 @@ from typing import Any
 from mulligan.core.deciding.breaker import (
     CLOSED,
     Circuit,
+    Guard,
     GuardedOutcome,
     admission,
+    count_from_outside,
     count_outcome,
     open_circuit_outcome,
     start_probe,
@@ -54,6 +56,11 @@ class BreakerTransaction:
         self.rejected += not is_passing
         return is_passing
 
+    def holds(self, guard: Guard) -> bool:
+        """Whether its tasks wait now. Nothing is changed."""
+        circuit = self.circuits.get(guard.name, CLOSED)
+        return admission(circuit, guard, self.now, is_probe_alive=guard.name in self._probing) == "wait"
+
     def note_leases(self, leases: Iterable[Lease]) -> None:
         """Note the leases of the admitted tasks: a probe is identified by its token."""
         guarded = ((lease.token, lease.task.guard.name) for lease in leases if lease.task.guard is not None)
@@ -66,6 +73,11 @@ class BreakerTransaction:
         for one in counted:
             name = one.guard.name
             self.circuits[name] = count_outcome(self.circuits.get(name, CLOSED), one, self.now)
+
+    def count_from_outside(self, one: GuardedOutcome) -> None:
+        """Count the outcome of something that is no task of the store."""
+        circuit = self.circuits.get(one.guard.name, CLOSED)
+        self.circuits[one.guard.name] = count_from_outside(circuit, one, self.now)
 
     @property
     def changed(self) -> dict[str, Circuit]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from mulligan.core.deciding.breaker import Circuit
-from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer
+from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, QueuedShape
 from mulligan.errors import CodecError
 from mulligan.ports import BreakerRecord, Lease, Message, RunRecord, StopRequest, Turn, WaitingPlace
 from mulligan.store.encoding import moment_from, report_from, task_from
@@ -108,6 +108,9 @@ _LEASED_TASK = Columns(
     gpus=int,
     leased_at=int | None,
 )
+_QUEUED_SHAPE = Columns(
+    "a task", cpus=float, memory=int, gpus=int, labels=str, nodes=int, timeout=float | None, count=int
+)
 _TURN = Columns("the row of a run", run_id=int, fence=int)
 
 
@@ -150,6 +153,11 @@ def leased_task_from(row: Sequence[Any]) -> LeasedTask:
     worker, run_id, workflow, place, attempt, cpus, memory, gpus, leased_at = _LEASED_TASK.read(row)
     since = None if leased_at is None else moment_from(leased_at)
     return LeasedTask(worker, run_id, workflow, place, attempt, cpus, memory, gpus, since)
+
+
+def queued_shape_from(row: Sequence[Any]) -> QueuedShape:
+    cpus, memory, gpus, labels, nodes, timeout, count = _QUEUED_SHAPE.read(row)
+    return QueuedShape(cpus, memory, gpus, nodes, tuple(msgspec.json.decode(labels, type=list[str])), timeout, count)
 
 
 def stopped_from(row: Sequence[Any]) -> StopRequest:

@@ -15,11 +15,20 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from mulligan.core.deciding.breaker import Guard
-from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, OutcomeCount, RunFilter
+from mulligan.core.deciding.breaker import Guard, Verdict
+from mulligan.core.effects.run_lists import (
+    Attribute,
+    LeasedTask,
+    OpenTasks,
+    OpenTimer,
+    OutcomeCount,
+    QueuedShape,
+    RunFilter,
+)
 from mulligan.core.model import reports as r
 from mulligan.core.model.artifacts import Artifact
 from mulligan.core.model.events import Entry
+from mulligan.core.model.workflow import Breaker
 from mulligan.ports import (
     Answer,
     BreakerRecord,
@@ -122,6 +131,7 @@ CALLS: Mapping[str, StoreCall] = {
     ),
     "tagged_rows": StoreCall("read", {"tag": str, "limit": Integer}, list[tuple[int, str, str, bytes]]),
     "breakers": StoreCall("read", {}, list[BreakerRecord]),
+    "queued_shapes": StoreCall("read", {"project": str | None}, list[QueuedShape]),
     "workers": StoreCall("read", {}, list[WorkerRecord]),
     "now": StoreCall("read", {}, datetime),
     # -- lists
@@ -168,6 +178,10 @@ CALLS: Mapping[str, StoreCall] = {
     "put_decision": StoreCall(
         "decide", {"run_id": Integer, "report": DecisionReport, "is_asking": bool}, Sent, is_change=True
     ),
+    "refuse_queued": StoreCall(
+        "run", {"shape": QueuedShape, "message": str, "project": str | None}, int, is_change=True
+    ),
+    "count_outcome": StoreCall("run", {"name": str, "rules": Breaker, "verdict": Verdict}, is_change=True),
     "reset_breaker": StoreCall("run", {"name": str}, bool, is_change=True),
     "remove": StoreCall("admin", {"root_run_ids": list[Integer]}, list[int], is_change=True),
     # -- working

@@ -15,10 +15,20 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.deciding.breaker import Guard
-from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, OutcomeCount, RunFilter
+from mulligan.core.deciding.breaker import Guard, Verdict
+from mulligan.core.effects.run_lists import (
+    Attribute,
+    LeasedTask,
+    OpenTasks,
+    OpenTimer,
+    OutcomeCount,
+    QueuedShape,
+    RunFilter,
+)
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import ApprovalGiven, Classified, Report
+from mulligan.core.model.scheduler_job import JobEnd
+from mulligan.core.model.workflow import Breaker
 from mulligan.errors import KeyUsed, MulliganError, StoreRefused, StoreUnavailable
 from mulligan.ports import (
     NONE_AHEAD,
@@ -248,6 +258,17 @@ class HttpStore:
     def answer(self, message_id: int) -> Answer | None:
         return self._answers.pop(message_id, None)
 
+    def queued_shapes(self, project: str | None = None) -> list[QueuedShape]:
+        found: list[QueuedShape] = self._ask("queued_shapes", project=project)
+        return found
+
+    def refuse_queued(self, shape: QueuedShape, message: str, project: str | None = None) -> int:
+        count: int = self._ask("refuse_queued", shape=shape, message=message, project=project)
+        return count
+
+    def count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
+        self._ask("count_outcome", name=name, rules=rules, verdict=verdict)
+
     def reset_breaker(self, name: str) -> bool:
         is_reset: bool = self._ask("reset_breaker", name=name)
         return is_reset
@@ -285,9 +306,10 @@ class HttpStore:
         """Gather the last report of a lease. It is sent with the next exchange, as often as it takes."""
         self._work.ended[token] = EndedTask(token, report, guard)  # type: ignore[arg-type]
 
-    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> None:
+    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> bool:
         for token, report, guard in ended:
             self.report(token, report, guard=guard)
+        return True
 
     def report_and_lease(
         self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
@@ -367,7 +389,7 @@ class HttpStore:
     def has_leases(self, run_id: int) -> bool:
         return False
 
-    def expire(self, name: str, *, is_dead: bool = False) -> bool:
+    def expire(self, name: str, *, is_dead: bool = False, job: JobEnd | None = None) -> bool:
         """The server judges workers: it has the clock and the heartbeats."""
         return False
 

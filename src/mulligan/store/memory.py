@@ -11,12 +11,23 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from mulligan.core.deciding.breaker import CLOSED, Guard, GuardedOutcome, breaker_verdict
+from mulligan.core.deciding.breaker import (
+    CLOSED,
+    OUTSIDE,
+    Guard,
+    GuardedOutcome,
+    Verdict,
+    breaker_verdict,
+    no_capacity_outcome,
+)
 from mulligan.core.effects.lease_rules import has_time_for, may_run_on
+from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.core.effects.snapshot import PERSON_TAGS
 from mulligan.core.model import codec
 from mulligan.core.model.events import Entry
-from mulligan.core.model.reports import LeaseExpired, Report, TaskStarted, TimerFired
+from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded, TaskStarted, TimerFired
+from mulligan.core.model.scheduler_job import JobEnd
+from mulligan.core.model.workflow import Breaker
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import StaleLease
 from mulligan.ports import (
@@ -117,7 +128,7 @@ class MemoryStore:
     def _is_expired(self, worker: StoredWorker) -> bool:
         return worker.beat_at < self._clock.now() - self._lease
 
-    def expire(self, name: str, *, is_dead: bool = False) -> bool:
+    def expire(self, name: str, *, is_dead: bool = False, job: JobEnd | None = None) -> bool:
         worker = self.tables.workers.get(name)
         if worker is None or not (is_dead or self._is_expired(worker)):
             return False
@@ -126,7 +137,7 @@ class MemoryStore:
             run.holder = "" if run.holder == name else run.holder
         at = self._clock.now()
         for kept in self._held(name):
-            self._end(kept, LeaseExpired(at, kept.task.place, kept.task.attempt, name))
+            self._end(kept, LeaseExpired(at, kept.task.place, kept.task.attempt, name, job))
         self._wrote()
         return True
 
@@ -367,6 +378,31 @@ class MemoryStore:
         free = (kept.task for kept in self._free() if kept.task.run_id == run_id)
         return [(task.place, task.attempt) for task in free]
 
+    def queued_shapes(self, project: str | None = None) -> list[QueuedShape]:
+        found = Counter(kept.shape for kept in self._demanded(project, self._load_breakers()))
+        return [replace(shape, count=count) for shape, count in found.items()]
+
+    def refuse_queued(self, shape: QueuedShape, message: str, project: str | None = None) -> int:
+        asked, now = replace(shape, count=1), self._clock.now()
+        found = [kept for kept in self._demanded(project) if kept.shape == asked]
+        for kept in found:
+            self._end(kept, TaskEnded(now, kept.task.place, kept.task.attempt, no_capacity_outcome(message)))
+        if found:
+            self._wrote()
+        return len(found)
+
+    def _demanded(self, project: str | None, breakers: BreakerTransaction | None = None) -> list[StoredTask]:
+        """The free tasks that any new worker may take, if their breakers let them."""
+        hosts = {kept.record.host for kept in self.tables.workers.values()}
+        found = []
+        for kept in self._free():
+            run, guard = self.tables.run(kept.task.run_id), kept.task.guard
+            is_ours = project is None or run.new.project == project
+            is_held = breakers is not None and guard is not None and breakers.holds(guard)
+            if is_ours and run.status != "paused" and kept.task.host not in hosts and not is_held:
+                found.append(kept)
+        return found
+
     def leases_of(self, worker: str) -> list[Lease]:
         return [Lease(kept.task, worker, kept.ticket) for kept in self._held(worker)]
 
@@ -379,6 +415,8 @@ class MemoryStore:
         if worker not in self.tables.workers:
             return []
         capacity, breakers, found = RemainingCapacity(offer), self._load_breakers(), []
+        if self.is_shared:
+            capacity.allow_ahead(len(self._free()))
         for kept in self._open_to(offer, root_run_id):
             is_own = self.tables.run(kept.task.run_id).holder == worker
             is_meant = not is_guarded or (kept.task.guard is not None and is_own)
@@ -386,6 +424,9 @@ class MemoryStore:
             is_meant = is_meant and may_run_on(kept.task, offer.host, breakers.now)
             if is_meant and capacity.fits(*kept.needs) and breakers.admits(kept.task):
                 capacity.take(*kept.needs)
+                found.append(kept)
+            elif is_meant and capacity.may_hold(kept.task):
+                capacity.hold()
                 found.append(kept)
         leases = [self._hand_out(kept, worker, offer.host) for kept in found]
         breakers.note_leases(leases)
@@ -417,10 +458,14 @@ class MemoryStore:
             self._count([GuardedOutcome(token, guard, breaker_verdict(report, guard))])
         self._wrote()
 
-    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> None:
+    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> bool:
+        is_free = False
         for token, report, guard in ended:
             with suppress(StaleLease):
+                run = self.tables.run(self._leased(token).task.run_id)
                 self.report(token, report, guard=guard)
+                is_free = is_free or not run.holder
+        return is_free
 
     def report_and_lease(
         self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
@@ -457,6 +502,12 @@ class MemoryStore:
             BreakerRecord(name, circuit.status, circuit.failures, circuit.retry_at, waiting[name])
             for name, circuit in sorted(self.tables.breakers.items())
         ]
+
+    def count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
+        breakers = self._load_breakers()
+        breakers.count_from_outside(GuardedOutcome(OUTSIDE, Guard(name, rules), verdict))
+        if self._write_breakers(breakers):
+            self._wrote()
 
     def reset_breaker(self, name: str) -> bool:
         if name not in self.tables.breakers:

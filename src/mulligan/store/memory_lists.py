@@ -153,5 +153,7 @@ def _rows(run: StoredRun, kind: str) -> Iterator[tuple[tuple[str, str], tuple[st
 
 
 def _leased(kept: StoredTask, run: StoredRun) -> LeasedTask:
-    task, needs = kept.task, kept.needs
-    return LeasedTask(kept.worker, task.run_id, run.new.name, task.place, task.attempt, *needs, kept.leased_at)
+    task, (cpus, memory, gpus, _) = kept.task, kept.needs
+    return LeasedTask(
+        kept.worker, task.run_id, run.new.name, task.place, task.attempt, cpus, memory, gpus, kept.leased_at
+    )

@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from mulligan.core.deciding.breaker import Circuit
-from mulligan.core.effects.run_lists import RunFailures
+from mulligan.core.effects.run_lists import QueuedShape, RunFailures
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import Report, TimerKind
@@ -107,8 +107,16 @@ class StoredTask(msgspec.Struct):
         return self.task.run_id, self.task.place, self.task.attempt
 
     @property
-    def needs(self) -> tuple[float, int, int]:
-        return self.task.cpus, self.task.memory or 0, self.task.gpus
+    def needs(self) -> tuple[float, int, int, int]:
+        return self.task.cpus, self.task.memory or 0, self.task.gpus, self.task.nodes
+
+    @property
+    def shape(self) -> QueuedShape:
+        """What it asks for, counted once."""
+        task = self.task
+        return QueuedShape(
+            task.cpus, task.memory or 0, task.gpus, task.nodes, task.labels, task.seconds_needed or None, 1
+        )
 
 
 class StoredMessage(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import cached_property, partial
@@ -11,12 +11,22 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
+from mulligan.core.deciding.breaker import (
+    OUTSIDE,
+    Guard,
+    GuardedOutcome,
+    Verdict,
+    breaker_verdict,
+    no_capacity_outcome,
+)
 from mulligan.core.effects.lease_rules import has_time_for
+from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import decode
 from mulligan.core.model.events import Entry
-from mulligan.core.model.reports import LeaseExpired, Report, TaskStarted, TimerFired
+from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded, TaskStarted, TimerFired
+from mulligan.core.model.scheduler_job import JobEnd
+from mulligan.core.model.workflow import Breaker
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import (
     NONE_AHEAD,
@@ -41,9 +51,9 @@ from mulligan.ports import (
 from mulligan.store import refusals
 from mulligan.store.audit_rows import audit_row
 from mulligan.store.breaker_transaction import BreakerTransaction, breaker_row
-from mulligan.store.columns import breaker_from, circuit_from, run_from, waiting_from
+from mulligan.store.columns import breaker_from, circuit_from, queued_shape_from, run_from, waiting_from
 from mulligan.store.encoding import answer_from, encoded, moment_from, report_from, task_from, worker_from
-from mulligan.store.postgres_arrays import Bigints, Texts
+from mulligan.store.postgres_arrays import Bigints, Blobs, Texts
 from mulligan.store.postgres_artifacts import ArtifactRows
 from mulligan.store.postgres_client import PostgresClient, Unexpected
 from mulligan.store.postgres_commit import (
@@ -90,6 +100,7 @@ class PostgresStore:
 
     def register(self, worker: WorkerRecord) -> None:
         self._client.query("register", worker.name, worker.host, encoded(worker))
+        self._client.listen_as(worker.name)
 
     def record_heartbeat(self, name: str) -> bool:
         return bool(self._client.query("record_heartbeat", name))
@@ -104,7 +115,7 @@ class PostgresStore:
             for record, is_expired, beat_at in rows
         ]
 
-    def expire(self, name: str, *, is_dead: bool = False) -> bool:
+    def expire(self, name: str, *, is_dead: bool = False, job: JobEnd | None = None) -> bool:
         def work() -> bool:
             gone = self._client.execute("remove_worker", name, is_dead, self._lease)
             if not gone:
@@ -113,19 +124,24 @@ class PostgresStore:
             self._client.execute("void_turns", name)
             lost = self._client.execute("void_leases", name)
             self._add_messages(
-                [(run, place, number, LeaseExpired(at, place, number, name)) for run, place, number in lost]
+                [(run, place, number, LeaseExpired(at, place, number, name, job)) for run, place, number in lost]
             )
             return True
 
         return self._client.write(work)
 
+    def _message_statements(
+        self, messages: Sequence[tuple[int, str, int, Report]], sender: str = ""
+    ) -> Iterator[Statement]:
+        """Put reports about tasks into the inboxes of their runs, and notify the holders, except the sender."""
+        if messages:
+            rows = [(run_id, encoded(report), place, attempt) for run_id, place, attempt, report in messages]
+            yield "insert_messages", arrays(MESSAGE, rows)
+            yield "notify_holders", [*self._client.channels, Bigints({row[0] for row in rows}), sender]
+
     def _add_messages(self, messages: Sequence[tuple[int, str, int, Report]]) -> None:
-        """Put reports about tasks into the inboxes of their runs, and notify the holders."""
-        if not messages:
-            return
-        rows = [(run_id, encoded(report), place, attempt) for run_id, place, attempt, report in messages]
-        self._client.execute("insert_messages", *arrays(MESSAGE, rows))
-        self._client.execute("notify", self._client.channel, Texts(sorted({str(row[0]) for row in rows})))
+        if messages:
+            self._client.execute_in_pipeline(list(self._message_statements(messages)))
 
     # -- runs
 
@@ -297,6 +313,33 @@ class PostgresStore:
     def queued_tasks(self, run_id: int) -> list[tuple[str, int]]:
         return self._client.query("queued_tasks", run_id)
 
+    def queued_shapes(self, project: str | None = None) -> list[QueuedShape]:
+        return [queued_shape_from(row) for row in self._client.query("queued_shapes", project=project)]
+
+    def refuse_queued(self, shape: QueuedShape, message: str, project: str | None = None) -> int:
+        outcome = no_capacity_outcome(message)
+
+        def work() -> int:
+            found = self._client.execute(
+                "tasks_of_shape",
+                cpus=shape.cpus,
+                memory=shape.memory,
+                gpus=shape.gpus,
+                labels=encoded(shape.labels).decode(),
+                nodes=shape.nodes,
+                timeout=shape.timeout,
+                project=project,
+            )
+            if found:
+                ((now,),) = self._client.execute("now")
+                self._client.execute("delete_queued", *arrays(TASK_KEY, found))
+                self._add_messages(
+                    [(*key, TaskEnded(moment_from(now), key[1], key[2], outcome)) for key in map(tuple, found)]
+                )
+            return len(found)
+
+        return self._client.write(work)
+
     def leases_of(self, worker: str) -> list[Lease]:
         return [Lease(task_from(data), worker, token) for data, token in self._client.query("leases_of", worker)]
 
@@ -306,21 +349,25 @@ class PostgresStore:
     def lease(
         self, worker: str, offer: Offer, *, root_run_id: int | None = None, is_guarded: bool = False
     ) -> list[Lease]:
-        if offer.tasks_max < 1:
+        if offer.tasks_max < 1 and offer.ahead < 1:
             return []
         return self._client.write(lambda: self._hand_out(worker, offer, root_run_id, is_guarded))
 
     def _hand_out(self, worker: str, offer: Offer, root_run_id: int | None, is_guarded: bool) -> list[Lease]:
-        found = self._free_tasks(worker, offer, root_run_id, is_guarded)
+        found, queued, at = self._free_tasks(worker, offer, root_run_id, is_guarded)
         breakers = self._load_breakers({task.guard.name for task, _ in found if task.guard is not None})
         capacity, tasks = RemainingCapacity(offer), []
+        capacity.allow_ahead(queued)
         for task, needs in found:
             # The statement has looked as well: a task that is left here would take the place of others.
             has_time = has_time_for(task, offer.seconds_left)
             if has_time and capacity.fits(*needs) and breakers.admits(task):
                 capacity.take(*needs)
                 tasks.append(task)
-        leases = self._leased(worker, tasks, offer.host)
+            elif has_time and capacity.may_hold(task):
+                capacity.hold()
+                tasks.append(task)
+        leases = self._leased(worker, tasks, offer.host, at)
         breakers.note_leases(leases)
         self._write_breakers(breakers)
         if breakers.rejected and not capacity.is_full:
@@ -330,12 +377,16 @@ class PostgresStore:
 
     def _free_tasks(
         self, worker: str, offer: Offer, root_run_id: int | None, is_guarded: bool
-    ) -> list[tuple[Task, Sequence[Any]]]:
-        """The oldest tasks that fit, each on its own, with what it needs."""
+    ) -> tuple[list[tuple[Task, Sequence[Any]]], int, datetime]:
+        """The oldest tasks that fit, each on its own, with what it needs.
+
+        And, if there are any, how many wait in the store, as far as it matters, and the time.
+        """
         rows = self._client.execute(
             "free_tasks",
             worker=worker,
-            cpus=offer.cpus,
+            # What is leased ahead asks for one processor.
+            cpus=max(offer.cpus, 1.0) if offer.ahead else offer.cpus,
             refused_cpus=list(offer.refused_cpus),
             memory=offer.memory,
             gpus=offer.gpus,
@@ -344,46 +395,53 @@ class PostgresStore:
             root=root_run_id,
             project=offer.project,
             seconds_left=offer.seconds_left,
+            nodes=offer.nodes,
+            nodes_min=offer.nodes_min,
             tasks_max=offer.tasks_max,
+            ahead=offer.ahead,
             is_guarded=is_guarded,
         )
-        return [(task_from(data), needs) for data, *needs in rows]
+        queued, at = (rows[0][1], moment_from(rows[0][2])) if rows else (0, _ANY_TIME)
+        return [(task_from(data), needs) for data, _, _, *needs in rows], queued, at
 
-    def _leased(self, worker: str, tasks: Sequence[Task], host: str) -> list[Lease]:
+    def _leased(self, worker: str, tasks: Sequence[Task], host: str, at: datetime) -> list[Lease]:
         if not tasks:
             return []
         task_key = [(task.run_id, task.place, task.attempt) for task in tasks]
-        rows = self._client.execute("lease_tasks", worker, *arrays(TASK_KEY, task_key))
-        at, tokens = moment_from(rows[0][4]), {tuple(row[:3]): row[3] for row in rows}
-        self._add_messages([(*key, TaskStarted(at, *key[1:], worker, host)) for key in task_key])
+        started = [(*key, TaskStarted(at, *key[1:], worker, host)) for key in task_key]
+        asked: list[Statement] = [("lease_tasks", [worker, *arrays(TASK_KEY, task_key)])]
+        rows = self._client.execute_in_pipeline([*asked, *self._message_statements(started, worker)])[0]
+        tokens = {tuple(row[:3]): row[3] for row in rows}
         return [Lease(task, worker, tokens[key]) for task, key in zip(tasks, task_key, strict=True)]
 
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
-        if guard is None:
-            self._accept(token, report, self._client.query)
-        else:
-            counted = GuardedOutcome(token, guard, breaker_verdict(report, guard))
-            self._client.write(lambda: self._accept_and_count(report, counted))
-
-    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> None:
-        def work() -> None:
-            counted = []
-            for token, report, guard in ended:
-                is_ours = self._client.execute("report", token, encoded(report), self._client.channel)
-                if is_ours and guard is not None:
-                    counted.append(GuardedOutcome(token, guard, breaker_verdict(report, guard)))
-            if counted:
-                self._count(counted)
-
-        self._client.write(work)
-
-    def _accept(self, token: int, report: Report, ask: Callable[..., list[Any]]) -> None:
-        if not ask("report", token, encoded(report), self._client.channel):
+        if not self._reported([(token, report, guard)]):
             raise refusals.stale_lease(token)
 
-    def _accept_and_count(self, report: Report, counted: GuardedOutcome) -> None:
-        self._accept(counted.token, report, self._client.execute)
-        self._count([counted])
+    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> bool:
+        return any(is_free for _, is_free, _ in self._reported(ended))
+
+    def _reported(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> list[tuple[int, bool, Any]]:
+        """End the leases that are not void. For each of them its token, and whether the turn of its run is free."""
+        rows = [(token, encoded(report)) for token, report, _ in ended]
+        asked: list[Statement] = [("report", [*arrays((Bigints, Blobs), rows), *self._client.channels])]
+        guards = {token: (guard, report) for token, report, guard in ended if guard is not None}
+        if guards:
+            return self._client.write(lambda: self._accept_and_count(asked, guards))
+        return self._client.execute_batch(asked)[0]
+
+    def _accept_and_count(
+        self, asked: Sequence[Statement], guards: Mapping[int, tuple[Guard, Report]]
+    ) -> list[tuple[int, bool, Any]]:
+        taken = self._client.execute_in_pipeline(asked)[0]
+        counted = [
+            GuardedOutcome(token, guards[token][0], breaker_verdict(guards[token][1], guards[token][0]))
+            for token, _, _ in taken
+            if token in guards
+        ]
+        if counted:
+            self._count(counted)
+        return taken
 
     def report_and_lease(
         self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
@@ -399,6 +457,14 @@ class PostgresStore:
 
     def breakers(self) -> list[BreakerRecord]:
         return [breaker_from(row) for row in self._client.query("breakers")]
+
+    def count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
+        def work() -> None:
+            breakers = self._load_breakers({name})
+            breakers.count_from_outside(GuardedOutcome(OUTSIDE, Guard(name, rules), verdict))
+            self._write_breakers(breakers)
+
+        self._client.write(work)
 
     def reset_breaker(self, name: str) -> bool:
         return bool(self._client.query("reset_breaker", name, self._client.channel))

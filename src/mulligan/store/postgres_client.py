@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -74,7 +75,8 @@ _CONNECTION_REFUSALS: tuple[tuple[type[MulliganError], str, str, str], ...] = (
         r'role ".*" does not exist|authentication failed|no password supplied|no pg_hba\.conf entry'
         r"|not permitted to log in|permission denied for database",
         "{where} refuses the login: {said}",
-        "check user and password in the URL (or ~/.pgpass), and that the user may connect to the database",
+        "check user and password in the URL, in the file that its passfile names (chmod 600) or in ~/.pgpass, and that "
+        "the user may connect to the database",
     ),
 )
 # Our transaction was rolled back because of another one, and can be tried again.
@@ -102,6 +104,8 @@ class PostgresClient:
         self._listener: TimeoutConnection | None = None
         self._is_behind = False
         self._hears_ends = False
+        # The workers whose messages we hear.
+        self._workers: set[str] = set()
         self._has_opened = False
         self._secrets = secret_parts(url)
         self.where = _where(url)
@@ -114,6 +118,8 @@ class PostgresClient:
         self.channel = f"mulligan {schema}"[:60]
         # A separate channel, so that it wakes no worker.
         self.ends_channel = f"mulligan ends {schema}"[:60]
+        # The channel of all workers, and the beginning of the name of the channel of one worker.
+        self.channels = self.channel, f"mulligan {_digest(schema)[:16]} "
 
     def close(self) -> None:
         for connection in (self._connection, self._listener):
@@ -189,6 +195,13 @@ class PostgresClient:
         has_any, self._is_behind = has_any or self._is_behind, False
         return has_any
 
+    def listen_as(self, worker: str) -> None:
+        """From now on a message for a run that this worker holds counts as a change."""
+        self._workers.add(worker)
+        if self._listener is not None:
+            # The next listener listens for it too.
+            self._drop_listener()
+
     def watch_run_ends(self) -> None:
         """From now on the end of a run counts as a change."""
         self._hears_ends = True
@@ -212,6 +225,8 @@ class PostgresClient:
             _listen(listener, self.channel)
             if self._hears_ends:
                 _listen(listener, self.ends_channel)
+            for worker in self._workers:
+                _listen(listener, self.channels[1] + _digest(worker)[:32])
             # Notifications that were sent before are lost.
             self._listener, self._is_behind = listener, True
         return self._listener
@@ -341,6 +356,10 @@ class PostgresClient:
 
 def _listen(listener: TimeoutConnection, channel: str) -> None:
     listener.execute(f'LISTEN "{channel.replace(chr(34), chr(34) * 2)}"')
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
 
 
 def _where(url: str) -> str:

@@ -32,7 +32,7 @@ def arrays(columns: Columns, rows: Iterable[Sequence[Any]]) -> list[Any]:
 _RUN = (Bigints, Bigints, Texts, Bigints, Bigints, Texts, Bigints, Bigints, Bigints, Texts, Bigints)
 _NEW_RUN = (Bigints, Texts, Texts, Bigints, Bigints, Texts, Bigints, Texts, Texts, Texts)
 _ATTRIBUTE = (Bigints, Texts, Texts, Texts)
-_TASK = (Bigints, Texts, Bigints, Texts, Floats, Bigints, Bigints, Texts, Texts, Blobs, Texts, Texts)
+_TASK = (Bigints, Texts, Bigints, Texts, Floats, Bigints, Bigints, Texts, Texts, Blobs, Texts, Texts, Bigints, Floats)
 TASK_KEY = (Bigints, Texts, Bigints)
 AUDIT = (Bigints, Texts, Texts, Texts, Bigints, Texts, Texts, Texts, Texts)
 MESSAGE = (Bigints, Blobs, Texts, Bigints)
@@ -159,6 +159,7 @@ def _task_row(task: Task, worker: str) -> tuple[Any, ...]:
         *(task.run_id, task.place, task.attempt, worker),
         *(task.cpus, task.memory or 0, task.gpus, labels, task.host, encoded(task)),
         *breaker_columns(task),
+        *(task.nodes, task.seconds_needed or None),
     )
 
 

@@ -14,10 +14,20 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from mulligan.core.deciding.breaker import Guard
-from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, OutcomeCount, RunFilter
+from mulligan.core.deciding.breaker import Guard, Verdict
+from mulligan.core.effects.run_lists import (
+    Attribute,
+    LeasedTask,
+    OpenTasks,
+    OpenTimer,
+    OutcomeCount,
+    QueuedShape,
+    RunFilter,
+)
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import Report
+from mulligan.core.model.scheduler_job import JobEnd
+from mulligan.core.model.workflow import Breaker
 from mulligan.errors import KeyUsed
 from mulligan.ports import (
     NONE_AHEAD,
@@ -157,6 +167,9 @@ class ProjectView:
     def breakers(self) -> list[BreakerRecord]:
         return self._of.breakers()
 
+    def count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
+        self._of.count_outcome(name, rules, verdict)
+
     def reset_breaker(self, name: str) -> bool:
         return self._of.reset_breaker(name)
 
@@ -204,8 +217,8 @@ class ProjectView:
     def workers(self) -> list[WorkerRecord]:
         return self._of.workers()
 
-    def expire(self, name: str, *, is_dead: bool = False) -> bool:
-        return self._of.expire(name, is_dead=is_dead)
+    def expire(self, name: str, *, is_dead: bool = False, job: JobEnd | None = None) -> bool:
+        return self._of.expire(name, is_dead=is_dead, job=job)
 
     # -- engines: a worker of the project, or a verb that drives a run for a moment
 
@@ -230,6 +243,12 @@ class ProjectView:
     def queued_tasks(self, run_id: int) -> list[tuple[str, int]]:
         return self._of.queued_tasks(run_id) if self._visible.has(run_id) else []
 
+    def queued_shapes(self, project: str | None = None) -> list[QueuedShape]:
+        return self._of.queued_shapes(self.project)
+
+    def refuse_queued(self, shape: QueuedShape, message: str, project: str | None = None) -> int:
+        return self._of.refuse_queued(shape, message, self.project)
+
     def leases_of(self, worker: str) -> list[Lease]:
         return self._visible.rows(self._of.leases_of(worker), lambda lease: lease.task.run_id)
 
@@ -249,8 +268,8 @@ class ProjectView:
             raise refusals.stale_lease(token)
         self._of.report(token, report, guard=guard)
 
-    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> None:
-        self._of.report_all(ended)
+    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> bool:
+        return self._of.report_all(ended)
 
     def report_and_lease(
         self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer

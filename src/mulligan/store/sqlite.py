@@ -12,12 +12,22 @@ from typing import Any, TypeVar
 import apsw
 from msgspec.structs import replace
 
-from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
+from mulligan.core.deciding.breaker import (
+    OUTSIDE,
+    Guard,
+    GuardedOutcome,
+    Verdict,
+    breaker_verdict,
+    no_capacity_outcome,
+)
 from mulligan.core.effects.lease_rules import has_time_for, may_run_on
+from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import decode
 from mulligan.core.model.events import Entry
-from mulligan.core.model.reports import LeaseExpired, Report, TaskStarted, TimerFired
+from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded, TaskStarted, TimerFired
+from mulligan.core.model.scheduler_job import JobEnd
+from mulligan.core.model.workflow import Breaker
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import (
     NONE_AHEAD,
@@ -54,6 +64,7 @@ from mulligan.store.columns import (
     lease_from,
     message_from,
     queued_row,
+    queued_shape_from,
     run_from,
     stopped_from,
     tagged_row,
@@ -136,7 +147,7 @@ class SqliteStore:
         rows = self._file.read(SQL["workers"], self._oldest_beat())
         return [_worker(record, bool(is_expired), beat_at) for record, is_expired, beat_at in rows]
 
-    def expire(self, name: str, *, is_dead: bool = False) -> bool:
+    def expire(self, name: str, *, is_dead: bool = False, job: JobEnd | None = None) -> bool:
         def work(db: apsw.Cursor) -> bool:
             if not fetch_all(db, SQL["remove_worker"], name, is_dead, self._oldest_beat()):
                 return False
@@ -146,7 +157,7 @@ class SqliteStore:
             db.executemany(
                 SQL["insert_message"],
                 [
-                    (run_id, encoded(LeaseExpired(at, place, attempt, name)), place, attempt)
+                    (run_id, encoded(LeaseExpired(at, place, attempt, name, job)), place, attempt)
                     for run_id, place, attempt in lost
                 ],
             )
@@ -303,6 +314,25 @@ class SqliteStore:
     def queued_tasks(self, run_id: int) -> list[tuple[str, int]]:
         return [queued_row(row) for row in self._file.read(SQL["queued_tasks"], run_id)]
 
+    def queued_shapes(self, project: str | None = None) -> list[QueuedShape]:
+        rows = self._file.read(SQL["queued_shapes"], micros(self._clock.now()), project)
+        return [queued_shape_from(row) for row in rows]
+
+    def refuse_queued(self, shape: QueuedShape, message: str, project: str | None = None) -> int:
+        outcome = no_capacity_outcome(message)
+        asked = (shape.cpus, shape.memory, shape.gpus, _array(shape.labels), shape.nodes, shape.timeout)
+
+        def work(db: apsw.Cursor) -> int:
+            found = fetch_all(db, SQL["tasks_of_shape"], *asked, project)
+            now = self._clock.now()
+            for run_id, place, attempt in found:
+                db.execute(SQL["delete_queued"], (run_id, place, attempt))
+                ended = encoded(TaskEnded(now, place, attempt, outcome))
+                db.execute(SQL["insert_message"], (run_id, ended, place, attempt))
+            return len(found)
+
+        return self._write(work)
+
     def leases_of(self, worker: str) -> list[Lease]:
         return [lease_from(row, worker) for row in self._file.read(SQL["leases_of"], worker)]
 
@@ -385,9 +415,11 @@ class SqliteStore:
         self._file.write(work)
         self._leases.drop([token])
 
-    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> None:
+    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> bool:
         self._file.write(lambda db: [self._end_lease(db, *one) for one in ended])
         self._leases.drop([token for token, _, _ in ended])
+        # A look into a file costs next to nothing.
+        return True
 
     def _end_lease(self, db: apsw.Cursor, token: int, report: Report, guard: Guard | None) -> bool:
         """End a lease with its last report. False if it is void."""
@@ -407,6 +439,14 @@ class SqliteStore:
 
     def breakers(self) -> list[BreakerRecord]:
         return [breaker_from(row) for row in self._file.read(SQL["breakers"])]
+
+    def count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
+        def work(db: apsw.Cursor) -> None:
+            breakers = self._load_breakers(db)
+            breakers.count_from_outside(GuardedOutcome(OUTSIDE, Guard(name, rules), verdict))
+            self._write_breakers(db, breakers)
+
+        self._write(work)
 
     def reset_breaker(self, name: str) -> bool:
         return bool(self._file.read(SQL["reset_breaker"], name))

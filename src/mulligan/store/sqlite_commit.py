@@ -175,6 +175,7 @@ def _task_row(task: Task, ticket: int, worker: str) -> tuple[object, ...]:
         *(task.run_id, task.place, task.attempt, ticket, worker),
         *(task.cpus, task.memory or 0, task.gpus, labels, task.host, encoded(task)),
         *breaker_columns(task),
+        *(task.nodes, task.seconds_needed or None),
     )
 
 

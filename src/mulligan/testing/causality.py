@@ -92,7 +92,22 @@ def _is_handled(facts: LogFacts, fact: e.StepFailed) -> bool:
     if facts.ends[target] == "failed":
         following = next(f for f in facts.failures if (f.step, f.visit) == target)
         return not following.is_allowed and _is_handled(facts, following)
-    return facts.ends[target] == "completed"
+    return facts.ends[target] == "completed" and not _is_at_the_limit_of_a_loop(facts, fact, target)
+
+
+def _is_at_the_limit_of_a_loop(facts: LogFacts, fact: e.StepFailed, target: tuple[str, int]) -> bool:
+    """Whether the last visit of a remediation was to lead back, and could not: a step that it leads to is used up."""
+    is_last = facts.visits.get(target[0]) == target[1] and target in facts.dead_ends
+    edge = facts.graph.arc(fact.step, fact.route.edge).edge if fact.route.edge is not None else None
+    if not is_last or (edge is not None and edge.then) or target[0] not in facts.graph.loops.get(fact.step, ()):
+        return False
+    entered = {entry.fact.step: entry.seq for entry in facts.log if isinstance(entry.fact, e.StepEntered)}
+    failed = next(entry.seq for entry in facts.log if entry.fact is fact)
+    inside = facts.graph.loops[fact.step]
+    if any(arc.is_loop and entered[arc.to] > failed for name in inside for arc in facts.graph.nodes[name].arcs):
+        return False
+    back = [arc.to for arc in facts.graph.nodes[target[0]].arcs if arc.is_loop and arc.edge.on == "success"]
+    return any(facts.visits_in_round[name] > facts.steps[name].max_visits for name in back)
 
 
 # -- the ladder ------------------------------------------------------------------------------------------------------

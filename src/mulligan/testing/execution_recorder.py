@@ -14,6 +14,7 @@ import msgspec
 
 from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
 from mulligan.core.model.reports import Report
+from mulligan.core.model.scheduler_job import JobEnd
 from mulligan.ports import Clock, Commit, CommitResult, Lease, Store, WorkerRecord
 from mulligan.testing.databases import Database
 from mulligan.testing.fake_tasks import FakeTasks
@@ -189,9 +190,9 @@ class _RecordedStore:
             timer_checks.check_fired(before, self._recorder.timers(), self._process.clock)
         return count
 
-    def expire(self, name: str, *, is_dead: bool = False) -> bool:
+    def expire(self, name: str, *, is_dead: bool = False, job: JobEnd | None = None) -> bool:
         beat_at = self._recorder.heartbeats().get(name)
-        is_expired = self._store.expire(name, is_dead=is_dead)
+        is_expired = self._store.expire(name, is_dead=is_dead, job=job)
         if is_expired and not is_dead and beat_at is not None:
             self._recorder.promise_7_an_outage_expires_no_worker(name, beat_at, self._clock.now())
         return is_expired

@@ -54,6 +54,9 @@ class FakeExecutor:
     def missing_resources(self, task: Task) -> str:
         return f"{task.cpus:g} cpus (there are {self.slots:g})"
 
+    def host_of(self, task: Task) -> str:
+        return self.host
+
     def offer(self) -> Offer:
         free = self.slots - self.reserved
         return Offer(free, 2**40, 0, labels=(), host=self.host, tasks_max=int(free))

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from math import inf
 
+from msgspec.structs import replace
+
+from mulligan.core.effects.lease_rules import HELD_SECONDS_MAX, may_be_held
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.reports import LeaseExpired, Report, TaskInterrupted
+from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded, TaskInterrupted
 from mulligan.ports import Clock, Lease, Offer
 
 MEMORY = 2**40
@@ -15,7 +20,8 @@ class FakeTasks:
     """Implements `ports.Executor`; the simulator calls `end`.
 
     With `watchdog_seconds` all tasks are lost if no renewal has come for that long, as with a real supervisor.
-    `starting` is called with each task before it runs.
+    `starting` is called with each task before it runs. `life_seconds`: its worker stops because its time is over.
+    `ahead` is how many tasks it holds for a free slot.
     """
 
     def __init__(
@@ -26,6 +32,8 @@ class FakeTasks:
         slots: float,
         watchdog_seconds: float | None = None,
         starting: Callable[[FakeTasks, Lease], None] = lambda executor, lease: None,
+        life_seconds: float | None = None,
+        ahead: int = 0,
     ) -> None:
         self.name = name
         self.host = host
@@ -35,15 +43,28 @@ class FakeTasks:
         self._clock = clock
         self._watchdog_seconds = watchdog_seconds
         self._starting = starting
+        self._life_seconds = life_seconds
+        self._started_at: dict[int, float] = {}
         self._renewed_at = clock.monotonic()
         self._reserved = 0.0
         self._running: dict[int, Lease] = {}
+        self._ahead = ahead
+        # The tasks that may wait for a slot, by run, place and attempt; and those that do, oldest first.
+        self._reserved_ahead: set[tuple[int, str, int]] = set()
+        self._held: dict[int, Lease] = {}
+        self._held_since: dict[int, float] = {}
         self._done: list[tuple[Lease, Report]] = []
 
     # -- resources
 
     def fits(self, task: Task) -> bool:
+        return self._has_slot(task) or self._may_hold(task)
+
+    def _has_slot(self, task: Task) -> bool:
         return self._reserved + task.cpus <= self.slots
+
+    def _may_hold(self, task: Task) -> bool:
+        return may_be_held(task) and len(self._reserved_ahead) < self._ahead
 
     def can_ever_fit(self, task: Task) -> bool:
         return task.cpus <= self.slots
@@ -51,22 +72,32 @@ class FakeTasks:
     def missing_resources(self, task: Task) -> str:
         return f"{task.cpus:g} cpus (there are {self.slots:g})"
 
+    def host_of(self, task: Task) -> str:
+        return self.host
+
     def offer(self) -> Offer:
         free = self.slots - self._reserved
-        return Offer(free, MEMORY, 0, labels=(), host=self.host, tasks_max=int(free))
+        ahead = self._ahead - len(self._reserved_ahead) if not 0 < free < 1 else 0
+        return Offer(free, MEMORY, 0, labels=(), host=self.host, tasks_max=int(free), ahead=ahead)
 
     def reserve(self, task: Task) -> None:
-        self._reserved += task.cpus
+        if not self._has_slot(task) and self._may_hold(task):
+            self._reserved_ahead.add(_key(task))
+        else:
+            self._reserved += task.cpus
 
     def unreserve(self, task: Task) -> None:
-        self._reserved -= task.cpus
+        if _key(task) in self._reserved_ahead:
+            self._reserved_ahead.remove(_key(task))
+        else:
+            self._reserved -= task.cpus
 
     # -- tasks
 
     @property
     def running(self) -> Collection[Lease]:
         """The tasks whose end the engine has not collected."""
-        return [*self._running.values(), *(lease for lease, _ in self._done)]
+        return [*self._running.values(), *self._held.values(), *(lease for lease, _ in self._done)]
 
     @property
     def unfinished(self) -> Collection[Lease]:
@@ -76,9 +107,29 @@ class FakeTasks:
     def start(self, leases: Iterable[Lease]) -> None:
         """Start tasks, unless the lease has expired: a supervisor would refuse too."""
         for lease in leases:
+            if _key(lease.task) in self._reserved_ahead:
+                self._held[lease.token] = lease
+                self._held_since[lease.token] = self._clock.monotonic()
+                continue
             if not self._is_expired:
                 self._starting(self, lease)
             self._running[lease.token] = lease
+            self._started_at[lease.token] = self._clock.monotonic()
+
+    def _start_held(self) -> None:
+        """Start tasks that wait for a slot, while there is one and the lease is certain."""
+        for lease in list(self._held.values()):
+            if self.must_renew or not self._has_slot(lease.task):
+                return
+            del self._held[lease.token]
+            self._reserved_ahead.remove(_key(lease.task))
+            self._reserved += lease.task.cpus
+            self.start([lease])
+
+    def _give_back(self, since: float) -> None:
+        """Give back the tasks that have waited for a slot since then."""
+        for lease in [lease for token, lease in self._held.items() if self._held_since[token] <= since]:
+            self.end(lease, TaskInterrupted(self._clock.now(), lease.task.place, lease.task.attempt))
 
     def token_of(self, run_id: int, place: str) -> int | None:
         """Return the token of the task of this place, unless the supervisor has ended it."""
@@ -88,25 +139,39 @@ class FakeTasks:
     def stop(self, token: int, grace_seconds: float | None) -> None:
         if token in self._running:
             self.stopped[token] = grace_seconds
+        elif token in self._held and grace_seconds is not None:
+            task = self._held[token].task
+            outcome = Outcome(None, signal=15, is_stopped=True)
+            self.end(self._held[token], TaskEnded(self._clock.now(), task.place, task.attempt, outcome))
 
     def stop_all(self, grace_seconds: float) -> None:
+        self._give_back(inf)
         for lease in list(self._running.values()):
-            self.end(lease, TaskInterrupted(self._clock.now(), lease.task.place, lease.task.attempt))
+            report = TaskInterrupted(self._clock.now(), lease.task.place, lease.task.attempt)
+            if self._life_seconds is not None:
+                ran = self._clock.monotonic() - self._started_at[lease.token]
+                report = replace(report, ran_seconds=min(ran, self._life_seconds), life_seconds=self._life_seconds)
+            self.end(lease, report)
 
     def drop_all(self) -> None:
         self._running.clear()
+        self._held.clear()
+        self._reserved_ahead.clear()
         self._done.clear()
         self._reserved = 0.0
 
     def end(self, lease: Lease, report: Report) -> None:
         """End the task; the engine collects the report."""
-        del self._running[lease.token]
-        self._reserved -= lease.task.cpus
+        if self._held.pop(lease.token, None) is None:
+            del self._running[lease.token]
+        self.unreserve(lease.task)
         self._done.append((lease, report))
 
     def collect(self, timeout: float | None) -> list[tuple[Lease, Report]]:
         if self._is_expired:
             self.lose_all()
+        self._start_held()
+        self._give_back(self._clock.monotonic() - HELD_SECONDS_MAX)
         done, self._done = self._done, []
         return done
 
@@ -116,7 +181,7 @@ class FakeTasks:
         return self._is_older_than(1)
 
     def lose_all(self) -> None:
-        """End everything from outside."""
+        """End everything from outside. What waits for a slot waits on."""
         for lease in list(self._running.values()):
             self.end(lease, LeaseExpired(self._clock.now(), lease.task.place, lease.task.attempt, self.name))
 
@@ -137,3 +202,7 @@ class FakeTasks:
 
     def close(self) -> None:
         self.drop_all()
+
+
+def _key(task: Task) -> tuple[int, str, int]:
+    return task.run_id, task.place, task.attempt

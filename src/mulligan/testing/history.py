@@ -19,6 +19,7 @@ from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.scheduler_job import JobEnd
 from mulligan.core.model.workflow import (
     Action,
     Backoff,
@@ -196,16 +197,16 @@ class History:
         self.tasks.pop(key, None)
         return self.report(r.TaskEnded(self.clock, key, attempt, Outcome(exit_code, **outcome), usage=usage or {}))
 
-    def lose(self, key: str) -> Self:
+    def lose(self, key: str, job: JobEnd | None = None) -> Self:
         attempt = self._attempt(key)
         self.tasks.pop(key, None)
-        return self.report(r.LeaseExpired(self.clock, key, attempt, "w1"))
+        return self.report(r.LeaseExpired(self.clock, key, attempt, "w1", job))
 
-    def interrupt(self, key: str) -> Self:
-        """Interrupt this task, as the operator's Ctrl-C does."""
+    def interrupt(self, key: str, ran_seconds: float | None = None, life_seconds: float | None = None) -> Self:
+        """Interrupt this task, as the operator's Ctrl-C does; or, with seconds, the end of a worker's time."""
         attempt = self._attempt(key)
         self.tasks.pop(key, None)
-        return self.report(r.TaskInterrupted(self.clock, key, attempt))
+        return self.report(r.TaskInterrupted(self.clock, key, attempt, ran_seconds, life_seconds))
 
     def cancel(self, **fields: Any) -> Self:
         return self.report(r.CancelRequested(self.clock, by="someone", **fields))

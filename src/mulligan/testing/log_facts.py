@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Route
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import END, Action, Command, Workflow
@@ -86,6 +87,8 @@ class LogFacts:
         self.done: set[str] = set()
         self.ends: dict[tuple[str, int], str] = {}
         self.failures: list[e.StepFailed] = []
+        # Completed visits that had success edges and took none.
+        self.dead_ends: set[tuple[str, int]] = set()
         self.looped_to: set[str] = set()
         # Steps that their remediation brought back, or substituted, with the visit that had failed.
         self.repaired: set[tuple[str, int]] = set()
@@ -209,6 +212,8 @@ def _step_ended(facts: LogFacts, fact: e.StepCompleted | e.StepFailed | e.StepCa
         facts.done.add(fact.step)
     if isinstance(fact, e.StepCompleted):
         facts.completed[fact.step, fact.visit] = entry.seq
+        if fact.no_route:
+            facts.dead_ends.add((fact.step, fact.visit))
     if isinstance(fact, e.StepFailed):
         facts.failures.append(fact)
     if isinstance(fact, e.StepCompleted | e.StepFailed):
@@ -242,7 +247,7 @@ def _settled(facts: LogFacts, fact: e.StepSettled, entry: e.Entry) -> None:
         facts.repaired.add(visit)
         for index, failed in enumerate(facts.failures):
             if (failed.step, failed.visit) == visit:
-                facts.failures[index] = msgspec.structs.replace(failed, route=e.Route("no_route"))
+                facts.failures[index] = msgspec.structs.replace(failed, route=Route("no_route"))
 
 
 def _put_back(facts: LogFacts, fact: e.StepPutBack, entry: e.Entry) -> None:

@@ -18,6 +18,7 @@ from mulligan.core.deciding.end_status import parse_end_output
 from mulligan.core.model import events as e
 from mulligan.core.model.codec import decode_log, encode_log
 from mulligan.core.model.graph import Graph
+from mulligan.core.model.worker_time import RERUNS_AFTER_TIME_MAX
 from mulligan.core.model.workflow import END, RERUNS_AFTER_LOSS_MAX, Workflow
 from mulligan.core.state.state import STATE_TABLES, State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -165,6 +166,8 @@ def promise_3_reruns_within_budget(facts: LogFacts, entry: e.Entry) -> None:
         raise facts.violation("promise 3", f"'{fact.place}' has had its visits, and this one is tried", entry)
     if fact.cause == "lost" and before >= RERUNS_AFTER_LOSS_MAX:
         raise facts.violation("promise 3", f"'{fact.place}' runs again after {before + 1} losses", entry)
+    if fact.cause == "time" and before >= RERUNS_AFTER_TIME_MAX:
+        raise facts.violation("promise 3", f"'{fact.place}' runs again after {before + 1} ends of workers", entry)
     handler = facts.specs[fact.place].on_failure
     if fact.cause == "rerun" and (handler is None or before >= handler.rerun):
         raise facts.violation("promise 3", f"the handler of '{fact.place}' has granted {before} reruns already", entry)

@@ -6,11 +6,14 @@ name that is never reused; after it was expired it comes back under another name
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Protocol
 
 from mulligan.core.model.graph import Graph
+from mulligan.core.model.scheduler_job import JobEnd, JobEnding, WorkerJob
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.scope import Evaluator
 from mulligan.core.state.transitions import RUN_ENDED
@@ -31,6 +34,9 @@ BEATS_PER_LEASE = 6
 IDLE_RUNS_SECONDS = 1.0
 RUNS_TAKEN_MAX = 1000
 GRACE_SECONDS = 10.0
+# How long workers live that have an end: not longer than many a task.
+_LIFE_SECONDS = 40.0
+_ENDINGS: tuple[JobEnding, ...] = ("", "free", "time", "memory")
 
 
 class WorkerHost(Protocol):
@@ -126,7 +132,8 @@ class SimulatedWorker:
         self.executor = self._executor() if self.slots else None
         try:
             self.clock.set_by(self.store.now)
-            self.store.register(WorkerRecord(self.name, self.host, 1, lock=self.lock, cpus=float(self.slots)))
+            record = WorkerRecord(self.name, self.host, 1, lock=self.lock, cpus=float(self.slots), job=_job(self.name))
+            self.store.register(record)
             engine = self._engine()
             self._beaten_at = self.clock.monotonic()
             self._expire_dead_workers(engine)
@@ -159,6 +166,9 @@ class SimulatedWorker:
             slots=self.slots,
             watchdog_seconds=watchdog_seconds,
             starting=recorder.on_start,
+            life_seconds=_LIFE_SECONDS if _number(self.name) % 2 else None,
+            # As if it knew already that tasks are short.
+            ahead=2 * self.slots if self.store.is_shared else 0,
         )
         recorder.watch(executor)
         return executor
@@ -196,6 +206,7 @@ class SimulatedWorker:
             self._lock_state,
             self._kill_leftovers,
             may_expire_others=engine.heartbeats.may_expire_others or not self.store.is_shared,
+            ask_jobs=_ask_jobs,
         ):
             engine.request_look()
         around.recorder.note_search(search)
@@ -332,6 +343,22 @@ class _SharedCache(WorkflowCache):
             found[1].starts_at_once = self._around.starts_at_once
         self.has_breakers = self.has_breakers or bool(found[0].breakers)
         return found
+
+
+def _number(name: str) -> int:
+    """A number of this worker: what it decides is the same in every simulation, and takes nothing from its seed."""
+    return zlib.crc32(name.encode())
+
+
+def _job(name: str) -> WorkerJob | None:
+    """Every second worker runs in a job of a scheduler, and every fourth takes one task in its life."""
+    number = _number(name)
+    return WorkerJob(name, "node", is_one_task=number % 4 == 0, life_seconds=_LIFE_SECONDS) if number % 2 == 0 else None
+
+
+def _ask_jobs(jobs: Mapping[WorkerJob, bool]) -> dict[WorkerJob, JobEnd]:
+    """Some jobs have ended in each way that means something; of the others the scheduler knows nothing."""
+    return {job: JobEnd(job, ending=_ENDINGS[_number(job.id) // 4 % len(_ENDINGS)]) for job in jobs}
 
 
 class _BugListener(NullObserver):

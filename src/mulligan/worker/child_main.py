@@ -52,6 +52,8 @@ CONTENTS = "mulligan.worker.artifact_contents"
 DECODING = "mulligan.values.decoding"
 ENCODING = "mulligan.values.encoding"
 FILES = "mulligan.values.files"
+# Loaded for steps that get a client of Dask.
+DASK_CLIENTS = "mulligan.worker.dask_clients"
 # The module that the code of a step is executed in.
 STEP_MODULE = "__mulligan__"
 # Loaded for functions of a script or a notebook.
@@ -229,6 +231,10 @@ class ChildServer:
                 self._interpreter.make_output_folder()
             function = self._find_function()
             arguments = self._decode_arguments(function, message)
+            if "dask" in message:
+                clients = self._interpreter.import_installed(DASK_CLIENTS)
+                with clients.open_client(message["dask"]) as client:
+                    return {}, self._encode_result(self._complete(function(**arguments, client=client)))
             result = self._complete(function(**arguments))
             return {}, self._encode_result(result)
         except ArtifactUnreadable as error:

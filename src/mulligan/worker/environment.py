@@ -19,7 +19,10 @@ _TASK_ONLY = (
 
 
 # It may contain a password, and many steps print their environment. A step that needs it can get it as a secret.
-_WORKER_ONLY = ("MULLIGAN_STORE", "MULLIGAN_SERVER", "MULLIGAN_TOKEN", "MULLIGAN_TOKEN_FILE", "MULLIGAN_CONFIG")
+_WORKER_ONLY = (
+    *("MULLIGAN_STORE", "MULLIGAN_SERVER", "MULLIGAN_TOKEN", "MULLIGAN_TOKEN_FILE", "MULLIGAN_CONFIG"),
+    "MULLIGAN_WORKER_TOKEN_FILE",
+)
 
 
 def worker_environment(name: str, inherited: dict[str, str], own_programs: str = "") -> dict[str, str]:

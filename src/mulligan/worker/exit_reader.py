@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import LeaseExpired, Report, TaskInterrupted
+from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.worker import wall_clock
 from mulligan.worker.actions import shell
 from mulligan.worker.actions.action_registry import SPAWNED
@@ -16,6 +17,7 @@ from mulligan.worker.own_cgroup import OomKills
 from mulligan.worker.programs import Programs
 from mulligan.worker.running_task import RunningTask
 from mulligan.worker.task_files import TaskFiles
+from mulligan.worker.task_limits import TaskLimits
 from mulligan.worker.task_reports import ProcessExit, make_report, missing_result_reason
 
 SIGKILL, SIGTERM = 9, 15
@@ -28,15 +30,39 @@ KILLED_STATUS = 128 + SIGKILL
 class ExitReader:
     """Read how the tasks of one worker ended."""
 
-    def __init__(self, worker: str, task_files: TaskFiles, log_limit: LogLimit, programs: Programs) -> None:
+    def __init__(
+        self,
+        worker: str,
+        task_files: TaskFiles,
+        log_limit: LogLimit,
+        programs: Programs,
+        limits: TaskLimits,
+        job: WorkerJob | None = None,
+    ) -> None:
         self._worker = worker
+        self._limits = limits
+        self._job = job
         self._task_files = task_files
         self._log_limit = log_limit
         self._programs = programs
         self._oom_kills = OomKills()
 
     def report_lost(self, task: Task) -> Report:
-        return LeaseExpired(datetime.now(UTC), task.place, task.attempt, self._worker)
+        job = JobEnd(self._job) if self._job is not None else None
+        return LeaseExpired(datetime.now(UTC), task.place, task.attempt, self._worker, job)
+
+    def _report_interrupted(self, task: Task, process_exit: ProcessExit) -> TaskInterrupted:
+        """Report a task that ended with its worker. It matters how long it ran if the time of the worker was over."""
+        ran = max(0.0, process_exit.ended - process_exit.started)
+        is_over = self._limits.ends_life
+        return TaskInterrupted(
+            datetime.now(UTC),
+            task.place,
+            task.attempt,
+            ran_seconds=round(ran, 3) if is_over else None,
+            life_seconds=self._limits.life_seconds if is_over else None,
+            job=self._job,
+        )
 
     def report_exit(self, running: RunningTask, process_exit: ProcessExit) -> Report:
         """Return the report of a task whose process has ended."""
@@ -47,7 +73,7 @@ class ExitReader:
         if process_exit.stop_reason == "expired":
             return self.report_lost(task)
         if process_exit.stop_reason == "interrupted":
-            return TaskInterrupted(datetime.now(UTC), task.place, task.attempt)
+            return self._report_interrupted(task, process_exit)
         if process_exit.stop_reason == "log limit":
             return make_report(task, self._log_limit.make_outcome(running), None, process_exit)
         if running.child and (reason := missing_result_reason(process_exit)):

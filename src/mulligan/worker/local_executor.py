@@ -15,21 +15,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
+from mulligan.core.effects.lease_rules import HELD_SECONDS_MAX
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.reports import Report, TaskEnded
+from mulligan.core.model.scheduler_job import WorkerJob
 from mulligan.errors import InputInvalid, StoreUnavailable
 from mulligan.ports import Artifacts, Clock, FindResults, Lease, Offer
-from mulligan.worker import wall_clock
 from mulligan.worker.actions import python
-from mulligan.worker.actions.action_registry import SPAWNED, CalledAction, called_action
-from mulligan.worker.actions.called_actions import runs_own_code
+from mulligan.worker.actions.action_registry import SPAWNED
 from mulligan.worker.actions.model import as_model_task, with_usage
 from mulligan.worker.background_jobs import BackgroundJobs
+from mulligan.worker.called_tasks import CalledTasks
 from mulligan.worker.child_pool import ChildPool
 from mulligan.worker.deadlines import seconds_left, with_local_deadline
+from mulligan.worker.ended_tasks import EndedTasks
 from mulligan.worker.environment import worker_environment
 from mulligan.worker.exit_reader import ExitReader, exit_before_start
 from mulligan.worker.fd_events import unwatch, watch_reads
@@ -39,7 +40,6 @@ from mulligan.worker.kept_files import KeptFiles
 from mulligan.worker.large_values import LargeValues
 from mulligan.worker.log_limit import LOG_BYTES_MAX, LogLimit
 from mulligan.worker.log_shipping import LogShipping, ShippedLogs
-from mulligan.worker.outputs import LargeOutput
 from mulligan.worker.path_containment import check_paths
 from mulligan.worker.processes import kill_worker_processes
 from mulligan.worker.programs import Programs, find_program
@@ -64,7 +64,7 @@ from mulligan.worker.task_reports import (
     report_start_error,
     with_log_warning,
 )
-from mulligan.worker.warm_child import CallResult, ChildDisconnected, ChildProtocolError, ChildTask, WarmChild
+from mulligan.worker.wake_up import WakeUp
 
 # A python step that runs longer than this has its log under the name of its attempt while it runs.
 LOGS_NAMED_AFTER_SECONDS = 0.2
@@ -72,13 +72,6 @@ DROP_SECONDS_MAX = 10.0
 # Renew a heartbeat older than this share of the lease before starting anything. The supervisor kills everything at two
 # thirds; in quiet times no heartbeat gets this old.
 FRESH_SHARE = 1 / 3
-# A child that closed its socket is dying and has this long to exit. Otherwise its step closed our socket.
-CUT_OFF_SECONDS = 1.0
-# A task that waits for another machine first waits this long for a child that is about to be free: it may be there
-# sooner than a new one.
-CHILD_PATIENCE_SECONDS = 0.02
-# A child that died while idle is noticed when it gets a step. Several in a row mean that the supervisor is dead too.
-GIVE_ATTEMPTS_MAX = 5
 
 
 class LocalExecutor:
@@ -98,6 +91,7 @@ class LocalExecutor:
         lease_seconds: float | None = None,
         grace_seconds: float = 10.0,
         prefetch: int | None = None,
+        leases_ahead: bool = False,
         artifacts: Artifacts | None = None,
         results: FindResults | None = None,
         clock: Clock | None = None,
@@ -107,6 +101,10 @@ class LocalExecutor:
         shipped_logs: Callable[[], ShippedLogs] | None = None,
         was_signalled: Callable[[], bool] = lambda: False,
         limits: TaskLimits | None = None,
+        job: WorkerJob | None = None,
+        more_labels: Callable[[], tuple[str, ...]] = tuple,
+        nodes: int = 1,
+        nodes_min: int = 1,
     ) -> None:
         raise_fd_limit()
         self.name = name
@@ -122,31 +120,37 @@ class LocalExecutor:
         self._environment = worker_environment(name, dict(os.environ), self._folder if has_program else "")
         self._selector = selectors.DefaultSelector()
         self._secrets = Secrets(self._environment, self._selector, self._retry_starts)
-        self._boundary = TaskBoundary(self._secrets, artifacts)
+        self._boundary = TaskBoundary(self._secrets, artifacts, job)
         self._progress_files = ProgressFiles(self._folders, self._boundary.redactor)
         # None if whoever reads logs has the files.
         self._log_shipping = LogShipping(self._folders, name, shipped_logs) if shipped_logs is not None else None
         self._resources = ResourcePool(
-            cpus, memory, gpus, labels, environ=self._environment, counts_waiting=counts_waiting
+            cpus,
+            memory,
+            gpus,
+            labels,
+            environ=self._environment,
+            counts_waiting=counts_waiting,
+            more_labels=more_labels,
+            nodes=nodes,
+            nodes_min=nodes_min,
         )
         self._programs = Programs(self._environment, is_direct=is_direct)
         self._environments = PythonEnvironments(self._environment, self._folders.home)
-        self._exit_reader = ExitReader(name, self._task_files, self._log_limit, self._programs)
-        self._shared_signal = SharedSignal(was_signalled)
         self._limits = limits or TaskLimits()
-        self._prefetch = Prefetch(2 * int(cpus), multiplier=3) if prefetch is None else Prefetch(prefetch)
-        # Taken beyond the free resources, oldest first: the supervisor starts one when another task ends.
+        self._exit_reader = ExitReader(
+            name, self._task_files, self._log_limit, self._programs, limits=self._limits, job=job
+        )
+        self._shared_signal = SharedSignal(was_signalled)
+        self._prefetch = Prefetch(int(cpus), prefetch, is_ahead=leases_ahead)
+        self._leases_ahead = leases_ahead
+        # Taken beyond the free resources, oldest first: the supervisor starts a shell task when another one ends.
         self._prefetched: dict[int, Task] = {}
+        # When those were taken that go back to the store if they wait for long.
+        self._held_since: dict[int, float] = {}
         # Taken, but waiting for a secret or for the store to return an artifact.
         self._not_ready: set[int] = set()
-        # Ready, but waiting for a child: since when, oldest first.
-        self._awaiting_child: dict[int, float] = {}
-        # Ended, but waiting for the store to accept their output.
-        self._unstored: list[tuple[RunningTask, TaskEnded]] = []
-        # Ended, but waiting for the store to accept their logs.
-        self._unshipped: list[tuple[Lease, Report]] = []
-        # The last error of the store that made a task wait.
-        self._store_error: StoreUnavailable | None = None
+        self._ended = EndedTasks(self._boundary, self._log_shipping)
         self._launch_supervisor: Callable[[], SupervisorClient] = lambda: SupervisorClient(
             name,
             self._environment,
@@ -160,12 +164,13 @@ class LocalExecutor:
         self._renewed_at = time.monotonic()
         self._grace_seconds = grace_seconds
         self._running: dict[int, RunningTask] = {}
-        self._done: list[tuple[Lease, Report]] = []
-        # The next time at which something has to be done even if no message arrives.
-        self._next_due = math.inf
+        self._wake_up = WakeUp()
         self._watched: int | None = None
         self._children = ChildPool(
-            cpus, self._selector, lambda child: child.launch(self._supervisor), self._on_child_ready
+            cpus,
+            self._selector,
+            lambda child: child.launch(self._supervisor),
+            lambda child: self._called.on_child_ready(child),
         )
         self._background = BackgroundJobs(self._children, self._folder, concurrency_max=max(1, int(cpus)))
         self._large = LargeValues(
@@ -178,6 +183,25 @@ class LocalExecutor:
         self._kept_files = KeptFiles(self._background, self._boundary, report_end=self._report)
         self._result_cache = ResultCache(
             self._background, results, artifacts, on_ready=self._retry_starts, report_end=self._report
+        )
+        self._called = CalledTasks(
+            running=self._running,
+            children=self._children,
+            background=self._background,
+            boundary=self._boundary,
+            task_files=self._task_files,
+            folders=self._folders,
+            folder=self._folder,
+            programs=self._programs,
+            environments=self._environments,
+            exit_reader=self._exit_reader,
+            wake_up=self._wake_up,
+            grace_seconds=grace_seconds,
+            send=lambda order: self._supervisor.send(order),
+            end=self._end,
+            end_process=self._end_process,
+            name_logs_later=self._schedule_log_naming,
+            note_seconds=self._prefetch.record_duration if leases_ahead else lambda seconds: None,
         )
         self._supervisor = self._launch_supervisor()
         self._is_dropped = True
@@ -195,12 +219,19 @@ class LocalExecutor:
     def missing_resources(self, task: Task) -> str:
         return self._resources.lacking(task)
 
+    def host_of(self, task: Task) -> str:
+        return self.host
+
     def offer(self) -> Offer:
-        return self._limits.narrow(self._resources.offer(self.host))
+        offer = self._resources.offer(self.host)
+        # Between no slot and one there is no room for what would wait for a slot.
+        if self._leases_ahead and (ahead := self._prefetch.room_ahead) and not 0 < offer.cpus < 1:
+            offer = replace(offer, ahead=ahead)
+        return self._limits.narrow(offer)
 
     def reserve(self, task: Task) -> None:
         self._limits.take()
-        if not self._resources.fits(task) and self._prefetch.fits(task):
+        if not self._resources.fits(task) and self._prefetch.has_room(task):
             self._prefetch.reserve(task)
         else:
             self._resources.reserve(task)
@@ -219,10 +250,8 @@ class LocalExecutor:
             *self._result_cache.recording,
             *self._large.storing,
             *self._kept_files.searching,
-            *(running for running, _ in self._unstored),
         )
-        unshipped = [lease for lease, _ in self._unshipped]
-        return [running.lease for running in (*self._running.values(), *process_exit)] + unshipped
+        return [*(running.lease for running in (*self._running.values(), *process_exit)), *self._ended.waiting]
 
     @property
     def is_busy(self) -> bool:
@@ -242,6 +271,9 @@ class LocalExecutor:
         running = self._running.get(lease.token)
         if running is None:
             running = self._running[lease.token] = RunningTask(lease, lease, self._task_files.take_scratch())
+        if task.kind not in SPAWNED and self._prefetch.contains(task):
+            self._hold(lease.token, task)
+            return None
         try:
             self._task_files.make_folder()
             spool = partial(self._large.spool, running)
@@ -265,13 +297,13 @@ class LocalExecutor:
                 return self._command_for(running)
             if requirements_of(task) and (order := self._find_environment(running, redactor)) is not None:
                 return order
-            self._start_call(running, redactor)
+            self._called.start(running, redactor)
         except NotReady:
             self._not_ready.add(lease.token)
-            self._wake_for(self._secrets.run_due(time.monotonic()))
+            self._wake_up.at(self._secrets.run_due(time.monotonic()))
         except StoreUnavailable as error:
             self._not_ready.add(lease.token)
-            self._store_error = error
+            self._ended.store_error = error
         except START_ERRORS as error:
             if isinstance(error, FileNotFoundError) and self._task_files.restore_folder(self._running.values()):
                 return self._start(self._running.pop(lease.token).lease)
@@ -297,7 +329,7 @@ class LocalExecutor:
         if not self._prefetch.contains(lease.task):
             self._schedule_log_naming(running, time.monotonic())
             return ("run" if lease.task.cpus >= 1.0 else "run_fractional", lease.token, *order)
-        self._prefetched[lease.token] = lease.task
+        self._hold(lease.token, lease.task)
         return ("queue", lease.token, *order)
 
     def _find_environment(self, running: RunningTask, redactor: Redactor | None) -> tuple[Any, ...] | None:
@@ -337,72 +369,6 @@ class LocalExecutor:
         running.resolved = replace(lease, task=replace(lease.task, timeout=None))
         self._end_process(lease.token, process_exit)
 
-    def _start_call(self, running: RunningTask, redactor: Redactor | None) -> None:
-        lease = running.resolved
-        action = called_action(lease.task)
-        if lease.task.waits and self._must_await_child(running, action, is_redacted=redactor is not None):
-            return
-        request = msgspec.structs.replace(
-            action.build_call(lease, running.scratch, self._folders), files=running.artifact_files
-        )
-        left = seconds_left(lease.task)
-        interpreter = running.environment or action.interpreter_of(lease.task, self._programs)
-        if running.environment is not None:
-            variables = {**self._environments.variables(interpreter), **request.env}
-            request = msgspec.structs.replace(request, env=variables)
-        child_group = action.child_group_of(lease.task)
-        if lease.task.gpus:
-            # A process keeps the GPUs that it finds first, so this step gets a child that runs nothing else.
-            child_group += f" {lease.token}"
-        for _ in range(GIVE_ATTEMPTS_MAX):
-            began = wall_clock.now()
-            child = self._children.take(child_group, interpreter, self._folder, is_redacted=redactor is not None)
-            now = time.monotonic()
-            child_task = ChildTask(lease, began, None if left is None else now + left)
-            if redactor is not None and child.pipes is not None:
-                # Before the child gets the step: it may finish writing before we return here.
-                child.pipes.begin(redactor, self._task_files.logs(lease.task))
-            try:
-                self._children.start_task(child, child_task, request)
-            except ChildDisconnected:
-                self._children.retire(child)
-                continue
-            running.child, running.pipes = child.key, child.pipes
-            child.is_leaving = lease.task.gpus > 0 or (redactor is not None and not runs_own_code(lease.task))
-            self._schedule_log_naming(running, now)
-            self._wake_for(child_task.due)
-            if lease.task.memory is not None:
-                self._supervisor.send(("limit", child.key, lease.task.memory))
-            return
-        self._end(lease.token, self._exit_reader.report_lost(lease.task))
-
-    def _must_await_child(self, running: RunningTask, action: CalledAction, *, is_redacted: bool) -> bool:
-        """Whether a task has to wait for a child: many may be ready at once, and a child takes time to start.
-
-        Tasks of a few milliseconds take turns in as many children as there are slots; slower ones get more.
-        """
-        token, task, now = running.lease.token, running.resolved.task, time.monotonic()
-        group, interpreter = action.child_group_of(task), action.interpreter_of(task, self._programs)
-        if self._children.has_idle(group, interpreter, is_redacted=is_redacted):
-            self._awaiting_child.pop(token, None)
-            return False
-        since = self._awaiting_child.setdefault(token, now)
-        is_impatient = self._children.has_spare_slot or now - since >= CHILD_PATIENCE_SECONDS
-        if is_impatient and self._children.may_launch(now):
-            del self._awaiting_child[token]
-            return False
-        self._wake_for(max(since, now) + CHILD_PATIENCE_SECONDS)
-        return True
-
-    def _start_awaiting(self) -> None:
-        """Start tasks that wait for a child, the oldest first, until one has to wait on."""
-        for token in list(self._awaiting_child):
-            running = self._running[token]
-            self._start_call(running, self._boundary.redactor(running.lease))
-            if token in self._awaiting_child:
-                self._wake_for(time.monotonic() + CHILD_PATIENCE_SECONDS)
-                return
-
     # -- stopping
 
     def stop(self, token: int, grace_seconds: float | None) -> None:
@@ -415,7 +381,8 @@ class LocalExecutor:
             self._stop(running, grace_seconds, "interrupted")
 
     def _stop(self, running: RunningTask, grace_seconds: float, why: str) -> None:
-        if running.lease.token in self._not_ready or running.lease.token in self._awaiting_child:
+        token = running.lease.token
+        if token in self._not_ready or self._is_held(token) or self._called.is_awaiting_child(token):
             self._end(running.lease.token, self._exit_reader.report_exit(running, exit_before_start(why)))
             return
         if running.child in self._children:
@@ -428,18 +395,17 @@ class LocalExecutor:
             self._release(running.lease.task)
         self._running.clear()
         self._prefetched.clear()
+        self._held_since.clear()
         self._not_ready.clear()
-        self._awaiting_child.clear()
-        self._unstored.clear()
-        self._unshipped.clear()
+        self._called.clear()
+        self._ended.clear()
         self._large.clear()
         self._kept_files.clear()
         self._result_cache.clear()
         self._background.clear()
         self._shared_signal.clear()
-        self._done.clear()
         self._children.retire_all()
-        self._next_due = math.inf
+        self._wake_up.due = math.inf
         self._is_dropped = False
         self._supervisor.send(("drop",))
         until = time.monotonic() + DROP_SECONDS_MAX
@@ -483,39 +449,27 @@ class LocalExecutor:
         self._watched = fd
 
     def collect(self, timeout: float | None) -> list[tuple[Lease, Report]]:
-        if not self._done:
+        if not self._ended:
             self._wait(timeout)
         self._run_due()
         self._end_judged()
         self._start_prefetched()
-        if self._store_error is not None:
+        if self._ended.store_error is not None:
             self._retry_store()
-        done, self._done = self._done, []
-        return done if self._log_shipping is None else self._with_shipped_logs(self._log_shipping, done)
-
-    def _with_shipped_logs(self, shipping: LogShipping, done: list[tuple[Lease, Report]]) -> list[tuple[Lease, Report]]:
-        """Ship the logs of ended tasks before their ends are reported. While the store is unavailable they wait."""
-        done, self._unshipped = self._unshipped + done, []
-        try:
-            shipping.ship_ended(lease.task for lease, _ in done)
-        except StoreUnavailable:
-            self._unshipped = done
-            raise
-        return done
+        return self._ended.take()
 
     def _retry_store(self) -> None:
         """Retry what the store was unavailable for. Raise its error only if there is nothing to return."""
-        self._store_error = None
-        unkept, self._unstored = self._unstored, []
-        for running, report in unkept:
+        self._ended.store_error = None
+        for running, report in self._ended.take_unstored():
             self._report(running, report)
         self._retry_starts()
-        if self._store_error is not None and not self._done:
-            raise self._store_error
+        if self._ended.store_error is not None and not self._ended:
+            raise self._ended.store_error
 
     def _wait(self, timeout: float | None) -> None:
-        if self._next_due < math.inf:
-            patience = max(0.0, self._next_due - time.monotonic())
+        if self._wake_up.due < math.inf:
+            patience = max(0.0, self._wake_up.due - time.monotonic())
             timeout = patience if timeout is None else min(timeout, patience)
         for key, _ in self._selector.select(timeout):
             if key.data is not None:
@@ -527,8 +481,9 @@ class LocalExecutor:
             report = replace(report, at=self._clock.now())
         running = self._running.pop(token)
         self._prefetched.pop(token, None)
+        self._held_since.pop(token, None)
         self._not_ready.discard(token)
-        self._awaiting_child.pop(token, None)
+        self._called.forget(token)
         self._release(running.lease.task)
         self._large.forget(running)
         self._result_cache.forget(running)
@@ -546,22 +501,10 @@ class LocalExecutor:
             if recorded is not None:
                 self._report(running, recorded)
         else:
-            self._done.append((running.lease, report))
+            self._ended.add(running.lease, report)
 
     def _report(self, running: RunningTask, report: TaskEnded) -> None:
-        """Store a large output first, then queue the report. While the store is unavailable the report waits."""
-        if isinstance(report.output, LargeOutput):
-            self._large.store(running, report, report.output)
-            return
-        if self._kept_files.must_search(running):
-            self._kept_files.search(running, report)
-            return
-        try:
-            sanitized = self._boundary.sanitize(running.resolved, report, running.kept_files)
-            self._done.append((running.lease, sanitized))
-        except StoreUnavailable as error:
-            self._unstored.append((running, report))
-            self._store_error = error
+        self._ended.report(running, report, self._large, self._kept_files)
 
     def _on_supervisor_ready(self) -> None:
         try:
@@ -589,7 +532,7 @@ class LocalExecutor:
     def _on_ended(self, key: int, promoted: int, *measured: Any) -> None:
         process_exit = ProcessExit(*measured)
         if key in self._children:
-            self._on_child_ended(self._children[key], process_exit)
+            self._called.on_child_ended(self._children[key], process_exit)
         elif key in self._running and (awaited := self._running[key].awaited_environment) is not None:
             self._on_environment(self._running[key], awaited, process_exit)
         elif key in self._running:
@@ -608,23 +551,55 @@ class LocalExecutor:
         for token, process_exit in self._shared_signal.take():
             if token in self._running:
                 self._end(token, self._exit_reader.report_exit(self._running[token], process_exit))
-        self._wake_for(self._shared_signal.next_due)
+        self._wake_up.at(self._shared_signal.next_due)
+
+    def _hold(self, token: int, task: Task) -> None:
+        self._prefetched[token] = task
+        if self._leases_ahead:
+            self._held_since[token] = time.monotonic()
+
+    def _is_held(self, token: int) -> bool:
+        """Whether it waits here for a slot: not with the supervisor, as a shell task does."""
+        return token in self._prefetched and self._prefetched[token].kind not in SPAWNED
 
     def _promote(self, token: int) -> None:
         """Move a prefetched task to the reserved resources."""
         task = self._prefetched.pop(token)
+        self._held_since.pop(token, None)
         self._prefetch.release(task)
         self._resources.reserve(task)
-        self._schedule_log_naming(self._running[token], time.monotonic())
+        if task.kind in SPAWNED:
+            self._schedule_log_naming(self._running[token], time.monotonic())
 
     def _start_prefetched(self) -> None:
         """Start prefetched tasks while resources are free: not only the end of a shell task frees some."""
         while self._prefetched:
             token, task = next(iter(self._prefetched.items()))
             if not self._resources.fits(task):
+                break
+            if not self._is_held(token):
+                self._promote(token)
+                self._supervisor.send(("start_queued", token))
+            elif self.must_renew:
+                # The lease may be void by now.
+                break
+            else:
+                self._promote(token)
+                self.start([self._running[token].lease])
+        self._give_back_held(time.monotonic())
+
+    def _give_back_held(self, now: float) -> None:
+        """Give tasks back that have waited too long for a slot: others take longer than expected."""
+        for token, since in list(self._held_since.items()):
+            if now < since + HELD_SECONDS_MAX:
+                self._wake_up.at(since + HELD_SECONDS_MAX)
                 return
-            self._promote(token)
-            self._supervisor.send(("start_queued", token))
+            self._prefetch.record_overdue(now - since)
+            if self._is_held(token):
+                self._end(token, self._exit_reader.report_exit(self._running[token], exit_before_start("interrupted")))
+            else:
+                del self._held_since[token]
+                self._supervisor.send(("withdraw", token))
 
     def _on_start_failed(self, key: int, what: str, number: int, text: str) -> None:
         """Handle a process that could not be started."""
@@ -651,113 +626,30 @@ class LocalExecutor:
         self._end(token, report_spawn_error(running.lease.task, what, number, text))
 
     def _on_swept(self, key: int) -> None:
-        """Report a step whose background processes are all dead."""
-        for token, running in list(self._running.items()):
-            if running.child == key and running.pending_report is not None:
-                self._end(token, running.pending_report)
+        self._called.on_swept(key)
 
     def _on_dropped(self) -> None:
         self._is_dropped = True
-
-    # -- children
-
-    def _on_child_ready(self, child: WarmChild) -> None:
-        try:
-            answer = child.receive()
-        except ChildProtocolError:
-            self._children.ignore(child)
-            self._supervisor.send(("stop", child.key, 0.0, "protocol error"))
-            return
-        except ChildDisconnected:
-            self._children.retire(child)
-            self._expect_exit(child)
-            return
-        if answer is not None and child.job is not None:
-            if not self._background.finish(child, answer):
-                self._supervisor.send(("stop", child.key, 0.0, "dirty"))
-        elif answer is not None and child.task is not None:
-            self._on_answer(child, child.task, answer)
-
-    def _expect_exit(self, child: WarmChild) -> None:
-        """Give a child that closed its socket a moment to exit; the supervisor reports how it ended."""
-        if child.task is None:
-            self._supervisor.send(("stop", child.key, 0.0, "disconnected"))
-        else:
-            child.task.cut_off_at = time.monotonic() + CUT_OFF_SECONDS
-            self._wake_for(child.task.cut_off_at)
-
-    def _on_answer(self, child: WarmChild, child_task: ChildTask, answer: CallResult) -> None:
-        lease = child_task.lease
-        running = self._running[lease.token]
-        if answer.out or answer.err:
-            child.name_logs(self._task_files.logs(running.lease.task), answer.out > 0, answer.err > 0)
-        if child.pipes is not None:
-            child.pipes.drain()
-        child.end_task()
-        if answer.in_file:
-            path = self._background.new_path()
-            child.move_result(path)
-            answer = msgspec.structs.replace(answer, output=LargeOutput(path, "result"))
-        process_exit = ProcessExit(
-            0, child_task.started, ended=wall_clock.now(), cpu_seconds=answer.cpu, peak_memory=answer.peak
-        )
-        result = python.report_result(
-            running.resolved, self._folders, running.scratch, result=answer, process_exit=process_exit
-        )
-        if lease.task.memory is not None:
-            self._supervisor.send(("limit", child.key, None))
-        if not (child.is_leaving or answer.dirty or answer.forked):
-            self._end(lease.token, result)
-            self._start_awaiting()
-            self._wake_for(self._children.retire_surplus(time.monotonic()))
-            return
-        # Report the end when everything that the step started is dead.
-        running.pending_report, running.name_logs_at = result, None
-        if answer.dirty:
-            child.is_leaving = True
-        self._supervisor.send(("stop", child.key, 0.0, "dirty") if child.is_leaving else ("sweep", child.key))
-
-    def _on_child_ended(self, child: WarmChild, process_exit: ProcessExit) -> None:
-        child_task = child.task
-        if child_task is not None:
-            child.name_logs(self._task_files.logs(child_task.lease.task))
-            child.end_task()
-        self._children.forget(child)
-        if child.job is not None:
-            self._background.restart(child)
-        self._on_swept(child.key)
-        if child_task is None or child_task.lease.token not in self._running:
-            return
-        if process_exit.ended < child_task.started:
-            # The child was dead before it got the step.
-            self._start_call(self._running[child_task.lease.token], self._boundary.redactor(child_task.lease))
-            return
-        own = msgspec.structs.replace(process_exit, started=child_task.started)
-        self._end_process(child_task.lease.token, own)
 
     # -- time
 
     def _schedule_log_naming(self, running: RunningTask, now: float) -> None:
         running.name_logs_at = now + LOGS_NAMED_AFTER_SECONDS
-        self._wake_for(running.name_logs_at)
-
-    def _wake_for(self, due: float | None) -> None:
-        if due is not None and due < self._next_due:
-            self._next_due = due
+        self._wake_up.at(running.name_logs_at)
 
     def _run_due(self) -> None:
         """Do what is due. Timers of tasks that have ended are not cancelled: they cause one useless wake-up each."""
         now = time.monotonic()
-        if now < self._next_due:
+        if now < self._wake_up.due:
             return
-        self._next_due = self._secrets.run_due(now)
-        self._start_awaiting()
-        self._wake_for(self._children.retire_surplus(now))
+        self._wake_up.due = self._secrets.run_due(now)
+        self._called.start_awaiting()
+        self._wake_up.at(self._children.retire_surplus(now))
         written: list[Task] = []
         for running in self._running.values():
             if running.name_logs_at is not None and running.name_logs_at <= now:
                 self._name_logs(running, now)
-            self._wake_for(running.name_logs_at)
+            self._wake_up.at(running.name_logs_at)
             if running.check_logs_at is not None and running.check_logs_at <= now:
                 self._progress_files.copy(running)
                 # The log of a search for an environment is removed when that is found.
@@ -765,20 +657,11 @@ class LocalExecutor:
                     written.append(running.lease.task)
                 if self._log_limit.is_exceeded(running, now):
                     self._stop(running, 0.0, "log limit")
-            self._wake_for(running.check_logs_at)
+            self._wake_up.at(running.check_logs_at)
         if self._log_shipping is not None:
             watched = self._log_shipping.watched_runs
             self._log_shipping.ship_live(task for task in written if task.run_id in watched)
-        for child, child_task in self._children.busy_children():
-            if child_task.due is not None and child_task.due <= now:
-                child_task.due = None
-                child.is_leaving = True
-                self._supervisor.send(("stop", child.key, self._grace_seconds, "timeout"))
-            if child_task.cut_off_at is not None and child_task.cut_off_at <= now:
-                child_task.cut_off_at = None
-                self._supervisor.send(("stop", child.key, 0.0, "disconnected"))
-            self._wake_for(child_task.due)
-            self._wake_for(child_task.cut_off_at)
+        self._called.stop_overdue(now)
 
     def _name_logs(self, running: RunningTask, now: float) -> None:
         """Give the logs of a task that has run for a while the name of its attempt."""

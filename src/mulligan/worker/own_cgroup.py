@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 _ROOT = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
+# The group of a job of Slurm.
+_JOB = re.compile(r"job_\d+")
 # The period of quotas of version 1, unless somebody has changed it.
 _PERIOD_MICROS = 100_000
 
@@ -17,8 +20,7 @@ class OomKills:
     """Count the kernel's out-of-memory kills. Without a file to read from, the count stays 0."""
 
     def __init__(self, file: Path | None = None) -> None:
-        # Both files have a line `oom_kill N`.
-        self._file = file or _own_file("memory.events", "memory.oom_control")
+        self._file = file or kills_file()
         self._seen = self._read()
 
     @property
@@ -91,20 +93,26 @@ def _limits(controller: str, unified: str, separate: str, root: Path, own: Path)
                 continue
 
 
-def _own_file(unified: str, separate: str) -> Path | None:
-    """Return a file of this process's group, by its name in version 2 and in version 1."""
+def kills_file(root: Path = _ROOT, own: Path = _OWN) -> Path | None:
+    """Return the file that counts the kernel's kills, in a line `oom_kill N`: of this process's group, or of its job.
+
+    Version 2 counts what happens in subgroups too. There a job of Slurm is read as a whole: what a step starts with
+    `srun` is in a group of its own beside ours. Version 1 counts each group alone.
+    """
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        lines = own.read_text().splitlines()
     except OSError:
         return None
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            file = _ROOT / path.lstrip("/") / unified
+            group = root / path.lstrip("/")
+            job = next((one for one in (group, *group.parents) if _JOB.fullmatch(one.name)), group)
+            files = [job / "memory.events", group / "memory.events"]
         elif "memory" in controllers.split(","):
-            file = _ROOT / "memory" / path.lstrip("/") / separate
+            files = [root / "memory" / path.lstrip("/") / "memory.oom_control"]
         else:
             continue
-        if os.access(file, os.R_OK):
-            return file
+        if found := next((file for file in files if os.access(file, os.R_OK)), None):
+            return found
     return None

@@ -1,14 +1,15 @@
-"""The resources of a worker (cpus, memory, gpus, labels), and how much of them is reserved."""
+"""The resources of a worker (cpus, memory, gpus, labels, nodes), and how much of them is reserved."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from mulligan.core.effects.lease_rules import has_nodes_for, held_max, may_be_held
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.formatting import format_size, pluralize
 from mulligan.core.model.waiting import WAITING_CPUS
@@ -19,10 +20,11 @@ VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
 # Sums of fractions such as 0.1 are not exact.
 _EPSILON = 1e-9
-# Tasks are prefetched while they take less than this on average, and more of them while they take even less.
+# Tasks that were not leased ahead are prefetched while they take less than this on average.
 _SHORT_SECONDS = 0.05
-_VERY_SHORT_SECONDS = 0.01
 _NEWEST_WEIGHT = 0.1
+# The kinds of tasks that are leased ahead. Others, such as agents, say little about how long the next one takes.
+_AHEAD_KINDS = ("shell", "python")
 # The share of the processors that waiting tasks have together, and the most that one of them counts.
 _WAITING_SHARE = 0.5
 _WAITING_CPUS_MAX = 0.5
@@ -47,8 +49,15 @@ class ResourcePool:
         environ: Mapping[str, str] | None = None,
         *,
         counts_waiting: bool = False,
+        more_labels: Callable[[], tuple[str, ...]] = tuple,
+        nodes: int = 1,
+        nodes_min: int = 1,
     ) -> None:
         self.cpus = cpus
+        # The nodes of its allocation. A task that asks for several has the whole worker.
+        self.nodes, self.nodes_min = nodes, nodes_min
+        self._tasks_reserved = 0
+        self._is_taken_whole = False
         # What a waiting task counts for each processor that it asks for: more if there is little memory.
         self._waiting_factor = max(1.0, cpus * _WAITING_BYTES_PER_CPU / memory) if memory else math.inf
         self._counts_waiting = counts_waiting
@@ -58,12 +67,18 @@ class ResourcePool:
         self._waiting_reserved = 0.0
         self.memory = memory
         self.gpus = gpus
-        self.labels = labels
+        self._labels = labels
+        self._more_labels = more_labels
         self._cpus_reserved = 0.0
         self._memory_reserved = 0
         self._gpus_reserved = 0
         self._gpu_names = _gpu_names(gpus, environ or {})
         self._gpus_of: dict[tuple[int, str, int], list[str]] = {}
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Its labels: those that it was given, and those that were added since."""
+        return self._labels + self._more_labels()
 
     def can_ever(self, task: Task) -> bool:
         return (
@@ -71,6 +86,7 @@ class ResourcePool:
             and (task.memory or 0) <= self.memory
             and task.gpus <= self.gpus
             and set(task.labels) <= set(self.labels)
+            and has_nodes_for(task.nodes, self.nodes, self.nodes_min, is_idle=True)
         )
 
     def lacking(self, task: Task) -> str:
@@ -88,6 +104,9 @@ class ResourcePool:
         if task.gpus > self.gpus:
             there = _availability(self.gpus, str(self.gpus))
             parts.append(f"{pluralize(task.gpus, 'gpu')} ({there}; --gpus {task.gpus} allows it)")
+        if task.nodes > self.nodes:
+            there = _availability(self.nodes, str(self.nodes))
+            parts.append(f"{task.nodes} nodes ({there}; a Slurm job with --nodes {task.nodes} has them)")
         absent = (label for label in task.labels if label not in self.labels)
         parts += [f"label '{label}' (it has none; a worker with --labels {label} has it)" for label in absent]
         return ", ".join(parts)
@@ -100,6 +119,8 @@ class ResourcePool:
             and self._memory_reserved + (task.memory or 0) <= self.memory
             and self._gpus_reserved + task.gpus <= self.gpus
             and (not task.labels or set(task.labels) <= set(self.labels))
+            and not self._is_taken_whole
+            and has_nodes_for(task.nodes, self.nodes, self.nodes_min, is_idle=not self._tasks_reserved)
         )
 
     def reserve(self, task: Task) -> None:
@@ -134,8 +155,10 @@ class ResourcePool:
             gpus,
             self.labels,
             host=host,
-            tasks_max=math.ceil(cpus - _EPSILON),
+            tasks_max=0 if self._is_taken_whole else math.ceil(cpus - _EPSILON),
             refused_cpus=() if has_room or self._counts_waiting else WAITING_CPUS,
+            nodes=1 if self._tasks_reserved else self.nodes,
+            nodes_min=self.nodes_min,
         )
 
     @property
@@ -153,6 +176,9 @@ class ResourcePool:
             self._waiting_reserved += sign * self._cpus_of(task)
         self._memory_reserved += sign * (task.memory or 0)
         self._gpus_reserved += sign * task.gpus
+        self._tasks_reserved += sign
+        if task.nodes > 1:
+            self._is_taken_whole = sign > 0
 
 
 def visible_gpus(environ: Mapping[str, str], devices: str | Path = "/dev") -> int:
@@ -182,21 +208,38 @@ def _parse_gpu_names(text: str) -> list[str]:
 class Prefetch:
     """Tasks taken beyond the free resources, so that a slot never waits for a commit: only while tasks are short.
 
-    Only plain shell tasks: a queued task must fit in the slot of any task that ends.
+    A task that is held must fit in the slot of any task that ends. With `is_ahead` also Python tasks, and tasks that
+    take longer: a store on a server takes longer to answer.
     """
 
-    def __init__(self, tasks_max: int, multiplier: int = 1) -> None:
-        self._tasks_max = tasks_max
-        # The multiplier applies while tasks are very short: then a commit takes longer than several of them.
-        self._multiplier = multiplier
+    def __init__(self, slots: int, tasks_max: int | None = None, *, is_ahead: bool = False) -> None:
+        self._slots = slots
+        self._limit = math.inf if tasks_max is None else tasks_max
+        self._is_ahead = is_ahead
+        self._kinds = _AHEAD_KINDS if is_ahead else ("shell",)
         self._average_seconds: float | None = None
         self._reserved: set[tuple[int, str, int]] = set()
 
     def fits(self, task: Task) -> bool:
-        if self._average_seconds is None or self._average_seconds >= _SHORT_SECONDS or not is_plain_shell(task):
-            return False
-        multiplier = self._multiplier if self._average_seconds < _VERY_SHORT_SECONDS else 1
-        return len(self._reserved) < self._tasks_max * multiplier
+        """Whether a task may be taken that nobody else has been offered: only a short one, which is over soon."""
+        return self.has_room(task) and (self._average_seconds or 0.0) < _SHORT_SECONDS
+
+    def has_room(self, task: Task) -> bool:
+        return task.kind in self._kinds and may_be_held(task) and len(self._reserved) < self._tasks_max
+
+    @property
+    def room_ahead(self) -> int:
+        """How many tasks to ask for: some at a time, since each question costs as much as several short tasks."""
+        tasks_max = self._tasks_max if self._is_ahead else 0
+        has_many = len(self._reserved) > tasks_max / 2
+        return 0 if has_many else tasks_max - len(self._reserved)
+
+    @property
+    def _tasks_max(self) -> int:
+        average = self._average_seconds
+        if not self._is_ahead and average is not None and average >= _SHORT_SECONDS:
+            return 0
+        return int(min(self._limit, held_max(self._slots, average)))
 
     def reserve(self, task: Task) -> None:
         self._reserved.add(_key(task))
@@ -215,10 +258,12 @@ class Prefetch:
         average = self._average_seconds
         self._average_seconds = seconds if average is None else average + (seconds - average) * _NEWEST_WEIGHT
 
+    def record_overdue(self, seconds: float) -> None:
+        """Note that no slot became free for so long: the average says nothing about tasks that have not ended.
 
-def is_plain_shell(task: Task) -> bool:
-    """Whether it is a shell task that asks for one cpu and nothing else."""
-    return task.kind == "shell" and task.cpus == 1.0 and task.is_small and not task.is_careful
+        Until several short ones have ended none is held. Otherwise the same ones would be leased again, and given back.
+        """
+        self._average_seconds = max(seconds, self._average_seconds or 0.0)
 
 
 def _size_option(bytes_: int) -> str:

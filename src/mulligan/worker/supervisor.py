@@ -156,6 +156,11 @@ class Supervisor:
         if key in self._queued:
             self._start(key, self._queued.pop(key))
 
+    def _on_withdraw(self, key: int) -> None:
+        """Give up a queued task unless it was started meanwhile."""
+        if key in self._queued:
+            self._drop_queued(key, "interrupted")
+
     def _on_stop(self, key: int, grace: float, reason: str) -> None:
         if key in self._queued:
             self._drop_queued(key, reason)

@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.scheduler_job import WorkerJob
 from mulligan.ports import Artifacts, Lease
 from mulligan.worker.actions.called_actions import MODEL
 from mulligan.worker.actions.model import ACCESS, KEY, settings_in
@@ -17,6 +19,8 @@ from mulligan.worker.models.settings import Access
 from mulligan.worker.output_storage import FileToStore, OutputStorage
 from mulligan.worker.redactor import Redactor
 from mulligan.worker.secrets import SecretMissing, Secrets
+
+_SUCCESS = Outcome()
 
 
 class ProviderKeyMissing(SecretMissing):
@@ -30,10 +34,12 @@ class ProviderKeyMissing(SecretMissing):
 class TaskBoundary:
     """Every task goes in through `prepare`, and every result comes out through `sanitize`."""
 
-    def __init__(self, secrets: Secrets, artifacts: Artifacts | None = None) -> None:
+    def __init__(self, secrets: Secrets, artifacts: Artifacts | None = None, job: WorkerJob | None = None) -> None:
         self._secrets = secrets
         self._artifacts = artifacts
         self._output_storage = OutputStorage(artifacts)
+        # The job of a scheduler in which tasks run: whoever looks into a failure wants to know it.
+        self._job = job
 
     def prepare(self, lease: Lease, *, is_called: bool, spool: Spool) -> Lease:
         """Return the lease with every value of its task resolved; raise if one is not available.
@@ -88,4 +94,6 @@ class TaskBoundary:
             report = redactor.redact_report(report)
             for one in kept_files:
                 one.name = redactor.redact_text(one.name)
+        if self._job is not None and report.outcome != _SUCCESS:
+            report = msgspec.structs.replace(report, job=self._job)
         return self._output_storage.store(lease.task, report, kept_files)

@@ -81,6 +81,8 @@ class CallRequest(msgspec.Struct, frozen=True):
     import_from: str = ""
     # The files of the artifacts that its arguments refer to, by name.
     files: dict[str, str] = {}
+    # The address of a Dask scheduler: the function gets a client for it.
+    dask: str = ""
 
 
 class CallMessage(msgspec.Struct, omit_defaults=True):
@@ -102,6 +104,7 @@ class CallMessage(msgspec.Struct, omit_defaults=True):
     # The logs that were renamed, so that new ones have to be opened.
     fresh_logs: list[int] = []
     files: dict[str, str] = {}
+    dask: str = ""
 
 
 class CallResult(msgspec.Struct, frozen=True):
@@ -321,6 +324,7 @@ def _make_message(number: int, last: CallRequest, request: CallRequest, fresh_lo
         import_from=None if request.import_from == last.import_from else request.import_from,
         fresh_logs=fresh_logs,
         files=request.files,
+        dask=request.dask,
     )
 
 

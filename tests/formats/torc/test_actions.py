@@ -178,20 +178,36 @@ def test_what_runs_when_all_is_over_is_the_end_worker_before_workflow() -> None:
     assert found["timeout"] == "1h"
 
 
-def test_what_is_for_a_cluster_is_kept_and_said_once() -> None:
-    nodes = "{trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: s, scheduler_type: slurm}"
-    text = f"name: w\njobs: [{{name: a, command: 'true'}}]\nactions:\n  - {nodes}\n  - {nodes}\n"
-    text += "slurm_schedulers: [{name: s, account: x}]\n"
+@pytest.mark.parametrize(
+    ("keys", "profile"),
+    [
+        ("trigger_type: on_workflow_start", {"pilots": 1, "nodes": 2}),
+        ("trigger_type: on_workflow_start, num_allocations: 3", {"pilots": 3, "nodes": 2}),
+        ("trigger_type: on_workflow_start, num_allocations: 3, start_one_worker_per_node: true", {"pilots": 6}),
+        ("trigger_type: on_workflow_start, num_allocations: 0", {"nodes": 2}),
+        ("trigger_type: on_jobs_ready, jobs: [a], num_allocations: 3", {"nodes": 2}),
+        ("trigger_type: on_jobs_ready, jobs: [a], start_one_worker_per_node: true", {}),
+    ],
+)
+def test_nodes_that_are_scheduled_are_pilots_of_a_profile(keys: str, profile: dict[str, int]) -> None:
+    action = f"{{{keys}, action_type: schedule_nodes, scheduler: s, scheduler_type: slurm}}"
+    text = f"name: w\njobs: [{{name: a, command: 'true'}}]\nactions: [{action}]\n"
+    text += "slurm_schedulers: [{name: s, account: x, nodes: 2}]\n"
 
     found = ours(text)
-    said = [warning for warning in rendered(text) if "schedule_nodes" in warning]
 
-    assert len(found["x-torc"]["actions"]) == 2
-    assert said == [
-        "warning[language.cluster]: w.yaml:4:52: 'schedule_nodes' is for a cluster: it is kept but not run\n"
-        f"  4 |   - {nodes}\n"
-        "    |                                                    ^^^^^^^^^^^^^^"
-    ]
+    assert found["slurm"]["s"] == {"account": "x", "walltime": "01:00:00", "labels": ["s"], **profile}
+    assert (len(found["x-torc"]["actions"]), rendered(text)) == (1, [])
+
+
+def test_allocations_of_several_actions_are_added_and_a_limit_of_jobs_is_not_used() -> None:
+    nodes = "{trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: s, scheduler_type: slurm"
+    text = f"name: w\njobs: [{{name: a, command: 'true'}}]\nactions: [{nodes}}}, {nodes}, max_parallel_jobs: 4}}]\n"
+    text += "slurm_schedulers: [{name: s, account: x}]\n"
+
+    assert ours(text)["slurm"]["s"]["pilots"] == 2
+    (said,) = rendered(text)
+    assert "'max_parallel_jobs' is not used: a pilot takes as many jobs as its processors and memory allow" in said
 
 
 @pytest.mark.parametrize(

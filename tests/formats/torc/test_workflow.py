@@ -203,25 +203,77 @@ jobs: [{name: a, command: x, scheduler: s, supports_termination: true}]
 """
 
 
-def test_what_is_for_a_cluster_is_kept() -> None:
+def test_a_scheduler_is_a_profile_of_pilots_and_its_jobs_ask_for_its_label() -> None:
     found = ours(CLUSTER)
 
-    assert list(found["x-torc"]) == [
-        "slurm_schedulers",
-        "slurm_defaults",
+    said = {
+        "account": "a",
+        "partition": "p",
+        "qos": "q",
+        "walltime": "02:00:00",
+        "nodes": 2,
+        "memory": "1GiB",
+        "gpus": 1,
+        "options": ["--exclusive", "--ntasks=4", "--ntasks-per-node=4", "--tmp=1g", "--exclusive"],
+    }
+    assert found["slurm"] == {"s": {**said, "labels": ["s"]}, "default": said}
+    assert found["steps"] == [{"step": "a", "shell": "x", "resources": {"labels": ["s"]}}]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "key", "value"),
+    [
+        ("walltime: '30'", "walltime", "00:30:00"),
+        ("walltime: '90:30'", "walltime", "01:30:30"),
+        ("walltime: 2-12", "walltime", "60:00:00"),
+        ("walltime: '7-00:00:00'", "walltime", "7-00:00:00"),
+        ("partition: p", "walltime", "01:00:00"),
+        ("walltime: soon", "walltime", None),
+        ("mem: '4000'", "memory", "4000MiB"),
+        ("mem: 4000MB", "memory", "4000MiB"),
+        ("mem: much", "options", ["--mem=much"]),
+        ("gres: 'gpu:2'", "options", None),
+        ("gres: 'gpu:a100:2'", "gpus", 2),
+        ("gres: 'gpu:a100:2'", "options", ["--gres=gpu:a100:2"]),
+        ("gres: 'lustre:1'", "options", ["--gres=lustre:1"]),
+        (
+            "extra: '-C fast --reservation maint --exclusive'",
+            "options",
+            ["-Cfast", "--reservation=maint", "--exclusive"],
+        ),
+        ("extra: '--output x -N2 --exclusive'", "options", ["--exclusive"]),
+    ],
+)
+def test_what_a_scheduler_says_is_said_by_its_profile(scheduler: str, key: str, value: object) -> None:
+    text = f"name: w\nslurm_schedulers: [{{name: s, account: a, {scheduler}}}]\njobs: [{{name: a, command: x}}]\n"
+
+    assert ours(text)["slurm"]["s"].get(key) == value
+    assert loaded(text).slurm["s"].account == "a"
+
+
+def test_the_names_of_schedulers_become_names_of_profiles() -> None:
+    text = "name: w\nslurm_schedulers: [{name: 'gpu nodes', account: a}, {name: gpu-nodes, account: b}, {account: c}]\n"
+    text += "jobs: [{name: a, command: x, scheduler: gpu-nodes}, {name: b, command: x, scheduler: gpu nodes}]\n"
+
+    found = ours(text)
+
+    assert {name: one["account"] for name, one in found["slurm"].items()} == {
+        "gpu-nodes": "a",
+        "gpu-nodes-2": "b",
+        "default": "a",
+    }
+    assert [step["resources"]["labels"] for step in found["steps"]] == [["gpu-nodes-2"], ["gpu-nodes"]]
+    assert warnings(text) == ["a slurm scheduler without a name cannot be used: no profile is made of it"]
+
+
+def test_settings_of_torcs_workers_are_kept_with_one_warning() -> None:
+    assert list(ours(CLUSTER)["x-torc"]) == [
         "compute_node_expiration_buffer_seconds",
         "compute_node_wait_for_new_jobs_seconds",
         "compute_node_ignore_workflow_completion",
         "compute_node_wait_for_healthy_database_minutes",
-        "schedulers",
     ]
-    assert found["x-torc"]["schedulers"] == {"a": "s"}
-    assert found["steps"] == [{"step": "a", "shell": "x"}]
-
-
-def test_that_it_is_not_used_is_said_once_of_each_kind() -> None:
     assert warnings(CLUSTER) == [
-        "'slurm_schedulers' and 'slurm_defaults' are for a cluster: kept but not used",
         "'compute_node_expiration_buffer_seconds', 'compute_node_wait_for_new_jobs_seconds', "
         "'compute_node_ignore_workflow_completion' and 'compute_node_wait_for_healthy_database_minutes' "
         "are for a cluster: kept but not used",

@@ -135,9 +135,9 @@ def _of_map(step: Step, code: str) -> str:
     if code == "ITEMS_FAILED":
         is_collected = step.map.on_item_failure == "collect"
         has_limit = step.map.max_failures is not None or step.map.failure_threshold is not None
-        return (
-            "with 'on_item_failure: collect' it completes whatever items fail" if is_collected and not has_limit else ""
-        )
+        # Without 'collect_critical' a critical failure of an item fails it, and any command may report one.
+        is_complete = is_collected and not has_limit and step.map.collect_critical
+        return "with 'on_item_failure: collect' it completes whatever items fail" if is_complete else ""
     if step.map.lister is not None:
         return ""
     if code in _OF_HTTP or code in _OF_PROCESSES or code in ("CONNECTION", "CHILD_FAILED", "EXCEPTION"):

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.workflow import Command
 from mulligan.core.state.state import Place, State
@@ -50,7 +51,7 @@ class Circumstances(NamedTuple):
     # For the first attempt of a visit: the remediation after which the step is visited again, and the round.
     after: str = ""
     round: int = 1
-    adjusted: e.Adjusted | None = None
+    adjusted: Adjusted | None = None
 
 
 class Named(NamedTuple):

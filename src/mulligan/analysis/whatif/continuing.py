@@ -25,6 +25,7 @@ from mulligan.core.effects import effects as fx
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.scope import Now
 from mulligan.core.state.state import Place
@@ -282,7 +283,7 @@ class Continuation:
         recorded = history.recording.decisions.get(name)
         if recorded is not None and recorded.fact is not None and recorded.decided_at is not None:
             fact, wait = recorded.fact, recorded.decided_at - recorded.parked_at
-            given = fact.adjusted or e.Adjusted()
+            given = fact.adjusted or Adjusted()
             self._push(
                 at + wait,
                 self._report(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mulligan.core.deciding.classify import exceeded_limit
-from mulligan.core.model.events import Adjusted
+from mulligan.core.deciding.classify import LIMIT_SECONDS, WORKER_LIFE, exceeded_limit
+from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.failure import Failure, number_or_zero
 from mulligan.core.model.workflow import Adjust, Resources
 from mulligan.core.state.state import Place
@@ -16,17 +16,21 @@ _HELPS = {"memory": ("memory",), "timeout": ("timeout", "cpus")}
 
 
 def adjust(rule: Adjust | None, place: Place, failure: Failure) -> Adjusted | None:
-    """What the next attempt gets: memory from the larger of limit and peak, timeout and cpus from their limits."""
+    """What the next attempt gets: memory from the larger of limit and peak, timeout and cpus from their limits.
+
+    A task that takes longer than its workers live gets a timeout, so that a worker with as much time takes it.
+    """
     before = place.climb.adjusted or Adjusted()
     if rule is None:
         return place.climb.adjusted
     resources = place.spec.resources or Resources()
     peak = number_or_zero(failure.details.get("peak_memory"))
+    life = _worker_life(failure)
     memory = _raise(before.memory or resources.memory, rule.memory, rule.max_memory, peak)
     return Adjusted(
         memory=before.memory if memory is None else int(memory),
         cpus=_raise(before.cpus or resources.cpus, rule.cpus, rule.max_cpus) or before.cpus,
-        timeout=_raise(before.timeout or place.spec.timeout, rule.timeout, rule.max_timeout) or before.timeout,
+        timeout=_raise(before.timeout or place.spec.timeout, rule.timeout, rule.max_timeout, life) or before.timeout,
     )
 
 
@@ -52,6 +56,7 @@ def reached_cap(rule: Adjust | None, place: Place, failure: Failure) -> str:
     Empty if a retry gets more, if nothing ran out, or if the rule raises nothing that would help.
     """
     short = "memory" if failure.code == "OUT_OF_MEMORY" else exceeded_limit(failure)
+    short = "timeout" if short == WORKER_LIFE else short
     if rule is None or short not in _HELPS:
         return ""
     capped = [_capped(rule, what, place, failure) for what in _HELPS[short] if getattr(rule, what) is not None]
@@ -62,7 +67,14 @@ def _capped(rule: Adjust, what: str, place: Place, failure: Failure) -> str:
     """`max_memory` etc. if the attempt had (or, without a limit, used) all that the rule may give; otherwise empty."""
     cap: float | None = getattr(rule, f"max_{what}")
     used = number_or_zero(failure.details.get("peak_memory")) if what == "memory" else 0.0
+    used = _worker_life(failure) if what == "timeout" else used
     return f"max_{what}" if cap is not None and (_granted(what, place) or used) >= cap else ""
+
+
+def _worker_life(failure: Failure) -> float:
+    """How long the workers live that were too short-lived for it; 0 if that is not what it failed for."""
+    is_it = exceeded_limit(failure) == WORKER_LIFE
+    return number_or_zero(failure.details.get(LIMIT_SECONDS)) if is_it else 0.0
 
 
 def _granted(what: str, place: Place) -> float:

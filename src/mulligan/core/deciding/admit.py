@@ -27,10 +27,12 @@ from mulligan.core.deciding.triage_agent import is_decided
 from mulligan.core.evolve.evolve_places import holds_conversation, is_agent, is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.formatting import format_size
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.run_data import size_problem
+from mulligan.core.model.scheduler_job import SLURM
 from mulligan.core.model.spending import spent_from_usage
 from mulligan.core.model.workflow import END
 from mulligan.core.state.deadlines import deadline_of
@@ -321,6 +323,8 @@ def _with_data_problem(now: Now, report: r.TaskEnded) -> Outcome:
 def _failure_details(place: Place, found: Failure, report: r.TaskEnded) -> dict[str, Any]:
     """The details of the failure, with the peak memory and the exceeded limit: a later adjustment uses both."""
     details = {**found.details, **{k: v for k, v in report.usage.items() if k == "peak_memory"}}
+    if report.job is not None:
+        details[SLURM] = report.job.details
     if found.code == "OUT_OF_MEMORY":
         memory = attempt_limits(place).memory
         return {**details, "memory": memory} if memory else details
@@ -361,7 +365,7 @@ def _lease_expired(now: Now, report: r.LeaseExpired) -> Facts:
     if reason:
         yield e.ReportRefused(report.place, report.attempt, reason)
     else:
-        yield e.AttemptLost(report.place, report.attempt, report.worker)
+        yield e.AttemptLost(report.place, report.attempt, report.worker, report.job)
 
 
 def _task_interrupted(now: Now, report: r.TaskInterrupted) -> Facts:
@@ -369,7 +373,7 @@ def _task_interrupted(now: Now, report: r.TaskInterrupted) -> Facts:
     if reason:
         yield e.ReportRefused(report.place, report.attempt, reason)
     else:
-        yield e.AttemptInterrupted(report.place, report.attempt)
+        yield e.AttemptInterrupted(report.place, report.attempt, report.ran_seconds, report.life_seconds, report.job)
 
 
 def end_open_attempt(now: Now, place: Place) -> Facts:
@@ -461,7 +465,7 @@ def _waits_for_approval(place: Place) -> bool:
     return action is not None and action.kind == "approve" and place.status == "running" and not place.phase
 
 
-def _requested_adjustment(place: Place, report: r.Classified) -> e.Adjusted | None:
+def _requested_adjustment(place: Place, report: r.Classified) -> Adjusted | None:
     """The memory and timeout that a person gives the next attempt."""
     for name, asked in (("memory", report.memory), ("timeout", report.timeout)):
         if asked is not None and asked <= 0:

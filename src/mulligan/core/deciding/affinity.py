@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.model.events import AvoidedHosts
+from mulligan.core.model.fact_parts import AvoidedHosts
 from mulligan.core.state.state import Place, State
 
 

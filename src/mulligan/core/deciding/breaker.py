@@ -48,6 +48,8 @@ class Circuit(msgspec.Struct, frozen=True):
 
 
 CLOSED = Circuit()
+# Stands for the token of what is not leased from the store.
+OUTSIDE = -1
 
 
 class GuardedOutcome(msgspec.Struct, frozen=True):
@@ -94,6 +96,17 @@ def count_outcome(circuit: Circuit, counted: GuardedOutcome, now: datetime) -> C
     return msgspec.structs.replace(circuit, status="open", probe=None)
 
 
+def count_from_outside(circuit: Circuit, counted: GuardedOutcome, now: datetime) -> Circuit:
+    """The breaker after an outcome of something that is no task, such as a job of a scheduler.
+
+    Nobody leases it, so an outcome that comes after the time of an open breaker is that of its probe.
+    """
+    is_due = circuit.status == "half_open" or (circuit.retry_at is not None and circuit.retry_at <= now)
+    if circuit.status != "closed" and is_due:
+        circuit = start_probe(circuit, counted.token)
+    return count_outcome(circuit, counted, now)
+
+
 def _count_closed(circuit: Circuit, counted: GuardedOutcome, now: datetime) -> Circuit:
     if counted.verdict == "success":
         return CLOSED
@@ -121,6 +134,11 @@ def breaker_verdict(report: Report, guard: Guard) -> Verdict:
     if found is None:
         return "success"
     return "neither" if found.code in _NEUTRAL_CODES or found.code in guard.rules.ignore else "failure"
+
+
+def no_capacity_outcome(message: str) -> Outcome:
+    """The outcome of a task that leaves the queue since nobody will ever take it."""
+    return Outcome(exit_code=None, code="NO_CAPACITY", message=message)
 
 
 def open_circuit_outcome(guard: Guard, retry_at: datetime) -> Outcome:

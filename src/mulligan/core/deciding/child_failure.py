@@ -28,7 +28,10 @@ def failures_of_child(state: State) -> tuple[Failure, ...]:
 
 
 def child_failure(action: Action | None, report: ChildEnded) -> Failure:
-    """CHILD_FAILED with the failures of the child. A group fails like its last failed step, so that rules match it."""
+    """CHILD_FAILED with the failures of the child, critical if one of them is.
+
+    A group fails like its last failed step, so that rules match it.
+    """
     details: dict[str, Any] = {"child_run_id": report.child_run_id}
     if is_group(action) and report.failures:
         last = report.failures[-1]
@@ -36,7 +39,9 @@ def child_failure(action: Action | None, report: ChildEnded) -> Failure:
             last, cause=report.failures, details={**last.details, **details, "failed_step": last.step}
         )
     message = f"child run {report.child_run_id} {report.status}{_why(report)}"
-    return failure(CHILD_FAILED, message, cause=report.failures, details=details)
+    is_critical = any(one.severity == "critical" for one in report.failures)
+    severity = "critical" if is_critical else "error"
+    return failure(CHILD_FAILED, message, cause=report.failures, details=details, severity=severity)
 
 
 def _why(report: ChildEnded) -> str:
@@ -51,7 +56,7 @@ def _why(report: ChildEnded) -> str:
     notes += [f"and {more} more {'failure' if more == 1 else 'failures'}"] if more else []
     at = f" at '{path}'" if path else ""
     note = f" ({'; '.join(notes)})" if notes else ""
-    return f"{at}: {_words(chain[-1])}{note}"
+    return f"{at}: {failure_words(chain[-1])}{note}"
 
 
 def _chain(outer: Failure) -> Iterator[Failure]:
@@ -70,7 +75,7 @@ def _name(one: Failure) -> str:
     return one.step if one.item is None else f"{one.step}[{one.item}]"
 
 
-def _words(inner: Failure) -> str:
+def failure_words(inner: Failure) -> str:
     """Its code, its exit code and one line of its message."""
     figure = "" if inner.exit_code is None else f" {inner.exit_code}"
     text = inner.message

@@ -29,17 +29,21 @@ _SUCCESS = Outcome()
 # Logs of older releases say "it used more memory than it may": compare the beginning.
 TOO_LARGE_PREFIX = "it used more memory than"
 TOO_LARGE = f"{TOO_LARGE_PREFIX} its limit"
+OUT_OF_JOB_MEMORY = f"{TOO_LARGE_PREFIX} the job of its worker has"
 TOO_LONG, PAST_DEADLINE = "it took longer than its timeout", "it took longer than its deadline"
 
 
 # Details of a TIMEOUT: the name of the limit that was exceeded, and its length if it is not a limit of the step.
 LIMIT, LIMIT_SECONDS = "limit", "limit_seconds"
+# The limit that a task exceeded which takes longer than its workers live.
+WORKER_LIFE = "worker_life"
 
 
 def exceeded_limit(found: Failure) -> str:
     """Which limit a TIMEOUT exceeded; empty for any other failure.
 
-    `timeout` or `deadline` of the step, `read_timeout` of a request, `own` if the step itself reports the timeout.
+    `timeout` or `deadline` of the step, `read_timeout` of a request, `own` if the step itself reports the timeout,
+    `worker_life` if it takes longer than its workers live.
     """
     if found.code != "TIMEOUT":
         return ""

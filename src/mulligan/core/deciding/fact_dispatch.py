@@ -29,6 +29,7 @@ from mulligan.core.deciding.ladder import (
     after_classified,
     after_handler_command,
     after_handler_success,
+    after_interruption,
     after_loss,
     after_script,
     after_triager,
@@ -40,7 +41,6 @@ from mulligan.core.deciding.lifecycle import (
     after_success_command,
     after_validator,
     refuse_queued,
-    schedule,
     start_engine_action,
     succeed,
 )
@@ -202,14 +202,6 @@ def _then_refuse_queued(now: Now, place: Place, follows: Facts) -> Facts:
     yield from refuse_queued(now, step)
 
 
-def _attempt_interrupted(now: Now, fact: e.AttemptInterrupted) -> Facts:
-    place = now.state.places[fact.place]
-    if place.phase == "stopping" or not now.may_start(place):
-        yield e.AttemptCancelled(place.key, place.attempt)
-    else:
-        yield from schedule(now, place, "interrupted")
-
-
 def _attempt_cancelled(now: Now, fact: e.AttemptCancelled) -> Facts:
     place = now.state.places[fact.place]
     follows = conclude(now, place)
@@ -264,8 +256,8 @@ _RULES: dict[type[e.Fact], Callable[[Now, Any], Facts | None]] = {
     e.AttemptSucceeded: _attempt_succeeded,
     e.AttemptFailed: _attempt_failed,
     e.ResultRejected: _attempt_failed,
-    e.AttemptLost: lambda now, fact: after_loss(now, now.state.places[fact.place], fact.worker),
-    e.AttemptInterrupted: _attempt_interrupted,
+    e.AttemptLost: lambda now, fact: after_loss(now, now.state.places[fact.place], fact),
+    e.AttemptInterrupted: lambda now, fact: after_interruption(now, now.state.places[fact.place], fact),
     e.AttemptCancelled: _attempt_cancelled,
     e.HandlerSucceeded: lambda now, fact: after_handler_success(now, now.state.places[fact.place], fact),
     e.HandlerFailed: lambda now, fact: climb_after_handler(now, now.state.places[fact.place]),

@@ -21,7 +21,8 @@ from mulligan.core.state.state import Place
 # Fields of a step that belong to its action, without which they are reset.
 _ACTION_DEFAULTS: dict[str, Any] = {
     **{"map": None, "do": (), "env": {}, "cwd": None, "logs": {}},
-    **{"timeout": None, "resources": None, "breaker": None, "capture": "text", "tools": None, "session": ""},
+    **{"timeout": None, "resources": None, "breaker": None, "breaker_key": None},
+    **{"capture": "text", "tools": None, "session": ""},
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from mulligan.core.deciding.ladder import delay_seconds
 from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, schedule
 from mulligan.core.deciding.routes import has_no_route, success_edges
-from mulligan.core.evolve.arrivals import is_beyond_limit, is_met
+from mulligan.core.evolve.arrivals import is_met
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import failure
 from mulligan.core.model.graph import Arc, Barrier, Node
@@ -17,6 +17,7 @@ from mulligan.core.model.workflow import END
 from mulligan.core.state.scope import Now
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import is_handled, open_failures, verdict
+from mulligan.core.state.visit_limits import is_beyond_limit
 from mulligan.errors import ExpressionFailed
 
 # -- which steps may start ------------------------------------------------------------------------------

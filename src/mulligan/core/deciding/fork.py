@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from mulligan.core.model.conversation import SessionPart
-from mulligan.core.model.events import Kept
+from mulligan.core.model.fact_parts import Kept
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import step_name

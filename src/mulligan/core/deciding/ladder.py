@@ -21,15 +21,20 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.adjustment import CAP, adjust, reached_cap
+from mulligan.core.deciding.classify import LIMIT, LIMIT_SECONDS, OUT_OF_JOB_MEMORY, WORKER_LIFE
 from mulligan.core.deciding.conditions import matching_rule
 from mulligan.core.deciding.lifecycle import Facts, complete, enter_command, is_last_visit, make_failure, schedule
+from mulligan.core.deciding.resource_usage import attempt_limits
 from mulligan.core.deciding.routes import alert_edges, edges_after_failure, failure_route, takes_loop
 from mulligan.core.deciding.stopping import conclude, stop_triager
 from mulligan.core.deciding.triage_agent import decide_or_suggest, default_due, is_decided
-from mulligan.core.evolve.arrivals import is_beyond_limit
 from mulligan.core.model import events as e
-from mulligan.core.model.events import Route
+from mulligan.core.model.fact_parts import AvoidedHosts, Route
 from mulligan.core.model.failure import Failure, number_or_zero
+from mulligan.core.model.formatting import format_duration
+from mulligan.core.model.on_dask import loss_details
+from mulligan.core.model.scheduler_job import SLURM, JobEnd, WorkerJob
+from mulligan.core.model.worker_time import is_too_long
 from mulligan.core.model.workflow import (
     END,
     END_TIMEOUT_SECONDS,
@@ -43,8 +48,11 @@ from mulligan.core.model.workflow import (
 from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.scope import Now, error_view
 from mulligan.core.state.state import Place, State
+from mulligan.core.state.visit_limits import is_beyond_limit
 from mulligan.errors import ExpressionFailed
 
+_SIGKILL = 9
+_KILLED_STATUS = 128 + _SIGKILL
 # How long a retry with `host: other` waits for a host that has not failed it.
 OTHER_HOST_SECONDS = 60.0
 Rung = Callable[[Now, Place, Failure], Generator[e.Fact, None, bool]]
@@ -67,21 +75,73 @@ def _climb(now: Now, place: Place, failure: Failure, rungs: tuple[Rung, ...]) ->
 # -- a lost worker: before the ladder ------------------------------------------------------------------------------
 
 
-def after_loss(now: Now, place: Place, worker: str) -> Facts:
+def after_loss(now: Now, place: Place, fact: e.AttemptLost) -> Facts:
     """Run the attempt of a lost worker again, up to three times; after that, or with `on_lost: fail`, it has failed.
 
-    The reruns do not count against any rule's retries.
+    The reruns do not count against any rule's retries. If somebody ended the job of the worker, they do not count at
+    all; if the memory of the job was too small for its one task, the task has failed.
     """
     may_rerun = place.spec.on_lost == "rerun" and not any("WORKER_LOST" in rule.codes for rule in place.spec.rules)
     if place.phase == "stopping" or not now.may_start(place):
         yield e.AttemptCancelled(place.key, place.attempt)
+    elif fact.ending == "memory":
+        yield _out_of_memory_with_its_job(now, place, fact)
+    elif may_rerun and fact.ending == "time":
+        life = fact.job.job.life_seconds if fact.job is not None else None
+        yield from _after_end_of_time(now, place, None, life, _job_details(fact.job))
+    elif may_rerun and fact.ending == "free":
+        yield from schedule(now, place, "job_ended")
     elif may_rerun and place.climb.losses <= RERUNS_AFTER_LOSS_MAX:
         yield from schedule(now, place, "lost")
     else:
         if may_rerun:
             yield e.RungPassed(place.key, "retry", "reruns_exhausted")
-        message = f"the worker running it was lost ({worker})" if worker else "the worker running it was lost"
-        yield e.AttemptFailed(place.key, place.attempt, make_failure(now, place, "WORKER_LOST", message))
+        named = f" ({fact.worker})" if fact.worker else ""
+        message = f"the worker running it was lost{named}"
+        details = {**_job_details(fact.job), **loss_details(fact.worker)}
+        found = make_failure(now, place, "WORKER_LOST", message, details=details)
+        yield e.AttemptFailed(place.key, place.attempt, found)
+
+
+def _out_of_memory_with_its_job(now: Now, place: Place, fact: e.AttemptLost) -> e.AttemptFailed:
+    assert fact.job is not None
+    # It had all that the job has, and nobody could measure more.
+    peak, memory = fact.job.job.memory, attempt_limits(place).memory
+    known = {"peak_memory": peak, "memory": memory}
+    details = {**_job_details(fact.job), **{name: value for name, value in known.items() if value}}
+    found = make_failure(
+        now, place, "OUT_OF_MEMORY", OUT_OF_JOB_MEMORY, details=details, exit_code=_KILLED_STATUS, signal=_SIGKILL
+    )
+    return e.AttemptFailed(place.key, place.attempt, with_cap_detail(place, found))
+
+
+def after_interruption(now: Now, place: Place, fact: e.AttemptInterrupted) -> Facts:
+    """Run it again, spending nothing, unless the time of workers has proved too short for it."""
+    if place.phase == "stopping" or not now.may_start(place):
+        yield e.AttemptCancelled(place.key, place.attempt)
+    elif fact.life_seconds is None:
+        yield from schedule(now, place, "interrupted")
+    else:
+        yield from _after_end_of_time(now, place, fact.ran_seconds, fact.life_seconds, _job_details(fact.job))
+
+
+def _after_end_of_time(
+    now: Now, place: Place, ran_seconds: float | None, life_seconds: float | None, details: dict[str, Any]
+) -> Facts:
+    if not is_too_long(place.climb.time_ends, ran_seconds, life_seconds):
+        yield from schedule(now, place, "time")
+        return
+    seconds = max(place.climb.seconds_min, life_seconds or 0.0)
+    message = f"it needs more than the {format_duration(seconds)} that its workers live"
+    details = {**details, LIMIT: WORKER_LIFE, LIMIT_SECONDS: seconds}
+    found = with_cap_detail(place, make_failure(now, place, "TIMEOUT", message, details=details))
+    # Something ran, though nobody has measured more of it.
+    usage = {"wall_seconds": ran_seconds or seconds}
+    yield e.AttemptFailed(place.key, place.attempt, found, usage)
+
+
+def _job_details(job: JobEnd | WorkerJob | None) -> dict[str, Any]:
+    return {} if job is None else {SLURM: job.details}
 
 
 # -- rung 1: retry ------------------------------------------------------------------------------
@@ -123,11 +183,11 @@ def retry(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, b
     return True
 
 
-def _avoided_hosts(place: Place, due: datetime) -> e.AvoidedHosts | None:
+def _avoided_hosts(place: Place, due: datetime) -> AvoidedHosts | None:
     """The hosts on which the visit has failed, for a while after the retry is due; None if no host is known."""
     before = place.climb.avoids.hosts if place.climb.avoids is not None else ()
     hosts = tuple(dict.fromkeys((*before, place.host))) if place.host else before
-    return e.AvoidedHosts(hosts, due + timedelta(seconds=OTHER_HOST_SECONDS)) if hosts else None
+    return AvoidedHosts(hosts, due + timedelta(seconds=OTHER_HOST_SECONDS)) if hosts else None
 
 
 def _not_before(failure: Failure, otherwise: datetime) -> datetime:

@@ -14,15 +14,16 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.budgets import budget_refusal, is_queued_agent
+from mulligan.core.deciding.child_failure import failure_words
 from mulligan.core.deciding.classify import PAST_DEADLINE
 from mulligan.core.deciding.end_status import status_problem
 from mulligan.core.deciding.routes import has_no_route, success_edges, takes_loop
 from mulligan.core.deciding.sessions import session_facts
-from mulligan.core.evolve.arrivals import is_beyond_limit
 from mulligan.core.evolve.evolve_places import is_agent, is_agent_call, is_engine_action, waits_until
 from mulligan.core.model import events as e
 from mulligan.core.model.credential_patterns import hide_at_ends
 from mulligan.core.model.durations import parse_time, parse_wait
+from mulligan.core.model.fact_parts import Role
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import CONTEXT_CHARS_MAX, head_tail, retry_summary_text
 from mulligan.core.model.rejected_output import rejected_details
@@ -31,6 +32,7 @@ from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.scope import Now, fill_params, next_attempt
 from mulligan.core.state.state import Place, State
+from mulligan.core.state.visit_limits import is_beyond_limit, last_failure_of_loop
 from mulligan.errors import ExpressionFailed
 
 Facts = Iterator[e.Fact]
@@ -71,8 +73,7 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
     """
     attempt = next_attempt(now.state, place)
     if is_beyond_limit(now.state, place):
-        message = f"the step was already visited {now.state.step(place.key).max_visits} times (max_visits)"
-        found = add_location(now, place, failure("LOOP_LIMIT", message), attempt)
+        found = add_location(now, place, _loop_limit(now.state, place), attempt)
         return iter((e.AttemptFailed(place.key, attempt, found),))
     deadline = deadline_of(now.state, place)
     # It may have passed during a script, a triage or a lost attempt.
@@ -96,6 +97,20 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
         is_call=is_agent_call(place.spec),
     )
     return _schedule_engine_action(now, place, scheduled) if is_engine_action(place.spec) else iter((scheduled,))
+
+
+def _loop_limit(state: State, place: Place) -> Failure:
+    """What the visit beyond max_visits fails with: LOOP_LIMIT, or the failure that led back, if the step says so."""
+    step = state.step(place.key)
+    limit = f"the step was already visited {step.max_visits} times (max_visits)"
+    last = last_failure_of_loop(state, place)
+    if last is None:
+        return failure("LOOP_LIMIT", limit)
+    cause = (last.failure,)
+    if step.at_max_visits == "last_failure":
+        details = {**last.failure.details, "failed_step": last.step, "max_visits": step.max_visits}
+        return msgspec.structs.replace(last.failure, cause=cause, details=details)
+    return failure("LOOP_LIMIT", f"{limit}; last '{last.step}' failed with {failure_words(last.failure)}", cause=cause)
 
 
 def refuse_queued(now: Now, step: Place) -> Facts:
@@ -342,7 +357,7 @@ def command_key(place: Place, role: str, index: int) -> str:
     return f"{place.key}.{_SUFFIX.get(role, role + '@{0}').format(place.attempt, index)}"
 
 
-def enter_command(now: Now, place: Place, role: e.Role, index: int, key: str = "") -> Facts:
+def enter_command(now: Now, place: Place, role: Role, index: int, key: str = "") -> Facts:
     key = key or command_key(place, role, index)
     yield e.CommandEntered(key, place.key, role, index)
     yield from schedule(now, now.state.places[key], "entered")

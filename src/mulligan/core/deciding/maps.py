@@ -18,6 +18,8 @@ from mulligan.core.state.state import Items, Place
 from mulligan.errors import ExpressionFailed
 
 FAILURES_SHOWN_MAX = 20
+# Of each child run, in the output of a map.
+CHILD_FAILURES_SHOWN_MAX = 5
 
 
 def expand(now: Now, place: Place) -> Facts:
@@ -177,7 +179,7 @@ def may_enter(now: Now, place: Place) -> bool:
     items, policy = _items(place), _policy(now, place)
     if items.is_judged or place.phase or items.next >= len(items.todo) or not now.may_start(place):
         return False
-    if policy.on_item_failure == "stop" and items.failed > _failures_allowed(policy, len(items.values)):
+    if policy.on_item_failure == "stop" and _are_too_many(policy, len(items.values), items.failed, items.critical):
         return False
     try:
         most = _most_parallel(now, place, policy)
@@ -248,7 +250,7 @@ def conclude_map(now: Now, place: Place) -> Facts:
         yield _too_late(now, place)
     elif not now.may_start(place) and not is_whole:
         yield e.AttemptCancelled(place.key, place.attempt)
-    elif len(failed) > _failures_allowed(policy, total):
+    elif _are_too_many(policy, total, len(failed), sum(_is_critical(item) for item in failed)):
         yield e.AttemptFailed(place.key, place.attempt, _items_failed(now, place, failed, total))
     else:
         yield _map_succeeded(now, place, map_output(begun, items.values))
@@ -258,6 +260,15 @@ def _map_succeeded(now: Now, place: Place, output: dict[str, Any]) -> e.Fact:
     """End the attempt with its output. Large lists in it are stored as artifacts, each on its own."""
     kept = {name: now.keep(place, name, output[name]) for name in ("results", "failures")}
     return e.AttemptSucceeded(place.key, place.attempt, {**output, **kept})
+
+
+def _are_too_many(policy: Map, total: int, failed: int, critical: int) -> bool:
+    """Whether the step fails: more items failed than may fail, or one failed critically and that is not allowed."""
+    return (critical > 0 and not policy.collect_critical) or failed > _failures_allowed(policy, total)
+
+
+def _is_critical(item: Place) -> bool:
+    return item.failure is not None and item.failure.severity == "critical"
 
 
 def _failures_allowed(policy: Map, total: int) -> float:
@@ -271,11 +282,16 @@ def _failures_allowed(policy: Map, total: int) -> float:
 
 
 def _items_failed(now: Now, place: Place, failed: list[Place], total: int) -> Failure:
-    causes = tuple(item.failure for item in failed if item.failure is not None)[:FAILURES_SHOWN_MAX]
+    """ITEMS_FAILED with the failures of the items. If a critical one fails the step, it is critical and comes first."""
+    critical = [] if _policy(now, place).collect_critical else [item for item in failed if _is_critical(item)]
+    shown = dict.fromkeys(item.key for item in (*critical, *failed))
+    causes = tuple(now.state.places[key].failure for key in shown)[:FAILURES_SHOWN_MAX]
     message = f"{len(failed)} of {total} items failed"
-    return make_failure(
-        now, place, "ITEMS_FAILED", message, cause=causes, details={"failed": len(failed), "total": total}
-    )
+    fields: dict[str, Any] = {"details": {"failed": len(failed), "total": total}}
+    if critical:
+        message += f", {len(critical)} of them critically"
+        fields = {"details": {**fields["details"], "critical": len(critical)}, "severity": "critical"}
+    return make_failure(now, place, "ITEMS_FAILED", message, cause=causes, **fields)
 
 
 def map_output(items: list[Place], values: list[Any]) -> dict[str, Any]:
@@ -293,5 +309,17 @@ def map_output(items: list[Place], values: list[Any]) -> dict[str, Any]:
 def _failure_of(item: Place, values: list[Any]) -> dict[str, Any]:
     found = item.failure
     assert found is not None
-    view = {"code": found.code, "message": found.message, "exit_code": found.exit_code}
+    view: dict[str, Any] = {"code": found.code, "message": found.message, "exit_code": found.exit_code}
+    if found.severity != "error":
+        view["severity"] = found.severity
+    if "child_run_id" in found.details:
+        # A map over child runs: what failed inside each of them.
+        view["run_id"] = found.details["child_run_id"]
+        view["failures"] = [_inner_view(one) for one in found.cause[:CHILD_FAILURES_SHOWN_MAX]]
     return {"index": item.index, "item": values[item.index], **view}
+
+
+def _inner_view(one: Failure) -> dict[str, Any]:
+    """A failure of a child run, in the output of the map."""
+    names = ("step", "code", "message", "severity", "retryable", "exit_code", "attempt", "details")
+    return {name: getattr(one, name) for name in names}

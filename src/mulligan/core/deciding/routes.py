@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from mulligan.core.deciding.conditions import edge_mismatch
-from mulligan.core.evolve.arrivals import can_be_entered, next_visit
-from mulligan.core.model.events import Passed, Route
+from mulligan.core.evolve.arrivals import next_visit
+from mulligan.core.model.fact_parts import Passed, Route
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.graph import Arc
 from mulligan.core.model.workflow import END, Edge
 from mulligan.core.state.scope import Now
 from mulligan.core.state.state import Place, State
+from mulligan.core.state.visit_limits import can_be_entered
 from mulligan.errors import ExpressionFailed
 
 

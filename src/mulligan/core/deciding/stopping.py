@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from mulligan.core.deciding.lifecycle import Facts, enter_command
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Route
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS
@@ -115,7 +116,7 @@ def _step_ended(place: Place, found: Failure | None) -> e.Fact:
         place.visit,
         failure=found,
         attempt=place.attempt,
-        route=e.Route("skipped_terminal", reason="stopping"),
+        route=Route("skipped_terminal", reason="stopping"),
         is_allowed=place.spec.continue_on_error and place.key != END,
         routed_to_end=True,
         original_failed_step=place.key,

@@ -105,6 +105,19 @@ class LeasedTask(msgspec.Struct, frozen=True):
     leased_at: datetime | None = None
 
 
+class QueuedShape(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What queued tasks ask for, and how many of them ask for exactly this. Memory in bytes, 0 for any."""
+
+    cpus: float = 1.0
+    memory: int = 0
+    gpus: int = 0
+    nodes: int = 1
+    labels: tuple[str, ...] = ()
+    # How long a worker must run on: its timeout, or the time that it has shown to need. None if any may have it.
+    timeout: float | None = None
+    count: int = 0
+
+
 def attributes(inputs: Mapping[str, Any], labels: Mapping[str, str]) -> list[Attribute]:
     """The attributes of a run: its labels, and its inputs that are single, short values."""
     texts = ((name, attribute_text(value)) for name, value in inputs.items())

@@ -39,7 +39,18 @@ Row = tuple[str, str, str, bytes | None]
 # The tags of places that wait for a person.
 PERSON_TAGS = ("parked", "approval", "paused")
 
-_Counts = tuple[int, int, int, int, bool]
+
+class _Counts(msgspec.Struct, array_like=True):
+    """`Items.counts` as a row holds them; earlier releases wrote them without the last."""
+
+    visit: int
+    next: int
+    running: int
+    failed: int
+    is_judged: bool
+    critical: int = 0
+
+
 # The latest data by key, of one kind.
 _Table = dict[str, bytes]
 
@@ -378,5 +389,4 @@ def _spec(state: State, key: str, role: str, parent: str, index: int) -> Command
 
 def _items(counts: _Counts, data: bytes) -> Items:
     values, todo = _reader("items")(data)
-    visit, entered, running, failed, is_judged = counts
-    return Items(values, visit, todo=todo, next=entered, running=running, failed=failed, is_judged=is_judged)
+    return Items(values, todo=todo, **msgspec.structs.asdict(counts))

@@ -16,21 +16,26 @@ from mulligan.core.deciding.lifecycle import expected_files, item_index
 from mulligan.core.deciding.triage_prompt import triager_params
 from mulligan.core.effects.conversation_task import conversation_of
 from mulligan.core.effects.reuse import Reuse, path_of, reuse_of
-from mulligan.core.model.events import Adjusted, AvoidedHosts, Role
+from mulligan.core.model.fact_parts import Adjusted, AvoidedHosts, Role
 from mulligan.core.model.failure import Failure
+from mulligan.core.model.on_dask import LABEL as DASK
+from mulligan.core.model.on_dask import wants_client
 from mulligan.core.model.waiting import default_cpus, waits
-from mulligan.core.model.workflow import AGENT, Budget, Capture, Command, Resources, Secret
+from mulligan.core.model.workflow import AGENT, Action, Budget, Capture, Command, Resources, Secret
 from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.scope import (
+    BREAKER_KEY,
     CACHE_KEY,
     FILE,
     FOLDER,
+    breaker_of,
     failure_view,
     fill,
     fill_params,
     holes,
     nearest_failure,
     reads_secrets,
+    values_of,
 )
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.workspace import folder_of
@@ -38,7 +43,7 @@ from mulligan.core.state.workspace import folder_of
 _NO_RESOURCES = Resources()
 _NOT_ADJUSTED = Adjusted()
 # Prefixes of bindings that shell text does not read by name.
-_NOT_IN_SHELL = ("env.", "logs.", FOLDER, FILE, CACHE_KEY)
+_NOT_IN_SHELL = ("env.", "logs.", FOLDER, FILE, CACHE_KEY, BREAKER_KEY)
 
 
 class Demand(msgspec.Struct, frozen=True):
@@ -50,6 +55,10 @@ class Demand(msgspec.Struct, frozen=True):
     labels: tuple[str, ...] = ()
     host: str = ""
     avoids: AvoidedHosts | None = None
+    nodes: int = 1
+    # Its timeout, and the time that it needs because it was interrupted by the end of a worker's time.
+    timeout: float = 0.0
+    seconds_min: float = 0.0
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -126,6 +135,15 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     conversation: dict[str, Any] = {}
     # The hosts that it is kept from, and until when.
     avoids: AvoidedHosts | None = None
+    # How many nodes the allocation of its worker must have. With more than one it has the worker for itself.
+    nodes: int = 1
+    # A worker gets it only if it has so much time left: the end of a worker's time has interrupted it before.
+    seconds_min: float = 0.0
+
+    @property
+    def seconds_needed(self) -> float:
+        """How long a worker must run on to get it; 0 if any may."""
+        return max(self.timeout or 0.0, self.seconds_min)
 
     @property
     def started_in(self) -> str:
@@ -135,7 +153,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def is_small(self) -> bool:
         """Whether it needs one processor and nothing else: if it does not fit, no task does."""
-        return self.cpus <= 1.0 and not (self.memory or self.gpus or self.labels)
+        return self.cpus <= 1.0 and not (self.memory or self.gpus or self.labels or self.nodes > 1)
 
     @property
     def idempotency_key(self) -> str:
@@ -151,7 +169,7 @@ def make_task(state: State, key: str) -> Task:
     assert action is not None, f"'{key}' has nothing to run"
     is_step = place.role == "step"
     step = place if is_step else state.step_of(place)
-    asker = _asker(state, place)
+    asker = values_of(state, place)
     bindings = asker.bindings
     wanted = spec.resources or _NO_RESOURCES
     adjusted = place.climb.adjusted or _NOT_ADJUSTED
@@ -193,7 +211,7 @@ def make_task(state: State, key: str) -> Task:
         cpus,
         wanted.memory if adjusted.memory is None else adjusted.memory,
         wanted.gpus or 0,
-        wanted.labels,
+        _labels(wanted, action),
         bound_host(state, place),
         _failure_context(state, step, place, context) if context or state.informed else "",
         about.code if about else "",
@@ -203,7 +221,7 @@ def make_task(state: State, key: str) -> Task:
         secrets,
         state.run.uid,
         spec.on_lost != "rerun" or bool(spec.rules and any("WORKER_LOST" in rule.codes for rule in spec.rules)),
-        None if spec.breaker is None else Guard(spec.breaker, state.workflow.breakers[spec.breaker]),
+        None if spec.breaker is None else Guard(breaker_of(state, place), state.workflow.breakers[spec.breaker]),
         context,
         late,
         {name: value for name, value in bindings.items() if name not in late} if late else {},
@@ -217,12 +235,9 @@ def make_task(state: State, key: str) -> Task:
         state.run.cwd if home != state.run.cwd else "",
         conversation_of(state, asker) if place.role == "model" else {},
         avoided_hosts(state, place),
+        wanted.nodes or 1,
+        place.climb.seconds_min,
     )
-
-
-def _asker(state: State, place: Place) -> Place:
-    """The place whose values the task has: a model is asked with those of its agent's attempt."""
-    return state.places[place.parent] if place.role == "model" else place
 
 
 def _agent_context(state: State, asker: Place) -> AgentContext:
@@ -248,7 +263,7 @@ def demand(state: State, place: Place) -> Demand:
     adjusted = place.climb.adjusted or _NOT_ADJUSTED
     memory = wanted.memory if adjusted.memory is None else adjusted.memory
     action = place.spec.action
-    asker = _asker(state, place)
+    asker = values_of(state, place)
     has_values = asker.spec.action is not None and all(name in asker.bindings for name in asker.spec.action.bindings)
     cpus, _ = _cpus(
         adjusted,
@@ -260,9 +275,12 @@ def demand(state: State, place: Place) -> Demand:
         cpus,
         memory or 0,
         gpus=wanted.gpus or 0,
-        labels=wanted.labels,
+        labels=_labels(wanted, action),
         host=bound_host(state, place),
         avoids=avoided_hosts(state, place),
+        nodes=wanted.nodes or 1,
+        timeout=(place.spec.timeout if adjusted.timeout is None else adjusted.timeout) or 0.0,
+        seconds_min=place.climb.seconds_min,
     )
 
 
@@ -294,6 +312,13 @@ def _cpus(adjusted: Adjusted, wanted: Resources, kind: str, params: Mapping[str,
     """The processors that were granted or declared, otherwise those of its kind; and whether it waits. 0 is valid."""
     cpus = wanted.cpus if adjusted.cpus is None else adjusted.cpus
     return (default_cpus(kind, params), waits(kind, params)) if cpus is None else (cpus, False)
+
+
+def _labels(wanted: Resources, action: Action | None) -> tuple[str, ...]:
+    """The labels that a worker needs: a step with a client of Dask runs where there is a Dask cluster."""
+    if action is None or "on" not in action.params or not wants_client(action.params) or DASK in wanted.labels:
+        return wanted.labels
+    return (*wanted.labels, DASK)
 
 
 def _failure_about(state: State, place: Place) -> Failure | None:

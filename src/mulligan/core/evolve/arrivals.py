@@ -10,9 +10,10 @@ from collections.abc import Collection
 
 from mulligan.core.model.events import StepPutBack
 from mulligan.core.model.graph import Arc, Barrier
-from mulligan.core.model.workflow import END, Step
+from mulligan.core.model.workflow import END
 from mulligan.core.state.state import PastVisit, Place, State
 from mulligan.core.state.transitions import ACTIVE, PLACE
+from mulligan.core.state.visit_limits import can_be_entered
 
 _MET = {
     "success": frozenset({"completed", "stood_in", "allowed"}),
@@ -143,19 +144,6 @@ def _count_member(state: State, barrier: Barrier, met: bool) -> None:
     elif unsettled == 1 and bad == 0:
         for target in barrier.targets:
             _count_need(state, target, True)
-
-
-def can_be_entered(state: State, name: str) -> bool:
-    """Whether a step has a visit left: max_visits per round, and one more that fails with LOOP_LIMIT."""
-    place = state.places[name]
-    step: Step = state.graph.nodes[name].step
-    return place.visit - place.visits_before + len(place.queue) <= step.max_visits
-
-
-def is_beyond_limit(state: State, place: Place) -> bool:
-    """Whether the current visit is beyond max_visits: it fails with LOOP_LIMIT and never runs."""
-    node = state.graph.nodes.get(place.key) if place.role == "step" else None
-    return node is not None and place.visit - place.visits_before > node.step.max_visits
 
 
 def next_visit(state: State, name: str) -> int:

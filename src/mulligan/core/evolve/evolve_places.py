@@ -18,12 +18,13 @@ from mulligan.core.evolve.evolve_conversations import (
     tool_called,
 )
 from mulligan.core.model import events as e
-from mulligan.core.model.events import Adjusted
+from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_context import RetrySummary
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.place_keys import item_key, undo_key
 from mulligan.core.model.run_data import DataValue
+from mulligan.core.model.worker_time import seconds_needed
 from mulligan.core.model.workflow import (
     AGENT,
     ENGINE_ACTIONS,
@@ -167,11 +168,24 @@ def _end_attempt(place: Place) -> None:
 
 
 def _attempt_lost(state: State, place: Place, fact: e.AttemptLost, entry: e.Entry) -> None:
-    place.climb = _replace(place.climb, losses=place.climb.losses + 1)
+    if fact.ending == "time":
+        assert fact.job is not None
+        _count_end_of_time(place, None, fact.job.job.life_seconds)
+    elif not fact.ending:
+        place.climb = _replace(place.climb, losses=place.climb.losses + 1)
 
 
 def _attempt_ended_early(state: State, place: Place, fact: e.AttemptInterrupted, entry: e.Entry) -> None:
     place.due = None
+    if fact.life_seconds is not None:
+        _count_end_of_time(place, fact.ran_seconds, fact.life_seconds)
+
+
+def _count_end_of_time(place: Place, ran_seconds: float | None, life_seconds: float | None) -> None:
+    """The time of its worker was over: the next one must have more."""
+    times = place.climb.time_ends + 1
+    needed = seconds_needed(times, ran_seconds, life_seconds, place.climb.seconds_min)
+    place.climb = _replace(place.climb, time_ends=times, seconds_min=needed)
 
 
 def _attempt_stopping(state: State, place: Place, fact: e.AttemptStopping, entry: e.Entry) -> None:
@@ -303,6 +317,7 @@ def _model_spec(agent: Command) -> Command | None:
         on_lost="fail" if handles_loss else agent.on_lost,
         # A request may be sent from anywhere; its tools share a host.
         affinity="any",
+        # With the agent's key, if it has one: that is among the values of its attempt.
         breaker=agent.breaker,
     )
 
@@ -431,7 +446,7 @@ def _item_failed(state: State, fact: e.ItemFailed, entry: e.Entry) -> None:
     item.failure, item.output, item.outputs = fact.failure, None, ()
     # A command of it may have been recovered, but the item was not.
     item.recovered_by = ""
-    _leave_item(state, fact.parent, has_failed=True)
+    _leave_item(state, fact.parent, has_failed=True, is_critical=fact.failure.severity == "critical")
 
 
 def _item_cancelled(state: State, fact: e.ItemCancelled, entry: e.Entry) -> None:
@@ -440,11 +455,16 @@ def _item_cancelled(state: State, fact: e.ItemCancelled, entry: e.Entry) -> None
     _leave_item(state, fact.parent, has_failed=False)
 
 
-def _leave_item(state: State, parent_key: str, *, has_failed: bool) -> None:
+def _leave_item(state: State, parent_key: str, *, has_failed: bool, is_critical: bool = False) -> None:
     parent = state.touch(parent_key)
     items = parent.items
     if items is not None:
-        parent.items = _replace(items, running=items.running - 1, failed=items.failed + has_failed)
+        parent.items = _replace(
+            items,
+            running=items.running - 1,
+            failed=items.failed + has_failed,
+            critical=items.critical + is_critical,
+        )
 
 
 def _undo_started(state: State, fact: e.UndoStarted, entry: e.Entry) -> None:

@@ -28,6 +28,7 @@ from mulligan.core.evolve.revision import revise
 from mulligan.core.evolve.spending_ledger import SPENDING_HANDLERS, raise_budgets
 from mulligan.core.evolve.tallies import TALLY_HANDLERS
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Kept
 from mulligan.core.model.graph import Arc
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END
@@ -106,7 +107,7 @@ def _run_started(state: State, fact: e.RunStarted, entry: e.Entry) -> None:
     _keep(state, fact.kept, entry)
 
 
-def _keep(state: State, kept: Collection[e.Kept], entry: e.Entry) -> None:
+def _keep(state: State, kept: Collection[Kept], entry: e.Entry) -> None:
     """Take over the results of a fork as if the steps had ended here, with the edges between them taken."""
     steps = {one.step for one in kept}
     for one in kept:

@@ -46,6 +46,7 @@ _POLICIES: dict[str, Any] = {
     "on_lost": "rerun",
     "affinity": "host",
     "breaker": None,
+    "breaker_key": None,
     "logs": {},
     "cache": None,
     "cache_key": None,
@@ -58,6 +59,7 @@ _STEP_POLICIES: dict[str, Any] = {
     "triage": None,
     "undo": None,
     "max_visits": 0,
+    "at_max_visits": "loop_limit",
     "is_start": False,
     "fail_fast": None,
     "budget": None,
@@ -72,6 +74,7 @@ _FILE_KEYS = {
     "handler_failure_fatal": "on_failure",
     "sweep": "matrix",
     "cache_key": "cache",
+    "breaker_key": "breaker",
     "file_paths": "writes",
     "accepts": "coverage",
 }

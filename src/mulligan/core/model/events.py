@@ -13,28 +13,12 @@ from typing import Any, Literal, dataclass_transform
 import msgspec
 
 from mulligan.core.model.conversation import SessionPart
+from mulligan.core.model.fact_parts import Adjusted, AvoidedHosts, HostCapacity, Kept, Role, Route, Rung, StopCause
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
 from mulligan.core.model.run_data import DataValue
-from mulligan.core.model.workflow import END, Budget, NoticeRule, Verdict
-
-Rung = Literal["retry", "handle", "triage", "route"]
-Role = Literal[
-    "step",
-    "item",
-    "do",
-    "handler",
-    "script",
-    "success",
-    "validator",
-    "lister",
-    "undo",
-    "tool_list",
-    "model",
-    "tool",
-    "triager",
-]
-StopCause = Literal["cancelled", "timed_out", "failed_fast"]
+from mulligan.core.model.scheduler_job import JobEnd, JobEnding, WorkerJob
+from mulligan.core.model.workflow import Budget, NoticeRule, Verdict
 
 
 def _tag(name: str) -> str:
@@ -55,66 +39,6 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     at: datetime
     caused_by: int
     fact: AnyFact
-
-
-class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A result that a fork takes over from the run it was forked from."""
-
-    step: str
-    status: str
-    output: Any = None
-    taken: tuple[str, ...] = ()
-    files: tuple[FileRecord, ...] = ()
-    fingerprint: str = ""
-    # The run that produced a result with a fingerprint.
-    run_id: int = 0
-
-
-class HostCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a run was started with in place of what its machine has: processors, bytes of memory, GPUs."""
-
-    cpus: int | None = None
-    memory: int | None = None
-    gpus: int | None = None
-
-
-class Adjusted(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The limits of the next attempt, instead of those in the workflow. Absolute values."""
-
-    memory: int | None = None
-    cpus: float | None = None
-    timeout: float | None = None
-
-
-class AvoidedHosts(msgspec.Struct, frozen=True):
-    """The hosts on which a visit has failed: until then, an attempt waits for another one."""
-
-    hosts: tuple[str, ...]
-    until: datetime
-
-
-class Passed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A failure edge that was not chosen, and why."""
-
-    edge: int
-    to: str
-    reason: str
-
-
-class Route(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The decision of rung 4: the chosen edge, and why the others were not chosen."""
-
-    status: Literal["selected", "no_route", "skipped_terminal"]
-    edge: int | None = None
-    to: str | None = None
-    visit: int = 0
-    reason: str = ""
-    passed: tuple[Passed, ...] = ()
-
-    @property
-    def is_sent(self) -> bool:
-        """Whether the failure was routed to another step. An edge to `end` does not count."""
-        return self.status == "selected" and self.to != END
 
 
 # -- the run ------------------------------------------------------------------------------
@@ -499,11 +423,25 @@ class AttemptLost(Fact):
     place: str
     attempt: int
     worker: str = ""
+    # The job of a scheduler in which the worker ran.
+    job: JobEnd | None = None
+
+    @property
+    def ending(self) -> JobEnding:
+        """What the end of the job means for this attempt. Whose memory was short is known if there was one task."""
+        if self.job is None or (self.job.ending == "memory" and not self.job.job.is_one_task):
+            return ""
+        return self.job.ending
 
 
 class AttemptInterrupted(Fact):
     place: str
     attempt: int
+    # If the time of its worker was over: how long it ran, and how long the worker had for tasks.
+    ran_seconds: float | None = None
+    life_seconds: float | None = None
+    # The job of a scheduler in which it ran.
+    job: WorkerJob | None = None
 
 
 class AttemptStopping(Fact):

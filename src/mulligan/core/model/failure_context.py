@@ -25,6 +25,7 @@ import msgspec
 
 from mulligan.core.model.credential_patterns import hide_at_ends, hide_credentials
 from mulligan.core.model.failure import MESSAGE_CHARS_MAX, UNWRITABLE, Failure
+from mulligan.core.model.scheduler_job import describe_job
 
 POLICY_VERSION = 1
 CONTEXT_CHARS_MAX = 32_000
@@ -384,6 +385,7 @@ def _failure_text(failure: Failure, hides: bool) -> str:
         "exit_code": failure.exit_code,
         "signal": failure.signal,
         "item": failure.item,
+        "ran_on": describe_job(failure.details) or None,
     }
     facts = _lines({key: value for key, value in known.items() if value is not None})
     message = _whole_message(failure, hides)

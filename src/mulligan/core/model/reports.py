@@ -8,11 +8,12 @@ from typing import Any, Literal, dataclass_transform
 import msgspec
 
 from mulligan.core.model.conversation import SessionPart
-from mulligan.core.model.events import HostCapacity, Kept
+from mulligan.core.model.fact_parts import HostCapacity, Kept
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.run_data import DataValue
+from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.workflow import Budget, NoticeRule
 
 # "until" is the end of a wait until a time of day. The others are ends of durations.
@@ -83,19 +84,28 @@ class TaskEnded(Report):
     artifacts: tuple[dict[str, Any], ...] = ()
     # The data of the run that it sets.
     data: dict[str, Any] = {}
+    # The job of a scheduler in which it failed.
+    job: WorkerJob | None = None
 
 
 class LeaseExpired(Report):
     place: str
     attempt: int
     worker: str = ""
+    # The job of a scheduler in which the worker ran.
+    job: JobEnd | None = None
 
 
 class TaskInterrupted(Report):
-    """It was ended by Ctrl-C. It spends no retry and does not count as a failure."""
+    """It was ended with its worker. It spends no retry and does not count as a failure, unless time after time."""
 
     place: str
     attempt: int
+    # If the time of the worker was over: how long the attempt ran, and how long the worker had for tasks.
+    ran_seconds: float | None = None
+    life_seconds: float | None = None
+    # The job of a scheduler in which it ran.
+    job: WorkerJob | None = None
 
 
 class ChildEnded(Report):

@@ -16,6 +16,7 @@ from typing import Any, Literal, dataclass_transform
 import msgspec
 
 from mulligan.core.model.schedule import Schedule
+from mulligan.core.model.slurm_profile import SlurmProfile
 from mulligan.errors import CodecError
 
 On = Literal["success", "failure", "always"]
@@ -172,6 +173,8 @@ class Resources(_Frozen):
     memory: int | None = None
     gpus: int | None = None
     labels: tuple[str, ...] = ()
+    # An allocation of so many nodes, all of it for the one attempt.
+    nodes: int | None = None
 
 
 class Budget(_Frozen):
@@ -276,6 +279,8 @@ class Command(_Frozen):
     # For an agent: what it may call, and the name under which the run keeps its messages for the next agent.
     tools: AgentTools | None = None
     session: str = ""
+    # Its breaker is one of several, one per value of this.
+    breaker_key: Template | None = None
 
     @property
     def retries_max(self) -> int:
@@ -356,6 +361,8 @@ class Map(_Frozen):
     failure_threshold: float | None = None
     # How long an item may take, with all of its commands.
     item_timeout: float | None = None
+    # Whether critical failures of items are collected and tolerated like others.
+    collect_critical: bool = False
 
 
 class Step(Command):
@@ -384,6 +391,8 @@ class Step(Command):
     has_worktrees: bool = False
     # Failures and findings of coverage that its author accepts, each with the reason. A run does not read it.
     accepts: dict[str, str] = {}
+    # What the visit beyond `max_visits` fails with: LOOP_LIMIT, or the failure that led to it.
+    at_max_visits: Literal["loop_limit", "last_failure"] = "loop_limit"
 
     @property
     def matrix_name(self) -> str:
@@ -463,6 +472,8 @@ class Workflow(_Frozen):
     schedules: dict[str, Schedule] = {}
     # As `accepts` of a step, for all steps.
     accepts: dict[str, str] = {}
+    # How jobs are submitted in which workers for it run. A run does not read them.
+    slurm: dict[str, SlurmProfile] = {}
 
 
 def with_callers_secrets(child: Workflow, caller: Workflow) -> Workflow:

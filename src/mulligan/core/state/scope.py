@@ -9,8 +9,9 @@ from typing import Any, Protocol
 import msgspec
 
 from mulligan.core.model.artifacts import is_artifact
+from mulligan.core.model.breaker_keys import breaker_key, breaker_name
 from mulligan.core.model.credential_patterns import hide_in
-from mulligan.core.model.events import StopCause
+from mulligan.core.model.fact_parts import StopCause
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import FailedSource, failure_context
 from mulligan.core.model.paths import folder_of, literal_prefix
@@ -101,6 +102,8 @@ class Now(msgspec.Struct, eq=False):
                 found[f"logs.{name}"] = self.render(template, place)
         if command.cache_key:
             found[CACHE_KEY] = self.render(command.cache_key, place)
+        if command.breaker_key:
+            found[BREAKER_KEY] = breaker_key(self.render(command.breaker_key, place))
         if command.file_paths:
             for name, template in command.file_paths.items():
                 found[f"{FILE}{name}"] = self.render(template, place)
@@ -134,6 +137,20 @@ FOLDER = "folder."
 FILE = "file."
 # The binding that holds the value of `cache: {key: …}`.
 CACHE_KEY = "cache.key"
+# The binding that holds the key of its breaker, as the name of the breaker shows it.
+BREAKER_KEY = "breaker.key"
+
+
+def breaker_of(state: State, place: Place) -> str:
+    """The name of the breaker that guards the current attempt of a place, with its key; "" if none does."""
+    if place.spec.breaker is None:
+        return ""
+    return breaker_name(place.spec.breaker, values_of(state, place).bindings.get(BREAKER_KEY, ""))
+
+
+def values_of(state: State, place: Place) -> Place:
+    """The place whose values the task of a place has: a model is asked with those of its agent's attempt."""
+    return state.places[place.parent] if place.role == "model" else place
 
 
 def _paths(command: Command) -> Iterator[tuple[str, Template]]:

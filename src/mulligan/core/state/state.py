@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.conversation import SessionPart
-from mulligan.core.model.events import Adjusted, AvoidedHosts, Role, Route, StopCause
+from mulligan.core.model.fact_parts import Adjusted, AvoidedHosts, Role, Route, StopCause
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_context import RetrySummary
 from mulligan.core.model.file_records import FileRecord
@@ -101,6 +101,9 @@ class Climb(msgspec.Struct, frozen=True, omit_defaults=True):
     suggestion: Suggestion | None = None
     # The hosts that the next attempt avoids.
     avoids: AvoidedHosts | None = None
+    # How often the end of a worker's time interrupted it, and how long the next worker must run on: see `worker_time`.
+    time_ends: int = 0
+    seconds_min: float = 0.0
 
 
 NO_CLIMB = Climb()
@@ -117,11 +120,13 @@ class Items(msgspec.Struct, frozen=True):
     failed: int = 0
     # The attempt has ended: a map is concluded once, however many items ended in one turn.
     is_judged: bool = False
+    # How many of those that failed did so with a critical failure.
+    critical: int = 0
 
     @property
-    def counts(self) -> tuple[int, int, int, int, bool]:
+    def counts(self) -> tuple[int, int, int, int, bool, int]:
         """The values that change from item to item: small, whatever the length of the list."""
-        return self.visit, self.next, self.running, self.failed, self.is_judged
+        return self.visit, self.next, self.running, self.failed, self.is_judged, self.critical
 
 
 class CalledTool(msgspec.Struct, frozen=True, omit_defaults=True):

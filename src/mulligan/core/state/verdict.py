@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import FailureRecord, State
 from mulligan.core.state.transitions import ENDED
+from mulligan.core.state.visit_limits import can_be_entered
 
 
 def is_handled(state: State, record: FailureRecord) -> bool | None:
     """Whether a failure is handled; None while the visit that it was routed to is still open.
 
     It is handled if that visit completes, or fails and is handled in turn. It is not handled if there was no route,
-    or if the visit was skipped, cancelled, or failed with `continue_on_error`.
+    or if the visit was skipped, cancelled, or failed with `continue_on_error`. A failure that went round in a loop has
+    the fate of the last failure of that loop.
     """
     while record.target:
         place = state.places[record.target]
@@ -29,11 +31,63 @@ def is_handled(state: State, record: FailureRecord) -> bool | None:
         if status not in ENDED:
             return None
         if status != "failed" or index is None:
-            return status == "completed"
+            following = _fate_in_loop(state, record) if status == "completed" else False
+            if not isinstance(following, FailureRecord):
+                return following
+            record = following
+            continue
         if state.failures[index].is_allowed:
             return False
         record = state.failures[index]
     return False
+
+
+def _fate_in_loop(state: State, record: FailureRecord) -> FailureRecord | bool | None:
+    """What decides about a failure whose remediation has completed. True, unless that led back in a loop.
+
+    Then it is the last failure since, if there is one. Without one, None while the loop goes on; False if its limit
+    kept the remediation from leading back.
+    """
+    if record.is_closed or record.then == "continue":
+        return True
+    is_rerun = record.then == "rerun"
+    members = (record.step,) if is_rerun else state.graph.loops.get(record.step, ())
+    if not is_rerun and record.target not in members:
+        return True
+    targets = members if is_rerun else _loop_targets(state, members)
+    since = max(state.places[name].entered_seq for name in targets)
+    later = _last_failure(state, members, since) if since > record.seq else None
+    if later is not None:
+        return later
+    is_open = any(not state.places[name].has_ended and state.places[name].visit for name in members)
+    if state.run.stop is None and (is_open or any(loop.step in members for loop in state.run.loops.values())):
+        return None
+    return since > record.seq or is_rerun or not _is_kept_from_leading_back(state, record)
+
+
+def _loop_targets(state: State, members: Iterable[str]) -> list[str]:
+    """The steps that the edges of a loop lead back to."""
+    return [arc.to for name in members for arc in state.graph.nodes[name].arcs if arc.is_loop]
+
+
+def _last_failure(state: State, members: Collection[str], since: int) -> FailureRecord | None:
+    for record in reversed(state.failures):
+        if record.seq < since:
+            return None
+        if record.step in members and not record.is_allowed:
+            return record
+    return None
+
+
+def _is_kept_from_leading_back(state: State, record: FailureRecord) -> bool:
+    """Whether the remediation took no edge, because the step that it leads back to has no visit left."""
+    remediation = state.places[record.target]
+    if remediation.visit != record.target_visit or not remediation.no_route:
+        return False
+    return any(
+        arc.is_loop and arc.edge.on == "success" and not can_be_entered(state, arc.to)
+        for arc in state.graph.nodes[record.target].arcs
+    )
 
 
 def _will_go_back(state: State, record: FailureRecord) -> bool:

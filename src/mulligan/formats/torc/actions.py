@@ -122,15 +122,15 @@ def _jobs(form: Fields, torc: TorcFile) -> tuple[Job, ...]:
 
 
 def _keep_node_scheduling(form: Fields, torc: TorcFile) -> None:
-    """Check and keep an action that schedules nodes on a cluster."""
+    """Check and keep an action that schedules nodes of a cluster: `cluster` makes a submission of it."""
     missing = [key for key in ("scheduler", "scheduler_type") if not form.get(key)]
     if missing:
         message = f"the action schedules nodes but has no '{missing[0]}'"
         raise torc.source.refuse("missing_key", message, form.node, hint=f"add '{missing[0]}: …'")
-    torc.kept_actions.append(form.node)
-    if len(torc.kept_actions) == 1:
-        message = "'schedule_nodes' is for a cluster: it is kept but not run"
-        torc.translation.warn("cluster", message, form.at("action_type"))
+    torc.kept_actions.append(form)
+    if form.get("max_parallel_jobs"):
+        message = "'max_parallel_jobs' is not used: a pilot takes as many jobs as its processors and memory allow"
+        torc.translation.warn("cluster", message, form.key("max_parallel_jobs"))
 
 
 def _warn_of_cluster(form: Fields, torc: TorcFile) -> None:

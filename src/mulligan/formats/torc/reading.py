@@ -46,8 +46,8 @@ class TorcFile:
         # Steps after those of the jobs, so that the steps of jobs have Torc's numbers.
         self.after: list[Mapping] = []
         self.end: Mapping | None = None
-        # Actions for a cluster, as written.
-        self.kept_actions: list[Node] = []
+        # Actions that schedule nodes of a cluster.
+        self.kept_actions: list[Fields] = []
         # User data that commands may get or set while a run is going on, by its name there.
         self.data: dict[str, DataItem] = {}
         # User data that is too large for that, as written.

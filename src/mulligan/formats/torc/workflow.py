@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from mulligan.formats.torc import actions, handlers, requirements
-from mulligan.formats.torc.cluster import cluster_settings
+from mulligan.formats.torc.cluster import cluster_settings, read_profiles
 from mulligan.formats.torc.commands import shell_text
 from mulligan.formats.torc.jobs import DataItem, Job
 from mulligan.formats.torc.needs import StepLinks, StepPatterns, Writers
+from mulligan.formats.torc.profiles import SlurmProfiles
 from mulligan.formats.torc.reading import TorcFile
 from mulligan.formats.torc.records import WORKFLOW
 from mulligan.formats.torc.sweeps import fold_sweeps, is_same
@@ -80,6 +81,7 @@ def translate(root: Node, translation: Translation) -> Mapping:
 def _build_tree(torc: TorcFile) -> Mapping:
     form, root = torc.form, torc.form.node
     known = handlers.read_handlers(form, torc.translation)
+    profiles = read_profiles(torc)
     entries = {
         "name": root.get("name"),
         "description": root.get("description") if (form.get("description") or "").strip() else None,
@@ -90,7 +92,8 @@ def _build_tree(torc: TorcFile) -> Mapping:
         "data": _section([(key, item.name_node, made(item.value, item.node)) for key, item in torc.data.items()], root),
         # Torc does not ask which of several writers comes first.
         "unordered_writers": "warn" if any(len(file.writers) > 1 for file in torc.files.by_name.values()) else None,
-        "steps": _steps(torc, known),
+        "slurm": profiles.section(),
+        "steps": _steps(torc, known, profiles),
         "end": torc.end,
         "x-torc": cluster_settings(torc),
     }
@@ -110,10 +113,10 @@ def _section(named: list[tuple[str, Node, Node | None]], at: Node) -> Mapping | 
     return section if section.entries else None
 
 
-def _steps(torc: TorcFile, known: dict[str, handlers.Handler]) -> Node:
+def _steps(torc: TorcFile, known: dict[str, handlers.Handler], profiles: SlurmProfiles) -> Node:
     asked = requirements.read_requirements(torc.form, torc.translation)
     ordered = requirements.sort_jobs(list(torc.jobs.by_name.values()), asked, torc.form.get("jobs_sort_method"))
-    making = _StepBuilder(torc, known, asked)
+    making = _StepBuilder(torc, known, asked, profiles)
     at = torc.form.node.get("jobs") or torc.form.node
     found = [*(making.step(job) for job in ordered), *torc.after] or _no_steps(torc, at)
     steps = made(found, at)
@@ -133,11 +136,16 @@ class _StepBuilder:
     """Builds the steps of jobs."""
 
     def __init__(
-        self, torc: TorcFile, known: dict[str, handlers.Handler], asked: dict[str, requirements.Requirements]
+        self,
+        torc: TorcFile,
+        known: dict[str, handlers.Handler],
+        asked: dict[str, requirements.Requirements],
+        profiles: SlurmProfiles,
     ) -> None:
         self._torc = torc
         self._handlers = known
         self._requirements = asked
+        self._profiles = profiles
         self._groups = StepPatterns(torc.names.taken)
         self._writers = Writers()
         self._may_park = bool(torc.form.get("use_pending_failed"))
@@ -152,10 +160,18 @@ class _StepBuilder:
             "reads": _file_keys(links.reads, job.at("input_files")),
             "writes": _file_keys([item for items in job.outputs for item in items], job.at("output_files")),
             "triage": True if self._may_park else None,
-            "resources": self._resolve(requirements.resources_of, job, self._requirements),
+            "resources": self._resources(job),
             "retry": self._resolve(handlers.retry_of, job, self._handlers),
         }
         return mapping({**entries, **job.entries}, job.node)
+
+    def _resources(self, job: Job) -> dict[str, Any] | None:
+        """What the job asks for; for a scheduler, the label of its pilots."""
+        found: dict[str, Any] | None = self._resolve(requirements.resources_of, job, self._requirements)
+        profile = self._profiles.names.get(job.texts.get("scheduler", ""))
+        if profile is None:
+            return found
+        return {**(found or {}), "labels": made([profile], job.at("scheduler"))}
 
     def _resolve(self, find: Callable[[Job, dict[str, Each], Source], Any], job: Job, known: dict[str, Each]) -> Any:
         """Resolve a name in a job; None if it names nothing or the name is unknown."""

@@ -33,7 +33,7 @@ def edit_change(text: str, change: Change) -> str:
     has_returns = "\r\n" in text
     text = text.replace("\r\n", "\n") if has_returns else text
     if isinstance(change, AddRule):
-        found = _add_rule(text, change)
+        found = insert_rule(text, change.step, change.keys)
     elif isinstance(change, RemoveRule):
         found = _remove_rule(text, change)
     elif isinstance(change, SetLimit):
@@ -74,17 +74,18 @@ def written(value: Any) -> str:
 # -- rules -----------------------------------------------------------------------------------------------------------
 
 
-def _add_rule(text: str, change: AddRule) -> str:
-    owner, key = _retry_owner(text, change.step)
+def insert_rule(text: str, step: str, keys: Mapping[str, Any]) -> str:
+    """The text with one more rule of a step, behind those that it has."""
+    owner, key = _retry_owner(text, step)
     pair = _pair(owner, key)
-    rule = written(change.keys)
+    rule = written(keys)
     if pair is None:
         return _insert_key(text, owner, key, rule)
     value = pair[1]
     if isinstance(value, yaml.ScalarNode):
         return _replace(text, pair, _with_scalar(value.value, rule))
     if not isinstance(value, yaml.MappingNode):
-        raise _refusal(change.step, "its 'retry' is a list")
+        raise _refusal(step, "its 'retry' is a list")
     rules = _pair(value, "rules")
     if rules is not None:
         return _insert_item(text, rules[1], rule)

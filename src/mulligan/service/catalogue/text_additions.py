@@ -17,6 +17,7 @@ import yaml
 from mulligan.core.model.workflow import END, On, Then
 from mulligan.errors import InputInvalid, NotFound
 from mulligan.language.suggestions import did_you_mean
+from mulligan.service.catalogue.change_edits import insert_rule
 from mulligan.service.catalogue.text_edits import (
     BY_HAND,
     NOT_TEXT,
@@ -30,6 +31,7 @@ from mulligan.service.catalogue.text_edits import (
     flow_text,
     key_text,
     load_nodes,
+    other_keys,
     refuse_long_text,
 )
 from mulligan.service.catalogue.texts import WorkflowText
@@ -147,38 +149,27 @@ def add_rule(text: str, new: NewRule) -> str:
     """The text with one more retry rule of a step. Rules that are there stay."""
     if new.codes and new.exit_codes:
         raise InputInvalid("a rule has either codes or exit codes", hint="leave one of them out, or add two rules")
-    _, keys = find_step(text, new.step)
-    return edit_step(text, StepEdit(new.step, set={"retry": _with_rule(keys.get("retry"), new)}))
-
-
-def _with_rule(retry: Any, new: NewRule) -> dict[str, Any]:
-    """The value of `retry` with the rule."""
-    rule: dict[str, Any] = {name: list(getattr(new, name)) for name in ("codes", "exit_codes") if getattr(new, name)}
-    rule["max_retries"] = new.max_retries
-    if new.delay:
-        rule["delay"] = new.delay
-    if not retry:
-        return rule
+    _, before = find_step(text, new.step)
+    retry = before.pop("retry", None)
     if isinstance(retry, str):
         hint = f"add the rule to the policy '{retry}', under 'retry_policies'"
         raise InputInvalid(
             f"step '{new.step}' uses the retry policy '{retry}', which other steps may use too", hint=hint
         )
-    if not isinstance(retry, dict):
-        retry = {"any": True, **({} if retry is True else {"max_retries": retry})}
-    if len(rule) == len(rule.keys() - {"codes", "exit_codes"}):
-        rule = {"any": True, **rule}
-    if "rules" in retry:
-        return {**retry, "rules": [*(retry["rules"] or []), rule]}
-    bounds = {name: retry[name] for name in _POLICY_BOUNDS if name in retry}
-    first = {name: value for name, value in retry.items() if name not in _POLICY_BOUNDS}
-    if not any(name in first for name in ("codes", "exit_codes", "pattern", "any")):
-        first = {"any": True, **first}
-    return {**bounds, "rules": [first, rule]}
-
-
-# Keys of `retry` that hold for all of its rules.
-_POLICY_BOUNDS = ("max_attempts", "deadline")
+    rule: dict[str, Any] = {name: list(getattr(new, name)) for name in ("codes", "exit_codes") if getattr(new, name)}
+    if retry and not rule:
+        # Beside others a rule has to say what it is for.
+        rule["any"] = True
+    rule["max_retries"] = new.max_retries
+    if new.delay:
+        rule["delay"] = new.delay
+    result = insert_rule(text, new.step, rule)
+    _, after = find_step(result, new.step)
+    found = after.pop("retry", None)
+    added = found["rules"][-1] if isinstance(found, dict) and "rules" in found else found
+    if after != before or added != rule or other_keys(result, new.step) != other_keys(text, new.step):
+        raise InputInvalid(f"'retry' of step '{new.step}' cannot be extended in place", hint=BY_HAND)
+    return result
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------

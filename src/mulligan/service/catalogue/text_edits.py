@@ -83,7 +83,7 @@ def _changed(text: str, step: str, key: str, value: Any = None, *, is_removed: b
         _, now = find_step(result, step)
     except (InputInvalid, NotFound):
         now = None
-    if now != wanted or _others(result, step) != _others(text, step):
+    if now != wanted or other_keys(result, step) != other_keys(text, step):
         raise InputInvalid(f"'{key}' of step '{step}' cannot be edited in place", hint=BY_HAND)
     return result
 
@@ -118,7 +118,8 @@ def find_step(text: str, step: str) -> tuple[Any, dict[str, Any]]:
     return node.value[at], steps[at]
 
 
-def _others(text: str, step: str) -> Any:
+def other_keys(text: str, step: str) -> Any:
+    """The values of the text without those of one step."""
     _, values = load_nodes(text)
     steps = [one for one in values["steps"] if not (isinstance(one, dict) and one.get("step") == step)]
     return {**values, "steps": steps}

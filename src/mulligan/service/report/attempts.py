@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import Command
 from mulligan.history.phrases import describe_failure
@@ -108,7 +109,7 @@ class Attempts:
 
     def _scheduled(self, fact: e.AttemptScheduled, at: datetime, spec: Command | None) -> None:
         one = self._new(fact.place, fact.attempt, at)
-        given, resources = fact.adjusted or e.Adjusted(), spec.resources if spec else None
+        given, resources = fact.adjusted or Adjusted(), spec.resources if spec else None
         one.memory = given.memory or (resources.memory if resources else None)
         one.cpus = given.cpus or (resources.cpus if resources else None)
 

@@ -325,7 +325,7 @@ def _lost(tracker: _VisitTracker, fact: e.AttemptLost, line: StoryLine | None) -
 
 
 def _scheduled(tracker: _VisitTracker, fact: e.AttemptScheduled, line: StoryLine | None) -> None:
-    if fact.cause == "lost":
+    if fact.cause in ("lost", "job_ended"):
         tracker.tried.add("retry")
         tracker.note("retry", line)
 

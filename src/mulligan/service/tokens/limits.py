@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, cast
 
+from mulligan.core.deciding.breaker import Verdict
+from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.core.model.guard_rails import refuse_beyond
 from mulligan.core.model.reports import Report
+from mulligan.core.model.workflow import Breaker
 from mulligan.errors import ScopeMissing
 from mulligan.ports import AuditRecord, NewRun, RunRecord, Store, TokenLimits, TokenRecord, Turn
 from mulligan.service.tokens.decision_ledger import DecisionLedger
@@ -42,18 +45,27 @@ class LimitedStore:
 
     def reset_breaker(self, name: str) -> bool:
         """Refused with a limit on workflows: a breaker holds back tasks of all of them."""
-        if not self._workflows:
-            return self._of.reset_breaker(name)
-        names = ", ".join(f"'{one}'" for one in self._workflows)
-        raise ScopeMissing(
-            f"this token is for runs of {names}, and a circuit breaker is for those of all workflows",
-            hint="use a token without this limit",
-        )
+        self._check_all("a circuit breaker is for those of all workflows")
+        return self._of.reset_breaker(name)
+
+    def count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
+        self._check_all("a circuit breaker is for those of all workflows")
+        self._of.count_outcome(name, rules, verdict)
+
+    def refuse_queued(self, shape: QueuedShape, message: str, project: str | None = None) -> int:
+        self._check_all("the queue has tasks of all workflows")
+        return self._of.refuse_queued(shape, message, project)
 
     def remove(self, root_run_ids: Collection[int]) -> list[int]:
         for record in self._of.lists.records(root_run_ids) if self._workflows else ():
             self._check(record.workflow)
         return self._of.remove(root_run_ids)
+
+    def _check_all(self, why: str) -> None:
+        """Refused with a limit on workflows."""
+        if self._workflows:
+            names = ", ".join(f"'{one}'" for one in self._workflows)
+            raise ScopeMissing(f"this token is for runs of {names}, and {why}", hint="use a token without this limit")
 
     def _root(self, run_id: int) -> RunRecord:
         record = self._of.run(run_id)

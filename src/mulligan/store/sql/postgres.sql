@@ -280,6 +280,14 @@ SELECT pg_notify(%(channel)s, run_id::text) FROM inserted
 -- name: notify
 SELECT pg_notify(%s, payload) FROM unnest(%s::text[]) AS payload
 
+-- Each worker listens to a channel of its own too: what only the holder of a run can answer wakes no other worker.
+-- name: notify_holders
+SELECT pg_notify(
+    CASE WHEN holder = '' THEN %s::text ELSE %s::text || left(encode(sha256(convert_to(holder, 'UTF8')), 'hex'), 32) END, run_id::text
+)
+FROM runs, (SELECT %s::bigint[] AS run_ids, %s::text AS sender) AS given
+WHERE run_id = ANY (run_ids) AND (sender = '' OR holder <> sender)
+
 -- name: answer
 DELETE FROM answers WHERE message_id = %s RETURNING answer
 
@@ -365,23 +373,26 @@ WITH ended AS (
 SELECT expect('lease', (SELECT count(*) FROM ended), %s::bigint)
 
 -- name: queue_tasks
-INSERT INTO tasks (run_id, place, attempt, ticket, worker, cpus, memory, gpus, labels, host, task, breaker, when_open)
+INSERT INTO tasks (run_id, place, attempt, ticket, worker, cpus, memory, gpus, labels, host, task, breaker, when_open,
+                   nodes, timeout)
 SELECT run_id, place, attempt, nextval('tickets'), worker, cpus, memory, gpus,
-       labels::jsonb, host, task, breaker, when_open
+       labels::jsonb, host, task, breaker, when_open, nodes, timeout
 FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::float8[], %s::bigint[], %s::bigint[], %s::text[],
-            %s::text[], %s::bytea[], %s::text[], %s::text[])
-     AS t (run_id, place, attempt, worker, cpus, memory, gpus, labels, host, task, breaker, when_open)
+            %s::text[], %s::bytea[], %s::text[], %s::text[], %s::bigint[], %s::float8[])
+     AS t (run_id, place, attempt, worker, cpus, memory, gpus, labels, host, task, breaker, when_open, nodes, timeout)
 ON CONFLICT DO NOTHING
 
 -- name: take_tasks
 WITH taken AS (
     INSERT INTO tasks
-        (run_id, place, attempt, ticket, worker, cpus, memory, gpus, labels, host, task, breaker, when_open, leased_at)
+        (run_id, place, attempt, ticket, worker, cpus, memory, gpus, labels, host, task, breaker, when_open,
+         nodes, timeout, leased_at)
     SELECT run_id, place, attempt, nextval('tickets'), worker, cpus, memory, gpus, labels::jsonb, host, task,
-           breaker, when_open, now_micros()
+           breaker, when_open, nodes, timeout, now_micros()
     FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::float8[], %s::bigint[], %s::bigint[],
-                %s::text[], %s::text[], %s::bytea[], %s::text[], %s::text[])
-         AS t (run_id, place, attempt, worker, cpus, memory, gpus, labels, host, task, breaker, when_open)
+                %s::text[], %s::text[], %s::bytea[], %s::text[], %s::text[], %s::bigint[], %s::float8[])
+         AS t (run_id, place, attempt, worker, cpus, memory, gpus, labels, host, task, breaker, when_open,
+               nodes, timeout)
     ON CONFLICT (run_id, place, attempt)
     DO UPDATE SET ticket = excluded.ticket, worker = excluded.worker, leased_at = excluded.leased_at
     WHERE tasks.worker = ''
@@ -423,8 +434,15 @@ SELECT ticket, grace_seconds FROM tasks WHERE worker = %s AND worker <> '' AND i
 -- What `core.effects.lease_rules` says is said here once more: a task that is left out afterwards would take the place
 -- of another one. Only tasks that mention hosts to avoid are read for that.
 -- name: free_tasks
-WITH known AS (SELECT 1 FROM workers WHERE name = %(worker)s FOR KEY SHARE)
-SELECT t.task, t.cpus, t.memory, t.gpus
+WITH known AS (SELECT 1 FROM workers WHERE name = %(worker)s FOR KEY SHARE),
+waiting AS (
+    -- As far as it matters for `ahead_share`, and only if tasks may be leased ahead.
+    SELECT count(*) AS queued FROM (
+        SELECT 1 FROM tasks WHERE worker = '' AND %(ahead)s::bigint > 0
+        LIMIT %(tasks_max)s::bigint + 4 * %(ahead)s::bigint
+    ) AS free
+)
+SELECT t.task, (SELECT queued FROM waiting), now_micros(), t.cpus, t.memory, t.gpus, t.nodes
 FROM tasks t JOIN runs r USING (run_id)
 WHERE EXISTS (SELECT 1 FROM known)
       AND t.worker = '' AND t.cpus <= %(cpus)s AND t.memory <= %(memory)s AND t.gpus <= %(gpus)s
@@ -434,18 +452,48 @@ WHERE EXISTS (SELECT 1 FROM known)
       AND r.status <> 'paused' AND (%(root)s::bigint IS NULL OR r.root_run_id = %(root)s::bigint)
       AND (%(project)s::text IS NULL OR r.project = %(project)s::text)
       AND (NOT %(is_guarded)s OR (t.breaker <> '' AND r.holder = %(worker)s))
-      AND CASE WHEN %(seconds_left)s::double precision IS NULL THEN true ELSE coalesce(
-          (convert_from(t.task, 'UTF8')::json ->> 'timeout')::double precision <= %(seconds_left)s::double precision, true
-      ) END
-      AND CASE WHEN position('"avoids":{'::bytea IN t.task) = 0 THEN true ELSE coalesce(
-          NOT (convert_from(t.task, 'UTF8')::json -> 'avoids' -> 'hosts')::jsonb ? %(host)s::text
-          OR (convert_from(t.task, 'UTF8')::json -> 'avoids' ->> 'until')::timestamptz <= clock_timestamp(), true
+      AND t.nodes BETWEEN %(nodes_min)s AND %(nodes)s
+      AND (%(seconds_left)s::double precision IS NULL OR t.timeout IS NULL
+           OR t.timeout <= %(seconds_left)s::double precision)
+      -- Without what is escaped: PostgreSQL reads no JSON with a \u0000 in it.
+      AND CASE WHEN position('"avoids":{'::bytea IN t.task) = 0 THEN true ELSE (
+          SELECT coalesce(
+              NOT (one.task -> 'avoids' -> 'hosts')::jsonb ? %(host)s::text
+              OR (one.task -> 'avoids' ->> 'until')::timestamptz <= clock_timestamp(), true
+          ) FROM (
+              SELECT regexp_replace(convert_from(t.task, 'UTF8'), '\\(u[0-9a-fA-F]{4}|.)', '', 'g')::json AS task
+          ) AS one
       ) END
       AND t.breaker NOT IN (SELECT name FROM probing)
       AND (t.when_open = 'fail' OR t.breaker NOT IN (
           SELECT name FROM breakers WHERE status = 'open' AND retry_at > now_micros()
       ))
-ORDER BY t.ticket LIMIT %(tasks_max)s::bigint
+ORDER BY t.ticket LIMIT %(tasks_max)s::bigint + (
+    SELECT greatest(0, least(%(ahead)s::bigint, (queued - %(tasks_max)s::bigint) / 4)) FROM waiting
+)
+FOR UPDATE OF t SKIP LOCKED
+
+-- What the tasks ask for that any new worker may take, and how many ask for the same; those of the oldest task first.
+-- name: queued_shapes
+SELECT t.cpus, t.memory, t.gpus, t.labels::text, t.nodes, t.timeout, count(*)
+FROM tasks t JOIN runs r USING (run_id)
+WHERE t.worker = '' AND (t.host = '' OR t.host NOT IN (SELECT host FROM workers))
+      AND r.status <> 'paused' AND (%(project)s::text IS NULL OR r.project = %(project)s::text)
+      AND t.breaker NOT IN (SELECT name FROM probing)
+      AND (t.when_open = 'fail' OR t.breaker NOT IN (
+          SELECT name FROM breakers WHERE status = 'open' AND retry_at > now_micros()
+      ))
+GROUP BY t.cpus, t.memory, t.gpus, t.labels, t.nodes, t.timeout
+ORDER BY min(t.ticket)
+
+-- name: tasks_of_shape
+SELECT t.run_id, t.place, t.attempt
+FROM tasks t JOIN runs r USING (run_id)
+WHERE t.worker = '' AND (t.host = '' OR t.host NOT IN (SELECT host FROM workers))
+      AND r.status <> 'paused' AND (%(project)s::text IS NULL OR r.project = %(project)s::text)
+      AND t.cpus = %(cpus)s AND t.memory = %(memory)s AND t.gpus = %(gpus)s AND t.labels = %(labels)s::jsonb
+      AND t.nodes = %(nodes)s AND t.timeout IS NOT DISTINCT FROM %(timeout)s::double precision
+ORDER BY t.ticket
 FOR UPDATE OF t SKIP LOCKED
 
 -- name: lease_tasks
@@ -455,16 +503,21 @@ FROM (
     FROM unnest(%s::bigint[], %s::text[], %s::bigint[]) AS u (run_id, place, attempt)
 ) AS t
 WHERE tasks.run_id = t.run_id AND tasks.place = t.place AND tasks.attempt = t.attempt
-RETURNING tasks.run_id, tasks.place, tasks.attempt, tasks.ticket, now_micros()
+RETURNING tasks.run_id, tasks.place, tasks.attempt, tasks.ticket
 
 -- name: report
 WITH ended AS (
-    DELETE FROM tasks WHERE ticket = %s AND worker <> '' RETURNING run_id, place, attempt
+    DELETE FROM tasks USING unnest(%s::bigint[], %s::bytea[]) WITH ORDINALITY AS t (ticket, report, number)
+    WHERE tasks.ticket = t.ticket AND tasks.worker <> ''
+    RETURNING run_id, place, attempt, tasks.ticket, t.report, t.number
 ), inserted AS (
-    INSERT INTO messages (run_id, report, place, attempt) SELECT run_id, %s, place, attempt FROM ended
-    RETURNING run_id
+    INSERT INTO messages (run_id, report, place, attempt)
+    SELECT run_id, report, place, attempt FROM ended ORDER BY number
 )
-SELECT pg_notify(%s, run_id::text) FROM inserted
+SELECT ended.ticket, holder = '', pg_notify(
+    CASE WHEN holder = '' THEN %s::text ELSE %s::text || left(encode(sha256(convert_to(holder, 'UTF8')), 'hex'), 32) END, run_id::text
+)
+FROM ended JOIN runs USING (run_id)
 
 -- lists --------------------------------------------------------------------------------------------------------------
 

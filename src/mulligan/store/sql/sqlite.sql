@@ -271,13 +271,13 @@ DELETE FROM tasks WHERE run_id = ? AND NOT is_stopping
 -- tasks --------------------------------------------------------------------------------------------------------------
 
 -- name: queue_task
-INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?, ?, ?, NULL)
+INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?)
 
 -- Refuses a task that had a worker, while the message about its end is not processed.
 -- name: take_task
 INSERT INTO tasks (run_id, place, attempt, ticket, worker, is_stopping, grace_seconds, cpus, memory, gpus, labels, host,
-                   task, breaker, when_open, leased_at)
-SELECT ?1, ?2, ?3, ?4, ?5, 0, NULL, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14
+                   task, breaker, when_open, nodes, timeout, leased_at)
+SELECT ?1, ?2, ?3, ?4, ?5, 0, NULL, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16
 WHERE NOT EXISTS (SELECT 1 FROM messages WHERE run_id = ?1 AND place = ?2 AND attempt = ?3)
 ON CONFLICT DO UPDATE SET ticket = excluded.ticket, worker = excluded.worker, leased_at = excluded.leased_at
 WHERE worker = ''
@@ -315,7 +315,7 @@ SELECT (SELECT max(ticket) FROM tasks INDEXED BY tasks_free WHERE worker = ''),
        (SELECT max(ticket) FROM tasks INDEXED BY tasks_stopping WHERE is_stopping)
 
 -- name: free_tasks
-SELECT t.task, t.cpus, t.memory, t.gpus
+SELECT t.task, t.cpus, t.memory, t.gpus, t.nodes
 FROM tasks t INDEXED BY tasks_free JOIN runs r USING (run_id)
 WHERE t.worker = '' AND t.cpus <= ?1 AND t.memory <= ?2 AND t.gpus <= ?3
       AND NOT EXISTS (
@@ -331,7 +331,7 @@ ORDER BY t.ticket
 
 -- The same, only for guarded tasks of our own runs: there may be a hundred thousand others.
 -- name: guarded_tasks
-SELECT t.task, t.cpus, t.memory, t.gpus
+SELECT t.task, t.cpus, t.memory, t.gpus, t.nodes
 FROM tasks t INDEXED BY tasks_guarded JOIN runs r USING (run_id)
 WHERE t.breaker <> '' AND r.holder = ?8 AND t.worker = '' AND t.cpus <= ?1 AND t.memory <= ?2 AND t.gpus <= ?3
       AND NOT EXISTS (
@@ -343,6 +343,27 @@ WHERE t.breaker <> '' AND r.holder = ?8 AND t.worker = '' AND t.cpus <= ?1 AND t
       AND (t.when_open = 'fail' OR t.breaker NOT IN (
           SELECT name FROM breakers WHERE status = 'open' AND retry_at > ?7
       ))
+ORDER BY t.ticket
+
+-- What the tasks ask for that any new worker may take, and how many ask for the same; those of the oldest task first.
+-- name: queued_shapes
+SELECT t.cpus, t.memory, t.gpus, t.labels, t.nodes, t.timeout, count(*)
+FROM tasks t INDEXED BY tasks_free JOIN runs r USING (run_id)
+WHERE t.worker = '' AND (t.host = '' OR t.host NOT IN (SELECT host FROM workers))
+      AND r.status <> 'paused' AND (?2 IS NULL OR r.project = ?2)
+      AND t.breaker NOT IN (SELECT name FROM probing)
+      AND (t.when_open = 'fail' OR t.breaker NOT IN (
+          SELECT name FROM breakers WHERE status = 'open' AND retry_at > ?1
+      ))
+GROUP BY t.cpus, t.memory, t.gpus, t.labels, t.nodes, t.timeout
+ORDER BY min(t.ticket)
+
+-- name: tasks_of_shape
+SELECT t.run_id, t.place, t.attempt
+FROM tasks t INDEXED BY tasks_free JOIN runs r USING (run_id)
+WHERE t.worker = '' AND (t.host = '' OR t.host NOT IN (SELECT host FROM workers))
+      AND r.status <> 'paused' AND (?7 IS NULL OR r.project = ?7)
+      AND t.cpus = ?1 AND t.memory = ?2 AND t.gpus = ?3 AND t.labels = ?4 AND t.nodes = ?5 AND t.timeout IS ?6
 ORDER BY t.ticket
 
 -- name: lease_task

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.on_dask import SCHEDULER, wants_client
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
+from mulligan.errors import InputInvalid
 from mulligan.plugins import MOVED_CALLS
 from mulligan.ports import Lease
 from mulligan.worker import outputs
@@ -46,12 +49,23 @@ def build_call(lease: Lease, scratch: ScratchFiles, folders: Folders) -> CallReq
     args, call = params.get("args", {}), params.get("call", "")
     # A converted file or a stored run may name a function of ours that has moved.
     request = make_call(lease, scratch, folders, args, code=params.get("code", ""), call=MOVED_CALLS.get(call, call))
+    if "on" in params and wants_client(params):
+        request = msgspec.structs.replace(request, dask=_scheduler_of(params))
     if "source" not in params and "import_from" not in params:
         return request
     home = lease.task.started_in
     file = os.path.join(home, params["file"]) if "file" in params else ""
     folder = os.path.join(home, params["import_from"]) if "import_from" in params else os.path.dirname(file)
     return msgspec.structs.replace(request, source=params.get("source", ""), file=file, import_from=folder)
+
+
+def _scheduler_of(params: Mapping[str, Any]) -> str:
+    if SCHEDULER not in params:
+        raise InputInvalid(
+            "it says 'on: {dask: true}', and this worker has no Dask cluster",
+            hint="start the run, or the worker, with --on dask://HOST:PORT",
+        )
+    return str(params[SCHEDULER])
 
 
 def make_call(

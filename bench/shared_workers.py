@@ -1,0 +1,161 @@
+"""No-op Python steps and steps of 50 ms: one worker on SQLite, beside several workers on one PostgreSQL.
+
+    python bench/shared_workers.py                      all workloads with 1, 2, 4 and 8 workers, printed as it goes
+    python bench/shared_workers.py --workers 2 --quick  small, to see that it works
+    python bench/shared_workers.py --before CHECKOUT    also with the workers of another checkout, in the same rounds
+
+Every round measures all of them, one after the other, so that a machine that is busy for a while is so for all. Beside
+the rate stands the processor time of the workers for a step, which a busy machine does not stretch.
+The bar: two workers on PostgreSQL do 0.6 of what one does on SQLite.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from subprocess import Popen
+from typing import NamedTuple
+
+from growing.measuring import Place, beside, used_by, wait_until
+from growing.server import database, server
+from peers.processes import Command
+
+from mulligan.language import load_text
+from mulligan.ports import Store
+from mulligan.service import Service
+from mulligan.service.home import Home
+from mulligan.service.run_control import prepare
+
+BAR = 0.6
+_NO_OP = r"def main():\n    return None\n"
+_NAP = r"import time\ndef main():\n    time.sleep(0.05)\n"
+_UNFINISHED = ("new", "running", "paused")
+
+
+class Workload(NamedTuple):
+    """The text of a workflow, how often it runs at once, and how many steps that is."""
+
+    text: str
+    runs: int
+    steps: int
+
+
+class Rate(NamedTuple):
+    """Steps a second, and microseconds of processors that the workers use for a step."""
+
+    steps: float
+    workers: float
+
+
+def _fan(count: int, code: str) -> Workload:
+    return Workload(
+        f'name: fan\nsteps:\n  - {{step: "s_{{i}}", matrix: {{i: 1..{count}}}, python: "{code}"}}\n', 1, count
+    )
+
+
+def _chains(runs: int, length: int) -> Workload:
+    steps = "".join(f'  - {{step: s{number}, python: "{_NO_OP}"}}\n' for number in range(length))
+    return Workload(f"name: chain\norder: sequential\nsteps:\n{steps}", runs, runs * length)
+
+
+def workloads(scale: int) -> dict[str, Workload]:
+    return {
+        "one run, steps beside each other": _fan(200 * scale, _NO_OP),
+        "one run, one step after the other": _chains(1, 75 * scale),
+        "many runs of four steps": _chains(50 * scale, 4),
+        "one run, steps of 50 ms": _fan(50 * scale, _NAP),
+    }
+
+
+class Workers:
+    """Workers on one store, and a run of each workload on them."""
+
+    def __init__(self, name: str, home: Home, store: Store, processes: list[Popen[bytes]]) -> None:
+        self.name = name
+        self._home = home
+        self._store = store
+        self._processes = processes
+
+    def measure(self, workload: Workload) -> Rate:
+        """Start all runs at once, and wait until they have ended."""
+        workflow = prepare(load_text(workload.text), {}, Path.cwd())
+        before = self._used()
+        began = time.perf_counter()
+        Service(self._home).start(workflow, times=workload.runs)
+        wait_until(lambda: not self._store.runs(limit=1, statuses=_UNFINISHED))
+        seconds = time.perf_counter() - began
+        return Rate(workload.steps / seconds, (self._used() - before) / workload.steps * 1e6)
+
+    def _used(self) -> float:
+        """The processor seconds of the workers so far."""
+        return sum(used_by(process.pid)[0] for process in self._processes)
+
+
+def start(stack: ExitStack, name: str, url: str, count: int, parallel: int, checkout: Path | None = None) -> Workers:
+    """Start workers on a new database of the server, or on a SQLite home if there is no URL."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    place = Place(folder, stack.enter_context(database(url)) if url else "")
+    home = Home(folder / "home", place.database)
+    store = home.open()
+    stack.callback(store.close)
+    processes = []
+    for number in range(count):
+        own = folder / f"worker{number}"
+        command = place.verb(
+            "worker", "--parallel", str(parallel), "--home", str(own / "home" if url else folder / "home")
+        )
+        if checkout is not None:
+            environment = {**command.environment, "PYTHONPATH": str(checkout.absolute() / "src")}
+            command = Command([sys.executable, "-m", "mulligan", *command.arguments[1:]], environment)
+        processes.append(stack.enter_context(beside(command, own)))
+    wait_until(lambda: len(store.workers()) == count)
+    return Workers(name, home, store, processes)
+
+
+def main() -> int:
+    """Measure, print a table for each workload, and say whether the bar is met: 1 if not."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8], metavar="N")
+    parser.add_argument("--parallel", type=int, default=4, help="steps that each worker runs at once (default: 4)")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="another checkout of the project")
+    options = parser.parse_args()
+    is_met = True
+    with server() as url, ExitStack() as stack:
+        all_workers = [start(stack, "SQLite, 1 worker", "", 1, options.parallel)]
+        for count in options.workers:
+            if options.before is not None:
+                before = start(stack, f"PostgreSQL, {count} before", url, count, options.parallel, options.before)
+                all_workers.append(before)
+            all_workers.append(start(stack, f"PostgreSQL, {count}", url, count, options.parallel))
+        for name, workload in workloads(1 if options.quick else 4).items():
+            is_met = _measured(name, workload, all_workers, 1 if options.quick else options.rounds) and is_met
+    return 0 if is_met else 1
+
+
+def _measured(name: str, workload: Workload, all_workers: list[Workers], rounds: int) -> bool:
+    print(f"\n{name} ({workload.steps} steps)\n")
+    print("| | steps a second, best | beside SQLite | µs of workers |\n|---|---:|---:|---:|")
+    for workers in all_workers:
+        workers.measure(workload)  # Children are started, and averages known.
+    rates: dict[str, list[Rate]] = {workers.name: [] for workers in all_workers}
+    for _ in range(rounds):
+        for workers in all_workers:
+            rates[workers.name].append(workers.measure(workload))
+    best = {name: max(found).steps for name, found in rates.items()}
+    first = next(iter(best.values()))
+    for workers in all_workers:
+        used = min(one.workers for one in rates[workers.name])
+        ratio = best[workers.name] / first
+        print(f"| {workers.name} | {best[workers.name]:,.0f} | {ratio:.2f} | {used:,.0f} |")
+    sys.stdout.flush()
+    return best.get("PostgreSQL, 2", first) >= BAR * first
+
+
+if __name__ == "__main__":
+    sys.exit(main())

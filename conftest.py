@@ -1,0 +1,79 @@
+"""What every test, also of the packages, can rely on: the same generated examples everywhere, and a PostgreSQL server.
+
+The server is started by the first test that asks for it, and by no other.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from _pytest.assertion import rewrite
+from hypothesis import settings
+
+from mulligan.testing.postgres import own_schema, shared_server
+
+# As in the Makefile: with this, every process of the tests and every one that they start would compile all anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+# A test that fails only sometimes teaches people to run it again. No deadline: a busy machine is no bug of ours.
+settings.register_profile("mulligan", derandomize=True, deadline=None, print_blob=True)
+settings.load_profile("mulligan")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Two processes for each core: half of the time of a test is waiting for processes, disks and timers."""
+    return 2 * len(os.sched_getaffinity(0))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Each process prepares its share of the test files that were never loaded, and finds those of the others prepared.
+
+    Rewriting the asserts is two thirds of the time of collecting. The processes collect the same files in the same
+    order at the same time: without this, each of them would rewrite all.
+    """
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if count < 2:
+        return
+    state = session.config.stash[rewrite.assertstate_key]
+    number = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+    for file in sorted(_test_files(session.config.args))[number::count]:
+        folder = rewrite.get_cache_dir(file)
+        prepared = folder / (file.stem + rewrite.PYC_TAIL)
+        if not prepared.exists() and rewrite.try_makedirs(folder):
+            source_hash, code = rewrite._rewrite_test(file, session.config)
+            rewrite._write_pyc(state, code, source_hash, prepared)
+
+
+def _test_files(arguments: list[str]) -> Iterator[Path]:
+    for argument in arguments:
+        path = Path(argument.partition("::")[0]).absolute()
+        yield from path.rglob("test_*.py") if path.is_dir() else [path]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A cache of the session: no test builds in that of the user, or removes anything from it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MULLIGAN_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+        yield
+
+
+@pytest.fixture(scope="session")
+def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One PostgreSQL server for all processes of the session."""
+    folder = tmp_path_factory.getbasetemp()
+    with shared_server(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) as url:
+        yield url
+
+
+@pytest.fixture
+def schema_url(server_url: str) -> Iterator[str]:
+    """An empty schema on it, for one test."""
+    with own_schema(server_url) as url:
+        yield url

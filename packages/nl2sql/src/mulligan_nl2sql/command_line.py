@@ -1,0 +1,203 @@
+"""The command `nl2sql`: questions on the command line, answers with a receipt, and exit codes that agree."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn
+
+import msgspec
+
+from mulligan import Home, StepError
+from mulligan_nl2sql import __version__
+from mulligan_nl2sql.asking.answers import EXIT_INTERRUPTED, EXIT_USAGE, Answer, Problem, Status
+from mulligan_nl2sql.asking.inspections import diagnose, read_permissions, show_diagnosis, show_permissions
+from mulligan_nl2sql.asking.questions import Interrupted, ask, read_question, resume
+from mulligan_nl2sql.asking.shown_answers import printable, show_answer, show_problem
+from mulligan_nl2sql.database_urls import KNOWN
+from mulligan_nl2sql.failures import Code
+from mulligan_nl2sql.planning.find_planner import DEFAULT, NAMES
+
+# What the user gave is wrong; any other code says that the database is.
+_WRONG_USAGE = frozenset({"QUESTION_INVALID", "INPUT_INVALID", Code.URL_INVALID.value, Code.POLICY_INVALID.value})
+_EXIT_PIPE_CLOSED = 141
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+_EXITS = """\
+exit codes: 0 answered, 1 failed, 2 wrong usage, 3 the planner refused, 124 the deadline has passed, 130 interrupted
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_USAGE, f"error: {message}\n  nl2sql --help shows how it is used\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command, and return its exit code. A user never sees a traceback."""
+    started = time.monotonic()
+    options = _parser().parse_args(arguments)
+    if options.deadline is not None:
+        options.deadline += started
+    try:
+        code = _answer(options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Nothing is left to be flushed at the end of Python either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _EXIT_PIPE_CLOSED
+
+
+def _answer(options: argparse.Namespace) -> int:
+    run: Callable[[argparse.Namespace], int] = options.run
+    try:
+        return run(options)
+    except StepError as refused:
+        return _reject(options, _problem(refused), EXIT_USAGE if refused.code in _WRONG_USAGE else 1)
+    except Interrupted as interrupted:
+        print(f"interrupted\n  to let it go on: {_how_to_resume(options, interrupted.run)}", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except KeyboardInterrupt:
+        print("interrupted before anything was started", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        return _reject(options, *_explain(error))
+
+
+def _problem(refused: StepError) -> Problem:
+    return Problem(
+        code=refused.code,
+        message=refused.message,
+        severity=refused.severity or "error",
+        retryable=bool(refused.retryable),
+        details=refused.details,
+    )
+
+
+def _explain(error: Exception) -> tuple[Problem, int]:
+    """An error of the engine has a code, a message and a hint. Any other is a mistake of this program."""
+    code, message, hint = (getattr(error, name, "") for name in ("code", "message", "hint"))
+    if isinstance(code, str) and code and message:
+        exit_code = getattr(error, "exit_code", 1)
+        return Problem(code=code, message=f"{message}{f'; {hint}' if hint else ''}"), exit_code
+    said = f"{type(error).__name__}: {error}"
+    return Problem(code="INTERNAL", message=f"this is a mistake in nl2sql, please report it: {said}"), 1
+
+
+def _show(answer: Answer, options: argparse.Namespace) -> int:
+    if options.json:
+        print(_as_json(answer))
+        return answer.exit_code
+    _print(show_answer(answer))
+    sys.stdout.flush()
+    for line in show_problem(answer, _how_to_resume(options, answer.run)):
+        print(line, file=sys.stderr)
+    return answer.exit_code
+
+
+def _how_to_resume(options: argparse.Namespace, run: int | None) -> str:
+    return f"nl2sql resume {run}{f' --home {shlex.quote(options.home)}' if options.home else ''}"
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)
+
+
+def _reject(options: argparse.Namespace, problem: Problem, exit_code: int) -> int:
+    """Say why nothing was asked."""
+    if options.json:
+        question = getattr(options, "question", "")
+        print(_as_json(Answer(status=Status.FAILED, exit_code=exit_code, question=question, failure=problem)))
+    else:
+        print(f"error[{problem.code}]: {printable(problem.message)}", file=sys.stderr)
+    return exit_code
+
+
+def _as_json(shown: msgspec.Struct) -> str:
+    return json.dumps(msgspec.to_builtins(shown), indent=2, ensure_ascii=False)
+
+
+def _ask(options: argparse.Namespace) -> int:
+    question = read_question(
+        options.question, options.db, policy=options.policy, planner=options.planner, execute=not options.no_exec
+    )
+    with Home(options.home) as home:
+        return _show(ask(question, home, deadline=options.deadline), options)
+
+
+def _resume(options: argparse.Namespace) -> int:
+    with Home(options.home) as home:
+        return _show(resume(home.get(options.number), deadline=options.deadline), options)
+
+
+def _policy(options: argparse.Namespace) -> int:
+    permissions = read_permissions(options.db, options.policy)
+    _print([_as_json(permissions)] if options.json else show_permissions(permissions))
+    return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    diagnosis = diagnose(options.db, options.policy, options.planner)
+    _print([_as_json(diagnosis)] if options.json else show_diagnosis(diagnosis))
+    return 0 if diagnosis.is_usable else 1
+
+
+def _duration(text: str) -> float:
+    found = _DURATION.fullmatch(text.strip())
+    seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
+    if not 0 < seconds < 1e7:
+        raise argparse.ArgumentTypeError(f"'{text}' is no duration, such as 500ms, 30s, 2m or 1h")
+    return seconds
+
+
+def _parser() -> argparse.ArgumentParser:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = _Parser(prog="nl2sql", description="Ask a database a question.", epilog=_EXITS, formatter_class=form)
+    parser.add_argument("--version", action="version", version=f"nl2sql {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def add(name: str, run: Callable[[argparse.Namespace], int], about: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=about, description=about, epilog=_EXITS, formatter_class=form)
+        command.add_argument("--json", action="store_true", help="print it as JSON")
+        command.set_defaults(run=run, deadline=None, home=None)
+        return command
+
+    asked = add("ask", _ask, "answer a question, with a receipt")
+    asked.add_argument("question", metavar="QUESTION")
+    asked.add_argument("--no-exec", action="store_true", help="check and bound the SQL, and do not execute it")
+    resumed = add("resume", _resume, "let a question go on that was interrupted, or show its answer again")
+    resumed.add_argument("number", metavar="RUN", help="the number of its run, or 'latest'")
+    permitted = add("policy", _policy, "show what may be read")
+    examined = add("doctor", _doctor, "look at what protects a database, and whether it can be asked")
+
+    for command in (asked, permitted, examined):
+        command.add_argument("--db", required=True, metavar="URL", help=f"such as {KNOWN}")
+        command.add_argument(
+            "--policy", default="", metavar="FILE", help="what may be read (TOML); all tables without it"
+        )
+    for command in (asked, examined):
+        command.add_argument(
+            "--planner", default=DEFAULT, choices=NAMES, help=f"who writes the SQL (default: {DEFAULT})"
+        )
+    for command in (asked, resumed):
+        command.add_argument(
+            "--deadline", type=_duration, metavar="TIME", help="stop then, such as 30s; it can be resumed"
+        )
+        command.add_argument(
+            "--home", metavar="FOLDER", help="where runs are kept (default: $MULLIGAN_HOME or .mulligan)"
+        )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""The URL of a database: which one it is, where it is, what it is called, and what of it must not be shown."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
+
+import msgspec
+
+from mulligan_nl2sql.failures import Code, QueryFailed, Stage
+
+KNOWN = "sqlite:///file.db, duckdb:///file.duckdb and postgresql://user@host/name"
+_KINDS = {"sqlite": "sqlite", "duckdb": "duckdb", "postgresql": "postgres", "postgres": "postgres"}
+_NAME = re.compile(r"\W+")
+# With the name of the database in upper case.
+PASSWORD_VARIABLE = "NL2SQL_PASSWORD_"
+_SECRETS = frozenset({"password", "sslpassword", "sslkey", "passfile"})
+
+
+class Database(msgspec.Struct, frozen=True):
+    """`dialect` is `sqlite`, `duckdb` or `postgres`; `location` is a file, or the whole URL of a server."""
+
+    dialect: str
+    location: str
+    # What a policy file and messages call it.
+    name: str
+    secrets: tuple[str, ...] = ()
+
+    def redact(self, text: str) -> str:
+        """Return the text without passwords."""
+        for secret in self.secrets:
+            text = text.replace(secret, "•••")
+        return text
+
+
+def parse_url(url: str, *, name: str = "") -> Database:
+    """Parse the URL of a database. A file must exist: it is never created."""
+    scheme, separator, rest = url.strip().partition("://")
+    dialect = _KINDS.get(scheme.lower())
+    if not separator or dialect is None:
+        shown = f"'{scheme}://…'" if separator and re.fullmatch(r"[a-zA-Z][\w+.-]*", scheme) else "the URL"
+        raise _invalid(f"{shown} is no known database; known are {KNOWN}")
+    if dialect == "postgres":
+        return _server(url.strip(), name)
+    path = _file(scheme, rest)
+    return Database(dialect, path, name or _NAME.sub("_", os.path.splitext(os.path.basename(path))[0]))
+
+
+def url_to_keep(database: Database) -> tuple[str, str]:
+    """The URL of the database without its password, and the password: what is kept with a run must have no secret."""
+    if database.dialect != "postgres":
+        return f"{database.dialect}:///{quote(database.location)}", ""
+    parts = urlsplit(database.location)
+    if any(key in ("password", "sslpassword") for key, _ in parse_qsl(parts.query)):
+        variable = password_variable(database.name)
+        raise _invalid(f"the URL has a password behind its '?': write user:password@host, or set {variable}")
+    login, at, host = parts.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    return urlunsplit(parts._replace(netloc=f"{user}{at}{host}")), unquote(password)
+
+
+def url_with_password(url: str, environ: Mapping[str, str]) -> str:
+    """The URL of a server with the password that the environment has for it, unless it has one already."""
+    scheme = url.partition("://")[0].lower()
+    if _KINDS.get(scheme) != "postgres":
+        return url
+    password = environ.get(password_variable(_server(url, "").name), "")
+    parts = urlsplit(url)
+    login, at, host = parts.netloc.rpartition("@")
+    if not password or not at or ":" in login:
+        return url
+    return urlunsplit(parts._replace(netloc=f"{login}:{quote(password, safe='')}@{host}"))
+
+
+def password_variable(database: str) -> str:
+    """The environment variable with the password of a database: NL2SQL_PASSWORD_SHOP for `shop`."""
+    return PASSWORD_VARIABLE + database.upper()
+
+
+def _file(scheme: str, rest: str) -> str:
+    """Three slashes and a relative path, or four slashes and an absolute one."""
+    if not rest.startswith("/"):
+        raise _invalid(f"a {scheme} database has no host: write '{scheme}:///' and the path of its file")
+    path = unquote(rest[1:])
+    if not path or path == ":memory:":
+        raise _invalid(f"'{scheme}:///' needs the path of a file: a database in memory has nothing to read")
+    if "\0" in path or "?" in path:
+        raise _invalid("the path of a database may have no '?' and no NUL byte")
+    absolute = os.path.abspath(path)
+    if not os.path.isfile(absolute):
+        raise _invalid(f"there is no file '{absolute}'")
+    return absolute
+
+
+def _server(url: str, name: str) -> Database:
+    try:
+        parts = urlsplit(url)
+        query = parse_qsl(parts.query)
+    except ValueError:
+        raise _invalid("the URL of the PostgreSQL server cannot be read: is its password percent-encoded?") from None
+    _, at, host = parts.netloc.rpartition("@")
+    _, colon, password = parts.netloc[: len(parts.netloc) - len(host) - len(at)].partition(":")
+    hidden = [password] if colon and password else []
+    hidden += [value for key, value in query if key in _SECRETS]
+    secrets = {text for secret in hidden for text in (secret, unquote(secret)) if text}
+    called = name or _NAME.sub("_", unquote(parts.path.strip("/"))) or "postgres"
+    return Database("postgres", url, called, tuple(sorted(secrets, key=len, reverse=True)))
+
+
+def _invalid(message: str) -> QueryFailed:
+    return QueryFailed(Code.URL_INVALID, message, stage=Stage.SCHEMA)

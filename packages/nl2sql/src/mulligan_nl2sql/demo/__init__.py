@@ -1,0 +1,1 @@
+"""A small shop, for the demo and the tests."""

@@ -1,0 +1,1 @@
+"""Planners: from a question to SQL."""

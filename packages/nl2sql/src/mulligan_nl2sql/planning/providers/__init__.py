@@ -1,0 +1,1 @@
+"""Planners beside the rules: a model over HTTP, and answers from files."""

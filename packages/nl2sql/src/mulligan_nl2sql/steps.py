@@ -1,0 +1,129 @@
+"""What a workflow calls: the schema, the plan of a question, the check and the execution of one statement.
+
+    - step: schema
+      python: {call: "mulligan_nl2sql.steps:schema"}
+      args: {url: "${inputs.url}", policy: "${inputs.policy}"}
+    - step: rows
+      needs: [schema]
+      python: {call: "mulligan_nl2sql.steps:execute"}
+      args: {sql: "${inputs.sql}", url: "${inputs.url}", policy: "${inputs.policy}", schema: "${steps.schema.output}"}
+
+`policy` is the path of a policy file; without one, every table of the search path may be read. A step that refuses
+fails with its code (see `mulligan_nl2sql.failures`), its severity, and in `details` the stage, node, position and
+`repair`. `workflows/scan.yaml` has all of them, with retries, breakers and repairs.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mulligan import StepError, artifact
+from mulligan_nl2sql.checking.check import check as check_statement
+from mulligan_nl2sql.database_urls import Database, parse_url, url_with_password
+from mulligan_nl2sql.execution import queries
+from mulligan_nl2sql.failures import RULES, Code
+from mulligan_nl2sql.planning.failures import REFUSED
+from mulligan_nl2sql.planning.find_planner import DEFAULT, find_planner
+from mulligan_nl2sql.planning.planner import FailedSql, PlanRequest, Refusal
+from mulligan_nl2sql.policy import Policy, read_policies
+from mulligan_nl2sql.schema import Schema
+
+ROWS = "rows.jsonl"
+
+
+def schema(url: str, policy: str = "", database: str = "") -> dict[str, Any]:
+    """What may be read of the database. A planner is shown `tables`, and never `hidden`."""
+    found, rules = _given(url, policy, database)
+    result: dict[str, Any] = msgspec.to_builtins(queries.read_schema(found, rules))
+    return result
+
+
+def plan(
+    question: str,
+    schema: dict[str, Any],
+    today: str,
+    planner: str = DEFAULT,
+    failed: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Ask a planner for SQL. `failed` is what `refine` returned: the statements so far, and how each has failed.
+
+    A refusal fails with QUESTION_REFUSED. SQL that has failed already fails at once in the same way: the planner has
+    nothing better.
+    """
+    earlier = msgspec.convert(failed or [], tuple[FailedSql, ...])
+    request = PlanRequest(question, _schema(schema), date.fromisoformat(today), earlier)
+    answer = find_planner(planner, os.environ).plan(request)
+    described: dict[str, Any] = msgspec.to_builtins(answer)
+    del described["type"]
+    if isinstance(answer, Refusal):
+        del described["message"]
+        raise StepError(REFUSED, answer.message, retryable=False, details=described)
+    for one in earlier:
+        if _plain(one.sql) == _plain(answer.sql):
+            raise _failed_again(one)
+    return {**described, "failed": msgspec.to_builtins(earlier)}
+
+
+def refine(
+    plan: dict[str, Any], code: str, message: str = "", details: dict[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """Return the statements that have failed, with this one: what the planner must know to write a better one."""
+    repair = str((details or {}).get("repair", ""))
+    latest = FailedSql(plan["sql"], code, message, repair)
+    return [*plan["failed"], msgspec.to_builtins(latest)]
+
+
+def check(sql: str, url: str, schema: dict[str, Any], policy: str = "", database: str = "") -> dict[str, Any]:
+    """Check a statement. The result has the SQL that would be executed, its tables, and a fingerprint."""
+    _, rules = _given(url, policy, database)
+    query = check_statement(sql, _schema(schema), rules.limits, functions=rules.functions)
+    result: dict[str, Any] = msgspec.to_builtins(query)
+    return result
+
+
+def explain(sql: str, url: str, schema: dict[str, Any], policy: str = "", database: str = "") -> float:
+    """Return what a statement is expected to cost. It is checked first, and not executed."""
+    found, rules = _given(url, policy, database)
+    return queries.explain(found, sql, _schema(schema), rules)
+
+
+def execute(sql: str, url: str, schema: dict[str, Any], policy: str = "", database: str = "") -> dict[str, Any]:
+    """Check, bound and execute a statement. The rows are kept with the run, as a file of JSON lines."""
+    found, rules = _given(url, policy, database)
+    with tempfile.TemporaryDirectory(prefix="nl2sql-") as folder:
+        done = queries.execute(found, sql, _schema(schema), rules, file=Path(folder) / ROWS)
+        kept = artifact(done.path, ROWS)
+    described: dict[str, Any] = msgspec.to_builtins(done)
+    del described["path"]
+    return {**described, "file": kept}
+
+
+def _failed_again(failed: FailedSql) -> StepError:
+    rule = RULES[Code(failed.code)]
+    return StepError(
+        failed.code,
+        f"{failed.message} (the planner has nothing better: it wrote the same SQL again)",
+        severity=rule.severity,
+        retryable=False,
+        details={"sql": failed.sql, "repair": failed.repair, "same_sql": True},
+    )
+
+
+def _plain(sql: str) -> str:
+    """A statement without what makes no difference at its ends and between its words."""
+    return " ".join(sql.split()).rstrip("; ")
+
+
+def _given(url: str, policy: str, database: str) -> tuple[Database, Policy]:
+    found = parse_url(url_with_password(url, os.environ), name=database)
+    return found, read_policies(Path(policy)).for_database(found.name) if policy else Policy()
+
+
+def _schema(given: dict[str, Any]) -> Schema:
+    return msgspec.convert(given, Schema)

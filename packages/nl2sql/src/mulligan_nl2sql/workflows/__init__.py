@@ -1,0 +1,7 @@
+"""The workflows of the package, as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+SCAN = Path(__file__).with_name("scan.yaml")

@@ -1,0 +1,161 @@
+"""SQLite: its schema, its rows, its limits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+import pytest
+
+from mulligan_nl2sql.checking.check import check
+from mulligan_nl2sql.database_urls import Database, parse_url
+from mulligan_nl2sql.databases import sqlite
+from mulligan_nl2sql.execution.queries import Result, execute, explain, inspect, read_schema
+from mulligan_nl2sql.failures import Code, QueryFailed
+from mulligan_nl2sql.limits import MEBIBYTE, Limits
+from mulligan_nl2sql.policy import Policy
+from mulligan_nl2sql.schema import ForeignKey
+
+from .accepted_statements import accepted
+from .shop import CITIES, POLICY, STATUSES, make_shop, schema_of
+
+SCHEMA = schema_of("sqlite")
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Database:
+    return parse_url(f"sqlite:///{make_shop(tmp_path_factory.mktemp('shop') / 'shop.db')}")
+
+
+def limited(**limits: Any) -> Policy:
+    return msgspec.structs.replace(POLICY, limits=Limits(**limits))
+
+
+def rows_of(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(result.path).read_text().splitlines()]
+
+
+def test_the_schema_has_what_the_policy_leaves_with_keys_and_values(shop: Database) -> None:
+    schema = read_schema(shop, POLICY)
+    customers, orders = schema.tables
+
+    assert schema.hidden == ("main.payroll", "main.salaries")
+    assert [(column.name, column.type) for column in customers.columns] == [
+        ("id", "INTEGER"),
+        ("name", "TEXT"),
+        ("city", "TEXT"),
+    ]
+    assert (customers.primary_key, customers.rows, customers.hidden_columns) == (("id",), 30, ("email",))
+    assert customers.columns[1].values == () and customers.columns[2].values == CITIES
+    assert orders.columns[4].values == STATUSES
+    assert orders.foreign_keys == (ForeignKey(("customer_id",), "main", "customers", ("id",)),)
+
+
+def test_rows_are_written_as_json_lines(shop: Database, tmp_path: Path) -> None:
+    sql = "select city, count(*) as n from customers group by city order by city"
+
+    result = execute(shop, sql, SCHEMA, POLICY, file=tmp_path / "rows.jsonl")
+
+    assert rows_of(result) == [{"city": city, "n": 10} for city in CITIES]
+    assert (result.rows, result.cut, result.columns, result.tables) == (3, "", ("city", "n"), ("main.customers",))
+    assert result.bytes == Path(result.path).stat().st_size
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "rows", "cut"), [({"rows": 4}, 4, "rows"), ({"result_bytes": 27}, 3, "bytes"), ({"rows": 30}, 30, "")]
+)
+def test_a_result_beyond_a_limit_is_cut_and_says_so(
+    shop: Database, tmp_path: Path, limits: dict[str, int], rows: int, cut: str
+) -> None:
+    result = execute(shop, "select id from customers", SCHEMA, limited(**limits), file=tmp_path / "rows.jsonl")
+
+    assert (result.rows, result.cut) == (rows, cut)
+    assert [row["id"] for row in rows_of(result)] == list(range(1, rows + 1))
+
+
+def test_sqlite_executes_what_the_check_writes(shop: Database) -> None:
+    connection = sqlite.open_read_only(shop.location)
+    for text in accepted("sqlite"):
+        query = check(text, SCHEMA, Limits())
+
+        assert {len(row) for row in connection.execute(query.sql)} <= {len(query.columns)}, query.sql
+    connection.close()
+
+
+def test_a_statement_that_would_cost_too_much_is_not_executed(shop: Database, tmp_path: Path) -> None:
+    sql = "select count(*) from orders a, orders b, orders c, orders d"
+
+    with pytest.raises(QueryFailed) as caught:
+        execute(shop, sql, SCHEMA, limited(cost=100_000), file=tmp_path / "rows.jsonl")
+
+    assert (caught.value.code, caught.value.repair) == (Code.TOO_EXPENSIVE, "message")
+    assert caught.value.details["cost"] > 60**4
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_estimate_multiplies_loops_and_adds_subqueries(shop: Database) -> None:
+    connection = sqlite.open_read_only(shop.location)
+    sizes = sqlite.table_sizes(connection)
+
+    def cost(text: str) -> float:
+        query = check(text, SCHEMA, Limits())
+        return sqlite.plan_cost(connection, query.sql, sizes, query.aliases)
+
+    assert cost("select name from customers") == 30
+    assert cost("select name from customers where id = 3") == 1
+    assert cost("select a.id from customers a, orders b") > 30 * 60
+    assert cost("select id from customers union all select id from orders") == 90
+    assert 30 * 2 < cost("select (select max(id) from orders o where o.customer_id = c.id) from customers c") < 30 * 60
+    connection.close()
+
+
+def test_memory_has_a_limit(shop: Database, tmp_path: Path) -> None:
+    sql = "select group_concat(a.name || b.name || c.name) from customers a, customers b, customers c"
+
+    with pytest.raises(QueryFailed) as caught:
+        execute(shop, sql, SCHEMA, limited(memory_bytes=MEBIBYTE // 2), file=tmp_path / "rows.jsonl")
+
+    assert caught.value.code == Code.MEMORY
+
+
+def test_the_database_itself_refuses_what_it_was_not_shown(shop: Database) -> None:
+    """As if the check had a hole: the authorizer knows less than the statement reads."""
+    connection = sqlite.open_read_only(shop.location)
+    connection.authorizer = sqlite.authorizer(SCHEMA, ["count"])
+    with pytest.raises(apsw.AuthError):
+        connection.execute("select amount from main.salaries")
+    with pytest.raises(apsw.Error):
+        connection.execute("select lower(name) from main.customers")
+    assert list(connection.execute("with x as (select id from main.orders) select count(id) from x")) == [(60,)]
+    connection.close()
+
+
+def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("no database " * 100)
+
+    with pytest.raises(QueryFailed, match="cannot be read as a SQLite database") as caught:
+        read_schema(parse_url(f"sqlite:///{tmp_path}/text.db"), Policy())
+
+    assert caught.value.code == Code.UNUSABLE
+
+
+def test_a_locked_database_is_busy_and_may_be_tried_again(tmp_path: Path) -> None:
+    path = make_shop(tmp_path / "shop.db")
+    writer = apsw.Connection(str(path))
+    writer.execute("begin exclusive")
+
+    with pytest.raises(QueryFailed) as caught:
+        explain(parse_url(f"sqlite:///{path}"), "select id from orders", SCHEMA, POLICY)
+    writer.close()
+
+    assert (caught.value.code, caught.value.retryable) == (Code.BUSY, True)
+
+
+def test_doctor_says_how_it_is_opened(shop: Database) -> None:
+    (finding,) = inspect(shop, POLICY)
+
+    assert "opened for reading alone" in finding.message and not finding.is_problem

@@ -1,0 +1,91 @@
+"""The values that facts hold: what a fork keeps, adjusted limits, hosts to avoid, the route of a failure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from mulligan.core.model.file_records import FileRecord
+from mulligan.core.model.workflow import END
+
+Rung = Literal["retry", "handle", "triage", "route"]
+Role = Literal[
+    "step",
+    "item",
+    "do",
+    "handler",
+    "script",
+    "success",
+    "validator",
+    "lister",
+    "undo",
+    "tool_list",
+    "model",
+    "tool",
+    "triager",
+]
+StopCause = Literal["cancelled", "timed_out", "failed_fast"]
+
+
+class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A result that a fork takes over from the run it was forked from."""
+
+    step: str
+    status: str
+    output: Any = None
+    taken: tuple[str, ...] = ()
+    files: tuple[FileRecord, ...] = ()
+    fingerprint: str = ""
+    # The run that produced a result with a fingerprint.
+    run_id: int = 0
+
+
+class HostCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a run was started with in place of what its machine has: processors, bytes of memory, GPUs."""
+
+    cpus: int | None = None
+    memory: int | None = None
+    gpus: int | None = None
+    # The cluster whose workers run the tasks, like `dask://HOST:PORT`; "" for this machine.
+    on: str = ""
+
+
+class Adjusted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The limits of the next attempt, instead of those in the workflow. Absolute values."""
+
+    memory: int | None = None
+    cpus: float | None = None
+    timeout: float | None = None
+
+
+class AvoidedHosts(msgspec.Struct, frozen=True):
+    """The hosts on which a visit has failed: until then, an attempt waits for another one."""
+
+    hosts: tuple[str, ...]
+    until: datetime
+
+
+class Passed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A failure edge that was not chosen, and why."""
+
+    edge: int
+    to: str
+    reason: str
+
+
+class Route(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The decision of rung 4: the chosen edge, and why the others were not chosen."""
+
+    status: Literal["selected", "no_route", "skipped_terminal"]
+    edge: int | None = None
+    to: str | None = None
+    visit: int = 0
+    reason: str = ""
+    passed: tuple[Passed, ...] = ()
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether the failure was routed to another step. An edge to `end` does not count."""
+        return self.status == "selected" and self.to != END

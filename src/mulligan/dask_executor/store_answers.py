@@ -1,0 +1,98 @@
+"""What the driver does for its sessions: it asks its store for them, and writes their logs where people read them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, Protocol
+
+import msgspec
+
+from mulligan.core.model.artifacts import Artifact, is_artifact_name
+from mulligan.dask_executor.messages import Answer, Call
+from mulligan.errors import MulliganError, StoreRefused
+from mulligan.ports import Artifacts, FindResults, LogChunk
+from mulligan.worker.folders import Folders, make_private
+
+
+class StoreAnswers:
+    """Answers the questions of sessions. An error of the store is an answer, too: the session knows what to do."""
+
+    def __init__(self, artifacts: Artifacts, results: FindResults) -> None:
+        self._artifacts = artifacts
+        self._results = results
+        self._calls: dict[str, Callable[..., Any]] = {
+            "keep": self._keep,
+            "fetch": self._fetch,
+            "results": self._find,
+        }
+
+    def answer(self, call: Call) -> Answer:
+        try:
+            return Answer(call.number, self._calls[call.name](**call.arguments))
+        except MulliganError as error:
+            return Answer(call.number, error=(error.code, error.message, error.hint))
+        except (KeyError, TypeError, msgspec.ValidationError) as error:
+            raise msgspec.ValidationError(f"{call.name!r} is no question to the store: {error}") from None
+
+    def _keep(self, name: str, data: bytes, format: Any) -> str:
+        return self._artifacts.keep(_checked(name), data, format).name
+
+    def _fetch(self, artifact: dict[str, Any]) -> bytes:
+        found = msgspec.convert(artifact, Artifact)
+        _checked(found.name)
+        return self._artifacts.fetch(found)
+
+    def _find(self, tag: str, limit: int) -> Any:
+        return self._results(tag, limit)
+
+
+def _checked(name: str) -> str:
+    """A name of an artifact; any other might lead out of the folder of artifacts."""
+    if not is_artifact_name(name):
+        raise StoreRefused(f"'{name}' is not a name of an artifact")
+    return name
+
+
+class LogWriter(Protocol):
+    """Keeps what tasks write. Writing the same again changes nothing."""
+
+    def write(self, chunks: list[LogChunk]) -> None: ...
+
+
+class LogFiles:
+    """Writes logs to the files of a home, where `mulligan logs` finds those of local tasks, too."""
+
+    def __init__(self, folders: Folders) -> None:
+        self._folders = folders
+
+    def write(self, chunks: Iterable[LogChunk]) -> None:
+        for chunk in chunks:
+            # A result counts without its log.
+            with suppress(OSError, ValueError, OverflowError):
+                self._write(chunk)
+
+    def _write(self, chunk: LogChunk) -> None:
+        key = chunk.key
+        logs = self._folders.logs(key.run_id, key.place, key.attempt)
+        path = logs.out if key.stream == "stdout" else logs.err
+        make_private(os.path.dirname(path))
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with open(fd, "wb") as file:
+            file.seek(chunk.start)
+            file.write(chunk.data)
+
+
+class StoredLogs:
+    """Writes logs to a store that other hosts read."""
+
+    def __init__(self, append_log: Callable[[Iterable[LogChunk]], None]) -> None:
+        self._append_log = append_log
+
+    def write(self, chunks: list[LogChunk]) -> None:
+        try:
+            self._append_log(chunks)
+        except MulliganError as error:
+            if error.code == "store.unavailable":
+                raise

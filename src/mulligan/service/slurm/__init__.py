@@ -1,0 +1,1 @@
+"""Slurm: jobs that run our workers, and what their ends mean."""

@@ -1,0 +1,83 @@
+"""Tasks that have ended, until the engine gets their reports: large outputs, kept files and logs are stored first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mulligan.core.model.reports import Report, TaskEnded
+from mulligan.errors import StoreUnavailable
+from mulligan.ports import Lease
+from mulligan.worker.kept_files import KeptFiles
+from mulligan.worker.large_values import LargeValues
+from mulligan.worker.log_shipping import LogShipping
+from mulligan.worker.outputs import LargeOutput
+from mulligan.worker.running_task import RunningTask
+from mulligan.worker.task_boundary import TaskBoundary
+
+
+class EndedTasks:
+    """While the store is unavailable, reports wait here. `shipping` is None if whoever reads logs has the files."""
+
+    def __init__(self, boundary: TaskBoundary, shipping: LogShipping | None) -> None:
+        self._boundary = boundary
+        self._shipping = shipping
+        # The reports that are complete.
+        self._done: list[tuple[Lease, Report]] = []
+        # They wait for the store to accept their output.
+        self._unstored: list[tuple[RunningTask, TaskEnded]] = []
+        # They wait for the store to accept their logs.
+        self._unshipped: list[tuple[Lease, Report]] = []
+        # The last error of the store that made one wait.
+        self.store_error: StoreUnavailable | None = None
+
+    def __bool__(self) -> bool:
+        """Whether a report is complete."""
+        return bool(self._done)
+
+    @property
+    def waiting(self) -> Iterator[Lease]:
+        """Those that wait for the store."""
+        yield from (running.lease for running, _ in self._unstored)
+        yield from (lease for lease, _ in self._unshipped)
+
+    def clear(self) -> None:
+        self._unstored.clear()
+        self._unshipped.clear()
+        self._done.clear()
+
+    def add(self, lease: Lease, report: Report) -> None:
+        """Add a report that needs nothing more."""
+        self._done.append((lease, report))
+
+    def report(self, running: RunningTask, report: TaskEnded, large: LargeValues, kept_files: KeptFiles) -> None:
+        """Store a large output first, then add the report. While the store is unavailable the report waits."""
+        if isinstance(report.output, LargeOutput):
+            large.store(running, report, report.output)
+            return
+        if kept_files.must_search(running):
+            kept_files.search(running, report)
+            return
+        try:
+            sanitized = self._boundary.sanitize(running.resolved, report, running.kept_files)
+            self._done.append((running.lease, sanitized))
+        except StoreUnavailable as error:
+            self._unstored.append((running, report))
+            self.store_error = error
+
+    def take_unstored(self) -> list[tuple[RunningTask, TaskEnded]]:
+        """Those that wait for the store to accept their output: the caller reports them again."""
+        unstored, self._unstored = self._unstored, []
+        return unstored
+
+    def take(self) -> list[tuple[Lease, Report]]:
+        """The complete reports. The logs of their tasks are shipped first."""
+        done, self._done = self._done, []
+        if self._shipping is None:
+            return done
+        done, self._unshipped = self._unshipped + done, []
+        try:
+            self._shipping.ship_ended(lease.task for lease, _ in done)
+        except StoreUnavailable:
+            self._unshipped = done
+            raise
+        return done

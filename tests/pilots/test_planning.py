@@ -1,0 +1,221 @@
+"""Which pilots are submitted: a pure function of the demand of the queue and of the pilots that there are."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mulligan.core.effects.run_lists import QueuedShape
+from mulligan.core.model.slurm_profile import SlurmProfile
+from mulligan.service.slurm.pilots import PilotSize
+from mulligan.service.slurm.planning import (
+    Plan,
+    Submission,
+    Supply,
+    can_take,
+    choose,
+    is_meant_for,
+    plan,
+    size_for,
+    suits,
+)
+
+GIB = 2**30
+DEFAULT = {"default": SlurmProfile(cpus=4, memory=8 * GIB)}
+FOUR = PilotSize(4, 8192)
+
+
+def tasks(count: int, **asked: object) -> QueuedShape:
+    return QueuedShape(count=count, **asked)  # type: ignore[arg-type]
+
+
+def counts(found: Plan) -> list[tuple[str, int]]:
+    return [(one.profile, one.count) for one in found.submissions]
+
+
+@pytest.mark.parametrize(
+    ("shape", "pilots"),
+    [
+        (tasks(0), 0),
+        (tasks(1), 1),
+        (tasks(4), 1),
+        (tasks(5), 2),
+        (tasks(9, cpus=0.5), 2),
+        (tasks(3, cpus=3.0), 3),
+        (tasks(4, memory=5 * GIB), 4),
+        (tasks(4, memory=4 * GIB), 2),
+        (tasks(100), 10),
+    ],
+)
+def test_as_many_pilots_as_the_tasks_need_at_once_within_the_maximum(shape: QueuedShape, pilots: int) -> None:
+    found = plan(DEFAULT, [shape], [], pilots_max=10)
+
+    assert sum(one.count for one in found.submissions) == pilots
+
+
+def test_pilots_that_have_not_joined_yet_will_take_tasks() -> None:
+    supply = [Supply("default", FOUR, is_open=True), Supply("default", FOUR, is_open=False)]
+
+    assert counts(plan(DEFAULT, [tasks(4)], supply, pilots_max=10)) == []
+    assert counts(plan(DEFAULT, [tasks(5)], supply, pilots_max=10)) == [("default", 1)]
+    assert counts(plan(DEFAULT, [tasks(50)], supply, pilots_max=3)) == [("default", 1)]
+
+
+def test_different_tasks_share_a_pilot() -> None:
+    shapes = [tasks(2), tasks(1, memory=GIB), tasks(2, cpus=0.5)]
+
+    assert counts(plan(DEFAULT, shapes, [], pilots_max=10)) == [("default", 1)]
+
+
+def test_one_task_pilots_are_as_many_as_tasks() -> None:
+    profiles = {"default": SlurmProfile(cpus=4, tasks=1)}
+
+    assert counts(plan(profiles, [tasks(7)], [], pilots_max=100)) == [("default", 7)]
+
+
+def test_what_the_profile_leaves_open_is_what_a_task_asks_for() -> None:
+    profiles = {"default": SlurmProfile(partition="main")}
+
+    found = plan(profiles, [tasks(2, cpus=2.5, memory=GIB, gpus=1), tasks(1, nodes=4)], [], pilots_max=9)
+
+    assert [(one.size, one.count) for one in found.submissions] == [
+        (PilotSize(3, 1024 + 64, 1), 2),
+        (PilotSize(1, None, 0, 4), 1),
+    ]
+
+
+def test_the_profile_with_the_least_beside_what_is_needed_is_chosen() -> None:
+    profiles = {
+        "gpu": SlurmProfile(cpus=8, gpus=1, labels=("gpu",)),
+        "wide": SlurmProfile(cpus=8, nodes=4),
+        "default": SlurmProfile(cpus=8),
+    }
+
+    def chosen(shape: QueuedShape) -> str:
+        found = choose(profiles, shape)
+        return found[0] if found else ""
+
+    assert chosen(tasks(1)) == "default"
+    assert chosen(tasks(1, gpus=1)) == "default"
+    assert chosen(tasks(1, gpus=1, labels=("gpu",))) == "gpu"
+    assert chosen(tasks(1, nodes=4)) == "wide"
+    assert chosen(tasks(1, nodes=5)) == "default"
+    assert chosen(tasks(1, cpus=9.0)) == ""
+    assert choose({"gpu": profiles["gpu"]}, tasks(1)) is None
+
+
+def test_a_task_that_no_walltime_is_long_enough_for_is_unmet() -> None:
+    profiles = {"default": SlurmProfile(cpus=1, walltime=3600.0)}
+
+    found = plan(profiles, [tasks(1, timeout=3600.0), tasks(1, timeout=3500.0), tasks(1)], [], pilots_max=9)
+
+    assert counts(found) == [("default", 2)]
+    assert [one.reason for one in found.unmet] == [
+        "they may take 1h00m, and a pilot of the longest walltime has 58m30s for tasks: "
+        "write a longer walltime, or a shorter timeout"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [
+        (tasks(1, labels=("gpu",)), "no profile has label 'gpu'"),
+        (tasks(1, cpus=64.0), "they ask for more than the pilots of any profile have"),
+        (tasks(1, memory=9 * GIB), "they ask for more than the pilots of any profile have"),
+    ],
+)
+def test_it_is_said_why_no_profile_has_pilots_for_a_task(shape: QueuedShape, reason: str) -> None:
+    found = plan(DEFAULT, [shape], [], pilots_max=9)
+
+    assert (found.submissions, [one.reason for one in found.unmet]) == ((), [reason])
+
+
+def test_what_slurm_does_not_take_goes_to_another_profile() -> None:
+    profiles = {"small": SlurmProfile(cpus=8), "big": SlurmProfile(cpus=16)}
+
+    assert counts(plan(profiles, [tasks(1)], [], pilots_max=9)) == [("small", 1)]
+    refused = {("small", PilotSize(8))}
+    assert counts(plan(profiles, [tasks(1)], [], pilots_max=9, refused=refused)) == [("big", 1)]
+    refused.add(("big", PilotSize(16)))
+    found = plan(profiles, [tasks(1)], [], pilots_max=9, refused=refused)
+    assert [one.reason for one in found.unmet] == ["Slurm does not take pilots of this size"]
+
+
+def test_a_profile_whose_breaker_is_open_gets_no_pilot_and_a_probe_is_one() -> None:
+    assert counts(plan(DEFAULT, [tasks(50)], [], pilots_max=9, limits={"default": 0})) == []
+    assert counts(plan(DEFAULT, [tasks(50)], [], pilots_max=9, limits={"default": 1})) == [("default", 1)]
+
+
+# -- properties -------------------------------------------------------------------------------------------------------
+
+_labels = st.sets(st.sampled_from(["a", "b"]), max_size=2).map(lambda found: tuple(sorted(found)))
+_shapes = st.builds(
+    QueuedShape,
+    cpus=st.sampled_from([0.0, 0.1, 0.5, 1.0, 2.0, 3.7, 64.0]),
+    memory=st.sampled_from([0, 1, GIB, 6 * GIB]),
+    gpus=st.integers(0, 2),
+    nodes=st.sampled_from([1, 1, 1, 2, 5]),
+    labels=_labels,
+    timeout=st.sampled_from([None, 30.0, 4000.0]),
+    count=st.integers(1, 300),
+)
+_profiles = st.dictionaries(
+    st.sampled_from(["default", "p", "q"]),
+    st.builds(
+        SlurmProfile,
+        cpus=st.sampled_from([None, 1, 4, 64]),
+        memory=st.sampled_from([None, GIB, 8 * GIB]),
+        gpus=st.integers(0, 2),
+        nodes=st.sampled_from([1, 1, 3]),
+        labels=_labels,
+        walltime=st.sampled_from([None, 600.0, 7200.0]),
+        tasks=st.sampled_from([None, 1, 3]),
+    ),
+    min_size=1,
+)
+_sizes = st.builds(PilotSize, st.sampled_from([None, 1, 4]), st.sampled_from([None, 1024]), st.integers(0, 1))
+_supply = st.lists(st.builds(Supply, st.sampled_from(["default", "p", "old"]), _sizes, st.booleans()), max_size=8)
+
+
+@given(_profiles, st.lists(_shapes, max_size=5), _supply, st.integers(0, 20), st.sampled_from([{}, {"p": 0}, {"p": 1}]))
+def test_a_plan_is_bounded_useful_and_complete(
+    profiles: dict[str, SlurmProfile],
+    demand: list[QueuedShape],
+    supply: list[Supply],
+    most: int,
+    limits: dict[str, int],
+) -> None:
+    found = plan(profiles, demand, supply, pilots_max=most, limits=limits)
+
+    new = sum(one.count for one in found.submissions)
+    assert new == 0 or len(supply) + new <= most
+    for name, limit in limits.items():
+        mine = sum(one.count for one in found.submissions if one.profile == name)
+        assert mine == 0 or mine + sum(one.profile == name for one in supply) <= limit
+    for one in found.submissions:
+        # A pilot is submitted only for tasks that its worker can take.
+        assert one.shapes
+        for shape in one.shapes:
+            profile = profiles[one.profile]
+            assert suits(profile, shape)
+            assert is_meant_for(profile, shape)
+            assert one.size == size_for(profile, shape)
+            memory = math.inf if one.size.memory is None and not shape.memory else (one.size.memory or 0) << 20
+            assert can_take(
+                shape,
+                cpus=one.size.cpus or 1,
+                memory=int(min(memory, 2**60)),
+                gpus=one.size.gpus,
+                nodes=one.size.nodes,
+                labels=profile.labels,
+            )
+    # Whoever looks again before they have joined submits nothing more.
+    after = [*supply, *(Supply(one.profile, one.size, is_open=True) for one in _each(found.submissions))]
+    assert plan(profiles, demand, after, pilots_max=most, limits=limits).submissions == ()
+
+
+def _each(submissions: tuple[Submission, ...]) -> list[Submission]:
+    return [one for one in submissions for _ in range(one.count)]
