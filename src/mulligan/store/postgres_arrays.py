@@ -24,8 +24,7 @@ def without_nul(text: str) -> str:
 
 
 def _text(value: str) -> bytes:
-    data = value.encode()
-    return without_nul(value).encode() if b"\0" in data else data
+    return value.replace("\0", "\ufffd").encode()
 
 
 def _head(element: int, count: int, has_null: bool = False) -> bytes:
