@@ -14,19 +14,19 @@ from mulligan_nl2sql.command_line import main
 from .shop import make_shop
 
 SHOP = ("--db", "sqlite:///shop.db")
-DESK = ("--db", "desk=sqlite:///support.db")
+HELP = ("--db", "help=sqlite:///support.db")
 GONE = ("--db", "sqlite:///gone.db")
 
 
 @pytest.fixture(autouse=True)
 def _databases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_shop(tmp_path / "shop.db")
-    make_desk(tmp_path / "support.db")
+    make_support(tmp_path / "support.db")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MULLIGAN_HOME", str(tmp_path / "home"))
 
 
-def make_desk(path: Path) -> None:
+def make_support(path: Path) -> None:
     connection = apsw.Connection(str(path))
     connection.execute(
         "create table tickets (id integer primary key, priority text, opened_on date);"
@@ -48,41 +48,41 @@ def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
 def test_the_same_columns_become_one_table_that_says_which_database_a_row_is_from(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    answer = ask(capsys, "ask", "how many customers are there?", *SHOP, *DESK)
+    answer = ask(capsys, "ask", "how many customers are there?", *SHOP, *HELP)
 
     assert (answer["status"], answer["warnings"]) == ("answered", [])
     (result,) = answer["results"]
     assert result["columns"] == ["database", "customer_count"]
     assert result["rows"] == [
         {"database": "shop", "customer_count": 30},
-        {"database": "desk", "customer_count": 1},
+        {"database": "help", "customer_count": 1},
     ]
     files = [scan["file"] for scan in answer["receipt"]["scans"]]
     assert [Path(file).read_text() for file in files] == ['{"customer_count":30}\n', '{"customer_count":1}\n']
 
 
 def test_a_question_of_one_database_is_answered_by_it_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    answer = ask(capsys, "ask", "how many urgent tickets are there?", *SHOP, *DESK)
+    answer = ask(capsys, "ask", "how many urgent tickets are there?", *SHOP, *HELP)
 
-    assert (answer["status"], [one["database"] for one in answer["receipt"]["scans"]]) == ("answered", ["desk"])
+    assert (answer["status"], [one["database"] for one in answer["receipt"]["scans"]]) == ("answered", ["help"])
     assert answer["results"][0]["rows"] == [{"ticket_count": 1}]
 
 
 def test_a_question_that_no_database_explains_alone_is_split_and_its_results_stay_apart(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    answer = ask(capsys, "ask", "how many orders are there and how many tickets are there?", *SHOP, *DESK)
+    answer = ask(capsys, "ask", "how many orders are there and how many tickets are there?", *SHOP, *HELP)
 
     assert [(one["databases"], one["rows"]) for one in answer["results"]] == [
         (["shop"], [{"order_count": 60}]),
-        (["desk"], [{"ticket_count": 2}]),
+        (["help"], [{"ticket_count": 2}]),
     ]
 
 
 def test_a_database_that_is_missing_makes_the_answer_partial_and_with_strict_a_failure(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    answer = ask(capsys, "ask", "how many tickets are there?", *GONE, *DESK)
+    answer = ask(capsys, "ask", "how many tickets are there?", *GONE, *HELP)
 
     assert (answer["status"], answer["exit_code"], answer["failure"]) == ("partial", 4, None)
     assert answer["results"][0]["rows"] == [{"ticket_count": 2}]
@@ -90,7 +90,7 @@ def test_a_database_that_is_missing_makes_the_answer_partial_and_with_strict_a_f
     assert warning.startswith("the answer is not whole: gone was not read: DATABASE_URL_INVALID: there is no file ")
     assert ask(capsys, "resume", str(answer["run"])) == answer
 
-    answer = ask(capsys, "ask", "how many tickets are there?", *GONE, *DESK, "--strict")
+    answer = ask(capsys, "ask", "how many tickets are there?", *GONE, *HELP, "--strict")
 
     assert (answer["status"], answer["exit_code"], answer["results"]) == ("failed", 1, [])
     assert answer["failure"]["code"] == "ANSWER_INCOMPLETE"

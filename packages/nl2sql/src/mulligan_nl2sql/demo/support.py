@@ -1,4 +1,4 @@
-"""Make the support desk of the shop, a second and smaller database: the same rows every time.
+"""Make the tickets of the shop, a second and smaller database: the same rows every time.
 
 python -m mulligan_nl2sql.demo.support support.db
 """
