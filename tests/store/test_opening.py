@@ -455,6 +455,13 @@ def test_a_server_that_is_not_there_is_said_not_to_answer_without_its_password()
     assert "secret" not in said
 
 
+def test_a_private_server_that_is_not_there_is_said_to_be_started_again() -> None:
+    with pytest.raises(StoreUnavailable) as unavailable:
+        open_store("postgresql://mulligan@localhost:1/mulligan?passfile=/srv/our%20data/password")
+
+    assert unavailable.value.hint == "start it again on its host: mulligan postgres start --data '/srv/our data'"
+
+
 def test_a_url_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(StoreRefused) as refused:
         open_store("postgresql://somebody@somewhere/runs?colour=green")
