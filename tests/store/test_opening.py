@@ -140,7 +140,7 @@ def test_tables_are_made_in_the_first_schema_of_the_search_path(schema_url: str)
         rows = connection.execute(
             "SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema()"
         ).fetchall()
-    assert rows == [(23,)]
+    assert rows == [(25,)]
 
 
 # -- older and newer -------------------------------------------------------------------------------------------------
