@@ -30,7 +30,8 @@ _EXIT_PIPE_CLOSED = 141
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 _EXITS = """\
-exit codes: 0 answered, 1 failed, 2 wrong usage, 3 the planner refused, 124 the deadline has passed, 130 interrupted
+exit codes: 0 answered, 1 failed, 2 wrong usage, 3 the planner refused, 4 a part of the answer is missing,
+  124 the deadline has passed, 130 interrupted
 """
 
 
@@ -129,7 +130,12 @@ def _as_json(shown: msgspec.Struct) -> str:
 
 def _ask(options: argparse.Namespace) -> int:
     question = read_question(
-        options.question, options.db, policy=options.policy, planner=options.planner, execute=not options.no_exec
+        options.question,
+        options.db,
+        policy=options.policy,
+        planner=options.planner,
+        execute=not options.no_exec,
+        strict=options.strict,
     )
     with Home(options.home) as home:
         return _show(ask(question, home, deadline=options.deadline), options)
@@ -175,13 +181,19 @@ def _parser() -> argparse.ArgumentParser:
     asked = add("ask", _ask, "answer a question, with a receipt")
     asked.add_argument("question", metavar="QUESTION")
     asked.add_argument("--no-exec", action="store_true", help="check and bound the SQL, and do not execute it")
+    whole = asked.add_mutually_exclusive_group()
+    whole.add_argument("--strict", action="store_true", help="fail if any part of the answer is missing")
+    whole.add_argument(
+        "--partial", action="store_false", dest="strict", help="answer what can be answered, with a warning (default)"
+    )
     resumed = add("resume", _resume, "let a question go on that was interrupted, or show its answer again")
     resumed.add_argument("number", metavar="RUN", help="the number of its run, or 'latest'")
     permitted = add("policy", _policy, "show what may be read")
     examined = add("doctor", _doctor, "look at what protects a database, and whether it can be asked")
 
     for command in (asked, permitted, examined):
-        command.add_argument("--db", required=True, metavar="URL", help=f"such as {KNOWN}")
+        several = {"action": "append", "metavar": "[NAME=]URL"} if command is asked else {"metavar": "[NAME=]URL"}
+        command.add_argument("--db", required=True, help=f"such as {KNOWN}", **several)
         command.add_argument(
             "--policy", default="", metavar="FILE", help="what may be read (TOML); all tables without it"
         )
