@@ -367,7 +367,16 @@ def an_answer(**fields: Any) -> Answer:
         failure=None,
     )
     database = DatabaseReceipt(database="shop", tables=3, attempts=1, errors=[], failure=None)
-    receipt = Receipt(planner="openai", databases=[database], scans=[scan], seconds=1.2, usage=usage)
+    receipt = Receipt(
+        planner="openai",
+        databases=[database],
+        decomposed_by="model",
+        attempts=1,
+        errors=[],
+        scans=[scan],
+        seconds=1.2,
+        usage=usage,
+    )
     return Answer(
         **{"status": Status.ANSWERED, "exit_code": 0, "question": "q", "run": 3, "receipt": receipt, **fields}
     )
@@ -390,6 +399,7 @@ def test_an_answer_is_a_table_and_a_receipt_without_control_characters() -> None
         "planner    openai",
         "used       1,200 tokens read, 30 tokens written, $0.0100",
         "database   shop: 3 tables",
+        "decomposed by the planner, in 1 attempt",
         "scan       shop: answered, run 4, 1.0 s",
         "  sql      SELECT 1",
         "  tables   main.customers",

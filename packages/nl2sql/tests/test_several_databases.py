@@ -24,6 +24,7 @@ def _databases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_support(tmp_path / "support.db")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MULLIGAN_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("NL2SQL_SCRIPT", str(tmp_path / "script.toml"))
 
 
 def make_support(path: Path) -> None:
@@ -96,3 +97,92 @@ def test_a_database_that_is_missing_makes_the_answer_partial_and_with_strict_a_f
     assert answer["failure"]["code"] == "ANSWER_INCOMPLETE"
     (scan,) = answer["receipt"]["scans"]
     assert (scan["status"], scan["rows"]) == ("answered", 1)
+
+
+# -- a planner that decomposes -------------------------------------------------------------------------------------
+
+
+def test_a_planner_is_asked_once_and_what_it_took_is_in_the_receipt(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("script.toml").write_text("""
+        [[decompositions]]
+        parts = [{database = "shop", question = "first"}, {database = "help", question = "second"}]
+        usage = {input_tokens = 100}
+        [[answers]]
+        question = "first"
+        sql = "select count(*) as n from orders"
+        usage = {input_tokens = 20}
+        [[answers]]
+        question = "second"
+        attempt = 1
+        sql = "select wrong from tickets"
+        usage = {input_tokens = 3}
+        [[answers]]
+        question = "second"
+        refusal = "there is nothing better"
+        usage = {input_tokens = 4}
+    """)
+
+    answer = ask(capsys, "ask", "all of it", *SHOP, *HELP, "--planner", "scripted")
+
+    assert (answer["status"], [one["rows"] for one in answer["results"]]) == ("partial", [[{"n": 60}]])
+    assert answer["warnings"] == ["the answer is not whole: help refused: there is nothing better"]
+    receipt = answer["receipt"]
+    assert (receipt["decomposed_by"], receipt["attempts"], receipt["usage"]["input_tokens"]) == ("model", 1, 127)
+    assert [scan["usage"]["input_tokens"] for scan in receipt["scans"]] == [20, 7]
+
+
+def test_a_critical_failure_fails_the_question_whatever_the_others_say(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("script.toml").write_text("""
+        [[decompositions]]
+        parts = [{database = "shop", question = "first"}, {database = "help", question = "second"}]
+        [[answers]]
+        question = "first"
+        sql = "select count(*) as n from orders"
+        [[answers]]
+        question = "second"
+        sql = "drop table tickets"
+    """)
+
+    answer = ask(capsys, "ask", "all of it", *SHOP, *HELP, "--planner", "scripted")
+
+    assert (answer["status"], answer["exit_code"], answer["results"]) == ("failed", 1, [])
+    assert (answer["failure"]["code"], answer["failure"]["severity"]) == ("SQL_NOT_A_QUERY", "critical")
+    assert [scan["status"] for scan in answer["receipt"]["scans"]] == ["answered", "failed"]
+
+
+def test_a_decomposition_that_does_not_fit_is_asked_for_once_more_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("script.toml").write_text('decompositions = [{parts = [{database = "salaries", question = "all"}]}]')
+
+    answer = ask(capsys, "ask", "all of it", *SHOP, *HELP, "--planner", "scripted")
+
+    assert (answer["status"], answer["failure"]["code"]) == ("failed", "OUTPUT_INVALID")
+    assert "there is no database 'salaries'" in answer["failure"]["message"]
+    assert (answer["receipt"]["attempts"], answer["receipt"]["scans"]) == (2, [])
+
+
+# -- before anything runs ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([*SHOP, *SHOP], "two databases are called 'shop': name them, as in --db shop_2=URL"),
+        ([*SHOP, "--db", "SHOP=sqlite:///support.db"], "two databases are called 'shop'"),
+        (["--db", "a b=sqlite:///shop.db"], "'a b' is no name for a database"),
+        (["--db", "postgresql:/u:pass=word@h/x"], "'…' is no name for a database"),
+        ([*GONE, "--db", "sqlite:///none.db"], "there is no file"),
+        (["--db", "sqlite:///shop.db"] * 17, "17 databases are given, and a question may have 16"),
+        ([*SHOP, *HELP, "--policy", "policy.toml"], "the policy file has no section for the database 'help'"),
+    ],
+)
+def test_databases_that_cannot_be_asked_are_refused_before_a_run(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    Path("policy.toml").write_text("[databases.shop]\n")
+
+    answer = ask(capsys, "ask", "how many customers", *arguments)
+
+    assert (answer["exit_code"], answer["run"]) == (2, None)
+    assert message in answer["failure"]["message"]
+    assert "pass" not in answer["failure"]["message"]
+    assert not (tmp_path / "home").exists()

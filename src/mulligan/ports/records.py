@@ -244,13 +244,21 @@ class WaitingPlace(msgspec.Struct, frozen=True):
 
 
 class BreakerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A breaker that at least one task has asked, and how many queued tasks it guards."""
+    """A breaker that at least one task has asked, and how many tasks wait for it and run behind it."""
 
     name: str
     status: Status
     failures: int = 0
     retry_at: datetime | None = None
     waiting: int = 0
+    running: int = 0
+    # How many may run at once while it is closed; None: any number.
+    max_running: int | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more tasks may run at once."""
+        return self.status == "closed" and self.max_running is not None and self.running >= self.max_running
 
 
 class ArtifactRecord(msgspec.Struct, frozen=True):

@@ -498,8 +498,17 @@ class MemoryStore:
 
     def breakers(self) -> list[BreakerRecord]:
         waiting = Counter(kept.task.guard.name for kept in self._free() if kept.task.guard is not None)
+        running = self._running_behind()
         return [
-            BreakerRecord(name, circuit.status, circuit.failures, circuit.retry_at, waiting[name])
+            BreakerRecord(
+                name,
+                circuit.status,
+                circuit.failures,
+                circuit.retry_at,
+                waiting[name],
+                running[name],
+                circuit.max_running,
+            )
             for name, circuit in sorted(self.tables.breakers.items())
         ]
 
@@ -519,7 +528,11 @@ class MemoryStore:
     def _load_breakers(self) -> BreakerTransaction:
         tokens = {kept.ticket for kept in self.tables.tasks.values() if kept.worker}
         probing = [name for name, circuit in self.tables.breakers.items() if circuit.probe in tokens]
-        return BreakerTransaction(self._clock.now(), self.tables.breakers, probing)
+        return BreakerTransaction(self._clock.now(), self.tables.breakers, probing, self._running_behind())
+
+    def _running_behind(self) -> Counter[str]:
+        held = (kept for kept in self.tables.tasks.values() if kept.worker)
+        return Counter(kept.task.guard.name for kept in held if kept.task.guard is not None)
 
     def _count(self, counted: Sequence[GuardedOutcome]) -> None:
         breakers = self._load_breakers()

@@ -476,9 +476,10 @@ class PostgresStore:
         wanted = Texts(sorted(names))
         self._client.execute("ensure_breakers", wanted)
         circuits = dict(circuit_from(row) for row in self._client.execute("lock_breakers", wanted))
-        probing = [name for (name,) in self._client.execute("probing", wanted)]
+        behind = self._client.execute("behind_breakers", wanted)
         ((now,),) = self._client.execute("now")
-        return BreakerTransaction(moment_from(now), circuits, probing)
+        probing = [name for name, is_probing, _ in behind if is_probing]
+        return BreakerTransaction(moment_from(now), circuits, probing, {name: tasks for name, _, tasks in behind})
 
     def _count(self, counted: Sequence[GuardedOutcome]) -> None:
         breakers = self._load_breakers({one.guard.name for one in counted})
@@ -493,8 +494,8 @@ class PostgresStore:
             self._add_messages([(*key, ended) for key, (_, ended) in zip(refused, breakers.refused, strict=True)])
         changed = [breaker_row(*one) for one in breakers.changed.items()]
         if changed:
-            self._client.execute("put_breakers", *arrays((Texts, Texts, Bigints, Bigints, Bigints), changed))
-        if breakers.has_status_change:
+            self._client.execute("put_breakers", *arrays((Texts, Texts, Bigints, Bigints, Bigints, Bigints), changed))
+        if breakers.may_admit_others:
             self._client.execute("notify", self._client.channel, Texts(["breakers"]))
 
     # -- time

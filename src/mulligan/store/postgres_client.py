@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -339,9 +340,7 @@ class PostgresClient:
                 )
             case pg.DiskFull():
                 return StoreUnavailable(f"the disk of {self.where} is full", hint="free space on its disk")
-        return StoreUnavailable(
-            f"{self.where} does not answer: {said}", hint="check that the server runs and try again"
-        )
+        return StoreUnavailable(f"{self.where} does not answer: {said}", hint=_silence_hint(self._url))
 
     def _connection_refusal(self, error: psycopg.Error, said: str) -> MulliganError | None:
         """The error for a refused connection. It has no SQLSTATE: only the message shows the cause."""
@@ -352,6 +351,15 @@ class PostgresClient:
                 of = StoreUnavailable if self._has_opened and issubclass(kind, StoreRefused) else kind
                 return of(message.format(where=self.where, said=said), hint=hint)
         return None
+
+
+def _silence_hint(url: str) -> str:
+    """What to do if the server does not answer. That of `mulligan postgres` is known by the name of its passfile."""
+    with suppress(psycopg.Error):
+        folder, _, name = str(conninfo_to_dict(url).get("passfile", "")).rpartition("/")
+        if name == "password" and folder:
+            return f"start it again on its host: mulligan postgres start --data {shlex.quote(folder)}"
+    return "check that the server runs and try again"
 
 
 def _listen(listener: TimeoutConnection, channel: str) -> None:

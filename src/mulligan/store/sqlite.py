@@ -453,8 +453,9 @@ class SqliteStore:
 
     def _load_breakers(self, db: apsw.Cursor) -> BreakerTransaction:
         rows = fetch_all(db, SQL["circuits"])
-        circuits = dict(circuit_from(row[:-1]) for row in rows)
-        return BreakerTransaction(self._clock.now(), circuits, [row[0] for row in rows if row[-1]])
+        circuits = dict(circuit_from(row[:-2]) for row in rows)
+        probing, running = [row[0] for row in rows if row[-2]], {row[0]: row[-1] for row in rows}
+        return BreakerTransaction(self._clock.now(), circuits, probing, running)
 
     def _count(self, db: apsw.Cursor, counted: Iterable[GuardedOutcome]) -> None:
         breakers = self._load_breakers(db)

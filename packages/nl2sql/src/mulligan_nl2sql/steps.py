@@ -71,8 +71,8 @@ def plan(
         raise StepError(REFUSED, answer.message, retryable=False, details=described)
     for one in earlier:
         if _plain(one.sql) == _plain(answer.sql):
-            raise _failed_again(one)
-    return {**described, "failed": msgspec.to_builtins(earlier)}
+            raise _failed_again(one, _usage(described))
+    return {**described, "failed": failed or []}
 
 
 def refine(
@@ -81,7 +81,7 @@ def refine(
     """Return the statements that have failed, with this one: what the planner must know to write a better one."""
     repair = str((details or {}).get("repair", ""))
     latest = FailedSql(plan["sql"], code, message, repair)
-    return [*plan["failed"], msgspec.to_builtins(latest)]
+    return [*plan["failed"], {**msgspec.to_builtins(latest), **_usage(plan)}]
 
 
 def check(
@@ -130,14 +130,19 @@ def execute(
     return {**described, "file": kept}
 
 
-def _failed_again(failed: FailedSql) -> StepError:
+def _usage(described: dict[str, Any]) -> dict[str, Any]:
+    """What an answer took, for the receipt."""
+    return {"usage": described["usage"]} if described.get("usage") else {}
+
+
+def _failed_again(failed: FailedSql, usage: dict[str, Any]) -> StepError:
     rule = RULES[Code(failed.code)]
     return StepError(
         failed.code,
         f"{failed.message} (the planner has nothing better: it wrote the same SQL again)",
         severity=rule.severity,
         retryable=False,
-        details={"sql": failed.sql, "repair": failed.repair, "same_sql": True},
+        details={"sql": failed.sql, "repair": failed.repair, "same_sql": True, **usage},
     )
 
 

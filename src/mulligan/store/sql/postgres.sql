@@ -464,7 +464,7 @@ WHERE EXISTS (SELECT 1 FROM known)
               SELECT regexp_replace(convert_from(t.task, 'UTF8'), '\\(u[0-9a-fA-F]{4}|.)', '', 'g')::json AS task
           ) AS one
       ) END
-      AND t.breaker NOT IN (SELECT name FROM probing)
+      AND t.breaker NOT IN (SELECT name FROM admitting_nobody)
       AND (t.when_open = 'fail' OR t.breaker NOT IN (
           SELECT name FROM breakers WHERE status = 'open' AND retry_at > now_micros()
       ))
@@ -479,7 +479,7 @@ SELECT t.cpus, t.memory, t.gpus, t.labels::text, t.nodes, t.timeout, count(*)
 FROM tasks t JOIN runs r USING (run_id)
 WHERE t.worker = '' AND (t.host = '' OR t.host NOT IN (SELECT host FROM workers))
       AND r.status <> 'paused' AND (%(project)s::text IS NULL OR r.project = %(project)s::text)
-      AND t.breaker NOT IN (SELECT name FROM probing)
+      AND t.breaker NOT IN (SELECT name FROM admitting_nobody)
       AND (t.when_open = 'fail' OR t.breaker NOT IN (
           SELECT name FROM breakers WHERE status = 'open' AND retry_at > now_micros()
       ))
@@ -713,11 +713,13 @@ INSERT INTO breakers (name) SELECT name FROM unnest(%s::text[]) AS name ORDER BY
 
 -- Ordered by name, so that two transactions never wait for each other.
 -- name: lock_breakers
-SELECT name, status, failures, retry_at, probe FROM breakers WHERE name = ANY (%s::text[]) ORDER BY name FOR UPDATE
+SELECT name, status, failures, retry_at, probe, max_running
+FROM breakers WHERE name = ANY (%s::text[]) ORDER BY name FOR UPDATE
 
 -- A separate statement, after locking: one that has waited for a lock would still see the leases from before.
--- name: probing
-SELECT name FROM probing WHERE name = ANY (%s::text[])
+-- name: behind_breakers
+SELECT n.name, n.name IN (SELECT name FROM probing), coalesce(r.tasks, 0)
+FROM unnest(%s::text[]) AS n (name) LEFT JOIN running_behind r USING (name)
 
 -- name: now
 SELECT now_micros()
@@ -726,19 +728,22 @@ SELECT now_micros()
 SELECT pg_current_snapshot()::text
 
 -- name: put_breakers
-UPDATE breakers SET status = t.status, failures = t.failures, retry_at = t.retry_at, probe = t.probe
-FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[])
-     AS t (name, status, failures, retry_at, probe)
+UPDATE breakers SET status = t.status, failures = t.failures, retry_at = t.retry_at, probe = t.probe,
+                    max_running = t.max_running
+FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])
+     AS t (name, status, failures, retry_at, probe, max_running)
 WHERE breakers.name = t.name
 
 -- name: breakers
 SELECT b.name, b.status, b.failures, b.retry_at,
-       (SELECT count(*) FROM tasks t WHERE t.breaker <> '' AND t.breaker = b.name AND t.worker = '')
-FROM breakers b ORDER BY b.name
+       (SELECT count(*) FROM tasks t WHERE t.breaker <> '' AND t.breaker = b.name AND t.worker = ''),
+       coalesce(r.tasks, 0), b.max_running
+FROM breakers b LEFT JOIN running_behind r USING (name) ORDER BY b.name
 
 -- name: reset_breaker
 WITH closed AS (
-    UPDATE breakers SET status = 'closed', failures = 0, retry_at = NULL, probe = NULL WHERE name = %s RETURNING 1
+    UPDATE breakers SET status = 'closed', failures = 0, retry_at = NULL, probe = NULL, max_running = NULL
+    WHERE name = %s RETURNING 1
 )
 SELECT pg_notify(%s, 'breakers') FROM closed
 

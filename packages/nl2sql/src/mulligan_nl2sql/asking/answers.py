@@ -103,9 +103,14 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
     planner: str
     databases: list[DatabaseReceipt]
+    # Who said which database is asked what: `whole` (each was asked the whole question), `rules`, or `model`.
+    decomposed_by: str | None
+    # Of asking the model for that.
+    attempts: int
+    errors: list[FailedAttempt]
     scans: list[ScanReceipt]
     seconds: float
-    # Of all scans.
+    # Of all calls of a planner, also those whose answer was no use.
     usage: Usage
 
 

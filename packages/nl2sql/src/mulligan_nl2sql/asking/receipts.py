@@ -18,6 +18,7 @@ SCAN_STEPS = ("schema", "plan", "check", "explain", "execute")
 # No code is both repaired and retried by the workflow.
 _REPAIRED = frozenset(code.value for code, rule in RULES.items() if rule.repair)
 _NOT_SHOWN = frozenset({"type", "usage", "planner", "model"})
+_MODEL_STEP = "decompose_with_model"
 # Failures that say no more than that something inside has failed.
 _OUTER = frozenset({"ITEMS_FAILED", "CHILD_FAILED"})
 
@@ -25,14 +26,18 @@ _OUTER = frozenset({"ITEMS_FAILED", "CHILD_FAILED"})
 def read_receipt(run: Run) -> Receipt:
     """The receipt of a question as it is now."""
     children = {child.inputs["number"]: child for child in run.children}
-    planned = (run.steps["decompose"].output or {}).get("scans", [])
-    scans = [_scan(one, children.get(one["number"])) for one in planned]
+    decomposed = run.steps["decompose"].output or {}
+    scans = [_scan(one, children.get(one["number"])) for one in decomposed.get("scans", [])]
+    asked = _attempts(run, _MODEL_STEP)
     return Receipt(
         planner=run.inputs["planner"],
         databases=[_database(item) for item in run.steps["index"].items],
+        decomposed_by=decomposed.get("by"),
+        attempts=len(asked),
+        errors=[error for _, error in _failed_attempts(_MODEL_STEP, asked)],
         scans=scans,
         seconds=round(run.seconds, 3),
-        usage=_sum([scan.usage for scan in scans]),
+        usage=_sum([_usage(run.steps[_MODEL_STEP].output), *_wasted(asked), *(scan.usage for scan in scans)]),
     )
 
 
@@ -109,7 +114,7 @@ def _scan(planned: dict[str, Any], run: Run | None) -> ScanReceipt:
         repairs=max(0, sum(attempt.status == "succeeded" for attempt in steps["plan"].attempts) - 1),
         errors=_errors(run),
         explained=msgspec.convert(plan.get("explained", []), list[Explanation]),
-        usage=msgspec.convert(plan.get("usage", {}), Usage),
+        usage=_sum([*map(_usage, _plans(run)), *_wasted(_attempts(run, "plan"))]),
         failure=None if status is Status.ANSWERED else failure,
     )
 
@@ -148,6 +153,23 @@ def _failed_sql(run: Run) -> str | None:
     """The last statement that failed, if there is no plan: the planner had nothing better."""
     failed = run.steps["refine"].output
     return str(failed[-1]["sql"]) if failed else None
+
+
+def _plans(run: Run) -> list[dict[str, Any]]:
+    """What every answer of the planner took: of those that failed later, and of the last."""
+    failed = run.steps["refine"].output or []
+    last = run.steps["plan"].output
+    is_new = last is not None and not (failed and failed[-1]["sql"] == last["sql"])
+    return [*failed, last] if is_new else failed
+
+
+def _wasted(attempts: Sequence[Any]) -> list[Usage]:
+    """What was spent on answers that were no use."""
+    return [_usage(attempt.failure.details) for attempt in attempts if attempt.failure is not None]
+
+
+def _usage(described: dict[str, Any] | None) -> Usage:
+    return msgspec.convert((described or {}).get("usage", {}), Usage)
 
 
 def _file_of_rows(run: Run) -> str | None:

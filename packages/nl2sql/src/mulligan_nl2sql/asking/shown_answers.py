@@ -63,6 +63,11 @@ def _receipt(receipt: Receipt, answer: Answer) -> Iterator[str]:
     for database in receipt.databases:
         yield _line("database", _database(database))
         yield from (_line("  error", _error(error)) for error in database.errors)
+    if receipt.attempts:
+        yield _line(
+            "decomposed", f"by the planner, in {receipt.attempts} attempt{'' if receipt.attempts == 1 else 's'}"
+        )
+        yield from (_line("  error", _error(error)) for error in receipt.errors)
     for scan in receipt.scans:
         yield from _scan(scan, answer.question)
 

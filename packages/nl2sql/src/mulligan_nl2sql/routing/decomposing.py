@@ -9,7 +9,7 @@ from itertools import combinations
 
 import msgspec
 
-from mulligan_nl2sql.planning.planner import Planner
+from mulligan_nl2sql.planning.planner import Part, Planner
 from mulligan_nl2sql.planning.rules import vocabulary
 from mulligan_nl2sql.routing.resolving import ReadDatabase, read
 
@@ -46,6 +46,12 @@ class _Part(msgspec.Struct, frozen=True):
 def ask_whole(question: str, databases: Sequence[ReadDatabase]) -> tuple[Scan, ...]:
     """The whole question for each database."""
     return tuple(Scan(number, one.database, one.url, question) for number, one in enumerate(databases))
+
+
+def scans_of(parts: Sequence[Part], databases: Sequence[ReadDatabase]) -> tuple[Scan, ...]:
+    """The scans of parts that a planner has named."""
+    urls = {one.database: one.url for one in databases}
+    return tuple(Scan(at, part.database, urls[part.database], part.question) for at, part in enumerate(parts))
 
 
 def split(question: str, databases: Sequence[ReadDatabase], today: date, planner: Planner) -> tuple[Scan, ...]:
