@@ -39,7 +39,7 @@ BOTH = (SHOP, HELP)
     "question",
     [
         "how many orders are there and how many tickets are there?",
-        "how many orders are there, and how many tickets in 2024?",
+        "how many orders are there, and how many tickets were opened in 2024?",
         "how many orders in 2024 and how many tickets?",
         "how many orders are there? how many tickets are there?",
         "the number of orders; the number of tickets",
@@ -56,7 +56,7 @@ def test_a_question_is_split_if_each_part_is_a_question_of_one_database(question
     "question",
     [
         # The year may belong to both.
-        "how many orders and how many tickets in 2024",
+        "how many orders and how many tickets were opened in 2024",
         "orders and tickets in 2024",
         # No question by itself.
         "how many orders and tickets",
