@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from mulligan.service.audit import ACCEPTED, AuditLog, AuditPage, AuditWithRun
     from mulligan.service.background_jobs import JOBS, BackgroundJobs, Job, run_jobs
     from mulligan.service.breakers import Breaker
+    from mulligan.service.brief_overview import unlisted_counts
     from mulligan.service.catalogue.catalogue import Draft, Proposal, Publication, PublishedWorkflow, WorkflowList
     from mulligan.service.catalogue.drawn_texts import DrawnText, ExaminedText, StepPosition
     from mulligan.service.catalogue.text_additions import NewEdge, NewRule, NewStep
@@ -299,6 +300,7 @@ _NAMES = {
     "mulligan.service.audit": "ACCEPTED AuditLog AuditPage AuditWithRun",
     "mulligan.service.background_jobs": "JOBS BackgroundJobs Job run_jobs",
     "mulligan.service.breakers": "Breaker",
+    "mulligan.service.brief_overview": "unlisted_counts",
     "mulligan.service.change_verbs": "ChangeResult ChangeVerbs DecidedStep DecisionsResult ForkResult RetryResult "
     "StartedRun",
     "mulligan.service.catalogue.catalogue": "Draft Proposal Publication PublishedWorkflow WorkflowList",

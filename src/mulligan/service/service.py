@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         agent_permissions,
         attempt_progress,
         breakers,
+        brief_overview,
         capacity_checks,
         change_verbs,
         corrections,
@@ -123,8 +124,8 @@ else:
     schedules = LazyModule("mulligan.service.schedules.schedules")
     limits = LazyModule("mulligan.service.tokens.limits")
     for _name in (
-        "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections decisions doctor "
-        "driver forecast fork_at gc handler_trial items outcome overview page pending "
+        "agent_permissions attempt_progress breakers brief_overview capacity_checks change_verbs corrections "
+        "decisions doctor driver forecast fork_at gc handler_trial items outcome overview page pending "
         "preview report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story "
         "shown_runs starting server_changes store_calls store_changes waiting worker_loop workers"
     ).split():
@@ -492,6 +493,11 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, RemoteVerbs, 
         """The same with its driver, costs, items, the runs that it called and, on request, every attempt."""
         find = overview.overview_with_attempts if with_attempts else overview.overview
         return find(self.reader, run_id)
+
+    def brief_overview(self, run_id: int) -> dict[str, Any] | None:
+        """A large run with the steps that need attention alone; None if the run is not large."""
+        is_large = brief_overview.is_large(self.reader, run_id)
+        return brief_overview.brief_overview(self.reader, run_id) if is_large else None
 
     def step_overview(self, run_id: int, step: str) -> dict[str, Any]:
         """One step with every attempt at it, or a matrix with all its steps."""
