@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.effects.snapshot import Row, _reader, changes, read_place, read_tally, restore
+from mulligan.core.effects.snapshot import Row, _reader, changes, read_place, read_tally, restore, restore_brief
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Action, Backoff, Map, Workflow
 from mulligan.core.state.state import ITEM, NO_CLIMB, Place, Run, State, Tally, UndoableVisit
@@ -104,7 +104,7 @@ def test_steps_come_back_in_file_order_then_items_then_commands_as_they_were_ent
     run = many_items(12)
     # The text of a key says nothing of the order: neither 10 and 2 nor what was entered last.
     run.fail("m[11].0").fail("m[2].0")
-    rows = everything(run)
+    rows = [*everything(run), *items_rows(run)]
 
     back = restore(run.state.workflow, [*reversed(rows), *items_rows(run)])
 
@@ -240,3 +240,14 @@ def test_each_value_that_is_not_there_is_read_as_its_default() -> None:
 
     found.key = "a"
     assert found == fresh
+
+
+def test_a_state_in_brief_has_all_but_the_items_that_have_ended() -> None:
+    run = many_items(3).ok("m[1].0")
+    rows = [*everything(run), *items_rows(run)]
+
+    state, ended = restore_brief(run.state.workflow, rows)
+
+    assert {key: status for key, (status, _) in ended.items()} == {"m[1]": "completed"}
+    assert read_place("m[1]", ended["m[1]"][1]).status == "completed"
+    assert state.places == {key: place for key, place in run.state.places.items() if key != "m[1]"}

@@ -130,8 +130,8 @@ def events(
         if named_as is not None:
             lines = (json.dumps(line, ensure_ascii=False) for line in service.foreign_events(run_id, named_as))
         else:
-            as_lines = (line.decode() for line in service.event_lines(run_id))
-            lines = as_lines if as_json else map(_describe, service.plain_events(run_id))
+            stored = (line.decode() for line in service.event_lines(run_id))
+            lines = stored if as_json else (_describe(entry) for entry in service.plain_events(run_id))
         while some := list(islice(lines, _LINES_AT_ONCE)):
             show("\n".join(some))
 
@@ -139,9 +139,10 @@ def events(
 def _describe(entry: dict[str, Any]) -> str:
     fact = entry["fact"]
     where = fact.get("step") or fact.get("place") or ""
+    # A million events have mostly whole numbers and short words.
     details = " ".join(
         [
-            _detail(name, value)
+            f"{name}={value}" if type(value) is int else _detail(name, value)
             for name, value in fact.items()
             if name not in _NOT_DETAILS and (name != "route" or value.get("to"))
         ]
@@ -155,7 +156,4 @@ def _detail(name: str, value: Any) -> str:
         return f"failure={cut(value['code'], _DETAIL_CHARS_MAX)}"
     if name == "route":
         return f"route={value['to']}"
-    # A million events have mostly whole numbers and words.
-    if type(value) is int:
-        return f"{name}={value}"
     return f"{name}={cut(value if isinstance(value, str) else json.dumps(value), _DETAIL_CHARS_MAX)}"

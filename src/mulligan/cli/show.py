@@ -15,7 +15,7 @@ from mulligan.cli.list_command import driven
 from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import age, cut, length, show_table
-from mulligan.cli.terminal import complain, show, show_json, show_written
+from mulligan.cli.terminal import UsageRefused, complain, show, show_json, show_written
 from mulligan.service import (
     describe_artifact,
     describe_budget,
@@ -60,6 +60,10 @@ def show_run(
         str | None, Argument(metavar="STEP", help="A step with its attempts, or a matrix with all its steps.")
     ] = None,
     attempts: Annotated[bool, Option("--attempts", help="Show every attempt at steps, handlers and scripts.")] = False,
+    brief: Annotated[
+        bool,
+        Option("--brief", help="List only steps that need attention, and count the others: so is a large run shown."),
+    ] = False,
     whole: Annotated[
         bool, Option("--all", help="Show all steps of a large run, with what they cost: it takes a while.")
     ] = False,
@@ -74,6 +78,8 @@ def show_run(
     Time and CPU are totals over all attempts of a step; memory is the most that one attempt used. Of a run with more
     than 20,000 events only the steps that need attention are listed, without these figures, and the others are counted.
     """
+    if brief and whole:
+        raise UsageRefused("--brief and --all exclude each other", hint="give one of them")
     with service_at(home) as service:
         run_id, name = find_run_and_step(service, run, step)
         if output:
@@ -88,8 +94,8 @@ def show_run(
         if as_json:
             show_json(to_json(service.overview(run_id, with_attempts=True)))
             return
-        brief = None if whole else service.brief_overview(run_id)
-        found = brief or service.overview(run_id)
+        brief = not whole and (brief or service.is_large(run_id))
+        found = service.brief_overview(run_id) if brief else service.overview(run_id)
         tried = service.attempts(run_id) if attempts else {}
     show(_headline(found))
     if agents := agents_line(found):
@@ -99,11 +105,9 @@ def show_run(
     if attempts:
         show_attempts(one for step in tried.values() for one in step)
         return
-    if brief is None:
-        show_table(_HEADS, [*step_rows(found, 0, where(home))])
-    else:
+    if brief:
         show(f"{pluralize(sum(found['step_counts'].values()), 'step')}: {group_counts(found['step_counts'])}")
-        show_table(_HEADS, [*_brief_rows(found, where(home))])
+    show_table(_HEADS, [*(_brief_rows(found, where(home)) if brief else step_rows(found, 0, where(home)))])
     _show_tails(found, where(home))
     for name, value in found["outputs"].items():
         show(f"output {name}: {describe_artifact(value) or cut(describe_value(value), 200)}")
@@ -225,8 +229,8 @@ def _brief_rows(run: dict[str, Any], place: str) -> Iterator[tuple[str, ...]]:
             yield f"{_INDENT}… {more}", "", "", "", "", "", f"mulligan show {run['run_id']} {matrix}{place}"
     for name, step in (*((name, steps[name]) for name in run["listed"][""]), *_end(run)):
         yield from _step_rows(name, step, children, 0, place)
-    if left := unlisted_counts(run):
-        yield f"… {group_counts(left, 'more ')}", "", "", "", "", "", f"mulligan show {run['run_id']} --all{place}"
+    if others := unlisted_counts(run):
+        yield f"… {group_counts(others, 'more ')}", "", "", "", "", "", f"mulligan show {run['run_id']} --all{place}"
 
 
 def _matrix_rows(

@@ -400,8 +400,9 @@ def _leaves(state: State, place: Place) -> Iterator[Place]:
         yield from _leaves(state, state.places[place.child]) if place.child in state.places else (place,)
     elif place.items is not None and place.status == "running":
         for index in place.items.todo[: place.items.next]:
-            item = state.places[item_key(place.key, index)]
-            if item.status == "running" and item.child in state.places:
+            # A state that was restored in brief lacks the items that have ended.
+            item = state.places.get(item_key(place.key, index))
+            if item is not None and item.status == "running" and item.child in state.places:
                 yield from _leaves(state, state.places[item.child])
     else:
         yield place

@@ -110,7 +110,7 @@ if TYPE_CHECKING:
     from mulligan.service.home import Home
     from mulligan.service.home_names import CONFIG_VARIABLE, server_url
     from mulligan.service.inbox import GivenAnswer, Inbox, LogTail, PendingDetails
-    from mulligan.service.items import Item
+    from mulligan.service.items import Item, SomeItems
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
     from mulligan.service.lazy_modules import import_lazy_modules
     from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
@@ -336,7 +336,7 @@ _NAMES = {
     "mulligan.service.home": "Home",
     "mulligan.service.home_names": "CONFIG_VARIABLE server_url",
     "mulligan.service.inbox": "GivenAnswer Inbox LogTail PendingDetails",
-    "mulligan.service.items": "Item",
+    "mulligan.service.items": "Item SomeItems",
     "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
     "mulligan.service.lazy_modules": "import_lazy_modules",
     "mulligan.service.live_feed": "LiveEvent LiveFeed Watch parse_watches",

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgspec
-
+from mulligan.core.effects.snapshot import read_place
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.verdict import is_handled
 from mulligan.history.matrices import ATTENTION
 from mulligan.history.views import run_brief_json
-from mulligan.service.artifacts import KeptFile, kept_files, with_artifact_paths
+from mulligan.service.artifacts import with_artifact_paths
 from mulligan.service.attempt_progress import progress_finder
 from mulligan.service.breakers import find_breaker_waits
-from mulligan.service.overview import add_facts, called_runs, children_by_step, listed, name_waits
+from mulligan.service.overview import add_facts, called_runs, children_by_step, item_counts, listed, name_waits
 from mulligan.service.run_reader import RunReader
 from mulligan.service.workers import find_worker_pool
 
@@ -25,8 +25,6 @@ WHOLE_EVENTS_MAX = 20_000
 MATRIX_STEPS_MAX, STEPS_MAX = 8, 20
 # How many failures, and how many steps that wait for a worker, are described.
 ENTRIES_MAX = 50
-# The beginning of what an attempt kept, in its event.
-_KEPT = '"artifacts":['
 
 
 def is_large(reader: RunReader, run_id: int) -> bool:
@@ -35,23 +33,25 @@ def is_large(reader: RunReader, run_id: int) -> bool:
 
 
 def brief_overview(reader: RunReader, run_id: int) -> dict[str, Any]:
-    """The run as `overview` has it, with the steps that need attention alone and without what the steps cost.
+    """The run as `overview` has it, with the steps that need attention alone.
 
+    What the steps cost and the files that they kept are left out: only the log knows them.
     `step_counts`: how many steps there are in each status. `listed`: by the name of its matrix, or "" for none, the
     steps that are among `steps`. `matrix_of`: the matrices of the paused steps that would run.
     """
     record = reader.record(run_id)
     children = called_runs(reader, run_id)
-    state, store = reader.state(run_id), reader.store
+    (state, ended), store = reader.brief_state(run_id), reader.store
+    items = _ItemCounts(state, ended)
     chosen = _chosen(state)
     names = [name for some in chosen.values() for name in some]
     pool = find_worker_pool(reader.home, store, state)
     view = run_brief_json(state, find_breaker_waits(store, state), pool, names=names, entries_max=ENTRIES_MAX)
     shown: dict[str, Any] = with_artifact_paths(store.artifacts, view)
-    shown["artifacts"] = msgspec.to_builtins(_kept(reader, run_id))
+    shown["artifacts"] = []
     called, progress_of = children_by_step(children), progress_finder(reader.home.folders, run_id)
     for name, step in (*shown["steps"].items(), *([(END, shown["end"])] if shown["end"] else [])):
-        add_facts(state, name, step, progress_of, {}, called.get(name, []))
+        add_facts(state, name, step, progress_of, {}, called.get(name, []), items.of)
     for group in shown["matrices"].values():
         group["attempts"], group["usage"] = 0, None
     name_waits(shown, children)
@@ -92,10 +92,25 @@ def _rank(state: State, place: Place) -> int:
     return len(ATTENTION) if record is not None and is_handled(state, record) is True else 0
 
 
-def _kept(reader: RunReader, run_id: int) -> list[KeptFile]:
-    """The files that the attempts kept. The store finds their events."""
-    found = reader.store.search_log(run_id, (_KEPT,))
-    return [kept for entry in found for kept in kept_files(entry, reader.store.artifacts)]
+class _ItemCounts:
+    """How many items of each map are in each status, without those that have ended in the state."""
+
+    def __init__(self, state: State, ended: Mapping[str, tuple[str, bytes]]) -> None:
+        self._live = Counter((place.parent, place.status) for place in state.places.values() if place.role == "item")
+        self._ended = Counter((key[: key.rindex("[")], status) for key, (status, _) in ended.items())
+        # Items are looked at one by one where some may have taken over the result of another run.
+        rows = ended.items() if state.run.changed_only else ()
+        reused = (key for key, (_, row) in rows if read_place(key, row).reused_run_id)
+        self._up_to_date = Counter(key[: key.rindex("[")] for key in reused)
+
+    def of(self, state: State, place: Place) -> dict[str, int] | None:
+        """Those of one step; None if it is no map or has no items yet."""
+        if place.items is None:
+            return None
+        both = self._live + self._ended
+        found = Counter({status: count for (step, status), count in both.items() if step == place.key})
+        found["waiting"] += max(0, len(place.items.values) - found.total())
+        return item_counts(found, self._up_to_date[place.key])
 
 
 def unlisted_counts(run: dict[str, Any]) -> dict[str, int]:

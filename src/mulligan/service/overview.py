@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import msgspec
@@ -23,6 +24,8 @@ from mulligan.service.run_reader import RunReader
 from mulligan.service.step_events import StepEvents
 from mulligan.service.workers import find_worker_pool
 
+# How many items of a map are in each status.
+CountItems = Callable[[State, Place], dict[str, int] | None]
 # The steps of so many child runs are shown: a map may call ten thousand.
 CHILDREN_OPENED_MAX = 20
 
@@ -143,12 +146,13 @@ def add_facts(
     progress_of: FindProgress,
     costs: Mapping[str, Cost],
     children: list[int],
+    count_items: CountItems | None = None,
 ) -> None:
     """Add to a step what is not in its state: its progress, its cost, its items, the runs that it called."""
     place = state.places[name]
     step["progress"] = msgspec.to_builtins(progress_of(name, place.attempt))
     step["usage"] = msgspec.to_builtins(costs[name]) if name in costs else None
-    step["items"] = _counted(state, place)
+    step["items"] = (count_items or count_item_statuses)(state, place)
     step["undone"] = place.is_undone
     step["children"] = children
 
@@ -259,14 +263,19 @@ def listed(reader: RunReader, record: RunRecord) -> dict[str, Any]:
     }
 
 
-def _counted(state: State, place: Place) -> dict[str, int] | None:
+def count_item_statuses(state: State, place: Place) -> dict[str, int] | None:
+    """How many items of a map are in each status; None for a step that has none."""
     if place.items is None:
         return None
     items = state.items_of(place)
-    statuses: list[str] = ["waiting" if item is None else item.status for item in items]
-    counted = ("completed", "failed", "running", "waiting", "cancelled")
     up_to_date = sum(item is not None and item.reused_run_id > 0 for item in items)
-    return {"total": len(statuses), **{status: statuses.count(status) for status in counted}, "up_to_date": up_to_date}
+    return item_counts(Counter("waiting" if item is None else item.status for item in items), up_to_date)
+
+
+def item_counts(statuses: Counter[str], up_to_date: int) -> dict[str, int]:
+    """The items of a map as `show` has them."""
+    counted = ("completed", "failed", "running", "waiting", "cancelled")
+    return {"total": statuses.total(), **{status: statuses[status] for status in counted}, "up_to_date": up_to_date}
 
 
 def called_runs(reader: RunReader, run_id: int) -> list[dict[str, Any]]:

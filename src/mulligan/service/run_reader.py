@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mulligan.core.effects.snapshot import restore
+from mulligan.core.effects.snapshot import restore, restore_brief
 from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import KEY, fetch_references, parse_reference
@@ -193,6 +193,14 @@ class RunReader:
             loaded = self.store.load(run_id)
             workflow, graph = self._definition(loaded)
             return restore(workflow, loaded.rows, graph)
+
+    def brief_state(self, run_id: int) -> tuple[State, dict[str, tuple[str, bytes]]]:
+        """The state without the items that have ended, and those by key: see `restore_brief`."""
+        self.record(run_id)
+        with pause_garbage_collection():
+            loaded = self.store.load(run_id)
+            workflow, graph = self._definition(loaded)
+            return restore_brief(workflow, loaded.rows, graph)
 
     def _definition(self, loaded: LoadedRun) -> tuple[Workflow, Graph]:
         """The workflow that the run was started with, and its graph. One command asks for the same again and again."""
