@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from mulligan.service.attempts import AttemptRecord
     from mulligan.service.audit import ACCEPTED, AuditLog, AuditPage, AuditWithRun
     from mulligan.service.background_jobs import JOBS, BackgroundJobs, Job, run_jobs
+    from mulligan.service.bottom_up import import_bottom_up
     from mulligan.service.breakers import Breaker
     from mulligan.service.brief_overview import unlisted_counts
     from mulligan.service.catalogue.catalogue import Draft, Proposal, Publication, PublishedWorkflow, WorkflowList
@@ -299,6 +300,7 @@ _NAMES = {
     "mulligan.service.attempts": "AttemptRecord",
     "mulligan.service.audit": "ACCEPTED AuditLog AuditPage AuditWithRun",
     "mulligan.service.background_jobs": "JOBS BackgroundJobs Job run_jobs",
+    "mulligan.service.bottom_up": "import_bottom_up",
     "mulligan.service.breakers": "Breaker",
     "mulligan.service.brief_overview": "unlisted_counts",
     "mulligan.service.change_verbs": "ChangeResult ChangeVerbs DecidedStep DecisionsResult ForkResult RetryResult "
