@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,8 +16,8 @@ import msgspec
 from mulligan import Home, Run, StepError
 from mulligan_nl2sql.asking.answers import Answer
 from mulligan_nl2sql.asking.run_answers import read_answer
-from mulligan_nl2sql.database_urls import parse_url, password_variable, split_name, url_to_keep
-from mulligan_nl2sql.planning.find_planner import DEFAULT, find_planner
+from mulligan_nl2sql.database_urls import give_passwords, parse_url, split_name, url_to_keep
+from mulligan_nl2sql.planning.find_planner import DEFAULT, find_agent, find_planner
 from mulligan_nl2sql.policy import read_policies
 from mulligan_nl2sql.workflows import ASK
 
@@ -57,6 +57,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     databases: tuple[AskedDatabase, ...]
     policy: str
     planner: str
+    # The agent of the engine that is asked, if the planner is one.
+    agent: str
     model: str
     today: str
     execute: bool
@@ -89,6 +91,7 @@ def read_question(
         databases=asked,
         policy=os.path.abspath(policy) if policy else "",
         planner=planner,
+        agent=find_agent(planner, os.environ),
         model=_model(planner),
         today=(today or date.today()).isoformat(),
         execute=execute,
@@ -127,22 +130,26 @@ def _is_missing(asked: AskedDatabase) -> bool:
 
 def ask(question: Question, home: Home, *, deadline: float | None = None) -> Answer:
     """Ask, and wait for the answer until `deadline`, a time of `time.monotonic`."""
-    for database in question.databases:
-        if database.password:
-            # The steps run in processes of this one, and find it there.
-            os.environ[password_variable(database.name)] = database.password
+    keep_passwords(question)
     inputs = {
         "question": question.text,
         "databases": [{"name": one.name, "url": one.url} for one in question.databases],
         "policy": question.policy,
         "planner": question.planner,
+        "agent": question.agent,
         "model": question.model,
         "today": question.today,
         "execute": question.execute,
         "strict": question.strict,
     }
     run = home.start(ASK, inputs=inputs)
-    return _drive(run, run.resume, deadline)
+    drive(run, deadline)
+    return read_answer(run)
+
+
+def keep_passwords(question: Question) -> None:
+    """Put its passwords into the environment: the steps run in processes of this one, and find them there."""
+    give_passwords({one.name: one.password for one in question.databases if one.password}, os.environ)
 
 
 def resume(run: Run, *, deadline: float | None = None) -> Answer:
@@ -153,11 +160,12 @@ def resume(run: Run, *, deadline: float | None = None) -> Answer:
         raise QuestionInvalid(f"run {run.id} is no question, but a run of '{run.workflow}'")
     if run.status in ("completed", "failed", "cancelled"):
         return read_answer(run)
-    return _drive(run, run.resume, deadline)
+    drive(run, deadline)
+    return read_answer(run)
 
 
-def _drive(run: Run, go_on: Callable[[], Run], deadline: float | None) -> Answer:
-    """Drive the run to its end, or to the deadline.
+def drive(run: Run, deadline: float | None) -> None:
+    """Drive the run to its end, or to the deadline. Interrupted if somebody presses Ctrl-C.
 
     At the deadline it is interrupted as Ctrl-C does it: the engine then leaves a run so that it can go on.
     """
@@ -173,14 +181,13 @@ def _drive(run: Run, go_on: Callable[[], Run], deadline: float | None) -> Answer
             if timer is not None:
                 timer.daemon = True
                 timer.start()
-            go_on()
+            run.resume()
         finally:
             if timer is not None:
                 timer.cancel()
     except KeyboardInterrupt:
         if not has_passed.is_set():
             raise Interrupted(run.id) from None
-    return read_answer(run)
 
 
 def _model(planner: str) -> str:
