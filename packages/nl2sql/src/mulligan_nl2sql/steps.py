@@ -36,8 +36,8 @@ from mulligan_nl2sql.policed_databases import find_database
 from mulligan_nl2sql.schema import Schema
 
 ROWS = "rows.jsonl"
-# The results of `question_steps:index`, in any order; None for a database that could not be read.
-Index = list[dict[str, Any] | None] | None
+# What `question_steps:index` and `question_steps:kept` have returned; None for a database that could not be read.
+Index = list[list[dict[str, Any] | None] | dict[str, Any] | None] | None
 
 
 def schema(url: str, policy: str = "", database: str = "") -> dict[str, Any]:
@@ -61,7 +61,8 @@ def plan(
     A refusal fails with QUESTION_REFUSED. SQL that has failed already fails at once in the same way: the planner has
     nothing better.
     """
-    earlier = msgspec.convert(failed or [], tuple[FailedSql, ...])
+    against_this_schema = [one for one in failed or [] if not one.get("was_kept")]
+    earlier = msgspec.convert(against_this_schema, tuple[FailedSql, ...])
     request = PlanRequest(question, _schema(schema, index, database), date.fromisoformat(today), earlier)
     answer = find_planner(planner, os.environ).plan(request)
     described: dict[str, Any] = msgspec.to_builtins(answer)
@@ -76,12 +77,18 @@ def plan(
 
 
 def refine(
-    plan: dict[str, Any], code: str, message: str = "", details: dict[str, Any] | None = None
+    plan: dict[str, Any], code: str, message: str = "", details: dict[str, Any] | None = None, was_kept: bool = False
 ) -> list[dict[str, Any]]:
-    """Return the statements that have failed, with this one: what the planner must know to write a better one."""
+    """Return the statements that have failed, with this one: what the planner must know to write a better one.
+
+    `was_kept`: the schema was an old one, and is read again. Then the failure says nothing about the same statement.
+    """
     repair = str((details or {}).get("repair", ""))
     latest = FailedSql(plan["sql"], code, message, repair)
-    return [*plan["failed"], {**msgspec.to_builtins(latest), **_usage(plan)}]
+    return [
+        *plan["failed"],
+        {**msgspec.to_builtins(latest), **_usage(plan), **({"was_kept": True} if was_kept else {})},
+    ]
 
 
 def check(
@@ -154,8 +161,9 @@ def _plain(sql: str) -> str:
 def _schema(given: dict[str, Any] | None, index: Index, database: str) -> Schema:
     """The schema that was read; without one, that of the database in the index."""
     if given is None:
-        found = (one["schema"] for one in index or [] if one is not None and one["database"] == database)
-        given = next(found, None)
+        lists = (part["databases"] if isinstance(part, dict) else part or [] for part in index or [])
+        known = (one for part in lists for one in part if one is not None)
+        given = next((one["schema"] for one in known if one["database"] == database), None)
     if given is None:
         raise QueryFailed(Code.UNUSABLE, f"the schema of '{database}' was not read", stage=Stage.CHECK)
     return msgspec.convert(given, Schema)
