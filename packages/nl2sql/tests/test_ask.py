@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +116,18 @@ def test_a_question_whose_deadline_has_passed_can_go_on(capsys: pytest.CaptureFi
     (receipt,) = answer["receipt"]["scans"]
     assert (receipt["executed"], receipt["cost"]) == (False, 30.0)
     assert {"words": "customers", "meaning": "table customers"} in receipt["explained"]
+
+
+def test_the_deadline_of_the_program_counts_from_its_start() -> None:
+    """What Python needs to load the program is a part of the time that a user waits."""
+    code = "import time\nfrom mulligan_nl2sql import command_line\nused = time.process_time()\n"
+    code += "print(command_line._seconds_since_start() > used - 0.02, flush=True)\ncommand_line.main()"
+    question = ("ask", "how many customers are in each city?", "--db", "sqlite:///shop.db", "--json")
+
+    done = subprocess.run([sys.executable, "-c", code, *question, "--deadline", "1ms"], capture_output=True, text=True)
+
+    first, _, answer = done.stdout.partition("\n")
+    assert (first, done.returncode, json.loads(answer)["status"]) == ("True", 124, "unfinished")
 
 
 def test_a_refusal_names_the_words_and_has_an_exit_code_of_its_own_as_the_demo_shows(

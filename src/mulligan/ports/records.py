@@ -233,6 +233,18 @@ class StopRequest(msgspec.Struct, frozen=True):
     grace_seconds: float | None
 
 
+class Look(msgspec.Struct, frozen=True):
+    """What others have written for a worker."""
+
+    # Runs with messages whose turn is free or the worker's own.
+    run_ids: list[int]
+    # The inboxes of the runs whose turn the worker holds, oldest first.
+    messages: list[Message]
+    stops: list[StopRequest]
+    # When, by `Clock.now`, the next timer is due, or a breaker that tasks wait for may be probed.
+    due: datetime | None
+
+
 class WaitingPlace(msgspec.Struct, frozen=True):
     """A place that waits for a person, in any run. `kind` is the row's tag (parked, approval)."""
 

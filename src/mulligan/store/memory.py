@@ -42,6 +42,7 @@ from mulligan.ports import (
     CommitResult,
     Lease,
     LoadedRun,
+    Look,
     Message,
     NewRun,
     Offer,
@@ -176,6 +177,9 @@ class MemoryStore:
     def load(self, run_id: int) -> LoadedRun:
         run = self.tables.run(run_id)
         return LoadedRun(run.record(), run.new.workflow, [(*key, *row) for key, row in sorted(run.rows.items())])
+
+    def load_all(self, run_ids: Collection[int]) -> list[LoadedRun]:
+        return [self.load(run_id) for run_id in run_ids if run_id in self.tables.runs]
 
     def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
         run = self.tables.runs.get(run_id)
@@ -569,6 +573,19 @@ class MemoryStore:
     ) -> datetime | None:
         timers = self._dues(root_run_id, holder, ahead).values()
         return min([*timers, *self._retries(root_run_id)], default=None)
+
+    def look(
+        self,
+        worker: str,
+        root_run_id: int | None = None,
+        *,
+        holder: str = "",
+        ahead: Mapping[int, timedelta] = NONE_AHEAD,
+    ) -> Look:
+        held = [run.run_id for run in self.tables.runs.values() if run.holder == worker]
+        due = self.next_due(root_run_id, holder=holder, ahead=ahead)
+        called = self.runs_with_messages(worker, root_run_id)
+        return Look(called, self.inbox(held), self.stop_requests(worker), due)
 
     def now(self) -> datetime | None:
         return self._clock.now() if self.is_shared else None

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ from mulligan_nl2sql.schema import Schema
 
 ROWS = "rows.jsonl"
 # What `question_steps:index` and `question_steps:kept` have returned; None for a database that could not be read.
-Index = list[list[dict[str, Any] | None] | dict[str, Any] | None] | None
+Index = Sequence[Any] | None
 
 
 def schema(url: str, policy: str = "", database: str = "") -> dict[str, Any]:
@@ -161,9 +162,18 @@ def _plain(sql: str) -> str:
 def _schema(given: dict[str, Any] | None, index: Index, database: str) -> Schema:
     """The schema that was read; without one, that of the database in the index."""
     if given is None:
-        lists = (part["databases"] if isinstance(part, dict) else part or [] for part in index or [])
-        known = (one for part in lists for one in part if one is not None)
-        given = next((one["schema"] for one in known if one["database"] == database), None)
+        given = next((one["schema"] for one in _entries(index) if one["database"] == database), None)
     if given is None:
         raise QueryFailed(Code.UNUSABLE, f"the schema of '{database}' was not read", stage=Stage.CHECK)
     return msgspec.convert(given, Schema)
+
+
+def _entries(index: Index) -> Iterator[dict[str, Any]]:
+    """What was read of each database, in lists of lists, or as `question_steps:kept` returns it."""
+    for part in index or []:
+        if isinstance(part, list):
+            yield from _entries(part)
+        elif part is not None and "databases" in part:
+            yield from part["databases"]
+        elif part is not None:
+            yield part

@@ -24,6 +24,17 @@ DELETE FROM schema_version
 -- name: insert_schema_version
 INSERT INTO schema_version VALUES (%s)
 
+-- transactions -------------------------------------------------------------------------------------------------------
+
+-- name: begin
+BEGIN
+
+-- name: begin_reading
+BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY
+
+-- name: commit
+COMMIT
+
 -- workers ------------------------------------------------------------------------------------------------------------
 
 -- name: register
@@ -109,11 +120,6 @@ SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, de
        parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
 FROM runs WHERE run_id = %s
 
--- name: lock_run
-SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
-FROM runs WHERE run_id = %s FOR SHARE
-
 -- name: runs
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
        parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
@@ -133,11 +139,11 @@ SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, de
        parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
 FROM runs WHERE parent_run_id = %s ORDER BY run_id
 
--- name: workflow
-SELECT body FROM workflows WHERE version = %s
+-- name: workflows
+SELECT version, body FROM workflows WHERE version IN (SELECT version FROM runs WHERE run_id = ANY (%s::bigint[]))
 
 -- name: rows
-SELECT kind, key, tag, data FROM rows WHERE run_id = %s ORDER BY kind, key
+SELECT run_id, kind, key, tag, data FROM rows WHERE run_id = ANY (%s::bigint[]) ORDER BY run_id, kind, key
 
 -- name: log
 SELECT entry FROM events WHERE run_id = %s AND seq > %s::bigint ORDER BY seq LIMIT %s::bigint
@@ -293,6 +299,9 @@ DELETE FROM answers WHERE message_id = %s RETURNING answer
 
 -- name: inbox
 SELECT id, run_id, report, is_asking FROM messages WHERE run_id = ANY (%s::bigint[]) ORDER BY id
+
+-- name: inboxes_of
+SELECT id, run_id, report, is_asking FROM messages JOIN runs USING (run_id) WHERE holder = %s ORDER BY id
 
 -- name: runs_with_messages
 SELECT DISTINCT run_id FROM messages JOIN runs USING (run_id)

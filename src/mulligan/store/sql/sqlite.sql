@@ -211,6 +211,9 @@ DELETE FROM answers WHERE message_id = ? RETURNING answer
 SELECT id, run_id, report, is_asking FROM messages
 WHERE run_id IN (SELECT value FROM json_each(?)) ORDER BY id
 
+-- name: inboxes_of
+SELECT id, run_id, report, is_asking FROM messages JOIN runs USING (run_id) WHERE holder = ?1 ORDER BY id
+
 -- name: runs_with_messages
 SELECT DISTINCT run_id FROM messages JOIN runs USING (run_id)
 WHERE holder IN ('', ?1) AND (?2 IS NULL OR root_run_id = ?2)

@@ -71,7 +71,7 @@ def _figures(kept: KeptIndex) -> IndexedDatabase:
     )
 
 
-def show_report(report: IndexReport) -> Iterator[str]:
+def show_indexes(report: IndexReport) -> Iterator[str]:
     """The lines for a terminal."""
     for one in report.databases:
         if one.failure is not None:

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -131,10 +131,7 @@ def _is_missing(asked: AskedDatabase) -> bool:
 
 def ask(question: Question, home: Home, *, deadline: float | None = None) -> Answer:
     """Ask, and wait for the answer until `deadline`, a time of `time.monotonic`."""
-    for database in question.databases:
-        if database.password:
-            # The steps run in processes of this one, and find it there.
-            os.environ[password_variable(database.name)] = database.password
+    keep_passwords(question)
     inputs = {
         "question": question.text,
         "databases": [{"name": one.name, "url": one.url} for one in question.databases],
@@ -147,7 +144,15 @@ def ask(question: Question, home: Home, *, deadline: float | None = None) -> Ans
         "index": _index_folder(home),
     }
     run = home.start(ASK, inputs=inputs)
-    return _drive(run, run.resume, deadline)
+    drive(run, deadline)
+    return read_answer(run)
+
+
+def keep_passwords(question: Question) -> None:
+    """Put its passwords into the environment: the steps run in processes of this one, and find them there."""
+    for database in question.databases:
+        if database.password:
+            os.environ[password_variable(database.name)] = database.password
 
 
 def _index_folder(home: Home) -> str:
@@ -164,11 +169,12 @@ def resume(run: Run, *, deadline: float | None = None) -> Answer:
         raise QuestionInvalid(f"run {run.id} is no question, but a run of '{run.workflow}'")
     if run.status in ("completed", "failed", "cancelled"):
         return read_answer(run)
-    return _drive(run, run.resume, deadline)
+    drive(run, deadline)
+    return read_answer(run)
 
 
-def _drive(run: Run, go_on: Callable[[], Run], deadline: float | None) -> Answer:
-    """Drive the run to its end, or to the deadline.
+def drive(run: Run, deadline: float | None) -> None:
+    """Drive the run to its end, or to the deadline. Interrupted if somebody presses Ctrl-C.
 
     At the deadline it is interrupted as Ctrl-C does it: the engine then leaves a run so that it can go on.
     """
@@ -184,14 +190,13 @@ def _drive(run: Run, go_on: Callable[[], Run], deadline: float | None) -> Answer
             if timer is not None:
                 timer.daemon = True
                 timer.start()
-            go_on()
+            run.resume()
         finally:
             if timer is not None:
                 timer.cancel()
     except KeyboardInterrupt:
         if not has_passed.is_set():
             raise Interrupted(run.id) from None
-    return read_answer(run)
 
 
 def _model(planner: str) -> str:

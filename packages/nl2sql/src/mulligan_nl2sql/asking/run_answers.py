@@ -42,7 +42,7 @@ def _results(run: Run, receipt: Receipt) -> Iterator[Result]:
         rows = []
         for scan in scans:
             label = {table.database_column: scan.database} if table.database_column else {}
-            rows += [{**label, **row} for row in _read_rows(scan.file or "")]
+            rows += [{**label, **row} for row in read_rows(scan.file or "")]
         yield Result(
             databases=[scan.database for scan in scans],
             question=scans[0].question,
@@ -51,7 +51,7 @@ def _results(run: Run, receipt: Receipt) -> Iterator[Result]:
         )
 
 
-def _read_rows(file: str) -> list[dict[str, Any]]:
+def read_rows(file: str) -> list[dict[str, Any]]:
     return [msgspec.json.decode(line) for line in Path(file).read_bytes().splitlines()]
 
 

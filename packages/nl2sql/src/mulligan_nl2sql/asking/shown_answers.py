@@ -58,7 +58,7 @@ def _receipt(receipt: Receipt, answer: Answer) -> Iterator[str]:
     yield _line("status", f"{answer.status} (exit code {answer.exit_code})")
     yield _line("run", f"{answer.run}, {receipt.seconds:.1f} s")
     yield _line("planner", receipt.planner)
-    if used := _usage(receipt.usage):
+    if used := shown_usage(receipt.usage):
         yield _line("used", used)
     for database in receipt.databases:
         yield _line("database", _database(database))
@@ -97,7 +97,7 @@ def _scan(scan: ScanReceipt, question: str) -> Iterator[str]:
         "rows": "" if scan.rows is None else f"{scan.rows:,}{cut}",
         "file": scan.file or "",
         "model": printable(scan.model),
-        "used": _usage(scan.usage),
+        "used": shown_usage(scan.usage),
         "attempts": ", ".join(f"{name} {count}" for name, count in scan.attempts.items()),
     }
     yield from (_line(f"  {name}", text) for name, text in lines.items() if text)
@@ -110,7 +110,7 @@ def _line(name: str, text: str) -> str:
     return f"{name:<10} {text}"
 
 
-def _usage(usage: Usage) -> str:
+def shown_usage(usage: Usage) -> str:
     parts = [
         f"{count:,} tokens {way}"
         for count, way in ((usage.input_tokens, "read"), (usage.output_tokens, "written"))
