@@ -727,8 +727,8 @@ FROM breakers WHERE name = ANY (%s::text[]) ORDER BY name FOR UPDATE
 
 -- A separate statement, after locking: one that has waited for a lock would still see the leases from before.
 -- name: behind_breakers
-SELECT n.name, n.name IN (SELECT name FROM probing), coalesce(r.tasks, 0)
-FROM unnest(%s::text[]) AS n (name) LEFT JOIN running_behind r USING (name)
+SELECT n.name, n.name IN (SELECT name FROM probing), coalesce(behind.tasks, 0)
+FROM unnest(%s::text[]) AS n (name) LEFT JOIN running_behind behind USING (name)
 
 -- name: now
 SELECT now_micros()
@@ -746,8 +746,8 @@ WHERE breakers.name = t.name
 -- name: breakers
 SELECT b.name, b.status, b.failures, b.retry_at,
        (SELECT count(*) FROM tasks t WHERE t.breaker <> '' AND t.breaker = b.name AND t.worker = ''),
-       coalesce(r.tasks, 0), b.max_running
-FROM breakers b LEFT JOIN running_behind r USING (name) ORDER BY b.name
+       coalesce(behind.tasks, 0), b.max_running
+FROM breakers b LEFT JOIN running_behind behind USING (name) ORDER BY b.name
 
 -- name: reset_breaker
 WITH closed AS (
