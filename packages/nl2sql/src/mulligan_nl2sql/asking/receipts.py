@@ -17,7 +17,7 @@ from mulligan_nl2sql.planning.planner import Explanation, Usage
 SCAN_STEPS = ("schema", "plan", "check", "explain", "execute")
 # No code is both repaired and retried by the workflow.
 _REPAIRED = frozenset(code.value for code, rule in RULES.items() if rule.repair)
-_NOT_SHOWN = frozenset({"type", "usage", "planner", "model"})
+_NOT_SHOWN = frozenset({"type", "usage", "planner", "model", "reported_code"})
 _MODEL_STEP = "decompose_with_model"
 # Failures that say no more than that something inside has failed.
 _OUTER = frozenset({"ITEMS_FAILED", "CHILD_FAILED"})
@@ -49,6 +49,18 @@ def failure_of_run(run: Run) -> Problem | None:
     return _problem(failures[-1].failure) if failures else None
 
 
+def with_origin(failure: Problem | None, receipt: Receipt) -> Problem | None:
+    """The failure of a question with what the database or the scan says of it that has failed in this way."""
+    if failure is None:
+        return None
+    parts = [*(scan.failure for scan in receipt.scans), *(database.failure for database in receipt.databases)]
+    origin = next((one for one in parts if one is not None and one.code == failure.code), None)
+    if origin is None:
+        return failure
+    details = {**origin.details, **failure.details}
+    return msgspec.structs.replace(failure, step=origin.step, retryable=origin.retryable, details=details)
+
+
 def status_of_run(run: Run, failure: Problem | None) -> Status:
     status = run.status
     if status == "completed":
@@ -64,7 +76,8 @@ def _problem(failure: Any) -> Problem:
         failure = critical[0] if critical else failure.cause[-1]
     details = {name: value for name, value in failure.details.items() if name not in _NOT_SHOWN}
     return Problem(
-        code=failure.code,
+        # A step that passes the failure of another one on may not use the engine's own codes, such as CIRCUIT_OPEN.
+        code=str(failure.details.get("reported_code", failure.code)),
         message=failure.message,
         severity=str(failure.severity),
         retryable=failure.retryable,
@@ -102,7 +115,8 @@ def _scan(planned: dict[str, Any], run: Run | None) -> ScanReceipt:
     query = (steps["check"].output or {}) if steps["check"].status == "completed" else {}
     has_executed = steps["execute"].status == "completed"
     result = (steps["execute"].output or {}) if has_executed else {}
-    failure = failure_of_run(run)
+    errors = _errors(run)
+    failure = _located(failure_of_run(run), errors)
     status = status_of_run(run, failure)
     return ScanReceipt(
         database=planned["database"],
@@ -121,11 +135,19 @@ def _scan(planned: dict[str, Any], run: Run | None) -> ScanReceipt:
         seconds=round(run.seconds, 3),
         attempts={name: count for name in SCAN_STEPS if (count := len(_attempts(run, name)))},
         repairs=max(0, sum(attempt.status == "succeeded" for attempt in steps["plan"].attempts) - 1),
-        errors=_errors(run),
+        errors=errors,
         explained=msgspec.convert(plan.get("explained", []), list[Explanation]),
         usage=_sum([*map(_usage, _plans(run)), *_wasted(_attempts(run, "plan"))]),
         failure=None if status is Status.ANSWERED else failure,
     )
+
+
+def _located(failure: Problem | None, errors: Sequence[FailedAttempt]) -> Problem | None:
+    """The failure with the step where it arose: of a loop of repairs that is not the planner."""
+    if failure is None:
+        return None
+    step = next((error.step for error in reversed(errors) if error.code == failure.code), failure.step)
+    return msgspec.structs.replace(failure, step=step)
 
 
 def _not_started(planned: dict[str, Any]) -> ScanReceipt:
