@@ -535,4 +535,4 @@ class StepCounter:
                 self.sweeps[sweep][after] += 1
 
 
-_WIDE = (e.RunStarted, e.RunRevised, e.RunReopened, e.LoopFired)
+_WIDE = (e.RunStarted, e.RunStopping, e.RunRevised, e.RunReopened, e.LoopFired)
