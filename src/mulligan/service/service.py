@@ -494,6 +494,13 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, RemoteVerbs, 
         find = overview.overview_with_attempts if with_attempts else overview.overview
         return find(self.reader, run_id)
 
+    def show_in_parts(self, run_id: int, progress: RunProgress) -> Iterator[tuple[str, Any]]:
+        """The keys and values of `show`, one after the other; the steps are pairs of name and step.
+
+        `progress`: of the display that has shown the run while it was driven.
+        """
+        return overview.show_run_in_parts(self.reader, run_id, progress.root)
+
     def is_large(self, run_id: int) -> bool:
         """Whether a run is shown in brief, unless all of it is asked for."""
         return brief_overview.is_large(self.reader, run_id)
