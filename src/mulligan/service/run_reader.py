@@ -340,6 +340,10 @@ class RunReader:
         """The content of an artifact, given the description in its reference. `ArtifactGone`, `ArtifactDamaged`."""
         return self.store.artifacts.fetch(parse_reference({KEY: dict(description)}))
 
+    def artifact_path(self, description: Mapping[str, Any]) -> str:
+        """The path of an artifact, given the description in its reference; "" if the store does not use files."""
+        return self.store.artifacts.path(parse_reference({KEY: dict(description)}))
+
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
         """What an attempt wrote; empty if it wrote nothing, or its log is neither here nor in the store."""
         run_id = self.run_of_attempt(run_id, place, attempt)

@@ -555,6 +555,10 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, RemoteVerbs, 
         """The content of an artifact, given the description in its reference. `ArtifactGone`, `ArtifactDamaged`."""
         return self.reader.read_artifact(description)
 
+    def artifact_path(self, description: Mapping[str, Any]) -> str:
+        """The path of an artifact, given the description in its reference; "" if the store does not use files."""
+        return self.reader.artifact_path(description)
+
     def story(self, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[LocatedLine]:
         """The story of a run or of one step; with `is_tree` also of the runs that it called."""
         return run_story.run_story(self.reader, run_id, step, is_tree=is_tree)
