@@ -258,7 +258,7 @@ def _parser() -> argparse.ArgumentParser:
     measured = add("benchmark", _benchmark, "ask the questions of a file, and count how many answers are right")
     measured.add_argument("file", metavar="FILE", help="questions and what is expected of each (TOML)")
     measured.add_argument(
-        "--planner", action="append", choices=NAMES, help=f"who writes the SQL (repeatable; default: {DEFAULT})"
+        "--planner", action="append", metavar="NAME", help=f"who writes the SQL (repeatable; default: {DEFAULT})"
     )
     measured.add_argument(
         "--parallel",
@@ -284,7 +284,11 @@ def _parser() -> argparse.ArgumentParser:
         )
     for command in (asked, examined):
         command.add_argument(
-            "--planner", default=DEFAULT, choices=NAMES, help=f"who writes the SQL (default: {DEFAULT})"
+            "--planner",
+            default=DEFAULT,
+            metavar="NAME",
+            help=f"who writes the SQL: {', '.join(NAMES)}, or an agent whose command is $MULLIGAN_AGENT_NAME "
+            f"(default: {DEFAULT})",
         )
     for command in (asked, resumed, measured):
         command.add_argument(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 import msgspec
@@ -18,6 +19,8 @@ _NAME_CHARS_MAX = 60
 _GIVEN_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{_NAME_CHARS_MAX - 1}}}")
 # With the name of the database in upper case.
 PASSWORD_VARIABLE = "NL2SQL_PASSWORD_"
+# Passwords of URLs on their way to the steps, as JSON. One variable for all of them: agents get it empty.
+GIVEN_PASSWORDS = "NL2SQL_PASSWORDS"
 _SECRETS = frozenset({"password", "sslpassword", "sslkey", "passfile"})
 
 
@@ -82,12 +85,27 @@ def url_with_password(url: str, environ: Mapping[str, str], name: str = "") -> s
     scheme = url.partition("://")[0].lower()
     if _KINDS.get(scheme) != "postgres":
         return url
-    password = environ.get(password_variable(_server(url, name).name), "")
+    database = _server(url, name).name
+    password = _given_passwords(environ).get(database) or environ.get(password_variable(database), "")
     parts = urlsplit(url)
     login, at, host = parts.netloc.rpartition("@")
     if not password or not at or ":" in login:
         return url
     return urlunsplit(parts._replace(netloc=f"{login}:{quote(password, safe='')}@{host}"))
+
+
+def give_passwords(passwords: Mapping[str, str], environ: MutableMapping[str, str]) -> None:
+    """Put passwords by the names of their databases where the steps find them, beside those that are there."""
+    if passwords:
+        environ[GIVEN_PASSWORDS] = json.dumps({**_given_passwords(environ), **passwords})
+
+
+def _given_passwords(environ: Mapping[str, str]) -> dict[str, str]:
+    try:
+        found = json.loads(environ.get(GIVEN_PASSWORDS) or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def password_variable(database: str) -> str:

@@ -32,6 +32,8 @@ from mulligan_nl2sql.failures import RULES, Code, QueryFailed, Stage
 from mulligan_nl2sql.planning.failures import REFUSED
 from mulligan_nl2sql.planning.find_planner import DEFAULT, find_planner
 from mulligan_nl2sql.planning.planner import FailedSql, PlanRequest, Refusal
+from mulligan_nl2sql.planning.providers.agent import write_prompt
+from mulligan_nl2sql.planning.providers.cassette import CassettePlanner
 from mulligan_nl2sql.policed_databases import find_database
 from mulligan_nl2sql.schema import Schema
 
@@ -55,15 +57,16 @@ def plan(
     failed: list[dict[str, Any]] | None = None,
     index: Index = None,
     database: str = "",
+    reply: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Ask a planner for SQL. `failed` is what `refine` returned: the statements so far, and how each has failed.
 
-    A refusal fails with QUESTION_REFUSED. SQL that has failed already fails at once in the same way: the planner has
-    nothing better.
+    A planner that is an agent was asked by the step before, and `reply` is its output. A refusal fails with
+    QUESTION_REFUSED. SQL that has failed already fails at once in the same way: the planner has nothing better.
     """
-    earlier = msgspec.convert(failed or [], tuple[FailedSql, ...])
-    request = PlanRequest(question, _schema(schema, index, database), date.fromisoformat(today), earlier)
-    answer = find_planner(planner, os.environ).plan(request)
+    request = _request(question, schema, today, failed, index, database)
+    earlier = request.failed
+    answer = find_planner(planner, os.environ, reply).plan(request)
     described: dict[str, Any] = msgspec.to_builtins(answer)
     del described["type"]
     if isinstance(answer, Refusal):
@@ -73,6 +76,22 @@ def plan(
         if _plain(one.sql) == _plain(answer.sql):
             raise _failed_again(one, _usage(described))
     return {**described, "failed": failed or []}
+
+
+def prompt(
+    question: str,
+    schema: dict[str, Any] | None,
+    today: str,
+    planner: str,
+    failed: list[dict[str, Any]] | None = None,
+    index: Index = None,
+    database: str = "",
+) -> dict[str, Any]:
+    """What an agent is asked for SQL, and whether it is: a cassette may know the answer."""
+    request = _request(question, schema, today, failed, index, database)
+    asked = find_planner(planner, os.environ)
+    is_known = isinstance(asked, CassettePlanner) and asked.knows(request)
+    return {"text": write_prompt(request), "is_asked": not is_known}
 
 
 def refine(
@@ -149,6 +168,18 @@ def _failed_again(failed: FailedSql, usage: dict[str, Any]) -> StepError:
 def _plain(sql: str) -> str:
     """A statement without what makes no difference at its ends and between its words."""
     return " ".join(sql.split()).rstrip("; ")
+
+
+def _request(
+    question: str,
+    schema: dict[str, Any] | None,
+    today: str,
+    failed: list[dict[str, Any]] | None,
+    index: Index,
+    database: str,
+) -> PlanRequest:
+    earlier = msgspec.convert(failed or [], tuple[FailedSql, ...])
+    return PlanRequest(question, _schema(schema, index, database), date.fromisoformat(today), earlier)
 
 
 def _schema(given: dict[str, Any] | None, index: Index, database: str) -> Schema:

@@ -16,8 +16,8 @@ import msgspec
 from mulligan import Home, Run, StepError
 from mulligan_nl2sql.asking.answers import Answer
 from mulligan_nl2sql.asking.run_answers import read_answer
-from mulligan_nl2sql.database_urls import parse_url, password_variable, split_name, url_to_keep
-from mulligan_nl2sql.planning.find_planner import DEFAULT, find_planner
+from mulligan_nl2sql.database_urls import give_passwords, parse_url, split_name, url_to_keep
+from mulligan_nl2sql.planning.find_planner import DEFAULT, find_agent, find_planner
 from mulligan_nl2sql.policy import read_policies
 from mulligan_nl2sql.workflows import ASK
 
@@ -57,6 +57,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     databases: tuple[AskedDatabase, ...]
     policy: str
     planner: str
+    # The agent of the engine that is asked, if the planner is one.
+    agent: str
     model: str
     today: str
     execute: bool
@@ -89,6 +91,7 @@ def read_question(
         databases=asked,
         policy=os.path.abspath(policy) if policy else "",
         planner=planner,
+        agent=find_agent(planner, os.environ),
         model=_model(planner),
         today=(today or date.today()).isoformat(),
         execute=execute,
@@ -133,6 +136,7 @@ def ask(question: Question, home: Home, *, deadline: float | None = None) -> Ans
         "databases": [{"name": one.name, "url": one.url} for one in question.databases],
         "policy": question.policy,
         "planner": question.planner,
+        "agent": question.agent,
         "model": question.model,
         "today": question.today,
         "execute": question.execute,
@@ -145,9 +149,7 @@ def ask(question: Question, home: Home, *, deadline: float | None = None) -> Ans
 
 def keep_passwords(question: Question) -> None:
     """Put its passwords into the environment: the steps run in processes of this one, and find them there."""
-    for database in question.databases:
-        if database.password:
-            os.environ[password_variable(database.name)] = database.password
+    give_passwords({one.name: one.password for one in question.databases if one.password}, os.environ)
 
 
 def resume(run: Run, *, deadline: float | None = None) -> Answer:

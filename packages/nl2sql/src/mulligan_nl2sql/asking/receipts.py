@@ -12,9 +12,12 @@ from mulligan_nl2sql.asking.answers import DatabaseReceipt, FailedAttempt, Probl
 from mulligan_nl2sql.failures import RULES
 from mulligan_nl2sql.planning.failures import REFUSED
 from mulligan_nl2sql.planning.planner import Explanation, Usage
+from mulligan_nl2sql.planning.providers.agent import read_usage
 
+# Of a scan whose planner is an agent of the engine.
+AGENT_STEP = "agent"
 # In this order of the path of a scan.
-SCAN_STEPS = ("schema", "plan", "check", "explain", "execute")
+SCAN_STEPS = ("schema", AGENT_STEP, "plan", "check", "explain", "execute")
 # No code is both repaired and retried by the workflow.
 _REPAIRED = frozenset(code.value for code, rule in RULES.items() if rule.repair)
 _NOT_SHOWN = frozenset({"type", "usage", "planner", "model", "reported_code"})
@@ -128,7 +131,7 @@ def _scan(planned: dict[str, Any], run: Run | None) -> ScanReceipt:
         repairs=max(0, sum(attempt.status == "succeeded" for attempt in steps["plan"].attempts) - 1),
         errors=errors,
         explained=msgspec.convert(plan.get("explained", []), list[Explanation]),
-        usage=_sum([*map(_usage, _plans(run)), *_wasted(_attempts(run, "plan"))]),
+        usage=_sum([*map(_usage, _plans(run)), *_wasted(_attempts(run, "plan")), *wasted_by_agent(run)]),
         failure=None if status is Status.ANSWERED else failure,
     )
 
@@ -190,6 +193,22 @@ def _wasted(attempts: Sequence[Any]) -> list[Usage]:
     return [_usage(attempt.failure.details) for attempt in attempts if attempt.failure is not None]
 
 
+def wasted_by_agent(run: Run) -> list[Usage]:
+    """What an agent has spent on attempts that failed."""
+    if not run.inputs.get(AGENT_STEP):
+        return []
+    facts = [event["fact"] for event in run.events()]
+    failed = [one for one in facts if one["type"] == "attempt.failed" and one["place"] == AGENT_STEP]
+    return [_spent(one.get("usage") or {}) for one in failed]
+
+
+def _spent(said: dict[str, Any]) -> Usage:
+    """As the engine records it: the sum beside its parts, if those are known."""
+    read, written = said.get("input_tokens"), said.get("output_tokens")
+    tokens = said.get("tokens") if read is None and written is None else {"input": read, "output": written}
+    return read_usage({"tokens": tokens, "cost": said.get("cost")})
+
+
 def _usage(described: dict[str, Any] | None) -> Usage:
     return msgspec.convert((described or {}).get("usage", {}), Usage)
 
@@ -232,4 +251,4 @@ def _sum(usages: Sequence[Usage]) -> Usage:
         known = [value for usage in usages if (value := getattr(usage, name)) is not None]
         return sum(known) if known else None
 
-    return Usage(total("input_tokens"), total("output_tokens"), total("cost"))
+    return Usage(total("input_tokens"), total("output_tokens"), total("cost"), total("tokens"))

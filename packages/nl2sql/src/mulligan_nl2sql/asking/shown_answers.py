@@ -111,7 +111,7 @@ def _line(name: str, text: str) -> str:
 def shown_usage(usage: Usage) -> str:
     parts = [
         f"{count:,} tokens {way}"
-        for count, way in ((usage.input_tokens, "read"), (usage.output_tokens, "written"))
+        for count, way in ((usage.input_tokens, "read"), (usage.output_tokens, "written"), (usage.tokens, "used"))
         if count is not None
     ]
     return ", ".join([*parts, *([f"${usage.cost:.4f}"] if usage.cost is not None else [])])
