@@ -46,6 +46,10 @@ INPUTS = {"question": "how many?", "databases": [SHOP], "planner": "openai", "to
 ENDED = ("completed", "failed", "cancelled")
 
 
+# What a function returns that never ends: only who stops it ends it.
+HANGS = object()
+
+
 class Kept(msgspec.Struct):
     """An output whose `file` is kept with the run."""
 
@@ -165,14 +169,14 @@ class SimulatedHome:
         quiet = 0
         while self.status(run) not in ENDED:
             try:
-                is_busy = engine.tick(0.0) or not engine.is_settled
+                is_busy = engine.tick(0.0)
             except Crash:
                 assert self.store.expire(engine.name, is_dead=True)
                 engine = self._engine(given)
                 engine.take_up(self._runs(run))
                 continue
             quiet = 0 if is_busy else quiet + 1
-            if quiet > 2:
+            if quiet > 3:
                 # Whatever it waits for is over then.
                 self.clock.advance(10.0)
             assert quiet < 100, "it waits for ever"
@@ -190,14 +194,24 @@ class _Executor(FakeExecutor):
     def __init__(self, name: str, clock: JumpingClock, store: Store, given: Mapping[str, Function]) -> None:
         super().__init__(name, clock, slots=1)
         self._store, self._given = store, given
+        self._hanging: set[int] = set()
 
     def _end(self, lease: Lease, now: datetime) -> r.Report | None:
         task = lease.task
+        if lease.token in self.stopped:
+            return r.TaskEnded(now, task.place, task.attempt, Outcome(signal=15, is_stopped=True))
+        if lease.token in self._hanging:
+            return None
         try:
             output = self._call(task)
         except StepError as error:
             outcome = Outcome(reported=(error.report(),))
             return r.TaskEnded(now, task.place, task.attempt, outcome)
+        if output is HANGS:
+            self._hanging.add(lease.token)
+            return None
+        if isinstance(output, Outcome):
+            return r.TaskEnded(now, task.place, task.attempt, output)
         artifacts: tuple[dict[str, Any], ...] = ()
         if isinstance(output, Kept):
             name = f"{task.run_id}/{task.place}/{task.visit}/{task.attempt}/rows.jsonl"
