@@ -32,6 +32,7 @@ from mulligan.store import open_store
 from mulligan.testing.clock import JumpingClock
 from mulligan.testing.fake_executor import FakeExecutor
 from mulligan.testing.faults import Crash
+from mulligan_nl2sql import steps
 from mulligan_nl2sql.execution import queries
 from mulligan_nl2sql.policed_databases import find_database
 from mulligan_nl2sql.workflows import ASK
@@ -80,7 +81,7 @@ def _rows(**arguments: Any) -> Kept:
 def execute_here(**arguments: Any) -> Kept:
     """What `steps.execute` does, in a process of its own; the rows are kept by the executor below."""
     found, rules = find_database(arguments["url"], arguments["policy"], arguments["database"])
-    schema = schema_of("sqlite")
+    schema = steps._schema(arguments["schema"], arguments["index"], arguments["database"])
     with tempfile.TemporaryDirectory() as folder:
         done = queries.execute(found, arguments["sql"], schema, rules, file=Path(folder) / "rows.jsonl")
         return Kept(msgspec.to_builtins(done), Path(done.path).read_bytes())
@@ -138,6 +139,9 @@ class SimulatedHome:
         self._finish(run, engine, given)
         return run
 
+    def crashed(self, run: int) -> None:
+        """Called when the worker has died, before another one takes the question up."""
+
     def facts(self, run: int, *kinds: type[e.Fact]) -> list[Any]:
         """What happened in the run of a question and in those of its scans."""
         facts = (entry.fact for one in self._runs(run) for entry in self.store.log(one))
@@ -171,6 +175,7 @@ class SimulatedHome:
             try:
                 is_busy = engine.tick(0.0)
             except Crash:
+                self.crashed(run)
                 assert self.store.expire(engine.name, is_dead=True)
                 engine = self._engine(given)
                 engine.take_up(self._runs(run))
