@@ -226,9 +226,9 @@ class _Executor(FakeExecutor):
         return r.TaskEnded(now, task.place, task.attempt, output=plain, artifacts=artifacts)
 
     def _call(self, task: Task) -> Any:
-        module, _, name = task.params["call"].partition(":")
+        module, _, name = task.params.get("call", "").partition(":")
         function = self._given.get(task.step) or getattr(import_module(module), name)
-        return function(**task.params["args"])
+        return function(**task.params.get("args", {}))
 
 
 def failing(error: StepError) -> Function:

@@ -20,8 +20,9 @@ from .asked_questions import asking, text_of
 from .simulated_home import GOOD, HANGS, SHOP, STAND_INS, Planner, SimulatedHome
 from .workflow_copies import Documents, calling, copy_of
 
-STEPS = ("index", "resolve", "decompose_with_model", "decompose", "plan", "check", "explain", "execute", "refine")
-AFTER = ("combine", "answer")
+BEFORE = ("kept", "index", "resolve", "decompose_with_model", "decompose")
+OF_SCAN = ("prompt", "agent", "plan", "check", "explain", "execute", "refine")
+STEPS = (*BEFORE, *OF_SCAN, "combine", "answer")
 TWO = [SHOP, {**SHOP, "name": "other"}]
 # What a worker reports of a function that raises, of a process that ends, and of one that takes longer than its limit.
 RAISES = Outcome(code="EXCEPTION", exit_code=None, message="LookupError: injected")
@@ -29,10 +30,19 @@ EXITS = Outcome(exit_code=3)
 EXCEEDS = Outcome(exit_code=None, is_timed_out=True)
 
 
+# What some steps are there for: a folder of indexes, a choice of databases, an agent.
+NEEDED: dict[str, dict[str, Any]] = {
+    "kept": {"index": "indexes"},
+    "decompose_with_model": {"databases": TWO},
+    "prompt": {"agent": "claude"},
+    "agent": {"agent": "claude"},
+}
+
+
 def asked(home: SimulatedHome, step: str, function: Any) -> int:
-    # Only a statement that is wrong is refined, and only a choice of databases is one for a model.
+    # Only a statement that is wrong is refined.
     functions = {**STAND_INS, "plan": Planner("select nam from customers", GOOD), step: function}
-    return home.ask(functions=functions, databases=TWO if step == "decompose_with_model" else [SHOP])
+    return home.ask(functions=functions, **NEEDED.get(step, {}))
 
 
 def test_no_step_is_left_out_and_each_has_an_end() -> None:
@@ -40,11 +50,11 @@ def test_no_step_is_left_out_and_each_has_an_end() -> None:
     names = {step["step"] for step in documents.steps()}
 
     # `schema` is `index` for a scan that is no part of a question, `scan` is a map over runs.
-    assert names - {"schema", "scan"} == {*STEPS, *AFTER}
+    assert names - {"schema", "scan"} == set(STEPS)
     assert [name for name in names - {"scan"} if "timeout" not in documents.called(name)] == []
 
 
-@pytest.mark.parametrize("step", [*STEPS, *AFTER])
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize(
     ("outcome", "code"),
     [(RAISES, "EXCEPTION"), (EXITS, "EXIT_NONZERO"), (EXCEEDS, "TIMEOUT")],
@@ -66,7 +76,7 @@ def test_a_step_that_misbehaves_fails_the_question_with_its_own_code(
     assert "Traceback" not in said.out + said.err
 
 
-@pytest.mark.parametrize("step", [*STEPS, *AFTER])
+@pytest.mark.parametrize("step", STEPS)
 def test_a_question_that_is_cancelled_at_a_step_ends_as_cancelled(
     step: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

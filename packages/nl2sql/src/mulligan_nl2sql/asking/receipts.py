@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -12,9 +12,12 @@ from mulligan_nl2sql.asking.answers import DatabaseReceipt, FailedAttempt, Probl
 from mulligan_nl2sql.failures import RULES
 from mulligan_nl2sql.planning.failures import REFUSED
 from mulligan_nl2sql.planning.planner import Explanation, Usage
+from mulligan_nl2sql.planning.providers.agent import read_usage
 
+# Of a scan whose planner is an agent of the engine.
+AGENT_STEP = "agent"
 # In this order of the path of a scan.
-SCAN_STEPS = ("schema", "plan", "check", "explain", "execute")
+SCAN_STEPS = ("schema", AGENT_STEP, "plan", "check", "explain", "execute")
 # No code is both repaired and retried by the workflow.
 _REPAIRED = frozenset(code.value for code, rule in RULES.items() if rule.repair)
 _NOT_SHOWN = frozenset({"type", "usage", "planner", "model", "reported_code"})
@@ -31,7 +34,7 @@ def read_receipt(run: Run) -> Receipt:
     asked = _attempts(run, _MODEL_STEP)
     return Receipt(
         planner=run.inputs["planner"],
-        databases=[_database(item) for item in run.steps["index"].items],
+        databases=list(_databases(run)),
         decomposed_by=decomposed.get("by"),
         attempts=len(asked),
         errors=[error for _, error in _failed_attempts(_MODEL_STEP, asked)],
@@ -86,16 +89,25 @@ def _problem(failure: Any) -> Problem:
     )
 
 
-def _database(item: Any) -> DatabaseReceipt:
-    output = item.output if item.status == "completed" else None
-    attempts = [attempt for attempt in item.attempts if attempt.started_at is not None]
-    return DatabaseReceipt(
-        database=item.value["name"],
-        tables=None if output is None else len(output["schema"]["tables"]),
-        attempts=len(attempts),
-        errors=[error for _, error in _failed_attempts("index", attempts)],
-        failure=None if item.failure is None or output is not None else _problem(item.failure),
-    )
+def _databases(run: Run) -> Iterator[DatabaseReceipt]:
+    """In the order in which they were given. Those with an index that fits were not read."""
+    kept = run.steps["kept"].output or {"databases": [], "misfits": {}}
+    from_index = {one["database"]: one for one in kept["databases"]}
+    items = {item.value["name"]: item for item in run.steps["index"].items}
+    for name in (one["name"] for one in run.inputs["databases"]):
+        item = items.get(name)
+        read = from_index.get(name) if item is None or item.status != "completed" else item.output
+        attempts = [attempt for attempt in (item.attempts if item else ()) if attempt.started_at is not None]
+        failure = item.failure if item is not None and read is None else None
+        yield DatabaseReceipt(
+            database=name,
+            tables=None if read is None else len(read["schema"]["tables"]),
+            kept_at="" if read is None else read.get("kept_at", ""),
+            misfit=kept["misfits"].get(name, "") or (read or {}).get("misfit", ""),
+            attempts=len(attempts),
+            errors=[error for _, error in _failed_attempts("index", attempts)],
+            failure=None if failure is None else _problem(failure),
+        )
 
 
 def _scan(planned: dict[str, Any], run: Run | None) -> ScanReceipt:
@@ -128,7 +140,7 @@ def _scan(planned: dict[str, Any], run: Run | None) -> ScanReceipt:
         repairs=max(0, sum(attempt.status == "succeeded" for attempt in steps["plan"].attempts) - 1),
         errors=errors,
         explained=msgspec.convert(plan.get("explained", []), list[Explanation]),
-        usage=_sum([*map(_usage, _plans(run)), *_wasted(_attempts(run, "plan"))]),
+        usage=_sum([*map(_usage, _plans(run)), *_wasted(_attempts(run, "plan")), *wasted_by_agent(run)]),
         failure=None if status is Status.ANSWERED else failure,
     )
 
@@ -190,6 +202,22 @@ def _wasted(attempts: Sequence[Any]) -> list[Usage]:
     return [_usage(attempt.failure.details) for attempt in attempts if attempt.failure is not None]
 
 
+def wasted_by_agent(run: Run) -> list[Usage]:
+    """What an agent has spent on attempts that failed."""
+    if not run.inputs.get(AGENT_STEP):
+        return []
+    facts = [event["fact"] for event in run.events()]
+    failed = [one for one in facts if one["type"] == "attempt.failed" and one["place"] == AGENT_STEP]
+    return [_spent(one.get("usage") or {}) for one in failed]
+
+
+def _spent(said: dict[str, Any]) -> Usage:
+    """As the engine records it: the sum beside its parts, if those are known."""
+    read, written = said.get("input_tokens"), said.get("output_tokens")
+    tokens = said.get("tokens") if read is None and written is None else {"input": read, "output": written}
+    return read_usage({"tokens": tokens, "cost": said.get("cost")})
+
+
 def _usage(described: dict[str, Any] | None) -> Usage:
     return msgspec.convert((described or {}).get("usage", {}), Usage)
 
@@ -232,4 +260,4 @@ def _sum(usages: Sequence[Usage]) -> Usage:
         known = [value for usage in usages if (value := getattr(usage, name)) is not None]
         return sum(known) if known else None
 
-    return Usage(total("input_tokens"), total("output_tokens"), total("cost"))
+    return Usage(total("input_tokens"), total("output_tokens"), total("cost"), total("tokens"))
