@@ -14,7 +14,7 @@ from mulligan_nl2sql.planning.failures import REFUSED
 from mulligan_nl2sql.planning.planner import Explanation, Usage
 from mulligan_nl2sql.planning.providers.agent import read_usage
 
-# Of a scan whose planner is an agent of the engine.
+# Of a question or a scan whose planner is an agent of the engine.
 AGENT_STEP = "agent"
 # In this order of the path of a scan.
 SCAN_STEPS = ("schema", AGENT_STEP, "plan", "check", "explain", "execute")
@@ -31,16 +31,27 @@ def read_receipt(run: Run) -> Receipt:
     children = {child.inputs["number"]: child for child in run.children}
     decomposed = run.steps["decompose"].output or {}
     scans = [_scan(one, children.get(one["number"])) for one in decomposed.get("scans", [])]
-    asked = _attempts(run, _MODEL_STEP)
+    read, by_agent = _attempts(run, _MODEL_STEP), _attempts(run, AGENT_STEP)
     return Receipt(
         planner=run.inputs["planner"],
         databases=list(_databases(run)),
         decomposed_by=decomposed.get("by"),
-        attempts=len(asked),
-        errors=[error for _, error in _failed_attempts(_MODEL_STEP, asked)],
+        attempts=len(by_agent or read),
+        errors=[
+            error
+            for step, attempts in ((AGENT_STEP, by_agent), (_MODEL_STEP, read))
+            for _, error in _failed_attempts(step, attempts)
+        ],
         scans=scans,
         seconds=round(run.seconds, 3),
-        usage=_sum([_usage(run.steps[_MODEL_STEP].output), *_wasted(asked), *(scan.usage for scan in scans)]),
+        usage=_sum(
+            [
+                _usage(run.steps[_MODEL_STEP].output),
+                *_wasted(read),
+                *wasted_by_agent(run),
+                *(scan.usage for scan in scans),
+            ]
+        ),
     )
 
 
