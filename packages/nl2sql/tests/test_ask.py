@@ -377,7 +377,7 @@ def an_answer(**fields: Any) -> Answer:
         usage=usage,
         failure=None,
     )
-    database = DatabaseReceipt(database="shop", tables=3, attempts=1, errors=[], failure=None)
+    database = DatabaseReceipt(database="shop", tables=3, kept_at="", misfit="", attempts=1, errors=[], failure=None)
     receipt = Receipt(
         planner="openai",
         databases=[database],

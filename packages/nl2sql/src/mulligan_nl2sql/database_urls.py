@@ -13,6 +13,8 @@ import msgspec
 from mulligan_nl2sql.failures import Code, QueryFailed, Stage
 
 KNOWN = "sqlite:///file.db, duckdb:///file.duckdb and postgresql://user@host/name"
+# The dialect that is a server; the others are files.
+SERVER = "postgres"
 _KINDS = {"sqlite": "sqlite", "duckdb": "duckdb", "postgresql": "postgres", "postgres": "postgres"}
 _NAME = re.compile(r"\W+")
 _NAME_CHARS_MAX = 60
@@ -47,7 +49,7 @@ def parse_url(url: str, *, name: str = "", must_exist: bool = True) -> Database:
     if not separator or dialect is None:
         shown = f"'{scheme}://…'" if separator and re.fullmatch(r"[a-zA-Z][\w+.-]*", scheme) else "the URL"
         raise _invalid(f"{shown} is no known database; known are {KNOWN}")
-    if dialect == "postgres":
+    if dialect == SERVER:
         return _server(url.strip(), name)
     path = _file(scheme, rest)
     if must_exist and not os.path.isfile(path):
@@ -69,7 +71,7 @@ def split_name(text: str) -> tuple[str, str]:
 
 def url_to_keep(database: Database) -> tuple[str, str]:
     """The URL of the database without its password, and the password: what is kept with a run must have no secret."""
-    if database.dialect != "postgres":
+    if database.dialect != SERVER:
         return f"{database.dialect}:///{quote(database.location)}", ""
     parts = urlsplit(database.location)
     if any(key in ("password", "sslpassword") for key, _ in parse_qsl(parts.query)):
@@ -83,7 +85,7 @@ def url_to_keep(database: Database) -> tuple[str, str]:
 def url_with_password(url: str, environ: Mapping[str, str], name: str = "") -> str:
     """The URL of a server with the password that the environment has for its name, unless it has one already."""
     scheme = url.partition("://")[0].lower()
-    if _KINDS.get(scheme) != "postgres":
+    if _KINDS.get(scheme) != SERVER:
         return url
     database = _server(url, name).name
     password = _given_passwords(environ).get(database) or environ.get(password_variable(database), "")
@@ -137,7 +139,7 @@ def _server(url: str, name: str) -> Database:
     hidden += [value for key, value in query if key in _SECRETS]
     secrets = {text for secret in hidden for text in (secret, unquote(secret)) if text}
     called = name or _NAME.sub("_", unquote(parts.path.strip("/"))) or "postgres"
-    return Database("postgres", url, called, tuple(sorted(secrets, key=len, reverse=True)))
+    return Database(SERVER, url, called, tuple(sorted(secrets, key=len, reverse=True)))
 
 
 def _invalid(message: str) -> QueryFailed:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,8 @@ from mulligan_nl2sql.policed_databases import find_database
 from mulligan_nl2sql.schema import Schema
 
 ROWS = "rows.jsonl"
-# The results of `question_steps:index`, in any order; None for a database that could not be read.
-Index = list[dict[str, Any] | None] | None
+# What `question_steps:index` and `question_steps:kept` have returned; None for a database that could not be read.
+Index = Sequence[Any] | None
 
 
 def schema(url: str, policy: str = "", database: str = "") -> dict[str, Any]:
@@ -95,12 +96,18 @@ def prompt(
 
 
 def refine(
-    plan: dict[str, Any], code: str, message: str = "", details: dict[str, Any] | None = None
+    plan: dict[str, Any], code: str, message: str = "", details: dict[str, Any] | None = None, was_kept: bool = False
 ) -> list[dict[str, Any]]:
-    """Return the statements that have failed, with this one: what the planner must know to write a better one."""
+    """Return the statements that have failed, with this one: what the planner must know to write a better one.
+
+    `was_kept`: the schema was an old one, and is read again. Then the failure says nothing about the same statement.
+    """
     repair = str((details or {}).get("repair", ""))
     latest = FailedSql(plan["sql"], code, message, repair)
-    return [*plan["failed"], {**msgspec.to_builtins(latest), **_usage(plan)}]
+    return [
+        *plan["failed"],
+        {**msgspec.to_builtins(latest), **_usage(plan), **({"was_kept": True} if was_kept else {})},
+    ]
 
 
 def check(
@@ -178,15 +185,26 @@ def _request(
     index: Index,
     database: str,
 ) -> PlanRequest:
-    earlier = msgspec.convert(failed or [], tuple[FailedSql, ...])
+    against_this_schema = [one for one in failed or [] if not one.get("was_kept")]
+    earlier = msgspec.convert(against_this_schema, tuple[FailedSql, ...])
     return PlanRequest(question, _schema(schema, index, database), date.fromisoformat(today), earlier)
 
 
 def _schema(given: dict[str, Any] | None, index: Index, database: str) -> Schema:
     """The schema that was read; without one, that of the database in the index."""
     if given is None:
-        found = (one["schema"] for one in index or [] if one is not None and one["database"] == database)
-        given = next(found, None)
+        given = next((one["schema"] for one in _entries(index) if one["database"] == database), None)
     if given is None:
         raise QueryFailed(Code.UNUSABLE, f"the schema of '{database}' was not read", stage=Stage.CHECK)
     return msgspec.convert(given, Schema)
+
+
+def _entries(index: Index) -> Iterator[dict[str, Any]]:
+    """What was read of each database, in lists of lists, or as `question_steps:kept` returns it."""
+    for part in index or []:
+        if isinstance(part, list):
+            yield from _entries(part)
+        elif part is not None and "databases" in part:
+            yield from part["databases"]
+        elif part is not None:
+            yield part

@@ -81,7 +81,9 @@ def without_repairs(documents: Documents) -> None:
             if not step["next"]:
                 del step["next"]
     documents.remove("refine")
-    del documents.step("plan")["args"]["failed"]
+    documents.step("schema")["when"] = "inputs.index == null"
+    for name in ("prompt", "plan"):
+        del documents.step(name)["args"]["failed"]
 
 
 def repairing(*codes: str) -> Change:

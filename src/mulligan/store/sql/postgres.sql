@@ -440,6 +440,13 @@ SELECT 1 FROM tasks WHERE run_id = %s AND worker <> '' LIMIT 1
 -- name: stop_requests
 SELECT ticket, grace_seconds FROM tasks WHERE worker = %s AND worker <> '' AND is_stopping ORDER BY ticket
 
+-- Until the end of the transaction. Tasks come and go faster than statistics: the planner believes that few wait, reads
+-- all of them and sorts them, for each lease. This leaves it the index by ticket, and the plan of the first time.
+-- name: read_by_index
+SELECT set_config('enable_sort', 'off', true), set_config('enable_seqscan', 'off', true),
+       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+       set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
+
 -- What `core.effects.lease_rules` says is said here once more: a task that is left out afterwards would take the place
 -- of another one. Only tasks that mention hosts to avoid are read for that.
 -- name: free_tasks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -34,7 +34,7 @@ def read_receipt(run: Run) -> Receipt:
     asked = _attempts(run, _MODEL_STEP)
     return Receipt(
         planner=run.inputs["planner"],
-        databases=[_database(item) for item in run.steps["index"].items],
+        databases=list(_databases(run)),
         decomposed_by=decomposed.get("by"),
         attempts=len(asked),
         errors=[error for _, error in _failed_attempts(_MODEL_STEP, asked)],
@@ -89,16 +89,25 @@ def _problem(failure: Any) -> Problem:
     )
 
 
-def _database(item: Any) -> DatabaseReceipt:
-    output = item.output if item.status == "completed" else None
-    attempts = [attempt for attempt in item.attempts if attempt.started_at is not None]
-    return DatabaseReceipt(
-        database=item.value["name"],
-        tables=None if output is None else len(output["schema"]["tables"]),
-        attempts=len(attempts),
-        errors=[error for _, error in _failed_attempts("index", attempts)],
-        failure=None if item.failure is None or output is not None else _problem(item.failure),
-    )
+def _databases(run: Run) -> Iterator[DatabaseReceipt]:
+    """In the order in which they were given. Those with an index that fits were not read."""
+    kept = run.steps["kept"].output or {"databases": [], "misfits": {}}
+    from_index = {one["database"]: one for one in kept["databases"]}
+    items = {item.value["name"]: item for item in run.steps["index"].items}
+    for name in (one["name"] for one in run.inputs["databases"]):
+        item = items.get(name)
+        read = from_index.get(name) if item is None or item.status != "completed" else item.output
+        attempts = [attempt for attempt in (item.attempts if item else ()) if attempt.started_at is not None]
+        failure = item.failure if item is not None and read is None else None
+        yield DatabaseReceipt(
+            database=name,
+            tables=None if read is None else len(read["schema"]["tables"]),
+            kept_at="" if read is None else read.get("kept_at", ""),
+            misfit=kept["misfits"].get(name, "") or (read or {}).get("misfit", ""),
+            attempts=len(attempts),
+            errors=[error for _, error in _failed_attempts("index", attempts)],
+            failure=None if failure is None else _problem(failure),
+        )
 
 
 def _scan(planned: dict[str, Any], run: Run | None) -> ScanReceipt:
