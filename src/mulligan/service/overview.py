@@ -16,7 +16,7 @@ from mulligan.errors import Refused, UnknownStep
 from mulligan.history.matrices import ATTENTION
 from mulligan.history.views import run_json, step_json
 from mulligan.ports import RunRecord
-from mulligan.service.artifacts import KeptFile, file_path, kept_files, with_artifact_paths
+from mulligan.service.artifacts import KeptFile, add_file_paths, kept_files, with_artifact_paths
 from mulligan.service.attempt_progress import FindProgress, add_progress, progress_finder
 from mulligan.service.attempts import AttemptRecord, Cost, Costs, attempts_by_step, total
 from mulligan.service.breakers import find_breaker_waits
@@ -107,8 +107,7 @@ def attempts_of_run(reader: RunReader, run_id: int) -> dict[str, list[AttemptRec
 def _complete(reader: RunReader, run_id: int, tried: Sequence[AttemptRecord]) -> None:
     """Add to attempts what they reported last, and the paths of the files that they kept."""
     add_progress(reader.home.folders, run_id, tried)
-    for one in (kept for attempt in tried for kept in attempt.artifacts):
-        one.path = file_path(reader.store.artifacts, one)
+    add_file_paths(reader.store.artifacts, (kept for attempt in tried for kept in attempt.artifacts))
 
 
 def _steps_of(shown: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
