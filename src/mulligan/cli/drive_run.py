@@ -33,12 +33,12 @@ def drive_run(
     display = Display(sheet, where(home), forecast, read_progress=service.attempt_progress)
     found = service.drive_shown(begin, display, capacity=capacity, wait_seconds=wait_seconds).outcome
     show_outcome(sheet, found, home, is_kept=is_kept)
-    _show(service, found, as_json)
+    _show(service, found, display, as_json)
     return found.exit_code
 
 
-def _show(service: Service, found: Outcome, as_json: bool) -> None:
+def _show(service: Service, found: Outcome, display: Display, as_json: bool) -> None:
     """Print the whole run as JSON if asked for, otherwise the outputs of the workflow."""
-    data: Any = service.show(found.run_id) if as_json else found.outputs
+    data: Any = service.show(found.run_id, display.progress) if as_json else found.outputs
     if as_json or data:
         show_json(data)

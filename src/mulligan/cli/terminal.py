@@ -11,6 +11,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, TextIO
 
+import msgspec
+
 from mulligan.errors import MulliganError, Problem, render_warnings
 from mulligan.service import ANY_COLOURS, NO_COLOURS, OWN_COLOURS
 from mulligan.service import visible as visible
@@ -56,7 +58,17 @@ def show(text: str) -> None:
 
 def show_json(value: object) -> None:
     """Print one JSON value on stdout."""
-    show(json.dumps(value, indent=2))
+    show(_indented(value))
+
+
+def _indented(value: object) -> str:
+    """`json.dumps(value, indent=2)`, in a tenth of the time: that one indents in Python."""
+    text = json.dumps(value)
+    try:
+        return msgspec.json.format(text, indent=2)
+    except msgspec.DecodeError:
+        # A number that is none in JSON, such as NaN, or a value that is nested very deep.
+        return json.dumps(value, indent=2)
 
 
 def show_written(data: bytes, stream: TextIO) -> None:

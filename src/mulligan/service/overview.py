@@ -35,9 +35,10 @@ def overview(reader: RunReader, run_id: int) -> dict[str, Any]:
     return {**line, **_run_with_steps(reader, run_id, children), "children": children}
 
 
-def show_run(reader: RunReader, run_id: int) -> dict[str, Any]:
-    """The run as `run --json` prints it."""
-    return _view(reader, reader.state(run_id))
+def show_run(reader: RunReader, run_id: int, known: State | None = None) -> dict[str, Any]:
+    """The run as `run --json` prints it. A state that is `known` is used if it is that of the last event."""
+    is_last = known is not None and (known.run.run_id, known.run.seq) == (run_id, reader.record(run_id).seq)
+    return _view(reader, known if known is not None and is_last else reader.state(run_id))
 
 
 def past_run(reader: RunReader, state: State, called: Mapping[tuple[str, int], int]) -> dict[str, Any]:

@@ -484,9 +484,9 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, RemoteVerbs, 
         """Whether a live process drives the run."""
         return self.reader.is_driven(run_id)
 
-    def show(self, run_id: int) -> dict[str, Any]:
-        """A run with its steps, as plain data."""
-        return overview.show_run(self.reader, run_id)
+    def show(self, run_id: int, progress: RunProgress | None = None) -> dict[str, Any]:
+        """A run with its steps, as plain data. `progress`: of this run, if this process has driven or followed it."""
+        return overview.show_run(self.reader, run_id, None if progress is None else progress.root)
 
     def overview(self, run_id: int, *, with_attempts: bool = False) -> dict[str, Any]:
         """The same with its driver, costs, items, the runs that it called and, on request, every attempt."""
