@@ -11,7 +11,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from staging.stages import REST, Stage
+from .stages import REST, Stage
 
 _CALIBRATION_CALLS = 20_000
 # Wall and processor seconds.

@@ -16,11 +16,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from staging.clock import StageClock, instrument, replace, seconds_per_call
-from staging.stages import AROUND, CREATING, DRIVING, ENDING, FIRST_TASK, PER_STEP
-
 from mulligan.cli.dispatch import exit_code
 from mulligan.cli.main import RaisedInterrupts
+from staging.clock import StageClock, instrument, replace, seconds_per_call
+from staging.stages import AROUND, CREATING, DRIVING, ENDING, FIRST_TASK, PER_STEP
 
 
 def timed(run: Callable[[], Any]) -> dict[str, Any]:

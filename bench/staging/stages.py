@@ -1,7 +1,7 @@
 """The stages of a run, as a table: the functions of the product that each consists of.
 
-A function is named as `module:name`, where it is looked up when it is called. The time of a function is that without the
-functions in it that belong to another stage.
+A function is named as `module:name`, where it is looked up when it is called. The time of a function is that without
+the functions in it that belong to another stage.
 """
 
 from __future__ import annotations

@@ -30,6 +30,10 @@ from mulligan.language.workflow_keys import END as END_SHAPE
 from mulligan.language.workflow_keys import STEP
 
 _COPIED_KEYS = ("take", "no_match", "join", "max_visits", "at_max_visits", "fail_fast")
+# All keys that `_graph_fields` reads. Most steps have none of them.
+_GRAPH_KEYS = frozenset(
+    {*_COPIED_KEYS, "when", "triage", "undo", "reads", "writes", "cache", "start", "budget", "coverage"}
+)
 # On a map step these are the defaults of its commands, not settings of the step itself.
 _COMMAND_DEFAULTS = ("rules", "max_attempts", "timeout", "resources", "breaker", "breaker_key", "logs")
 
@@ -210,6 +214,8 @@ def _refuse_incomplete_map(fields: Fields, label: str, scope: Scope) -> None:
 
 def _graph_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
     """The fields that a step has in addition to those of a command."""
+    if _GRAPH_KEYS.isdisjoint(fields.values):
+        return {}
     values: dict[str, Any] = fields.pick(*_COPIED_KEYS)
     if "when" in fields:
         with scope.noting:

@@ -197,11 +197,7 @@ class RunProgress:
         is_known = state is self.root and self._counter is not None and self._counter.state is state
         if not is_known or len(state.graph.nodes) <= STEPS_ANNOUNCED_MAX:
             return False
-        for entry in entries:
-            is_ordinary = _ORDINARY_FACTS.get(type(entry.fact))
-            if is_ordinary is None or not is_ordinary(entry.fact):
-                return False
-        return True
+        return all(map(_is_ordinary, entries))
 
     def _catch_up(self) -> None:
         """Take in the ordinary entries that wait, each place once: its status now is what counts."""
@@ -354,15 +350,21 @@ _DONE = ("completed", "failed", "skipped", "cancelled")
 _ORDINARY = (e.StepCompleted, e.StepSkipped, e.MapExpanded)
 _RUN_ENDED = (e.RunCompleted, e.RunFailed, e.RunCancelled)
 
-# The facts of a step that a worker runs once, with success. A large run announces none of them.
-_ORDINARY_FACTS: dict[type[e.Fact], Callable[[Any], bool]] = {
-    e.StepEntered: lambda fact: fact.visit == 1,
-    e.AttemptScheduled: lambda fact: fact.cause == "entered",
-    # Without a worker it is an approval, a child run or a wait.
-    e.AttemptStarted: lambda fact: fact.worker != "" and not fact.instead_of,
-    e.AttemptSucceeded: lambda fact: fact.usage and not fact.warnings and not fact.reused_run_id,
-    e.StepCompleted: lambda fact: fact.visit == 1 and not fact.recovered_by and fact.step != END,
-}
+
+def _is_ordinary(entry: e.Entry) -> bool:
+    """Whether it is about a step that a worker runs once, with success: a large run announces nothing of it."""
+    fact: Any = entry.fact
+    kind = type(fact)
+    if kind is e.AttemptStarted:
+        # Without a worker it is an approval, a child run or a wait.
+        return fact.worker != "" and not fact.instead_of
+    if kind is e.AttemptSucceeded:
+        return bool(fact.usage) and not fact.warnings and not fact.reused_run_id
+    if kind is e.StepCompleted:
+        return fact.visit == 1 and not fact.recovered_by and fact.step != END
+    if kind is e.StepEntered:
+        return bool(fact.visit == 1)
+    return kind is e.AttemptScheduled and fact.cause == "entered"
 
 
 def _is_announced(state: State, fact: e.Fact, is_root: bool) -> bool:
