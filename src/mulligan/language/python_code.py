@@ -81,6 +81,7 @@ def _refuse_syntax(error: SyntaxError, code: Scalar, scope: Scope) -> Refusal:
     return scope.source.refuse_in("python", message, code, offset, 1)
 
 
+@lru_cache(maxsize=256)
 def _find_main(module: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     functions = (node for node in module.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     return next((function for function in functions if function.name == "main"), None)

@@ -19,7 +19,7 @@ from mulligan.language.maps import read_map
 from mulligan.language.matrix import base_name, read_matrix, step_names, written_names
 from mulligan.language.matrix_binding import Values, binder
 from mulligan.language.matrix_limits import keys_with_matrix_values, limits_per_step, without_keys
-from mulligan.language.nodes import Mapping, Node, Scalar, describe, shorten
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, describe, shorten
 from mulligan.language.scope import Draft, Scope, read_condition
 from mulligan.language.settings import Settings
 from mulligan.language.shapes import NAME, Fields
@@ -71,8 +71,10 @@ class StepDraft(msgspec.Struct):
 
 def read_step(node: Node, draft: Draft, settings: Settings) -> StepDraft | None:
     """A step of the list. Problems are noted; None if it has no name."""
-    with draft.source.noting:
+    try:  # `source.noting` would take longer, and this runs for every step
         return _step(node, draft, settings)
+    except Refusal as refusal:
+        draft.source.note(refusal)
     # A matrix has other names than the one that is written.
     is_matrix = isinstance(node, Mapping) and "matrix" in node.entries
     draft.source.note_unread(node, "" if is_matrix else "step")
@@ -99,9 +101,10 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
     if step.budget is not None:
         warn_of_idle_budget(fields, [step], label, source)
     found = StepDraft(name, node, name_node, step, combinations=combinations, names=names)
-    found.files = files_per_step(fields, combinations, scope)
-    with scope.noting:
-        found.limits = limits_per_step(node, step, combinations, scope)
+    if combinations:
+        found.files = files_per_step(fields, combinations, scope)
+        with scope.noting:
+            found.limits = limits_per_step(node, step, combinations, scope)
     if "needs" in fields:
         found.needs = read_needs(fields.at("needs"), scope)
     if "next" in fields:
