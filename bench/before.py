@@ -28,6 +28,8 @@ from peers.contestants import Task
 from peers.environments import NotRun
 from peers.processes import Command, fresh_folder
 
+from language import one_line_steps
+
 HERE = Path(__file__).resolve().parent.parent
 _LOADING = "import sys; from mulligan.formats import examine; examine(sys.argv[1])"
 
@@ -44,10 +46,9 @@ class Workload(NamedTuple):
 
 
 def _load(task: Task) -> Command:
-    """Read and check a file with a step on every line."""
+    """Read and check a file with a step on every line, each with two expressions of its own."""
     file = task.folder / "lines.yaml"
-    steps = "".join(f'  - {{step: s{i}, shell: "true"}}\n' for i in range(task.count))
-    file.write_text(f"name: lines\norder: sequential\nsteps:\n{steps}")
+    file.write_text(one_line_steps(task.count))
     return Command([sys.executable, "-c", _LOADING, str(file)])
 
 
