@@ -29,7 +29,7 @@ help: ## list what can be made
 demo: $(STAMP) ## watch a workflow break at every rung of the ladder and still end well
 	@$(BIN)/mulligan demo
 
-nl2sql-demo: $(STAMP) ## ask a small database three questions: one is answered, one only checked, one refused
+nl2sql-demo: $(STAMP) ## ask two small databases: answered, checked, refused, combined, split, and a part missing
 	@$(BIN)/python -m mulligan_nl2sql.demo.questions
 
 # Left out: random histories, generated values and drawings of thousands of steps, a third of the time of these folders.

@@ -118,6 +118,48 @@ def test_the_secret_is_named_and_not_written() -> None:
     assert store["valueFrom"] == {"secretKeyRef": {"name": "mulligan-store", "key": "url"}}
 
 
+# -- Compose ---------------------------------------------------------------------------------------------------------
+
+
+COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
+OURS = {name: one for name, one in COMPOSE["services"].items() if one["image"] == "mulligan"}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_service_runs_a_command_that_there_is_and_has_time_to_stop(name: str) -> None:
+    found = OURS[name]
+
+    refuse_unknown_words(found["command"])
+    assert unknown_variables(set(found["environment"])) == set()
+    assert parse_duration(found["stop_grace_period"]) >= CANCEL_GRACE_SECONDS + SHUT_DOWN_SECONDS
+    assert (found["read_only"], found["cap_drop"]) == (True, ["ALL"])
+
+
+def test_what_a_service_writes_to_is_a_volume_of_its_own_or_a_shared_one() -> None:
+    for found in OURS.values():
+        mounted = [one.partition(":") for one in found["volumes"]]
+        places = {place for _, _, place in mounted} | {one.partition(":")[0] for one in found["tmpfs"]}
+        assert {found["environment"]["MULLIGAN_HOME"], "/tmp", "/work"} <= places
+        assert {name for name, _, _ in mounted} <= set(COMPOSE["volumes"])
+
+
+def test_only_this_host_reaches_the_server_and_nothing_else_is_published() -> None:
+    published = {name: one["ports"] for name, one in COMPOSE["services"].items() if "ports" in one}
+
+    assert published == {"server": ["127.0.0.1:8642:8642"]}
+
+
+def test_no_password_is_written_into_the_compose_file() -> None:
+    postgres = COMPOSE["services"]["postgres"]
+
+    assert COMPOSE["secrets"] == {"postgres-password": {"file": "../secrets/postgres-password"}}
+    assert "/secrets/" in (ROOT / ".gitignore").read_text("utf-8").split()
+    assert postgres["environment"]["POSTGRES_PASSWORD_FILE"] == "/run/secrets/postgres-password"
+    assert [one["environment"]["MULLIGAN_STORE"] for one in OURS.values()] == [
+        "postgresql://mulligan@postgres/mulligan"
+    ] * 2
+
+
 # -- systemd ---------------------------------------------------------------------------------------------------------
 
 

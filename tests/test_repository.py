@@ -54,6 +54,18 @@ def tracked_texts() -> dict[str, str]:
     return {str(p.relative_to(ROOT)): p.read_text(encoding="utf-8", errors="ignore") for p in paths if p.is_file()}
 
 
+def test_what_runs_on_a_change_and_at_night_is_made_of_commands_that_there_are() -> None:
+    texts = [file.read_text(encoding="utf-8") for file in sorted((ROOT / ".github/workflows").glob("*.yml"))]
+    commands = " ".join(texts)
+    called = set(re.findall(r"\bmake ([a-z]+)", commands))
+    pythons = {name.rpartition(" ")[2] for name in pyproject()["project"]["classifiers"] if " :: 3." in name}
+
+    assert len(texts) == 3
+    assert called <= makefile_targets() and {"browser", "simulate", "slurm"} <= called
+    assert commands.count("run: .ci/run") == 2
+    assert set(re.findall(r'"(3\.\d+)"', texts[0])) == pythons
+
+
 @pytest.mark.parametrize("name", PINS)
 def test_every_pin_has_a_version_and_a_hash(name: str) -> None:
     lines = requirements(read(name))

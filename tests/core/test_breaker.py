@@ -17,7 +17,9 @@ from mulligan.core.deciding.breaker import (
     admission,
     breaker_verdict,
     count_outcome,
+    max_running,
     open_circuit_outcome,
+    set_limit,
     start_probe,
 )
 from mulligan.core.deciding.classify import classify
@@ -49,12 +51,12 @@ HALF_OPEN = start_probe(OPEN, 7)
 
 
 def test_so_many_failures_in_a_row_open_it_until_the_reset_is_over():
-    assert after("failure", "failure") == Circuit(failures=2)
+    assert after("failure", "failure") == Circuit(failures=2, max_running=1)
     assert Circuit("open", 3, T0 + timedelta(seconds=60)) == OPEN
 
 
 def test_a_success_ends_the_row_and_what_tells_nothing_does_not():
-    assert after("failure", "failure", "success", "failure") == Circuit(failures=1)
+    assert after("failure", "failure", "success", "failure") == Circuit(failures=1, max_running=2)
     assert after("failure", "neither", "failure", "neither", "failure") == OPEN
 
 
@@ -83,8 +85,51 @@ def test_what_was_leased_before_it_opened_changes_nothing_any_more(verdict: Verd
     ],
 )
 def test_who_may_pass(circuit: Circuit, now: datetime, is_probe_alive: bool, waiting: str, failing: str):
-    assert admission(circuit, GUARD, now, is_probe_alive=is_probe_alive) == waiting
-    assert admission(circuit, FAILING, now, is_probe_alive=is_probe_alive) == failing
+    assert admission(circuit, GUARD, now, is_probe_alive=is_probe_alive, running=0) == waiting
+    assert admission(circuit, FAILING, now, is_probe_alive=is_probe_alive, running=0) == failing
+
+
+@pytest.mark.parametrize(
+    ("failures", "max_parallel", "limit"),
+    [
+        # healthy: as many as the workflow allows
+        (0, None, None),
+        (0, 2, 2),
+        (0, 9, 9),
+        # after a failure: as many as may still fail
+        (1, None, 2),
+        (2, None, 1),
+        (1, 1, 1),
+        (1, 9, 2),
+        # counted by a workflow that allows more failures: one at a time, and never none
+        (3, None, 1),
+        (7, 9, 1),
+    ],
+)
+def test_how_many_tasks_may_run_at_once_behind_a_closed_breaker(
+    failures: int, max_parallel: int | None, limit: int | None
+):
+    circuit, allowed = Circuit(failures=failures), 1_000_000 if limit is None else limit
+    guards = [
+        Guard("llm", Breaker(failures=3, max_parallel=max_parallel, when_open=when_open))  # type: ignore[arg-type]
+        for when_open in ("wait", "fail")
+    ]
+
+    for guard in guards:
+        assert max_running(circuit, guard) == limit
+        assert set_limit(circuit, guard) == Circuit(failures=failures, max_running=limit)
+        assert admission(circuit, guard, T0, is_probe_alive=False, running=allowed - 1) == "go"
+        # also who will not wait for an open one: the answer is near
+        if limit is not None:
+            assert admission(circuit, guard, T0, is_probe_alive=False, running=allowed) == "wait"
+
+
+@pytest.mark.parametrize("circuit", [OPEN, HALF_OPEN])
+def test_one_that_is_not_closed_has_no_limit(circuit: Circuit):
+    exact = Guard("llm", Breaker(failures=3, max_parallel=3))
+
+    assert set_limit(circuit, exact) == circuit
+    assert start_probe(Circuit("open", 3, T0, max_running=2), 7).max_running is None
 
 
 def test_a_task_that_will_not_wait_is_told_which_breaker_is_open_and_until_when():
@@ -108,7 +153,7 @@ def test_a_probe_that_tells_nothing_lets_the_next_lease_be_the_probe():
     circuit = after("neither", circuit=HALF_OPEN, token=7, now=LATER)
 
     assert circuit == OPEN
-    assert admission(circuit, GUARD, LATER, is_probe_alive=False) == "probe"
+    assert admission(circuit, GUARD, LATER, is_probe_alive=False, running=0) == "probe"
 
 
 # -- what counts -----------------------------------------------------------------------------------------------------
@@ -164,15 +209,20 @@ class World:
         self.guard, self.circuit, self.now = guard, CLOSED, T0
         self.held: list[int] = []
         self.last_token = 0
+        self.failed_in_a_row = 0
 
     def step(self, kind: str, *args: object) -> None:
         getattr(self, kind if kind != "pass" else "wait")(*args)
 
     def lease(self) -> None:
         is_alive = self.circuit.probe in self.held
-        found = admission(self.circuit, self.guard, self.now, is_probe_alive=is_alive)
+        found = admission(self.circuit, self.guard, self.now, is_probe_alive=is_alive, running=len(self.held))
         if found not in ("go", "probe"):
             return
+        failed = self.circuit.failures
+        assert found == "probe" or not failed or len(self.held) < self.guard.rules.failures - failed, (
+            "more than may fail"
+        )
         assert found == "go" or not is_alive, "two probes at once"
         self.last_token += 1
         self.held.append(self.last_token)
@@ -181,9 +231,19 @@ class World:
 
     def end(self, index: int, verdict: Verdict) -> None:
         if index < len(self.held):
+            was = self.circuit.status
             self.circuit = count_outcome(
                 self.circuit, GuardedOutcome(self.held.pop(index), self.guard, verdict), self.now
             )
+            if verdict != "neither":
+                self.failed_in_a_row = self.failed_in_a_row + 1 if verdict == "failure" else 0
+            if was == "closed" and self.circuit.status == "open":
+                self.opened()
+
+    def opened(self) -> None:
+        if self.guard.rules.max_parallel is not None:
+            assert self.failed_in_a_row == self.guard.rules.failures
+            assert not self.held, "more requests are under way than may fail"
 
     def lose(self, index: int) -> None:
         if index < len(self.held):
@@ -193,9 +253,14 @@ class World:
         self.now += timedelta(seconds=seconds)
 
 
-@given(steps=STEPS, failures=st.integers(1, 4), when_open=st.sampled_from(["wait", "fail"]))
-def test_one_probe_at_most_and_whoever_waits_passes_in_the_end(steps: list[tuple], failures: int, when_open: str):
-    world = World(Guard("llm", Breaker(failures=failures, reset=60.0, when_open=when_open)))  # type: ignore[arg-type]
+@given(steps=STEPS, failures=st.integers(1, 4), when_open=st.sampled_from(["wait", "fail"]), is_exact=st.booleans())
+def test_one_probe_at_most_and_whoever_waits_passes_in_the_end(
+    steps: list[tuple], failures: int, when_open: str, is_exact: bool
+):
+    """And if no more may run at once than may fail, nothing is under way when it opens, whatever has happened."""
+    max_parallel = failures if is_exact else None
+    rules = Breaker(failures=failures, reset=60.0, when_open=when_open, max_parallel=max_parallel)  # type: ignore[arg-type]
+    world = World(Guard("llm", rules))
 
     for step in steps:
         world.step(*step)
@@ -203,6 +268,7 @@ def test_one_probe_at_most_and_whoever_waits_passes_in_the_end(steps: list[tuple
         assert (circuit.status == "closed") == (circuit.retry_at is None)
         assert (circuit.status == "half_open") == (circuit.probe is not None)
         assert circuit.status != "closed" or circuit.failures < failures
+        assert not is_exact or circuit.status != "closed" or len(world.held) + circuit.failures <= failures
 
     # All leases end one way or another, and the reset is over: somebody passes, and when that goes well, everybody.
     world.held.clear()
@@ -210,7 +276,7 @@ def test_one_probe_at_most_and_whoever_waits_passes_in_the_end(steps: list[tuple
     world.lease()
     assert world.held
     world.end(0, "success")
-    assert world.circuit == CLOSED
+    assert world.circuit == Circuit(max_running=max_parallel)
 
 
 # -- tasks -----------------------------------------------------------------------------------------------------------

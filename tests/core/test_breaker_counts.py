@@ -24,7 +24,9 @@ def test_what_tells_nothing_neither_adds_to_the_row_of_failures_nor_ends_it(fail
 
 
 def test_one_failure_less_than_too_many_leaves_it_closed() -> None:
-    assert count_outcome(Circuit(failures=1), GuardedOutcome(1, GUARD, "failure"), T0) == Circuit(failures=2)
+    assert count_outcome(Circuit(failures=1), GuardedOutcome(1, GUARD, "failure"), T0) == Circuit(
+        failures=2, max_running=1
+    )
     assert count_outcome(Circuit(failures=2), GuardedOutcome(1, GUARD, "failure"), T0) == Circuit(
         "open", 3, T0 + timedelta(seconds=60)
     )
@@ -39,4 +41,4 @@ def test_a_failure_that_was_made_up_counts_as_little_as_one_that_happened(code: 
 
 
 def test_one_that_is_open_for_nobody_knows_how_long_may_be_probed() -> None:
-    assert admission(Circuit("open", 3), GUARD, T0, is_probe_alive=False) == "probe"
+    assert admission(Circuit("open", 3), GUARD, T0, is_probe_alive=False, running=0) == "probe"

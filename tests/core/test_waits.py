@@ -197,6 +197,15 @@ def test_a_breaker_holds_up_what_waits_for_a_worker_and_nothing_else() -> None:
     assert texts(run, "c", held) == ["worker: a worker for attempt 1"]
 
 
+def test_one_that_lets_no_more_run_at_once_is_waited_for_like_a_worker() -> None:
+    run = run_of(step("a"), step("b")).started("b")
+
+    held = {"a": Obstacle("parallel", "'llm' lets no more tasks run at once", breaker="llm")}
+
+    assert texts(run, "a", held) == ["worker: its breaker: 'llm' lets no more tasks run at once"]
+    assert not waits_for_people(run.state, held)
+
+
 def test_a_step_that_waits_for_a_worker_says_what_is_missing() -> None:
     run = run_of(step("a", resources=Resources(labels=("big",))), step("b"))
     crew = WorkerPool([WorkerCapacity("w1", "h1", cpus=1.0, tasks=(RunningTask(7, "sim"),))])

@@ -65,9 +65,12 @@ def breaker(world: World) -> BreakerRecord:
     return found
 
 
+def facts(world: World, run_id: int) -> list[e.Fact]:
+    return [entry.fact for entry in world.store.log(run_id)]
+
+
 def attempts(world: World, run_id: int) -> list[str]:
-    facts = (entry.fact for entry in world.store.log(run_id))
-    return [f"{fact.place} {fact.attempt}" for fact in facts if isinstance(fact, e.AttemptStarted)]
+    return [f"{fact.place} {fact.attempt}" for fact in facts(world, run_id) if isinstance(fact, e.AttemptStarted)]
 
 
 # -- passing ---------------------------------------------------------------------------------------------------------
@@ -103,6 +106,47 @@ def test_many_tasks_without_a_breaker_leave_room_for_one_that_has_one(world: Wor
     assert world.status(run_id) == "completed"
     # In a store that others share all tasks are leased, the oldest first.
     assert world.store.is_shared or attempts(world, run_id).index("ask 1") < 8
+
+
+EXACT = """
+breakers: {llm: {failures: 5, reset: 60s, when_open: fail, max_parallel: 5}}
+steps:
+  - step: ask
+    map: {over: "${[1, 2, 3, 4, 5, 6, 7]}", on_item_failure: collect}
+    breaker: llm
+    retry: {rules: [{codes: [EXIT_NONZERO], max_retries: 2, delay: 0s}]}
+    do: [ask]
+"""
+
+
+def settle_all(world: World, *engines: Engine) -> None:
+    """They share a connection, on which nobody hears of what the others have written."""
+    world.settle(*engines)
+    for engine in engines:
+        engine.request_look()
+    world.settle(*engines)
+
+
+def test_exactly_so_many_requests_fail_whoever_sends_them_and_then_one_probe(
+    world: World, later: Callable[..., None]
+) -> None:
+    service = Service()
+    engines = [world.engine(ends=service, slots=7) for _ in range(3)]
+    runs = [world.start(EXACT, engine) for engine in engines]
+    settle_all(world, *engines)
+
+    assert len(service.asked) == 5
+    assert breaker(world).status == "open" and breaker(world).waiting == 0
+    codes = [fact.failure.code for run_id in runs for fact in facts(world, run_id) if isinstance(fact, e.AttemptFailed)]
+    # five items fail twice, since their retries are refused
+    assert sorted(codes) == ["CIRCUIT_OPEN"] * 21 + ["EXIT_NONZERO"] * 5
+
+    later(*engines)
+    again = [world.start(EXACT, engine) for engine in engines]
+    settle_all(world, *engines)
+
+    assert len(service.asked) == 6
+    assert {world.status(run_id) for run_id in (*runs, *again)} <= {"completed", "failed"}
 
 
 def test_an_open_breaker_keeps_tasks_waiting_and_spends_nothing(world: World, later: Callable[..., None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -29,11 +30,11 @@ class LosesALoad:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def load(self, run_id: int) -> LoadedRun:
-        if run_id == self.lost_at:
+    def load_all(self, run_ids: Collection[int]) -> list[LoadedRun]:
+        if self.lost_at in run_ids:
             self.lost_at = 0
             raise StoreUnavailable("it went away")
-        found: LoadedRun = self._store.load(run_id)
+        found: list[LoadedRun] = self._store.load_all(run_ids)
         return found
 
     def commit(self, commits: Any) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from mulligan.history.obstacles import Obstacle
+from mulligan.ports import BreakerRecord
 from mulligan.service import Service
 from mulligan.service.breakers import describe_breaker_wait, find_breaker_waits
 from mulligan.service.home import Home
@@ -49,15 +51,17 @@ def test_one_that_is_open_is_shown_with_when_it_may_be_tried(opened: None):
 
     assert (code, err) == (0, "")
     heads, line = out.splitlines()
-    assert heads == "BREAKER  STATUS  FAILURES  WAITING"
-    assert line.startswith("llm      open           2        0  one task may test it in 59m") or "1h00m" in line
+    assert heads == "BREAKER  STATUS  FAILURES  RUNNING  WAITING"
+    assert (
+        line.startswith("llm      open           2        0        0  one task may test it in 59m") or "1h00m" in line
+    )
 
 
 def test_as_json_each_is_an_object(opened: None):
     (found,) = mulligan("breakers", "--json").json
 
     assert found.pop("retry_at") is not None
-    assert found == {"name": "llm", "status": "open", "failures": 2, "waiting": 0}
+    assert found == {"name": "llm", "status": "open", "failures": 2, "waiting": 0, "running": 0, "max_running": None}
 
 
 def test_closing_one_says_what_it_was(opened: None):
@@ -66,7 +70,7 @@ def test_closing_one_says_what_it_was(opened: None):
         "",
         "breaker 'llm' is closed; it was open after 2 failures in a row\n",
     )
-    assert mulligan("breakers").out.splitlines()[1] == "llm      closed         0        0"
+    assert mulligan("breakers").out.splitlines()[1] == "llm      closed         0        0        0"
 
 
 def test_closing_one_that_is_closed_changes_nothing(opened: None):
@@ -75,7 +79,17 @@ def test_closing_one_that_is_closed_changes_nothing(opened: None):
     said = mulligan("breakers", "--reset", "llm", "--json")
 
     assert said.err == "breaker 'llm' was already closed\n"
-    assert said.json == [{"name": "llm", "status": "closed", "failures": 0, "retry_at": None, "waiting": 0}]
+    assert said.json == [
+        {
+            "name": "llm",
+            "status": "closed",
+            "failures": 0,
+            "retry_at": None,
+            "waiting": 0,
+            "running": 0,
+            "max_running": None,
+        }
+    ]
 
 
 def test_one_that_is_not_there_is_refused_with_the_one_that_was_meant(opened: None):
@@ -120,6 +134,25 @@ def test_a_place_that_waits_for_a_breaker_is_told_with_its_time(opened: None, fo
     # from then on it waits for a worker, as any other
     assert describe_breaker_wait(record, record.retry_at) == ""
     service.close()
+
+
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [
+        (BreakerRecord("llm", "closed", running=9), ""),
+        (BreakerRecord("llm", "closed", running=2, max_running=3), ""),
+        (
+            BreakerRecord("llm", "closed", running=3, max_running=3),
+            "breaker 'llm' lets no more tasks run at once: 3 are running",
+        ),
+        (
+            BreakerRecord("llm", "closed", 4, running=1, max_running=1),
+            "breaker 'llm' lets no more tasks run at once: 1 is running, after 4 failures in a row",
+        ),
+    ],
+)
+def test_one_that_lets_no_more_run_says_how_many_do(record: BreakerRecord, text: str):
+    assert describe_breaker_wait(record, datetime.now(UTC)) == text
 
 
 BOTH = """

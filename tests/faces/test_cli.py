@@ -107,9 +107,28 @@ def test_a_command_loads_only_what_it_needs(tmp_path: Path):
     (tmp_path / "hello.yaml").write_text("name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n")
 
     assert loaded_by(("rich", "pydantic", "urllib.request"), "validate", "--json", "hello.yaml", cwd=tmp_path) == []
-    # Of a server, and of what sends notices.
+    # Of a server, of what sends notices, of what few files need, and of what shows other things than a run.
     others = ("http.client", "ssl", "tomllib", "starlette", "prometheus_client", "mulligan.store.http_connection")
-    assert set(loaded_by(others, "run", "--json", "hello.yaml", cwd=tmp_path)) & {*others} == set()
+    rare = (
+        "ast",
+        "difflib",
+        "subprocess",
+        "typing_extensions",
+        "mulligan.service.preview",
+        "mulligan.service.forecast",
+    )
+    assert set(loaded_by(others + rare, "run", "--json", "hello.yaml", cwd=tmp_path)) & {*others, *rare} == set()
+
+
+def test_what_is_imported_bottom_up_works_as_if_it_had_been_imported_in_any_order():
+    program = (
+        "import re; compile_now = re.compile\n"
+        "from mulligan.service import import_bottom_up; import_bottom_up()\n"
+        "import yaml; print(yaml.load('[1.5, 0x1F, 2024-01-31, yes, ~]', yaml.SafeLoader), re.compile is compile_now)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True)
+
+    assert (done.stdout, done.stderr) == ("[1.5, 31, datetime.date(2024, 1, 31), True, None] True\n", "")
 
 
 def test_the_shell_completes_commands_without_loading_them():

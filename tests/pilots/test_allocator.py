@@ -231,6 +231,7 @@ def test_a_limit_of_slurm_ends_no_task(slurm: FakeSlurm, store: Store, turn: Tur
         ("Memory required by task is not available", "shape"),
         ("Invalid generic resource (gres) specification", "shape"),
         ("QOSMaxSubmitJobPerUserLimit", "limit"),
+        ("Invalid job array specification", "limit"),
         ("Requested time limit is invalid (missing or exceeds some limit)", "profile"),
         ("Invalid account or account/partition combination specified", "profile"),
         ("Invalid partition name specified", "profile"),

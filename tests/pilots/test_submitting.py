@@ -268,6 +268,20 @@ def test_status_lists_pilots_with_their_state(slurm: FakeSlurm, folder: Path, st
     assert lines[2][:3] == ["101_2", "big", "pending"]
 
 
+def test_status_says_why_no_profile_takes_a_task(slurm: FakeSlurm, folder: Path, store: str) -> None:
+    (folder / "w.yaml").write_text(
+        "slurm: {big: {cpus: 8, labels: [gpu]}}\n"
+        "steps: [{step: a, shell: make}, {step: b, shell: make, resources: {labels: [fpga]}}]\n"
+    )
+    mulligan("run", "w.yaml", "--detach")
+
+    said = mulligan("slurm", "status")
+    with_file = mulligan("slurm", "status", "--file", "w.yaml", "--json").json
+
+    assert said.out.splitlines()[-1] == "  without pilots: no profile has label 'fpga'"
+    assert [one["reason"] for one in with_file["unmet"]] == ["no profile has label 'fpga'"]
+
+
 def test_variables_of_a_job_around_it_do_not_reach_the_new_one(
     slurm: FakeSlurm, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

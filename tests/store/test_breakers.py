@@ -82,7 +82,7 @@ def test_a_closed_breaker_lets_everything_pass(store: Store) -> None:
     queue(store, turn, guarded(turn, "a"), task(turn.run_id, "b"), guarded(turn, "c"))
 
     assert places(lease(store)) == ["a", "b", "c"]
-    assert store.breakers() == [BreakerRecord("llm", "closed")]
+    assert store.breakers() == [BreakerRecord("llm", "closed", running=2)]
 
 
 def test_guarded_tasks_alone_are_handed_out_where_only_they_are_asked_for(store: Store) -> None:
@@ -140,7 +140,7 @@ def test_a_success_between_two_failures_starts_the_count_anew(store: Store, by: 
         else:
             settle(store, turn, held, "success" if is_well else "failure")
 
-    assert store.breakers() == [BreakerRecord("llm", "closed", 1)]
+    assert store.breakers() == [BreakerRecord("llm", "closed", 1, max_running=1)]
 
 
 def test_a_result_that_is_refused_counts_nothing(store: Store) -> None:
@@ -183,6 +183,106 @@ def test_a_batch_that_is_refused_counts_nothing(store: Store) -> None:
         store.commit([commit(turn, 17, 0, ended=[held.token], counted=counted)])
 
     assert (breaker(store).failures, store.leases_of("w")) == (0, [held])
+
+
+# -- how many run at once --------------------------------------------------------------------------------------------
+
+EXACT = Guard("llm", Breaker(failures=3, reset=RESET, when_open="fail", max_parallel=3))
+
+
+def test_after_a_failure_only_as_many_run_as_may_still_fail(store: Store) -> None:
+    turn, guard = started(store), Guard("llm", Breaker(failures=4, reset=RESET))
+    queue(store, turn, *(guarded(turn, f"a{number}", guard) for number in range(4)))
+    first, *others = lease(store)
+    end(store, first)
+    queue(store, turn, *(guarded(turn, f"b{number}", guard) for number in range(9)), task(turn.run_id, "plain"))
+
+    assert places(lease(store, tasks_max=2)) == ["plain"]
+    assert (breaker(store).running, breaker(store).max_running, breaker(store).is_full) == (3, 3, True)
+    # two more have failed: one may run, and one does
+    for held in others[:2]:
+        end(store, held)
+    assert (lease(store), breaker(store).max_running) == ([], 1)
+    # a success: as many as there are
+    end(store, others[2], Outcome())
+    assert len(lease(store)) == 9
+
+
+def test_no_more_run_at_once_than_the_workflow_allows_over_all_workers(opened: Open) -> None:
+    one, two = opened(), opened()
+    turn = started(one)
+    two.register(worker("other"))
+    queue(one, turn, *(guarded(turn, f"a{number}", EXACT) for number in range(20)), task(turn.run_id, "plain"))
+
+    first, second = lease(one, tasks_max=2), lease(two, "other", tasks_max=8)
+
+    assert places(first) == ["a0", "a1"]
+    assert places(second) == ["a2", "plain"]
+    assert (lease(one), lease(two, "other")) == ([], [])
+    assert breaker(one) == BreakerRecord("llm", "closed", waiting=17, running=3, max_running=3)
+
+
+@pytest.mark.parametrize("outcome", [FAILED, Outcome(), Outcome(signal=15, is_stopped=True)])
+def test_a_task_that_has_ended_makes_room_for_as_many_as_may_still_fail(store: Store, outcome: Outcome) -> None:
+    turn = started(store)
+    queue(store, turn, *(guarded(turn, f"a{number}", EXACT) for number in range(9)))
+    held = lease(store)
+
+    end(store, held[0], outcome)
+
+    # after a failure two of two run already
+    assert len(lease(store)) == (0 if outcome is FAILED else 1)
+
+
+def test_room_is_made_by_the_end_of_a_worker(store: Store) -> None:
+    turn = started(store)
+    store.register(worker("mortal"))
+    queue(store, turn, *(guarded(turn, f"a{number}", EXACT) for number in range(9)))
+    assert len(lease(store, "mortal")) == 3
+
+    store.expire("mortal", is_dead=True)
+
+    assert places(lease(store)) == ["a3", "a4", "a5"]
+
+
+def test_exactly_so_many_fail_and_whoever_waits_is_told_that_it_is_open(store: Store) -> None:
+    turn = started(store)
+    queue(store, turn, *(guarded(turn, f"a{number}", EXACT) for number in range(20)))
+    called = []
+
+    while leases := lease(store):
+        called += places(leases)
+        for held in leases:
+            end(store, held)
+
+    assert called == ["a0", "a1", "a2"]
+    assert breaker(store).status == "open"
+    assert store.queued_tasks(turn.run_id) == []
+    told = [one for one in reports(store, turn.run_id) if isinstance(one, r.TaskEnded)]
+    assert [one.outcome.code for one in told].count("CIRCUIT_OPEN") == 17
+
+
+def test_of_two_definitions_the_stricter_holds_nobody_for_ever(store: Store) -> None:
+    turn, strict = started(store), Guard("llm", Breaker(failures=2, max_parallel=1))
+    queue(store, turn, *(guarded(turn, f"a{number}", guard) for number, guard in enumerate([EXACT, EXACT, strict] * 2)))
+    called = []
+
+    while leases := lease(store, tasks_max=1):
+        called += places(leases)
+        end(store, leases[0], Outcome())
+
+    assert called == [f"a{number}" for number in range(6)]
+
+
+def test_a_breaker_that_is_reset_keeps_its_limit(store: Store) -> None:
+    turn = started(store)
+    queue(store, turn, *(guarded(turn, f"a{number}", EXACT) for number in range(5)))
+    lease(store)
+
+    store.reset_breaker("llm")
+
+    assert lease(store) == []
+    assert breaker(store).is_full
 
 
 # -- open ------------------------------------------------------------------------------------------------------------

@@ -414,6 +414,18 @@ def test_what_a_worker_was_given_while_the_last_turn_was_decided_is_ended_by_tha
     assert (store.leases_of("w"), reports(store, turn.run_id)[-1:]) == ([], [ended()])
 
 
+def test_several_runs_are_loaded_at_once_without_those_that_are_not_there(store: Store) -> None:
+    first, second = started(store), started(store, holder="other")
+    row = ("place", "a", "", b"1")
+    store.commit([commit(second, rows=[row])])
+
+    found = {one.record.run_id: one for one in store.load_all([second.run_id, 42, first.run_id])}
+
+    assert found == {run_id: store.load(run_id) for run_id in (first.run_id, second.run_id)}
+    assert list(map(tuple, found[second.run_id].rows)) == [row]
+    assert store.load_all([]) == []
+
+
 def test_a_commit_after_something_that_was_refused_is_written(store: Store) -> None:
     turn = started(store)
     with pytest.raises(UnknownRun):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
+from mulligan.core.effects import effects as fx
 from mulligan.core.model import reports as r
 from mulligan.errors import UnknownRun
-from mulligan.ports import Answer, Message, Store
+from mulligan.ports import Answer, Message, StopRequest, Store
 
-from .keeping import T0, Open, commit, new_run, reports, started, worker
+from .keeping import T0, Open, commit, new_run, reports, started, take, task, worker
 
 PAUSE = r.PauseRequested(T0, by="somebody", reason="lunch")
 RESUME = r.ResumeRequested(T0, by="somebody")
@@ -115,6 +118,27 @@ def test_runs_below_one_root_call_when_only_those_are_asked_for(store: Store) ->
 
     assert store.runs_with_messages("w", parent.run_id) == [parent.run_id, done.children[0].run_id]
     assert store.runs_with_messages("w", stranger.run_id) == [stranger.run_id]
+
+
+def test_one_look_finds_the_calling_runs_and_reads_the_inboxes_of_those_that_are_held(store: Store) -> None:
+    mine, others = started(store), started(store, holder="other")
+    lease, _ = take(store, mine, task(mine.run_id), task(mine.run_id, "test"))
+    due = T0 + timedelta(days=365 * 50)
+    stop = fx.StopTask("build", 1, 5.0)
+    store.commit([commit(mine, 0, timers=[fx.SetTimer("retry", due, "test", 1)], stopped=[stop])])
+    for turn in (others, mine):
+        store.put(turn.run_id, PAUSE)
+    (free,) = store.create([new_run()])
+    asked = store.put(mine.run_id, RESUME, is_asking=True)
+
+    seen = store.look("w")
+
+    assert seen.run_ids == [mine.run_id, free.run_id]
+    assert seen.messages == store.inbox([mine.run_id])
+    assert seen.messages[-1] == Message(asked, mine.run_id, RESUME, is_asking=True)
+    assert seen.stops == [StopRequest(lease.token, 5.0)]
+    assert seen.due == store.next_due() == due
+    assert store.look("w", others.run_id).run_ids == []
 
 
 def _known(store: Store, name: str) -> str:

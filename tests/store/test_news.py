@@ -99,6 +99,19 @@ def test_that_a_breaker_has_opened_or_closed_is_news(opened: Open) -> None:
     assert comes_to(mine)
 
 
+def test_that_a_task_behind_a_limit_has_ended_is_news(opened: Open) -> None:
+    mine, other = opened(), opened()
+    turn, guard = started(other), Guard("llm", Breaker(max_parallel=1))
+    queue(other, turn, task(turn.run_id, "a", guard=guard), task(turn.run_id, "b", guard=guard))
+    (held,) = other.lease("w", offer())
+    settle(mine)
+
+    # not even a failure or a success: it was cancelled
+    other.commit([commit(turn, ended=[held.token], counted=[GuardedOutcome(held.token, guard, "neither")])])
+
+    assert comes_to(mine)
+
+
 def test_what_we_write_ourselves_is_no_news_to_us(opened: Open) -> None:
     mine, other = opened(), opened()
     turn = started(mine)

@@ -140,7 +140,7 @@ def test_tables_are_made_in_the_first_schema_of_the_search_path(schema_url: str)
         rows = connection.execute(
             "SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema()"
         ).fetchall()
-    assert rows == [(23,)]
+    assert rows == [(25,)]
 
 
 # -- older and newer -------------------------------------------------------------------------------------------------
@@ -453,6 +453,13 @@ def test_a_server_that_is_not_there_is_said_not_to_answer_without_its_password()
     assert said.startswith(f"error[store.unavailable]: {where} does not answer: connection to server at ")
     assert said.endswith("\n  check that the server runs and try again")
     assert "secret" not in said
+
+
+def test_a_private_server_that_is_not_there_is_said_to_be_started_again() -> None:
+    with pytest.raises(StoreUnavailable) as unavailable:
+        open_store("postgresql://mulligan@localhost:1/mulligan?passfile=/srv/our%20data/password")
+
+    assert unavailable.value.hint == "start it again on its host: mulligan postgres start --data '/srv/our data'"
 
 
 def test_a_url_that_makes_no_sense_is_refused() -> None:

@@ -228,8 +228,8 @@ def _(real: Any) -> Any:
 def _(real: Any) -> Any:
     """others pass a breaker while its probe is under way"""
 
-    def admission(circuit: Any, guard: Any, now: Any, *, is_probe_alive: bool) -> Any:
-        found = real(circuit, guard, now, is_probe_alive=is_probe_alive)
+    def admission(circuit: Any, guard: Any, now: Any, **told: Any) -> Any:
+        found = real(circuit, guard, now, **told)
         return "go" if found == "wait" and circuit.status == "half_open" else found
 
     return admission
@@ -239,8 +239,18 @@ def _(real: Any) -> Any:
 def _(real: Any) -> Any:
     """a breaker whose probe was lost is never probed again"""
 
-    def admission(circuit: Any, guard: Any, now: Any, *, is_probe_alive: bool) -> Any:
-        return real(circuit, guard, now, is_probe_alive=True)
+    def admission(circuit: Any, guard: Any, now: Any, **told: Any) -> Any:
+        return real(circuit, guard, now, **{**told, "is_probe_alive": True})
+
+    return admission
+
+
+@defect(breaker_transaction, "admission")
+def _(real: Any) -> Any:
+    """more tasks run behind a breaker than may fail before it opens"""
+
+    def admission(circuit: Any, guard: Any, now: Any, **told: Any) -> Any:
+        return real(circuit, guard, now, **{**told, "running": 0})
 
     return admission
 

@@ -22,6 +22,11 @@ GUARDED = workflow(
     *(step(f"s{number}", breaker="net", rules=retry(4, delay=1)) for number in range(5)),
     breakers={"net": Breaker(failures=1, reset=1.0)},
 )
+# or that lets two tasks run at once,
+COUNTED = workflow(
+    *(step(f"s{number}", breaker="net", rules=retry(4, delay=1)) for number in range(5)),
+    breakers={"net": Breaker(failures=2, reset=1.0, max_parallel=2)},
+)
 # runs that call others and do not wait for long,
 CALLED = workflow(step("x", rules=retry(1, delay=3)), step("y", needs=["x"]))
 CALLING = workflow(
@@ -69,6 +74,7 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("others pass a breaker while its probe is under way", GUARDED, "memory", 1, "promise 7"),
     ("a breaker whose probe was lost is never probed again", GUARDED, "memory", 8, "promise 10"),
     ("a breaker that opens already waits for a probe", GUARDED, "memory", 1, "promise 7"),
+    ("more tasks run behind a breaker than may fail before it opens", COUNTED, "memory", 0, "promise 7"),
     ("a commit forgets what its breakers count", GUARDED, "shared", 12, "promise 7"),
     ("on SQLite a breaker does not count", GUARDED, "sqlite", 0, "promise 7"),
     ("a commit forgets to tell the child runs", CALLING, "memory", 5, "promise 6"),
@@ -143,7 +149,7 @@ def test_every_defect_is_looked_for() -> None:
 
 
 @pytest.mark.parametrize("store", STORE_KINDS)
-@pytest.mark.parametrize("of", [GUARDED, CALLING, PLAIN, TRIAGED])
+@pytest.mark.parametrize("of", [COUNTED, CALLING, PLAIN, TRIAGED])
 def test_without_a_defect_nothing_is_found(of: Workflow, store: StoreKind) -> None:
     told = [complaint(Simulation(seed, of, budget=FaultBudget(store=store))) for seed in range(4)]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +13,26 @@ import pytest
 import yaml
 
 import mulligan
-from mulligan_nl2sql.asking.answers import EXIT_CODES, Answer, FailedAttempt, Problem, Receipt, Status
+from mulligan_nl2sql.asking.answers import (
+    EXIT_CODES,
+    Answer,
+    DatabaseReceipt,
+    FailedAttempt,
+    Problem,
+    Receipt,
+    Result,
+    ScanReceipt,
+    Status,
+)
 from mulligan_nl2sql.asking.shown_answers import show_answer, show_problem
 from mulligan_nl2sql.command_line import main
 from mulligan_nl2sql.database_urls import parse_url, url_to_keep, url_with_password
-from mulligan_nl2sql.demo.questions import play
+from mulligan_nl2sql.demo.questions import DemoQuestion, play
 from mulligan_nl2sql.failures import RULES
 from mulligan_nl2sql.planning.failures import REFUSED
 from mulligan_nl2sql.planning.planner import Usage
 from mulligan_nl2sql.steps import plan, refine
-from mulligan_nl2sql.workflows import SCAN
+from mulligan_nl2sql.workflows import ASK, SCAN
 
 from .shop import make_shop, schema_of
 
@@ -55,10 +67,14 @@ def test_a_mistake_of_the_planner_is_repaired_and_the_receipt_says_so(capsys: py
     code, answer = scripted(capsys, "repaired")
 
     assert (code, answer["status"], answer["failure"]) == (0, "answered", None)
-    assert answer["rows"] == [{"name": "customer 1", "city": "Oslo"}, {"name": "customer 2", "city": "Rome"}]
-    receipt = answer["receipt"]
+    (result,) = answer["results"]
+    assert result["rows"] == [{"name": "customer 1", "city": "Oslo"}, {"name": "customer 2", "city": "Rome"}]
+    (receipt,) = answer["receipt"]["scans"]
     assert (receipt["tables"], receipt["rows"], receipt["cut"]) == (["main.customers"], 2, "")
-    assert receipt["attempts"] == {"schema": 1, "plan": 2, "check": 2, "explain": 1, "execute": 1}
+    assert receipt["attempts"] == {"plan": 2, "check": 2, "explain": 1, "execute": 1}
+    assert [(one["database"], one["tables"], one["attempts"]) for one in answer["receipt"]["databases"]] == [
+        ("shop", 4, 1)
+    ]
     (error,) = receipt["errors"]
     assert (error["step"], error["code"], error["resolved_by"]) == ("check", "SQL_COLUMN_UNKNOWN", "repair")
     assert Path(receipt["file"]).read_text().count("\n") == 2
@@ -71,12 +87,13 @@ def test_a_mistake_of_the_planner_is_repaired_and_the_receipt_says_so(capsys: py
 def test_after_three_repairs_the_last_real_failure_is_the_failure(capsys: pytest.CaptureFixture[str]) -> None:
     code, answer = scripted(capsys, "never right")
 
-    assert (code, answer["status"], answer["rows"]) == (1, "failed", None)
+    assert (code, answer["status"], answer["results"]) == (1, "failed", [])
     assert answer["failure"]["code"] == "SQL_COLUMN_UNKNOWN"
     assert "'d'" in answer["failure"]["message"]
-    assert answer["receipt"]["attempts"] == {"schema": 1, "plan": 4, "check": 4}
-    assert (answer["receipt"]["planned_sql"], answer["receipt"]["repairs"]) == ("select d from customers", 3)
-    assert {error["resolved_by"] for error in answer["receipt"]["errors"]} == {""}
+    (receipt,) = answer["receipt"]["scans"]
+    assert receipt["attempts"] == {"plan": 4, "check": 4}
+    assert (receipt["planned_sql"], receipt["repairs"]) == ("select d from customers", 3)
+    assert {error["resolved_by"] for error in receipt["errors"]} == {""}
 
 
 def test_what_is_forbidden_is_critical_and_not_repaired(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,29 +101,43 @@ def test_what_is_forbidden_is_critical_and_not_repaired(capsys: pytest.CaptureFi
 
     assert (code, answer["status"]) == (1, "failed")
     assert (answer["failure"]["code"], answer["failure"]["severity"]) == ("SQL_NOT_A_QUERY", "critical")
-    assert (answer["receipt"]["repairs"], answer["receipt"]["executed"]) == (0, False)
+    (receipt,) = answer["receipt"]["scans"]
+    assert (receipt["repairs"], receipt["executed"]) == (0, False)
 
 
 def test_a_question_whose_deadline_has_passed_can_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     question = ("ask", "how many customers are in each city?", "--db", "sqlite:///shop.db", "--no-exec")
 
     code, answer = ask(capsys, *question, "--deadline", "1ms")
-    assert (code, answer["status"], answer["rows"]) == (124, "unfinished", None)
+    assert (code, answer["status"], answer["results"]) == (124, "unfinished", [])
 
     code, answer = ask(capsys, "resume", str(answer["run"]))
-    assert (code, answer["status"], answer["rows"]) == (0, "answered", None)
-    assert (answer["receipt"]["executed"], answer["receipt"]["cost"]) == (False, 30.0)
-    assert {"words": "customers", "meaning": "table customers"} in answer["receipt"]["explained"]
+    assert (code, answer["status"], answer["results"]) == (0, "answered", [])
+    (receipt,) = answer["receipt"]["scans"]
+    assert (receipt["executed"], receipt["cost"]) == (False, 30.0)
+    assert {"words": "customers", "meaning": "table customers"} in receipt["explained"]
+
+
+def test_the_deadline_of_the_program_counts_from_its_start() -> None:
+    """What Python needs to load the program is a part of the time that a user waits."""
+    code = "import time\nfrom mulligan_nl2sql import command_line\nused = time.process_time()\n"
+    code += "print(command_line._seconds_since_start() > used - 0.02, flush=True)\ncommand_line.main()"
+    question = ("ask", "how many customers are in each city?", "--db", "sqlite:///shop.db", "--json")
+
+    done = subprocess.run([sys.executable, "-c", code, *question, "--deadline", "1ms"], capture_output=True, text=True)
+
+    first, _, answer = done.stdout.partition("\n")
+    assert (first, done.returncode, json.loads(answer)["status"]) == ("True", 124, "unfinished")
 
 
 def test_a_refusal_names_the_words_and_has_an_exit_code_of_its_own_as_the_demo_shows(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert play([("revenue in 2024",)]) == [3]
+    assert play([DemoQuestion("revenue in 2024", 3)]) == [3]
 
     shown = capsys.readouterr()
     assert shown.out.startswith("$ nl2sql ask 'revenue in 2024' --db sqlite:///")
-    assert "rows" not in shown.out
+    assert "(exit code 3)" in shown.out
     assert shown.err.splitlines()[0] == "refused[QUESTION_REFUSED]: not explained by the schema: 'revenue'"
 
 
@@ -240,6 +271,13 @@ def test_sql_that_has_failed_already_fails_in_the_same_way() -> None:
 WORKFLOW = yaml.safe_load(SCAN.read_text())
 
 
+def test_a_question_and_its_scans_have_the_same_breakers_and_retries() -> None:
+    asking = yaml.safe_load(ASK.read_text())
+
+    assert asking["breakers"] == WORKFLOW["breakers"]
+    assert asking["retry_policies"] == WORKFLOW["retry_policies"]
+
+
 def codes_of_retries() -> set[str]:
     return {
         code for policy in WORKFLOW["retry_policies"].values() for rule in policy["rules"] for code in rule["codes"]
@@ -250,7 +288,7 @@ def test_exactly_the_failures_that_a_planner_can_repair_lead_to_a_repair() -> No
     edges = [
         edge
         for step in WORKFLOW["steps"]
-        for edge in (step["next"] if isinstance(step["next"], list) else [])
+        for edge in (step["next"] if isinstance(step.get("next"), list) else [])
         if edge["to"] == "refine"
     ]
 
@@ -302,9 +340,15 @@ def test_the_url_of_a_file_is_kept_with_its_whole_path(tmp_path: Path) -> None:
 
 
 def an_answer(**fields: Any) -> Answer:
-    receipt = Receipt(
+    error = FailedAttempt(
+        step="plan", attempt=1, code="HTTP_5XX", severity="error", retryable=True, message="no", resolved_by="retry"
+    )
+    usage = Usage(input_tokens=1200, output_tokens=30, cost=0.01)
+    scan = ScanReceipt(
         database="shop",
-        planner="openai",
+        question="q",
+        status=Status.ANSWERED,
+        run=4,
         model="large",
         planned_sql="select 1",
         sql="SELECT 1",
@@ -317,19 +361,21 @@ def an_answer(**fields: Any) -> Answer:
         seconds=1.0,
         attempts={"plan": 2},
         repairs=1,
-        errors=[
-            FailedAttempt(
-                step="plan",
-                attempt=1,
-                code="HTTP_5XX",
-                severity="error",
-                retryable=True,
-                message="no",
-                resolved_by="retry",
-            )
-        ],
+        errors=[error],
         explained=[],
-        usage=Usage(input_tokens=1200, output_tokens=30, cost=0.01),
+        usage=usage,
+        failure=None,
+    )
+    database = DatabaseReceipt(database="shop", tables=3, attempts=1, errors=[], failure=None)
+    receipt = Receipt(
+        planner="openai",
+        databases=[database],
+        decomposed_by="model",
+        attempts=1,
+        errors=[],
+        scans=[scan],
+        seconds=1.2,
+        usage=usage,
     )
     return Answer(
         **{"status": Status.ANSWERED, "exit_code": 0, "question": "q", "run": 3, "receipt": receipt, **fields}
@@ -337,7 +383,9 @@ def an_answer(**fields: Any) -> Answer:
 
 
 def test_an_answer_is_a_table_and_a_receipt_without_control_characters() -> None:
-    answer = an_answer(columns=["n", "name"], rows=[{"n": 1, "name": "a\x1b[2J\nb"}, {"n": 20, "name": None}])
+    rows = [{"n": 1, "name": "a\x1b[2J\nb"}, {"n": 20, "name": None}]
+    result = Result(databases=["shop"], question="q", columns=["n", "name"], rows=rows)
+    answer = an_answer(results=[result], warnings=["cut\n"])
 
     assert list(show_answer(answer)) == [
         " n  name",
@@ -346,19 +394,24 @@ def test_an_answer_is_a_table_and_a_receipt_without_control_characters() -> None
         "20  NULL",
         "(2 rows)",
         "",
-        "database  shop",
-        "sql       SELECT 1",
-        "tables    main.customers",
-        "cost      12",
-        "rows      2 (cut by its limit of rows)",
-        "file      rows.jsonl",
-        "planner   openai (large)",
-        "used      1,200 tokens read, 30 tokens written, $0.0100",
-        "attempts  plan 2",
-        "run       3, 1.0 s",
-        "error     plan, attempt 1: HTTP_5XX: no (resolved by retry)",
+        "status     answered (exit code 0)",
+        "run        3, 1.2 s",
+        "planner    openai",
+        "used       1,200 tokens read, 30 tokens written, $0.0100",
+        "database   shop: 3 tables",
+        "decomposed by the planner, in 1 attempt",
+        "scan       shop: answered, run 4, 1.0 s",
+        "  sql      SELECT 1",
+        "  tables   main.customers",
+        "  cost     12",
+        "  rows     2 (cut by its limit of rows)",
+        "  file     rows.jsonl",
+        "  model    large",
+        "  used     1,200 tokens read, 30 tokens written, $0.0100",
+        "  attempts plan 2",
+        "  error    plan, attempt 1: HTTP_5XX: no (resolved by retry)",
     ]
-    assert list(show_problem(answer)) == ["warning: the result is not whole: its limit of rows has cut it"]
+    assert list(show_problem(answer)) == ["warning: cut "]
 
 
 def test_a_problem_says_what_the_question_may_mean() -> None:

@@ -9,6 +9,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import mulligan
 import mulligan_nl2sql
 
@@ -96,8 +98,9 @@ def test_no_import_stands_inside_a_function() -> None:
     assert inner == []
 
 
-def test_the_process_of_a_query_loads_neither_a_parser_nor_other_databases() -> None:
-    code = "import sys, mulligan_nl2sql.execution.child; print({'sqlglot', 'apsw', 'duckdb'} & set(sys.modules))"
+@pytest.mark.parametrize("module", ["execution.child", "command_line", "question_steps"])
+def test_what_reads_no_sql_loads_neither_a_parser_nor_a_database(module: str) -> None:
+    code = f"import sys, mulligan_nl2sql.{module}; print({{'sqlglot', 'apsw', 'duckdb'}} & set(sys.modules))"
 
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 

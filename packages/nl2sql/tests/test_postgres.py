@@ -17,7 +17,8 @@ from mulligan.testing.postgres import GIVEN
 from mulligan_nl2sql.checking.check import check
 from mulligan_nl2sql.database_urls import parse_url
 from mulligan_nl2sql.databases import postgres
-from mulligan_nl2sql.execution.queries import execute, explain, inspect, read_schema
+from mulligan_nl2sql.execution.queries import execute, explain
+from mulligan_nl2sql.execution.schema_reading import inspect, read_schema
 from mulligan_nl2sql.failures import Code, QueryFailed
 from mulligan_nl2sql.limits import Limits
 from mulligan_nl2sql.policy import Policy

@@ -13,7 +13,8 @@ import pytest
 from mulligan_nl2sql.checking.check import check
 from mulligan_nl2sql.database_urls import Database, parse_url
 from mulligan_nl2sql.databases import sqlite
-from mulligan_nl2sql.execution.queries import Result, execute, explain, inspect, read_schema
+from mulligan_nl2sql.execution.queries import Result, execute, explain
+from mulligan_nl2sql.execution.schema_reading import inspect, read_schema
 from mulligan_nl2sql.failures import Code, QueryFailed
 from mulligan_nl2sql.limits import MEBIBYTE, Limits
 from mulligan_nl2sql.policy import Policy

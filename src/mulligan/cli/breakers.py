@@ -12,7 +12,7 @@ from mulligan.cli.terminal import complain, show_json
 from mulligan.service import Breaker, Service, to_json
 from mulligan.service.formatting import pluralize
 
-HEADS = ("BREAKER", "STATUS", "FAILURES", "WAITING", "")
+HEADS = ("BREAKER", "STATUS", "FAILURES", "RUNNING", "WAITING", "")
 
 
 def show_breakers(
@@ -43,14 +43,16 @@ def _show(found: list[Breaker], now: datetime) -> None:
 
 
 def _row(one: Breaker, now: datetime) -> tuple[str, ...]:
-    failures, waiting = str(one.failures).rjust(len("FAILURES")), str(one.waiting).rjust(len("WAITING"))
-    return one.name, one.status, failures, waiting, _note(one, now)
+    counts = zip((one.failures, one.running, one.waiting), HEADS[2:5], strict=True)
+    return one.name, one.status, *(str(count).rjust(len(head)) for count, head in counts), _note(one, now)
 
 
 def _note(one: Breaker, now: datetime) -> str:
     """What happens next."""
     if one.status == "half_open":
         return "one task tests it"
+    if one.max_running is not None and one.waiting:
+        return f"{pluralize(one.max_running, 'task')} at once"
     if one.status == "closed" or one.retry_at is None:
         return ""
     seconds = (one.retry_at - now).total_seconds()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from mulligan import service as services
 from mulligan.cli.parameters import Command
 
 PROGRAM = "mulligan"
@@ -72,10 +73,14 @@ COMMANDS = {
     "doctor": ("mulligan.cli.doctor:doctor", "Check this machine and the store, and suggest what to fix."),
     "demo": ("mulligan.cli.demo:main", "Watch a run fail on every rung of the ladder, and recover."),
 }
+# They drive runs in this process: they load nearly everything.
+_DRIVING = frozenset({"run", "resume", "step", "rehearse", "worker"})
 
 
 def load(name: str) -> Command:
     """The function of a command."""
+    if name in _DRIVING:
+        services.import_bottom_up()
     module, _, function = COMMANDS[name][0].partition(":")
     result: Command = getattr(import_module(module), function)
     return result

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
 
 from mulligan.cli.options import service_at
-from mulligan.cli.parameters import Option
 from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import complain, show_json
 from mulligan.service import Capacity, Preview, StepPreview, Workflow, to_json
 from mulligan.service.formatting import format_duration, format_input, format_size, pluralize, quote_names
-
-DryRun = Annotated[bool, Option("--dry-run", help="Show what would run, in order, and what is missing; start nothing.")]
 
 REFUSED = 2
 TIMES = "\u00d7"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,6 @@ from typing import Annotated
 from mulligan import service as services
 from mulligan.cli.background_start import Detach, Key, start, start_published
 from mulligan.cli.capacity import Gpus, Memory, On, ParallelOrNone, asked_capacity
-from mulligan.cli.dry_run import DryRun, show_preview
 from mulligan.cli.format_options import MapPatterns, MaxIterations
 from mulligan.cli.options import (
     AsJson,
@@ -68,7 +68,9 @@ def run(
     ] = False,
     key: Key = "",
     detach: Detach = False,
-    dry_run: DryRun = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Show what would run, in order, and what is missing; start nothing.")
+    ] = False,
     label: Annotated[
         list[str] | None,
         Option(
@@ -144,7 +146,10 @@ def run(
     if dry_run:
         if changed_only:
             complain("note: every step is listed, since only a run finds out which steps are up to date")
-        return show_preview(workflow, given, capacity=capacity_for(asked), as_json=as_json, home=home)
+        code: int = import_module("mulligan.cli.dry_run").show_preview(
+            workflow, given, capacity=capacity_for(asked), as_json=as_json, home=home
+        )
+        return code
     prepared = Service.prepare(
         workflow,
         given,

@@ -28,7 +28,7 @@ _WORDS = ("submit", "auto", "status", "drain")
 _OPTIONS = {
     "N": ("submit",),
     "--profile": ("submit", "auto", "drain"),
-    "--file": ("submit", "auto"),
+    "--file": ("submit", "auto", "status"),
     "--tasks": ("submit",),
     "--max": ("auto",),
     "--every": ("auto",),
@@ -101,7 +101,7 @@ def slurm(
         elif word == "drain":
             _show_drained(service.slurm_drain(profile or "", now=now), as_json=as_json)
         else:
-            _show_status(service.slurm_status(), as_json=as_json)
+            _show_status(service.slurm_status(_profiles(service, file)), as_json=as_json)
     return 0
 
 
@@ -183,9 +183,12 @@ def _show_status(found: SlurmStatus, *, as_json: bool) -> None:
     if not found.pilots:
         complain("there is no pilot of this store; to submit some: mulligan slurm submit N")
     show_table(HEADS, [_row(one) for one in found.pilots])
+    reasons = {one.shape: one.reason for one in found.unmet}
     for shape in found.demand:
         each = ", each" if shape.count > 1 else " with"
         show(f"queued: {pluralize(shape.count, 'task')}{each} {', '.join(_asked(shape))}")
+        if reason := reasons.get(shape):
+            show(f"  without pilots: {reason}")
     for breaker in found.breakers:
         until = f" until {breaker.retry_at.astimezone():%H:%M:%S}" if breaker.retry_at else ""
         show(f"breaker '{breaker.name}' is open{until}: {pluralize(breaker.failures, 'pilot')} in a row have failed")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mulligan import service as services
 from mulligan.client.driving import WAIT, DrivingOptions, drive, read_options
@@ -35,8 +34,7 @@ _STATUSES: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class _PublishedRun:
+class _PublishedRun(NamedTuple):
     """A run of what is published on a server."""
 
     workflow: str

@@ -102,13 +102,14 @@ def _breakers(call: Call, found: list[Breaker]) -> Html:
             element("td", element("strong", one.name)),
             element("td", _state(one)),
             element("td", *_why(one)),
+            element("td", pluralize(one.running, "task") if one.running else "-", class_="n"),
             element("td", pluralize(one.waiting, "task") if one.waiting else "-", class_="n"),
             element("td", _reset(call, one), class_="n"),
             id=f"breaker-{one.name}",
         )
         for one in ordered
     ]
-    head = ("Breaker", "State", "Why, and who lifts it", figure("Waiting"), "")
+    head = ("Breaker", "State", "Why, and who lifts it", figure("Running"), figure("Waiting"), "")
     tone = "bad" if any(one.status == "open" for one in found) else ""
     return panel("Circuit breakers", table(head, rows, label="Circuit breakers"), name="breakers", tone=tone)
 
@@ -121,7 +122,8 @@ def _state(one: Breaker) -> Html:
 def _why(one: Breaker) -> list[object]:
     failed = f"{pluralize(one.failures, 'failure')} in a row" if one.failures else ""
     if one.status == "closed":
-        return [failed or "no failure since the last success"]
+        limit = f"; at most {pluralize(one.max_running, 'task')} at once" if one.max_running is not None else ""
+        return [(failed or "no failure since the last success") + limit]
     if one.status == "half_open":
         return [f"{failed}; one task tries now whether the service works again. If it succeeds, the breaker closes."]
     if one.retry_at is None:

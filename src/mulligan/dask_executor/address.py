@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.errors import InputInvalid
 
 HINT = "write it like dask://HOST:8786; with TLS, tls://HOST:8786"
-_ADDRESS = re.compile(
+_ADDRESS = lazy_regex(
     r"(?P<scheme>dask|tcp|tls)://(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/?#@\[\]]+):(?P<port>[0-9]{1,5})/?", re.ASCII
 )
 PORT_MAX = 65535

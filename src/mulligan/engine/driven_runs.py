@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 from mulligan.core.effects.snapshot import restore
@@ -18,7 +18,7 @@ from mulligan.engine.tasks_in_flight import TasksInFlight
 from mulligan.engine.timer_watch import TimerWatch
 from mulligan.engine.workflow_cache import WorkflowCache
 from mulligan.errors import CodecError, MulliganError
-from mulligan.ports import Clock, EngineExecutor, EngineStore, Message, NewRun, RunRecord, Turn
+from mulligan.ports import Clock, EngineExecutor, EngineStore, LoadedRun, Message, NewRun, RunRecord, Turn
 
 # How many runs are loaded in one round of the loop: a heartbeat must not wait for more than that.
 TAKEN_AT_ONCE_MAX = 50
@@ -107,10 +107,12 @@ class DrivenRuns:
             self._adopt(self._store.take_turns(batch, self._name), root_run_id)
             self.to_claim.discard(batch)
 
-    def _adopt(self, turns: Iterable[Turn], root_run_id: int | None) -> None:
+    def _adopt(self, turns: Sequence[Turn], root_run_id: int | None) -> None:
+        loaded = {one.record.run_id: one for one in self._store.load_all([turn.run_id for turn in turns])}
         for turn in turns:
             try:
-                self._load(turn)
+                # One that is missing says why when it is loaded alone.
+                self._load(turn, loaded.get(turn.run_id) or self._store.load(turn.run_id))
             except CodecError as error:
                 # A run that cannot be read must not disturb the others.
                 if turn.run_id == root_run_id:
@@ -119,8 +121,7 @@ class DrivenRuns:
                 self._store.release([turn])
                 self._observer.trouble(f"run {turn.run_id} is left alone: {error.message}")
 
-    def _load(self, turn: Turn) -> None:
-        loaded = self._store.load(turn.run_id)
+    def _load(self, turn: Turn, loaded: LoadedRun) -> None:
         workflow, graph = self._workflows.get(loaded.record.version, loaded.workflow)
         state = restore(workflow, loaded.rows, graph)
         self._workflows.note_definition(state.workflow)
@@ -163,8 +164,12 @@ class DrivenRuns:
         self.ready[driver.run_id] = driver
 
     def read_inboxes(self, run_ids: Collection[int]) -> None:
+        self.deliver(self._store.inbox(run_ids))
+
+    def deliver(self, messages: Iterable[Message]) -> None:
+        """Add messages of inboxes to the next turns of their runs."""
         postponed: set[int] = set()
-        for message in self._store.inbox(run_ids):
+        for message in messages:
             driver = self.drivers[message.run_id]
             if driver.run_id not in postponed and self._is_too_early(driver, message):
                 postponed.add(driver.run_id)

@@ -222,15 +222,19 @@ class Engine:
         """Read what other processes have written for us: messages, queued tasks, stop requests, timers."""
         self._changes.begin_look()
         self._supply.pacing.may_have_tasks = True
-        called = self._store.runs_with_messages(self.name, self.root_run_id)
-        self.take_up(called)
+        seen = self._timers.look(self.name, self.root_run_id)
+        known = set(self.drivers)
+        self.take_up(seen.run_ids)
         # The inboxes of the runs that were just taken up are read here.
         self._changes.is_requested = False
-        # Of ten thousand waiting runs, only those with messages. A child run alone is not below its own root.
-        self._runs.read_inboxes(self.drivers.keys() & called if self.root_run_id is None else self.drivers.keys())
+        self._runs.deliver(message for message in seen.messages if message.run_id in known)
+        if taken := self.drivers.keys() - known:
+            self._runs.read_inboxes(taken)
+            if not self._store.is_shared:
+                # The time of a run may be ahead of our clock.
+                self._timers.refresh(self.root_run_id)
         self._runs.release_ended()
-        self._tasks.stop_requested()
-        self._timers.refresh(self.root_run_id)
+        self._tasks.stop_requested(seen.stops)
         if self._store.is_shared:
             # If its turn is lost, we notice with one of the next looks: there is one at least every second.
             self._driven_elsewhere = self._tasks.run_ids - self.drivers.keys()

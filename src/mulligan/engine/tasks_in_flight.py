@@ -10,7 +10,7 @@ from mulligan.core.deciding.breaker import Guard
 from mulligan.core.model.reports import LeaseExpired, Report, TaskInterrupted
 from mulligan.engine.change_watch import ChangeWatch
 from mulligan.errors import StaleLease, StoreUnavailable
-from mulligan.ports import Clock, Commit, EngineExecutor, Lease, TaskQueue, fault_point
+from mulligan.ports import Clock, Commit, EngineExecutor, Lease, StopRequest, TaskQueue, fault_point
 
 
 class TasksInFlight:
@@ -93,13 +93,11 @@ class TasksInFlight:
                 if lease is not None and self.executor is not None:
                     self.executor.stop(lease.token, stop.grace_seconds)
 
-    def stop_requested(self) -> None:
+    def stop_requested(self, stops: Iterable[StopRequest]) -> None:
         """Stop our tasks that other workers have stopped."""
-        if not self._leases:
-            return
-        for stop in self._store.stop_requests(self._name):
-            assert self.executor is not None
-            self.executor.stop(stop.token, stop.grace_seconds)
+        if self.executor is not None:
+            for stop in stops:
+                self.executor.stop(stop.token, stop.grace_seconds)
 
     # -- ended tasks -------------------------------------------------------------------------------------------------
 

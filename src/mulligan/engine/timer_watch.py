@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from mulligan.core.effects.effects import SetTimer
 from mulligan.engine.change_watch import POLL_SECONDS
 from mulligan.engine.run_driver import RunDriver
-from mulligan.ports import Clock, Timers
+from mulligan.ports import Clock, Look, Looks, Timers
 
 # A smaller change of the difference between the wall clock and ours does not mean that the wall clock was set.
 STEP = timedelta(seconds=0.5)
 
 
+class _Store(Timers, Looks, Protocol):
+    """What has timers, and can be looked into."""
+
+
 class TimerWatch:
     """Knows the next due time without asking the store. `holder` is "" if any worker may fire any timer."""
 
-    def __init__(self, store: Timers, clock: Clock, *, holder: str) -> None:
+    def __init__(self, store: _Store, clock: Clock, *, holder: str) -> None:
         self._store = store
         self._clock = clock
         self._holder = holder
@@ -31,6 +36,12 @@ class TimerWatch:
     def next_due(self, root_run_id: int | None) -> datetime | None:
         """Ask the store for the next due time of a timer or of a breaker that tasks wait for, by our clock."""
         return self._store.next_due(root_run_id, holder=self._holder, ahead=self.ahead)
+
+    def look(self, worker: str, root_run_id: int | None) -> Look:
+        """What others have written for a worker, and with it the next due time."""
+        seen = self._store.look(worker, root_run_id, holder=self._holder, ahead=self.ahead)
+        self._due = seen.due
+        return seen
 
     def refresh(self, root_run_id: int | None) -> None:
         self._due = self.next_due(root_run_id)

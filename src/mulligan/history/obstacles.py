@@ -18,7 +18,7 @@ from mulligan.core.effects.tasks import Demand
 from mulligan.core.model.fact_parts import AvoidedHosts
 from mulligan.core.model.formatting import format_duration, format_size, quote_names
 
-ObstacleKind = Literal["no_worker", "host", "label", "cpus", "memory", "gpus", "nodes", "time", "breaker"]
+ObstacleKind = Literal["no_worker", "host", "label", "cpus", "memory", "gpus", "nodes", "time", "breaker", "parallel"]
 _Kind = Literal["cpus", "memory", "gpus"]
 _KINDS: tuple[_Kind, ...] = ("cpus", "memory", "gpus")
 # How many of the tasks that use the resource are named.

@@ -284,6 +284,8 @@ class _WaitFinder:
         """What keeps a task in the queue: a breaker, or a resource that no worker has free."""
         if obstacle := self._breaker_waits.get(place.key):
             text = f"its breaker: {obstacle.text}"
+            if obstacle.kind == "parallel":
+                return msgspec.structs.replace(wait, text=text, obstacles=[obstacle])
             return Wait("breaker", text, place.key, place.attempt, obstacle.until, obstacles=[obstacle])
         found = self._pool.obstacles(demand(self.state, place)) if self._pool is not None else ()
         if not found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
@@ -90,7 +89,7 @@ def warn_of_idle_budget(fields: Fields, found: Iterable[Command], owner: str, so
 
 # -- on a command line -----------------------------------------------------------------------------------------------
 
-_GIVEN = re.compile(r"(?:(?P<step>.+)\.)?(?P<what>tokens|cost|calls|tool_calls)=(?P<value>.+)")
+_GIVEN = lazy_regex(r"(?:(?P<step>.+)\.)?(?P<what>tokens|cost|calls|tool_calls)=(?P<value>.+)")
 
 
 def parse_budgets(words: Iterable[str]) -> dict[str, Budget]:

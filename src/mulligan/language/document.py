@@ -41,7 +41,7 @@ DEPTH_MAX = 80
 # The most nodes that aliases may add: a few kilobytes of nested aliases could expand to billions.
 ALIASED_NODES_MAX = 200_000
 
-_UNPRINTABLE = lazy_regex("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_UNPRINTABLE = lazy_regex("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 # Characters that an escape in double quotes can produce and that programs cannot handle.
 UNUSABLE_CHARACTER = lazy_regex("[\0\ud800-\udfff]")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -13,6 +12,7 @@ from mulligan.core.model.failure import CODES
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.nodes import Node, Scalar, Source
 from mulligan.language.shapes import ListOf, Value
+from mulligan.language.suggestions import most_similar
 
 _CODE = lazy_regex(r"[A-Z][A-Z0-9_]*")
 EXIT_CODE_MAX = 255
@@ -84,8 +84,7 @@ def suggest_code(code: str) -> str | None:
     """Our code that was probably meant, or None."""
     if status := _STATUS.fullmatch(code):
         return f"HTTP_{status[1]}XX"
-    near = get_close_matches(code, sorted(CODES), n=1, cutoff=_NEARNESS)
-    return near[0] if near else None
+    return most_similar(code, sorted(CODES), cutoff=_NEARNESS)
 
 
 CODE = CodeShape(

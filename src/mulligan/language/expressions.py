@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -42,6 +41,7 @@ from mulligan.language.cel_tokens import (
     closing_brace,
     tokens,
 )
+from mulligan.language.suggestions import most_similar
 
 # `${any_path(…)}` in a path: its value may point anywhere.
 ANY_PATH = "any_path"
@@ -494,8 +494,8 @@ def _hint(source: str, bad: BadToken) -> str:
         )
     if isinstance(bad, UnknownFunction) and meant is None:
         translated = _CEL_FUNCTIONS.get(word)
-        close = [translated] if translated in bad.known else get_close_matches(word, sorted(bad.known), n=1)
-        return f"did you mean '{close[0]}'?" if close else f"the functions here are {', '.join(sorted(bad.known))}"
+        close = translated if translated in bad.known else most_similar(word, sorted(bad.known))
+        return f"did you mean '{close}'?" if close else f"the functions here are {', '.join(sorted(bad.known))}"
     return f"did you mean '{meant}'?" if meant else ""
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from difflib import get_close_matches
 from heapq import nlargest
+from importlib import import_module
 
 _COMPARED_MAX = 100
 
@@ -175,7 +175,12 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     folded = {_fold(name): name for name in known}
     if exact := folded.get(_fold(word)):
         return exact
-    near = get_close_matches(word, _shortlist(word, known), n=1, cutoff=0.6)
+    return most_similar(word, _shortlist(word, known))
+
+
+def most_similar(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """The known word that is most like `word`, if one is. Most files have no misspelling, and never load difflib."""
+    near: list[str] = import_module("difflib").get_close_matches(word, known, n=1, cutoff=cutoff)
     return near[0] if near else None
 
 

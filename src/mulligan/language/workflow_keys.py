@@ -453,6 +453,7 @@ BREAKER = Record(
         "reset": Key(DURATION, "after how long it allows a probe (default 60s)"),
         "ignore": Key(ListOf(CODE, or_one=True), "error codes that do not count"),
         "when_open": Key(Choice(("wait", "fail")), "what steps do while it is open (default wait)"),
+        "max_parallel": Key(whole(1), "how many tasks may call the service at once (default: any number)"),
     },
 )
 

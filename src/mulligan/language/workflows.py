@@ -203,7 +203,7 @@ def _draft(fields: Fields, source: Source, includes: Includes | None) -> Draft:
     for name, form in fields.get("secrets", {}).items():
         draft.secrets[name] = _secret(name, form, source)
     for name, form in fields.get("breakers", {}).items():
-        draft.breakers[name] = Breaker(**form.pick("failures", "reset", "ignore", "when_open"))
+        draft.breakers[name] = Breaker(**form.pick("failures", "reset", "ignore", "when_open", "max_parallel"))
     draft.policies = _mapping_at(fields, "retry_policies")
     draft.handlers = _mapping_at(fields, "handlers")
     return draft

@@ -23,6 +23,7 @@ from mulligan.ports.records import FindResults as FindResults
 from mulligan.ports.records import Lease as Lease
 from mulligan.ports.records import LoadedRun as LoadedRun
 from mulligan.ports.records import LockState as LockState
+from mulligan.ports.records import Look as Look
 from mulligan.ports.records import Message as Message
 from mulligan.ports.records import NewRun as NewRun
 from mulligan.ports.records import Offer as Offer
@@ -53,6 +54,7 @@ from mulligan.ports.store import Breakers as Breakers
 from mulligan.ports.store import ChangeFeed as ChangeFeed
 from mulligan.ports.store import EngineStore as EngineStore
 from mulligan.ports.store import Inboxes as Inboxes
+from mulligan.ports.store import Looks as Looks
 from mulligan.ports.store import Maintenance as Maintenance
 from mulligan.ports.store import RowSearch as RowSearch
 from mulligan.ports.store import RunLists as RunLists

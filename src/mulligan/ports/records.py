@@ -233,6 +233,18 @@ class StopRequest(msgspec.Struct, frozen=True):
     grace_seconds: float | None
 
 
+class Look(msgspec.Struct, frozen=True):
+    """What others have written for a worker."""
+
+    # Runs with messages whose turn is free or the worker's own.
+    run_ids: list[int]
+    # The inboxes of the runs whose turn the worker holds, oldest first.
+    messages: list[Message]
+    stops: list[StopRequest]
+    # When, by `Clock.now`, the next timer is due, or a breaker that tasks wait for may be probed.
+    due: datetime | None
+
+
 class WaitingPlace(msgspec.Struct, frozen=True):
     """A place that waits for a person, in any run. `kind` is the row's tag (parked, approval)."""
 
@@ -244,13 +256,21 @@ class WaitingPlace(msgspec.Struct, frozen=True):
 
 
 class BreakerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A breaker that at least one task has asked, and how many queued tasks it guards."""
+    """A breaker that at least one task has asked, and how many tasks wait for it and run behind it."""
 
     name: str
     status: Status
     failures: int = 0
     retry_at: datetime | None = None
     waiting: int = 0
+    running: int = 0
+    # How many may run at once while it is closed; None: any number.
+    max_running: int | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more tasks may run at once."""
+        return self.status == "closed" and self.max_running is not None and self.running >= self.max_running
 
 
 class ArtifactRecord(msgspec.Struct, frozen=True):

@@ -34,6 +34,7 @@ from mulligan.ports.records import (
     CommitResult,
     Lease,
     LoadedRun,
+    Look,
     Message,
     NewRun,
     Offer,
@@ -90,6 +91,9 @@ class RunRecords(Protocol):
         """The runs that tasks of this run have started."""
 
     def load(self, run_id: int) -> LoadedRun: ...
+
+    def load_all(self, run_ids: Collection[int]) -> list[LoadedRun]:
+        """`load` for several runs. Those that are unknown or cannot be read are left out."""
 
     def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
         """The entries of the run's log behind `after`, in order."""
@@ -344,6 +348,20 @@ class Timers(Protocol):
         """The store's time, if it has its own clock that all processes use; otherwise None."""
 
 
+class Looks(Protocol):
+    """What an engine asks again and again, with one question."""
+
+    def look(
+        self,
+        worker: str,
+        root_run_id: int | None = None,
+        *,
+        holder: str = "",
+        ahead: Mapping[int, timedelta] = NONE_AHEAD,
+    ) -> Look:
+        """`runs_with_messages`, `stop_requests` and `next_due`, and the inboxes of the runs that the worker holds."""
+
+
 class ChangeFeed(Protocol):
     """Tells whether other processes have written something."""
 
@@ -363,7 +381,7 @@ class ChangeFeed(Protocol):
         """From now on the end of a run counts as a change, for processes that wait for it. Workers need not know."""
 
 
-class EngineStore(WorkerRegistry, RunRecords, Inboxes, Turns, TaskQueue, Timers, ChangeFeed, Protocol):
+class EngineStore(WorkerRegistry, RunRecords, Inboxes, Turns, TaskQueue, Timers, Looks, ChangeFeed, Protocol):
     """What an engine needs."""
 
 

@@ -15,7 +15,7 @@ from mulligan.service.run_reader import RunReader
 if TYPE_CHECKING:
     from mulligan.core.model.slurm_profile import SlurmProfile
     from mulligan.service import breakers, workers
-    from mulligan.service.slurm import allocator, draining, overview, pilots, profiles, submission
+    from mulligan.service.slurm import allocator, draining, overview, pilots, planning, profiles, submission
     from mulligan.service.slurm.draining import Drained
     from mulligan.service.slurm.overview import SlurmStatus
     from mulligan.service.slurm.profiles import Profiles
@@ -27,6 +27,7 @@ else:
     draining = LazyModule("mulligan.service.slurm.draining")
     overview = LazyModule("mulligan.service.slurm.overview")
     pilots = LazyModule("mulligan.service.slurm.pilots")
+    planning = LazyModule("mulligan.service.slurm.planning")
     profiles = LazyModule("mulligan.service.slurm.profiles")
     submission = LazyModule("mulligan.service.slurm.submission")
 
@@ -67,16 +68,18 @@ class ClusterVerbs:
                 refusal.hint = profiles.refusal_hint(refusal.about, profile, known.files[profile])
                 raise
 
-    def slurm_status(self) -> SlurmStatus:
-        """The pilots of the store, and the workers in them."""
+    def slurm_status(self, known: Profiles) -> SlurmStatus:
+        """The pilots of the store, the workers in them, and what the queue asks for."""
         cluster = submission.Cluster(self.home)
         cluster.client.require("squeue")
         found = cluster.pilots()
         opened = [one for one in breakers.list_breakers(self.reader) if one.name.startswith(allocator.breaker_name(""))]
+        demand = self.reader.store.queued_shapes()
         return overview.SlurmStatus(
             store=cluster.store,
             pilots=overview.pilot_lines(found, workers.list_workers(self.reader), datetime.now(UTC)),
-            demand=self.reader.store.queued_shapes(),
+            demand=demand,
+            unmet=planning.unmet(known.by_name, demand),
             breakers=[one for one in opened if one.status != "closed"],
             failed=overview.failed_pilots(found, self.home.folder),
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -20,12 +19,11 @@ NO_ITEM = -1
 _RUN = ""
 
 
-@dataclass
-class _Found:
+class _Found(msgspec.Struct):
     """The events of a step, of one of its items or of the run itself, up to an event of the log."""
 
     seq: int = 0
-    entries: list[e.Entry] = field(default_factory=list)
+    entries: list[e.Entry] = []
 
 
 class StepEvents:

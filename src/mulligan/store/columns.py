@@ -79,6 +79,8 @@ _BREAKER = Columns(
     failures=int,
     retry_at=int | None,
     waiting=int,
+    running=int,
+    max_running=int | None,
 )
 _CIRCUIT = Columns(
     "a breaker",
@@ -87,6 +89,7 @@ _CIRCUIT = Columns(
     failures=int,
     retry_at=int | None,
     probe=int | None,
+    max_running=int | None,
 )
 _MESSAGE = Columns("a message", id=int, run_id=int, report=bytes, is_asking=_Flag)
 _TIMER = Columns("a timer", run_id=int, kind=str, place=str, number=int)
@@ -125,8 +128,8 @@ def waiting_from(row: Sequence[Any]) -> WaitingPlace:
 
 
 def breaker_from(row: Sequence[Any]) -> BreakerRecord:
-    name, status, failures, retry_at, waiting = _BREAKER.read(row)
-    return BreakerRecord(name, status, failures, _retry_at(status, retry_at), waiting)
+    name, status, failures, retry_at, *counts = _BREAKER.read(row)
+    return BreakerRecord(name, status, failures, _retry_at(status, retry_at), *counts)
 
 
 def _retry_at(status: str, retry_at: int | None) -> datetime | None:
@@ -181,8 +184,8 @@ def turn_from(row: Sequence[Any], holder: str) -> Turn:
 
 def circuit_from(row: Sequence[Any]) -> tuple[str, Circuit]:
     """The name of a breaker and its state."""
-    name, status, failures, retry_at, probe = _CIRCUIT.read(row)
-    return name, Circuit(status, failures, _retry_at(status, retry_at), probe)
+    name, status, failures, retry_at, probe, max_running = _CIRCUIT.read(row)
+    return name, Circuit(status, failures, _retry_at(status, retry_at), probe, max_running)
 
 
 # Rows that need no conversion.

@@ -40,6 +40,7 @@ from mulligan.ports import (
     Lease,
     LoadedRun,
     LogChunk,
+    Look,
     Message,
     NewRun,
     Offer,
@@ -136,6 +137,10 @@ class HttpStore:
     def load(self, run_id: int) -> LoadedRun:
         found: LoadedRun = self._ask("load", run_id=run_id)
         return found
+
+    def load_all(self, run_ids: Collection[int]) -> list[LoadedRun]:
+        # Over HTTP nobody drives runs.
+        return [self.load(run_id) for run_id in run_ids]
 
     def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
         found: list[Entry] = self._ask("log", run_id=run_id, after=after, limit=limit)
@@ -402,6 +407,17 @@ class HttpStore:
         self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
     ) -> datetime | None:
         return None
+
+    def look(
+        self,
+        worker: str,
+        root_run_id: int | None = None,
+        *,
+        holder: str = "",
+        ahead: Mapping[int, timedelta] = NONE_AHEAD,
+    ) -> Look:
+        # Over HTTP nobody drives runs.
+        return Look([], [], self.stop_requests(worker), None)
 
 
 # How much is sent at once: a server takes 4 MiB, and JSON needs a third more for bytes.

@@ -42,6 +42,7 @@ from mulligan.ports import (
     CommitResult,
     Lease,
     LoadedRun,
+    Look,
     Message,
     NewRun,
     Offer,
@@ -176,6 +177,9 @@ class MemoryStore:
     def load(self, run_id: int) -> LoadedRun:
         run = self.tables.run(run_id)
         return LoadedRun(run.record(), run.new.workflow, [(*key, *row) for key, row in sorted(run.rows.items())])
+
+    def load_all(self, run_ids: Collection[int]) -> list[LoadedRun]:
+        return [self.load(run_id) for run_id in run_ids if run_id in self.tables.runs]
 
     def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
         run = self.tables.runs.get(run_id)
@@ -498,8 +502,17 @@ class MemoryStore:
 
     def breakers(self) -> list[BreakerRecord]:
         waiting = Counter(kept.task.guard.name for kept in self._free() if kept.task.guard is not None)
+        running = self._running_behind()
         return [
-            BreakerRecord(name, circuit.status, circuit.failures, circuit.retry_at, waiting[name])
+            BreakerRecord(
+                name,
+                circuit.status,
+                circuit.failures,
+                circuit.retry_at,
+                waiting[name],
+                running[name],
+                circuit.max_running,
+            )
             for name, circuit in sorted(self.tables.breakers.items())
         ]
 
@@ -519,7 +532,11 @@ class MemoryStore:
     def _load_breakers(self) -> BreakerTransaction:
         tokens = {kept.ticket for kept in self.tables.tasks.values() if kept.worker}
         probing = [name for name, circuit in self.tables.breakers.items() if circuit.probe in tokens]
-        return BreakerTransaction(self._clock.now(), self.tables.breakers, probing)
+        return BreakerTransaction(self._clock.now(), self.tables.breakers, probing, self._running_behind())
+
+    def _running_behind(self) -> Counter[str]:
+        held = (kept for kept in self.tables.tasks.values() if kept.worker)
+        return Counter(kept.task.guard.name for kept in held if kept.task.guard is not None)
 
     def _count(self, counted: Sequence[GuardedOutcome]) -> None:
         breakers = self._load_breakers()
@@ -556,6 +573,19 @@ class MemoryStore:
     ) -> datetime | None:
         timers = self._dues(root_run_id, holder, ahead).values()
         return min([*timers, *self._retries(root_run_id)], default=None)
+
+    def look(
+        self,
+        worker: str,
+        root_run_id: int | None = None,
+        *,
+        holder: str = "",
+        ahead: Mapping[int, timedelta] = NONE_AHEAD,
+    ) -> Look:
+        held = [run.run_id for run in self.tables.runs.values() if run.holder == worker]
+        due = self.next_due(root_run_id, holder=holder, ahead=ahead)
+        called = self.runs_with_messages(worker, root_run_id)
+        return Look(called, self.inbox(held), self.stop_requests(worker), due)
 
     def now(self) -> datetime | None:
         return self._clock.now() if self.is_shared else None

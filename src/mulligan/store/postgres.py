@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from importlib import import_module
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from msgspec.structs import replace
@@ -28,6 +30,7 @@ from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded, TaskSta
 from mulligan.core.model.scheduler_job import JobEnd
 from mulligan.core.model.workflow import Breaker
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.errors import CodecError
 from mulligan.ports import (
     NONE_AHEAD,
     Answer,
@@ -37,6 +40,7 @@ from mulligan.ports import (
     CommitResult,
     Lease,
     LoadedRun,
+    Look,
     Message,
     NewRun,
     Offer,
@@ -53,7 +57,7 @@ from mulligan.store.audit_rows import audit_row
 from mulligan.store.breaker_transaction import BreakerTransaction, breaker_row
 from mulligan.store.columns import breaker_from, circuit_from, queued_shape_from, run_from, waiting_from
 from mulligan.store.encoding import answer_from, encoded, moment_from, report_from, task_from, worker_from
-from mulligan.store.postgres_arrays import Bigints, Blobs, Texts
+from mulligan.store.postgres_arrays import Bigints, Blobs, Floats, Texts
 from mulligan.store.postgres_artifacts import ArtifactRows
 from mulligan.store.postgres_client import PostgresClient, Unexpected
 from mulligan.store.postgres_commit import (
@@ -188,17 +192,29 @@ class PostgresStore:
         return [run_from(row) for row in self._client.query("children", run_id)]
 
     def load(self, run_id: int) -> LoadedRun:
-        def work() -> LoadedRun:
-            # The run's row is locked, so that no commit comes between the three statements.
-            record = self._client.execute("lock_run", run_id)
-            if not record:
-                raise refusals.unknown_run(run_id)
-            body = self._client.execute("workflow", record[0][2])
-            if not body:
-                raise refusals.no_workflow(run_id)
-            return LoadedRun(run_from(record[0]), body[0][0], self._client.execute("rows", run_id))
+        records, bodies, rows = self._loaded([run_id])
+        if not records:
+            raise refusals.unknown_run(run_id)
+        if not bodies:
+            raise refusals.no_workflow(run_id)
+        return LoadedRun(run_from(records[0]), bodies[0][1], [(*row[1:],) for row in rows])
 
-        return self._client.write(work)
+    def load_all(self, run_ids: Collection[int]) -> list[LoadedRun]:
+        records, bodies, rows = self._loaded(run_ids)
+        body_of = dict(bodies)
+        rows_of = {run_id: [(*row[1:],) for row in found] for run_id, found in groupby(rows, itemgetter(0))}
+        loaded = []
+        for record in records:
+            with suppress(CodecError):
+                run = run_from(record)
+                if run.version in body_of:
+                    loaded.append(LoadedRun(run, body_of[run.version], rows_of.get(run.run_id, [])))
+        return loaded
+
+    def _loaded(self, run_ids: Collection[int]) -> list[list[Any]]:
+        """The rows of these runs, the definitions that they use, and their tables."""
+        wanted = [Bigints(run_ids)]
+        return self._client.read_together([("runs_with_ids", wanted), ("workflows", wanted), ("rows", wanted)])
 
     def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
         rows = self._client.query("log", run_id, after, _NO_LIMIT if limit is None else limit)
@@ -270,10 +286,33 @@ class PostgresStore:
 
     def inbox(self, run_ids: Collection[int]) -> list[Message]:
         rows = self._client.query("inbox", Bigints(run_ids))
-        return [Message(id_, run_id, report_from(data), asks) for id_, run_id, data, asks in rows]
+        return [_message(row) for row in rows]
 
     def runs_with_messages(self, holder: str, root_run_id: int | None = None) -> list[int]:
         return [run_id for (run_id,) in self._client.query("runs_with_messages", holder=holder, root=root_run_id)]
+
+    def look(
+        self,
+        worker: str,
+        root_run_id: int | None = None,
+        *,
+        holder: str = "",
+        ahead: Mapping[int, timedelta] = NONE_AHEAD,
+    ) -> Look:
+        called, messages, stops, due = self._client.execute_batch(
+            [
+                ("runs_with_messages", {"holder": worker, "root": root_run_id}),
+                ("inboxes_of", [worker]),
+                ("stop_requests", [worker]),
+                ("next_due", {"root": root_run_id}),
+            ]
+        )
+        return Look(
+            [run_id for (run_id,) in called],
+            [_message(row) for row in messages],
+            [StopRequest(*row) for row in stops],
+            moment_from(due[0][0]) if due else None,
+        )
 
     # -- turns
 
@@ -298,8 +337,9 @@ class PostgresStore:
                 if counted
                 else self._client.execute_batch(asked)
             )
-        names = [name for name, _ in asked]
-        tickets = found[names.index("take_tasks")] if "take_tasks" in names else []
+        tickets = [
+            row for (name, _), rows in zip(asked, found, strict=True) if name.startswith("take_tasks") for row in rows
+        ]
         return commit_results(commits, tickets, children)
 
     def _ask_and_count(self, asked: Sequence[Statement], counted: Sequence[GuardedOutcome]) -> list[list[Any]]:
@@ -367,7 +407,9 @@ class PostgresStore:
             elif has_time and capacity.may_hold(task):
                 capacity.hold()
                 tasks.append(task)
-        leases = self._leased(worker, tasks, offer.host, at)
+        if tasks and not breakers.circuits:
+            return self._leased(worker, tasks, offer.host, at, self._client.execute_last)
+        leases = self._leased(worker, tasks, offer.host, at, self._client.execute_in_pipeline)
         breakers.note_leases(leases)
         self._write_breakers(breakers)
         if breakers.rejected and not capacity.is_full:
@@ -387,7 +429,7 @@ class PostgresStore:
             worker=worker,
             # What is leased ahead asks for one processor.
             cpus=max(offer.cpus, 1.0) if offer.ahead else offer.cpus,
-            refused_cpus=list(offer.refused_cpus),
+            refused_cpus=Floats(offer.refused_cpus),
             memory=offer.memory,
             gpus=offer.gpus,
             labels=encoded(offer.labels).decode(),
@@ -404,13 +446,20 @@ class PostgresStore:
         queued, at = (rows[0][1], moment_from(rows[0][2])) if rows else (0, _ANY_TIME)
         return [(task_from(data), needs) for data, _, _, *needs in rows], queued, at
 
-    def _leased(self, worker: str, tasks: Sequence[Task], host: str, at: datetime) -> list[Lease]:
+    def _leased(
+        self,
+        worker: str,
+        tasks: Sequence[Task],
+        host: str,
+        at: datetime,
+        execute: Callable[[Sequence[Statement]], list[list[Any]]],
+    ) -> list[Lease]:
         if not tasks:
             return []
         task_key = [(task.run_id, task.place, task.attempt) for task in tasks]
         started = [(*key, TaskStarted(at, *key[1:], worker, host)) for key in task_key]
         asked: list[Statement] = [("lease_tasks", [worker, *arrays(TASK_KEY, task_key)])]
-        rows = self._client.execute_in_pipeline([*asked, *self._message_statements(started, worker)])[0]
+        rows = execute([*asked, *self._message_statements(started, worker)])[0]
         tokens = {tuple(row[:3]): row[3] for row in rows}
         return [Lease(task, worker, tokens[key]) for task, key in zip(tasks, task_key, strict=True)]
 
@@ -476,9 +525,10 @@ class PostgresStore:
         wanted = Texts(sorted(names))
         self._client.execute("ensure_breakers", wanted)
         circuits = dict(circuit_from(row) for row in self._client.execute("lock_breakers", wanted))
-        probing = [name for (name,) in self._client.execute("probing", wanted)]
+        behind = self._client.execute("behind_breakers", wanted)
         ((now,),) = self._client.execute("now")
-        return BreakerTransaction(moment_from(now), circuits, probing)
+        probing = [name for name, is_probing, _ in behind if is_probing]
+        return BreakerTransaction(moment_from(now), circuits, probing, {name: tasks for name, _, tasks in behind})
 
     def _count(self, counted: Sequence[GuardedOutcome]) -> None:
         breakers = self._load_breakers({one.guard.name for one in counted})
@@ -493,8 +543,8 @@ class PostgresStore:
             self._add_messages([(*key, ended) for key, (_, ended) in zip(refused, breakers.refused, strict=True)])
         changed = [breaker_row(*one) for one in breakers.changed.items()]
         if changed:
-            self._client.execute("put_breakers", *arrays((Texts, Texts, Bigints, Bigints, Bigints), changed))
-        if breakers.has_status_change:
+            self._client.execute("put_breakers", *arrays((Texts, Texts, Bigints, Bigints, Bigints, Bigints), changed))
+        if breakers.may_admit_others:
             self._client.execute("notify", self._client.channel, Texts(["breakers"]))
 
     # -- time
@@ -541,6 +591,11 @@ class PostgresStore:
 
     def watch_run_ends(self) -> None:
         self._client.watch_run_ends()
+
+
+def _message(row: Sequence[Any]) -> Message:
+    id_, run_id, data, is_asking = row
+    return Message(id_, run_id, report_from(data), is_asking)
 
 
 @contextmanager

@@ -9,14 +9,12 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from psycopg.abc import AdaptContext
-from psycopg.adapt import Dumper
-from psycopg.pq import Format
-
 _PREFIX = struct.Struct("!i")
 _HEAD = struct.Struct("!iiIii")
 _BIGINT = struct.Struct("!iq")
 _FLOAT = struct.Struct("!id")
+_SINGLE_BIGINT = struct.Struct("!q")
+_SINGLE_FLOAT = struct.Struct("!d")
 _NULL = _PREFIX.pack(-1)
 
 
@@ -25,75 +23,95 @@ def without_nul(text: str) -> str:
     return text.replace("\0", "\ufffd")
 
 
-class Array:
-    """Values of one column. Subclasses have the oid of the array type, and `of`, the oid of its elements."""
+def _text(value: str) -> bytes:
+    return value.replace("\0", "\ufffd").encode()
 
-    oid: ClassVar[int]
+
+def _head(element: int, count: int, has_null: bool = False) -> bytes:
+    return _HEAD.pack(1, has_null, element, count, 1)
+
+
+class Array:
+    """Values of one column. Subclasses have `of`, the oid of its elements."""
+
     of: ClassVar[int]
+    # The beginning of an array with one element: most commits have one turn.
     _head_of_one: ClassVar[bytes]
 
     def __init__(self, values: Iterable[Any]) -> None:
         self.values: Sequence[Any] = values if isinstance(values, list) else list(values)
 
     def __init_subclass__(cls) -> None:
-        # Most arrays have one element: a commit with one turn.
-        cls._head_of_one = _HEAD.pack(1, 0, cls.of, 1, 1)
+        cls._head_of_one = _head(cls.of, 1)
 
     def encoded(self) -> bytes:
-        if len(self.values) == 1 and self.values[0] is not None:
-            return self._head_of_one + self.element(self.values[0])
-        if not self.values:
-            return struct.pack("!iiI", 0, 0, self.of)
-        head = _HEAD.pack(1, None in self.values, self.of, len(self.values), 1)
-        return head + b"".join([_NULL if value is None else self.element(value) for value in self.values])
+        return self.encode(self.values)
+
+    @classmethod
+    def encode(cls, values: Sequence[Any]) -> bytes:
+        """The array of these values as the server reads it."""
+        if len(values) == 1 and values[0] is not None:
+            return cls._head_of_one + cls.element(values[0])
+        if not values:
+            return struct.pack("!iiI", 0, 0, cls.of)
+        element = cls.element
+        parts = [_NULL if value is None else element(value) for value in values]
+        return _head(cls.of, len(values), None in values) + b"".join(parts)
 
     @staticmethod
     def element(value: Any) -> bytes:
         raise NotImplementedError
 
+    @staticmethod
+    def single(value: Any) -> bytes | None:
+        """One value alone, not as an array."""
+        raise NotImplementedError
+
 
 class Bigints(Array):
-    oid, of = 1016, 20
+    of = 20
 
     @staticmethod
     def element(value: int) -> bytes:
         return _BIGINT.pack(8, value)
 
+    @staticmethod
+    def single(value: int | None) -> bytes | None:
+        return None if value is None else _SINGLE_BIGINT.pack(value)
+
 
 class Floats(Array):
-    oid, of = 1022, 701
+    of = 701
 
     @staticmethod
     def element(value: float) -> bytes:
         return _FLOAT.pack(8, value)
 
+    @staticmethod
+    def single(value: float | None) -> bytes | None:
+        return None if value is None else _SINGLE_FLOAT.pack(value)
+
 
 class Texts(Array):
-    oid, of = 1009, 25
+    of = 25
 
     @staticmethod
     def element(value: str) -> bytes:
-        data = without_nul(value).encode()
+        data = _text(value)
         return _PREFIX.pack(len(data)) + data
+
+    @staticmethod
+    def single(value: str | None) -> bytes | None:
+        return None if value is None else _text(value)
 
 
 class Blobs(Array):
-    oid, of = 1001, 17
+    of = 17
 
     @staticmethod
     def element(value: bytes) -> bytes:
         return _PREFIX.pack(len(value)) + value
 
-
-class _ArrayDumper(Dumper):
-    format = Format.BINARY
-
-    def dump(self, obj: Array) -> bytes:
-        return obj.encoded()
-
-
-def register(context: AdaptContext) -> None:
-    """Let a connection send these arrays."""
-    for array in (Bigints, Floats, Texts, Blobs):
-        dumper = type(f"{array.__name__}Dumper", (_ArrayDumper,), {"oid": array.oid})
-        context.connection.adapters.register_dumper(array, dumper)  # type: ignore[union-attr]
+    @staticmethod
+    def single(value: bytes | None) -> bytes | None:
+        return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -23,9 +24,8 @@ from mulligan.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from mulligan.store import postgres_arrays
 from mulligan.store.postgres_connection import TimeoutConnection
-from mulligan.store.postgres_pipeline import SQL, Statement, pipeline
+from mulligan.store.postgres_pipeline import Statement, pipeline
 from mulligan.store.statements import SEARCH, missing
 
 Result = TypeVar("Result")
@@ -82,6 +82,9 @@ _CONNECTION_REFUSALS: tuple[tuple[type[MulliganError], str, str, str], ...] = (
 # Our transaction was rolled back because of another one, and can be tried again.
 _AGAIN = (pg.DeadlockDetected, pg.SerializationFailure)
 _TRIES_MAX = 5
+_BEGIN: Statement = ("begin", ())
+_BEGIN_READING: Statement = ("begin_reading", ())
+_COMMIT: Statement = ("commit", ())
 
 
 class Unexpected(Exception):
@@ -101,6 +104,10 @@ class PostgresClient:
         self._connection: TimeoutConnection | None = None
         # The statements that the connection has prepared for pipelines.
         self._prepared: set[str] = set()
+        # Whether the next statement begins a transaction.
+        self._must_begin = False
+        # Whether the last statements of a transaction have committed it.
+        self._is_committed = False
         self._listener: TimeoutConnection | None = None
         self._is_behind = False
         self._hears_ends = False
@@ -138,8 +145,7 @@ class PostgresClient:
 
     def execute(self, name: str, *params: Any, **named: Any) -> list[Any]:
         """The rows of one statement, inside the current transaction if there is one."""
-        cursor = self.connection().execute(SQL[name], named or params, binary=True)
-        return cursor.fetchall() if cursor.description else []
+        return self.execute_in_pipeline([(name, named or params)])[0]
 
     def query(self, name: str, *params: Any, **named: Any) -> list[Any]:
         """The rows of one statement, in its own transaction."""
@@ -152,21 +158,51 @@ class PostgresClient:
 
     def execute_in_pipeline(self, asked: Sequence[Statement]) -> list[list[Any]]:
         """The rows of each statement, in one round trip, inside the current transaction if there is one."""
-        return pipeline(self.connection(), self._prepared, asked)
+        if not self._must_begin:
+            return pipeline(self.connection(), self._prepared, asked)
+        found = pipeline(self.connection(), self._prepared, [_BEGIN, *asked])
+        self._must_begin = False
+        return found[1:]
+
+    def read_together(self, asked: Sequence[Statement]) -> list[list[Any]]:
+        """The rows of each statement, in one round trip. All of them see the same state, and lock nothing."""
+
+        def read() -> list[list[Any]]:
+            connection = self.connection()
+            try:
+                return pipeline(connection, self._prepared, [_BEGIN_READING, *asked, _COMMIT])[1:-1]
+            except BaseException:
+                if not connection.closed:
+                    connection.rollback()
+                raise
+
+        return self._again(read)
+
+    def execute_last(self, asked: Sequence[Statement]) -> list[list[Any]]:
+        """The rows of each statement. Their round trip also commits the current transaction."""
+        found = self.execute_in_pipeline([*asked, _COMMIT])
+        self._is_committed = True
+        return found[:-1]
 
     def write(self, work: Callable[[], Result]) -> Result:
         """Run `work`, which executes several statements, in one transaction."""
+        return self._again(lambda: self._transact(work))
 
-        def transact() -> Result:
-            try:
-                with self.connection().transaction():
-                    return work()
-            except BaseException:
-                # On a rollback psycopg deallocates all prepared statements, including those of pipelines.
-                self._prepared.clear()
-                raise
-
-        return self._again(transact)
+    def _transact(self, work: Callable[[], Result]) -> Result:
+        connection = self.connection()
+        # With the first statement, so that it takes no round trip.
+        self._must_begin, self._is_committed = True, False
+        try:
+            result = work()
+            if not (self._must_begin or self._is_committed):
+                self.execute_in_pipeline([_COMMIT])
+            return result
+        except BaseException:
+            if not connection.closed:
+                connection.rollback()
+            raise
+        finally:
+            self._must_begin = False
 
     def _again(self, work: Callable[[], Result]) -> Result:
         with self._translated():
@@ -248,10 +284,10 @@ class PostgresClient:
         unacknowledged = max(_UNACKNOWLEDGED_SECONDS_MIN, self._lease_seconds * _UNACKNOWLEDGED_SHARE_MAX)
         wanted = {**_DEFAULTS, "tcp_user_timeout": int(unacknowledged * 1000)}
         options = {name: value for name, value in wanted.items() if name not in given}
-        connection = TimeoutConnection.connect(self._url, autocommit=True, prepare_threshold=0, **options)
+        # Only pipelines prepare statements: on a rollback psycopg would deallocate theirs with its own.
+        connection = TimeoutConnection.connect(self._url, autocommit=True, prepare_threshold=None, **options)
         # By then other workers have expired us.
         connection.timeout_seconds = self._lease_seconds
-        postgres_arrays.register(connection)
         self._limit(connection)
         return connection
 
@@ -339,9 +375,7 @@ class PostgresClient:
                 )
             case pg.DiskFull():
                 return StoreUnavailable(f"the disk of {self.where} is full", hint="free space on its disk")
-        return StoreUnavailable(
-            f"{self.where} does not answer: {said}", hint="check that the server runs and try again"
-        )
+        return StoreUnavailable(f"{self.where} does not answer: {said}", hint=_silence_hint(self._url))
 
     def _connection_refusal(self, error: psycopg.Error, said: str) -> MulliganError | None:
         """The error for a refused connection. It has no SQLSTATE: only the message shows the cause."""
@@ -352,6 +386,15 @@ class PostgresClient:
                 of = StoreUnavailable if self._has_opened and issubclass(kind, StoreRefused) else kind
                 return of(message.format(where=self.where, said=said), hint=hint)
         return None
+
+
+def _silence_hint(url: str) -> str:
+    """What to do if the server does not answer. That of `mulligan postgres` is known by the name of its passfile."""
+    with suppress(psycopg.Error):
+        folder, _, name = str(conninfo_to_dict(url).get("passfile", "")).rpartition("/")
+        if name == "password" and folder:
+            return f"start it again on its host: mulligan postgres start --data {shlex.quote(folder)}"
+    return "check that the server runs and try again"
 
 
 def _listen(listener: TimeoutConnection, channel: str) -> None:

@@ -16,7 +16,7 @@ from mulligan.store.breaker_transaction import breaker_columns
 from mulligan.store.encoding import encoded, micros
 from mulligan.store.notice_rows import notice_row
 from mulligan.store.postgres_arrays import Array, Bigints, Blobs, Floats, Texts
-from mulligan.store.postgres_pipeline import Statement
+from mulligan.store.postgres_pipeline import OF_ONE, Statement
 from mulligan.store.run_search import creation_skew, new_entries
 
 # The types of the columns of a row.
@@ -24,9 +24,16 @@ Columns = Sequence[type[Array]]
 
 
 def arrays(columns: Columns, rows: Iterable[Sequence[Any]]) -> list[Any]:
-    """The rows as one array for each column."""
+    """The rows as one array for each column, encoded."""
     values = list(zip(*rows, strict=True)) or [()] * len(columns)
-    return [column(list(cells)) for column, cells in zip(columns, values, strict=True)]
+    return [column.encode(cells) for column, cells in zip(columns, values, strict=True)]
+
+
+def of_rows(name: str, columns: Columns, rows: Sequence[Sequence[Any]], *rest: Any) -> Statement:
+    """A statement with these rows and further parameters. Most commits have one turn with one task."""
+    if len(rows) == 1:
+        return name + OF_ONE, [*(column.single(cell) for column, cell in zip(columns, rows[0], strict=True)), *rest]
+    return name, [*arrays(columns, rows), *rest]
 
 
 _RUN = (Bigints, Bigints, Texts, Bigints, Bigints, Texts, Bigints, Bigints, Bigints, Texts, Bigints)
@@ -45,7 +52,7 @@ def commit_statements(
     """The statements of a batch that have something to write; the checks come first."""
     # Ordered by run, so that two batches never wait for each other.
     runs = sorted((_run(commit) for commit in commits), key=lambda row: row[0])
-    yield "advance_runs", [*arrays(_RUN, runs), len(commits)]
+    yield of_rows("advance_runs", _RUN, runs, len(commits))
     yield from _leases(commits)
     yield from _state(commits)
     yield from _inboxes(commits)
@@ -71,7 +78,7 @@ def _run(commit: Commit) -> tuple[Any, ...]:
 def _leases(commits: Sequence[Commit]) -> Iterator[Statement]:
     ended = [(token, commit.turn.holder, commit.turn.run_id) for commit in commits for token in commit.ended]
     if ended:
-        yield "end_leases", [*arrays((Bigints, Texts, Bigints), ended), len(ended)]
+        yield of_rows("end_leases", (Bigints, Texts, Bigints), ended, len(ended))
 
 
 def _state(commits: Sequence[Commit]) -> Iterator[Statement]:
@@ -136,14 +143,14 @@ def _inboxes(commits: Sequence[Commit]) -> Iterator[Statement]:
 def _tasks(commits: Sequence[Commit]) -> Iterator[Statement]:
     taken = [_task_row(task, commit.turn.holder) for commit in commits for task in commit.taken]
     if taken:
-        yield "take_tasks", [*arrays(_TASK, taken), len(taken)]
+        yield of_rows("take_tasks", _TASK, taken, len(taken))
     # A task that this turn has scheduled cannot have had a worker before.
     older = [(task.run_id, task.place, task.attempt) for commit in commits for task in _queued_before(commit)]
     if older:
         yield "expect_free", arrays(TASK_KEY, older)
     queued = [_task_row(task, "") for commit in commits for task in commit.queued]
     if queued:
-        yield "queue_tasks", arrays(_TASK, queued)
+        yield of_rows("queue_tasks", _TASK, queued)
 
 
 def _queued_before(commit: Commit) -> Iterator[Task]:

@@ -6,7 +6,8 @@ Each statement is prepared once for a connection. All statements before the end 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -22,30 +23,23 @@ Statement = tuple[str, Any]
 SQL = statements("postgres")
 
 _TEXT, _BINARY = 0, 1
-_BOOLEAN, _INTEGERS = 16, frozenset({20, 21, 23})
+_FLOAT = struct.Struct("!d")
+# At the end of the name of a statement: it gets one row of values instead of arrays.
+OF_ONE = "/1"
+_UNNEST = re.compile(r"unnest\(((?:%s::\w+\[\](?:,\s*)?)+)\)")
 _PLACE = re.compile(r"%(?:%|s|\((\w+)\)s)")
 
 
 def pipeline(connection: TimeoutConnection, prepared: set[str], asked: Sequence[Statement]) -> list[list[Any]]:
     """The rows of each statement. `prepared` has the names of those that the connection has prepared already."""
-    for name in {name for name, _ in asked} - prepared:
-        _prepare(connection, name)
-        prepared.add(name)
-    sent = [(name.encode(), *_values(name, params)) for name, params in asked]
+    sent = [(name, *_values(name, params)) for name, params in asked]
     try:
-        results = _exchanged(connection, sent)
+        results = _exchanged(connection, prepared, sent)
     except BaseException:
         # The state of the pipeline is unknown.
         connection.close()
         raise
     return [_rows(connection, found) for found in results]
-
-
-def _prepare(connection: TimeoutConnection, name: str) -> None:
-    connection.pgconn.send_prepare(name.encode(), _numbered(name)[0])
-    connection.flush()
-    for result in connection.results():
-        _checked(result, connection)
 
 
 # -- what is sent ----------------------------------------------------------------------------------------------------
@@ -68,39 +62,76 @@ def _numbered(name: str) -> tuple[bytes, tuple[str, ...]]:
             names.append(place.group(1))
         return f"${names.index(place.group(1)) + 1}"
 
-    return _PLACE.sub(number, SQL[name]).encode(), tuple(names)
+    return _PLACE.sub(number, _sql(name)).encode(), tuple(names)
+
+
+def _sql(name: str) -> str:
+    """The statement. Of one row: with `VALUES` in place of the arrays, which the server would unpack one by one."""
+    if not name.endswith(OF_ONE):
+        return SQL[name]
+    return _UNNEST.sub(lambda found: f"(VALUES ({found[1].replace('[]', '')}))", SQL[name.removesuffix(OF_ONE)])
 
 
 def _values(name: str, params: Sequence[Any] | Mapping[str, Any]) -> tuple[list[bytes | None], list[int]]:
+    """The parameters as the server expects them, and their formats."""
     if isinstance(params, Mapping):
         params = [params[key] for key in _numbered(name)[1]]
-    sent = [_sent(param) for param in params]
-    return [value for value, _ in sent], [form for _, form in sent]
+    values: list[bytes | None] = []
+    formats: list[int] = []
+    for param in params:
+        if type(param) is bytes:
+            values.append(param)
+            formats.append(_BINARY)
+        elif isinstance(param, Array):
+            values.append(param.encoded())
+            formats.append(_BINARY)
+        else:
+            values.append(None if param is None else _text(param))
+            formats.append(_TEXT)
+    return values, formats
 
 
-def _sent(param: Any) -> tuple[bytes | None, int]:
-    """A parameter as the server expects it, and its format."""
-    if isinstance(param, Array):
-        return param.encoded(), _BINARY
-    if isinstance(param, bytes):
-        return param, _BINARY
-    return None if param is None else str(param).encode(), _TEXT
+def _text(param: Any) -> bytes:
+    data = str(param).encode()
+    if b"\0" in data:
+        # The server would read it as the end.
+        raise psycopg.DataError("a text contains NUL")
+    return data
 
 
-def _exchanged(connection: TimeoutConnection, sent: Sequence[tuple[bytes, Any, Any]]) -> list[list[pq.abc.PGresult]]:
+def _exchanged(
+    connection: TimeoutConnection, prepared: set[str], sent: Sequence[tuple[str, Any, Any]]
+) -> list[list[pq.abc.PGresult]]:
     """The answers of the server. Without the end of the pipeline the result of all statements is unknown."""
     pgconn = connection.pgconn
     pgconn.enter_pipeline_mode()
+    new: list[str] = []
     for name, values, formats in sent:
-        pgconn.send_query_prepared(name, values, formats, _TEXT)
+        if name not in prepared and name not in new:
+            pgconn.send_prepare(name.encode(), _numbered(name)[0])
+            new.append(name)
+        pgconn.send_query_prepared(name.encode(), values, formats, _BINARY)
     pgconn.pipeline_sync()
     connection.flush()
-    results = [connection.results() for _ in sent]
+    results = []
+    for name, _, _ in sent:
+        refusal = _prepared(connection, prepared, name) if name in new else []
+        new = [other for other in new if other != name]
+        results.append(refusal + connection.results())
     end = connection.results()
     if not end or end[-1].status != pq.ExecStatus.PIPELINE_SYNC:
         raise psycopg.OperationalError(pgconn.get_error_message())
     pgconn.exit_pipeline_mode()
     return results
+
+
+def _prepared(connection: TimeoutConnection, prepared: set[str], name: str) -> list[pq.abc.PGresult]:
+    """Note that the statement is prepared. If it is not: what the server said."""
+    results = connection.results()
+    if any(result.status != pq.ExecStatus.COMMAND_OK for result in results):
+        return results
+    prepared.add(name)
+    return []
 
 
 # -- what comes back -------------------------------------------------------------------------------------------------
@@ -109,22 +140,43 @@ def _exchanged(connection: TimeoutConnection, sent: Sequence[tuple[bytes, Any, A
 def _rows(connection: TimeoutConnection, results: list[pq.abc.PGresult]) -> list[Any]:
     rows: list[Any] = []
     for result in results:
-        _checked(result, connection)
         if result.status == pq.ExecStatus.TUPLES_OK:
-            readers = [_reader(result.ftype(column)) for column in range(result.nfields)]
-            rows.extend(_row(result, number, readers) for number in range(result.ntuples))
+            if result.ntuples:
+                rows.extend(_tuples(result))
+        else:
+            _checked(result, connection)
     return rows
 
 
-def _row(result: pq.abc.PGresult, number: int, readers: Sequence[Any]) -> tuple[Any, ...]:
-    values = (result.get_value(number, column) for column in range(len(readers)))
-    return tuple(None if value is None else read(value) for read, value in zip(readers, values, strict=True))
+def _tuples(result: pq.abc.PGresult) -> Iterator[tuple[Any, ...]]:
+    readers = [_READERS[result.ftype(column)] for column in range(result.nfields)]
+    get_value = result.get_value
+    for number in range(result.ntuples):
+        values = (get_value(number, column) for column in range(len(readers)))
+        yield tuple(None if value is None else read(value) for read, value in zip(readers, values, strict=True))
 
 
-def _reader(oid: int) -> Any:
-    if oid in _INTEGERS:
-        return int
-    return (lambda value: value == b"t") if oid == _BOOLEAN else bytes.decode
+def _integer(value: bytes) -> int:
+    return int.from_bytes(value, signed=True)
+
+
+def _float(value: bytes) -> float:
+    found: float = _FLOAT.unpack(value)[0]
+    return found
+
+
+# By the oid of a type: boolean, bytea, name, int8, int2, int4, text, float8, void.
+_READERS: dict[int, Callable[[bytes], Any]] = {
+    16: lambda value: value == b"\1",
+    17: bytes,
+    19: bytes.decode,
+    20: _integer,
+    21: _integer,
+    23: _integer,
+    25: bytes.decode,
+    701: _float,
+    2278: bytes.decode,
+}
 
 
 def _checked(result: pq.abc.PGresult, connection: TimeoutConnection) -> None:

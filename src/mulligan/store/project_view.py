@@ -39,6 +39,7 @@ from mulligan.ports import (
     CommitResult,
     Lease,
     LoadedRun,
+    Look,
     Message,
     NewRun,
     Offer,
@@ -137,6 +138,9 @@ class ProjectView:
     def load(self, run_id: int) -> LoadedRun:
         self._expect(run_id)
         return self._of.load(run_id)
+
+    def load_all(self, run_ids: Collection[int]) -> list[LoadedRun]:
+        return self._of.load_all([run_id for run_id in run_ids if self._visible.has(run_id)])
 
     def _expect(self, run_id: int) -> None:
         if not self._visible.has(run_id):
@@ -278,6 +282,19 @@ class ProjectView:
 
     def stop_requests(self, worker: str) -> list[StopRequest]:
         return self._of.stop_requests(worker)
+
+    def look(
+        self,
+        worker: str,
+        root_run_id: int | None = None,
+        *,
+        holder: str = "",
+        ahead: Mapping[int, timedelta] = NONE_AHEAD,
+    ) -> Look:
+        seen = self._of.look(worker, root_run_id, holder=holder, ahead=ahead)
+        called = self._visible.rows(seen.run_ids, lambda run_id: run_id)
+        messages = self._visible.rows(seen.messages, lambda message: message.run_id)
+        return Look(called, messages, seen.stops, seen.due)
 
     # -- time and changes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cached_property
 from importlib import import_module
@@ -29,6 +30,7 @@ from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded, TaskSta
 from mulligan.core.model.scheduler_job import JobEnd
 from mulligan.core.model.workflow import Breaker
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.errors import CodecError, UnknownRun
 from mulligan.ports import (
     NONE_AHEAD,
     Answer,
@@ -40,6 +42,7 @@ from mulligan.ports import (
     CommitResult,
     Lease,
     LoadedRun,
+    Look,
     Message,
     NewRun,
     Offer,
@@ -204,6 +207,13 @@ class SqliteStore:
 
         return self._file.read_together(work)
 
+    def load_all(self, run_ids: Collection[int]) -> list[LoadedRun]:
+        loaded = []
+        for run_id in run_ids:
+            with suppress(CodecError, UnknownRun):
+                loaded.append(self.load(run_id))
+        return loaded
+
     def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
         rows = self._file.read(SQL["log"], run_id, after, _NO_LIMIT if limit is None else limit)
         return [decode(data) for (data,) in rows]
@@ -269,6 +279,19 @@ class SqliteStore:
 
     def runs_with_messages(self, holder: str, root_run_id: int | None = None) -> list[int]:
         return [run_id for (run_id,) in self._file.read(SQL["runs_with_messages"], holder, root_run_id)]
+
+    def look(
+        self,
+        worker: str,
+        root_run_id: int | None = None,
+        *,
+        holder: str = "",
+        ahead: Mapping[int, timedelta] = NONE_AHEAD,
+    ) -> Look:
+        called = self.runs_with_messages(worker, root_run_id)
+        messages = [message_from(row) for row in self._file.read(SQL["inboxes_of"], worker)]
+        due = self.next_due(root_run_id, holder=holder, ahead=ahead)
+        return Look(called, messages, self.stop_requests(worker), due)
 
     # -- turns
 
@@ -453,8 +476,9 @@ class SqliteStore:
 
     def _load_breakers(self, db: apsw.Cursor) -> BreakerTransaction:
         rows = fetch_all(db, SQL["circuits"])
-        circuits = dict(circuit_from(row[:-1]) for row in rows)
-        return BreakerTransaction(self._clock.now(), circuits, [row[0] for row in rows if row[-1]])
+        circuits = dict(circuit_from(row[:-2]) for row in rows)
+        probing, running = [row[0] for row in rows if row[-2]], {row[0]: row[-1] for row in rows}
+        return BreakerTransaction(self._clock.now(), circuits, probing, running)
 
     def _count(self, db: apsw.Cursor, counted: Iterable[GuardedOutcome]) -> None:
         breakers = self._load_breakers(db)

@@ -127,6 +127,23 @@ class ExecutionRecorder:
                     f"promise 7: breaker '{name}' is {found}, and would be {wanted[0]} after {wanted[1]}"
                 )
 
+    def promise_7_no_more_run_than_may_fail(self, leases: Sequence[Lease]) -> None:
+        """Called after these leases. Behind a closed breaker run at most as many as may fail before it opens."""
+        guards = {lease.task.guard.name: lease.task.guard for lease in leases if lease.task.guard is not None}
+        if not guards:
+            return
+        contents = self._database.read_contents()
+        for row in contents.breakers:
+            if row.status != "closed" or row.name not in guards:
+                continue
+            rules, running = guards[row.name].rules, sum(lease.breaker == row.name for lease in contents.leases)
+            # At least one: another workflow may allow this breaker more failures.
+            left = max(1, rules.failures - row.failures) if row.failures else None
+            if running > min(limit for limit in (left, rules.max_parallel, running) if limit is not None):
+                self.violations.append(
+                    f"promise 7: {running} tasks run behind breaker '{row.name}' after {row.failures} failures in a row"
+                )
+
     # -- dead workers ------------------------------------------------------------------------------------------------
 
     def note_search(self, search: WorkerSearch) -> None:
@@ -196,6 +213,11 @@ class _RecordedStore:
         if is_expired and not is_dead and beat_at is not None:
             self._recorder.promise_7_an_outage_expires_no_worker(name, beat_at, self._clock.now())
         return is_expired
+
+    def lease(self, *args: Any, **named: Any) -> list[Lease]:
+        leases = self._store.lease(*args, **named)
+        self._recorder.promise_7_no_more_run_than_may_fail(leases)
+        return leases
 
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
         recorder = self._recorder

@@ -283,6 +283,7 @@ class WorkflowGenerator:
             reset=self.rng.choice((5.0, 60.0)),
             ignore=("HTTP_4XX",) if self.chance(0.3) else (),
             when_open=self.rng.choice(("wait", "fail")),
+            max_parallel=self.rng.choice((None, 1, 2)),
         )
 
     def item_command(self) -> Command:

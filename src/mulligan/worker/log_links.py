@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.paths import TemplatedPath
 from mulligan.errors import InputInvalid
 from mulligan.worker.folders import Folders
 from mulligan.worker.path_containment import open_folder_inside, resolve_log_folder
 
 # The target of such a link: see `Folders.logs`.
-_LOG = re.compile(r"(?P<home>/.*)/runs/[0-9]+/logs/[^/]+#[0-9]+\.(?:out|err)", re.DOTALL)
+_LOG = lazy_regex(r"(?P<home>/.*)/runs/[0-9]+/logs/[^/]+#[0-9]+\.(?:out|err)", re.DOTALL)
 
 
 def link_logs(task: Task, folders: Folders) -> str:

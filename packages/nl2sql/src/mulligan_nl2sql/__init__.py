@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from mulligan_nl2sql.checking.check import CheckedQuery, check
     from mulligan_nl2sql.database_urls import Database, parse_url
-    from mulligan_nl2sql.execution.queries import Result, execute, explain, read_schema
+    from mulligan_nl2sql.execution.queries import Result, execute, explain
+    from mulligan_nl2sql.execution.schema_reading import read_schema
     from mulligan_nl2sql.failures import Code, Position, QueryFailed
     from mulligan_nl2sql.limits import Limits
     from mulligan_nl2sql.policy import Policies, Policy, read_policies
@@ -42,7 +43,7 @@ _LAZY = {
     "explain": "mulligan_nl2sql.execution.queries",
     "parse_url": "mulligan_nl2sql.database_urls",
     "read_policies": "mulligan_nl2sql.policy",
-    "read_schema": "mulligan_nl2sql.execution.queries",
+    "read_schema": "mulligan_nl2sql.execution.schema_reading",
 }
 
 __all__ = [

@@ -10,6 +10,8 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import NoReturn
 
 import msgspec
@@ -20,17 +22,24 @@ from mulligan_nl2sql.asking.answers import EXIT_INTERRUPTED, EXIT_USAGE, Answer,
 from mulligan_nl2sql.asking.inspections import diagnose, read_permissions, show_diagnosis, show_permissions
 from mulligan_nl2sql.asking.questions import Interrupted, ask, read_question, resume
 from mulligan_nl2sql.asking.shown_answers import printable, show_answer, show_problem
+from mulligan_nl2sql.benchmark import measuring
+from mulligan_nl2sql.benchmark.case_files import read_benchmark
+from mulligan_nl2sql.benchmark.reports import Bars, Report
+from mulligan_nl2sql.benchmark.shown_reports import show_report, show_report_problem
 from mulligan_nl2sql.database_urls import KNOWN
 from mulligan_nl2sql.failures import Code
 from mulligan_nl2sql.planning.find_planner import DEFAULT, NAMES
 
 # What the user gave is wrong; any other code says that the database is.
-_WRONG_USAGE = frozenset({"QUESTION_INVALID", "INPUT_INVALID", Code.URL_INVALID.value, Code.POLICY_INVALID.value})
+_WRONG_USAGE = frozenset(
+    {"QUESTION_INVALID", "BENCHMARK_INVALID", "INPUT_INVALID", Code.URL_INVALID.value, Code.POLICY_INVALID.value}
+)
 _EXIT_PIPE_CLOSED = 141
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 _EXITS = """\
-exit codes: 0 answered, 1 failed, 2 wrong usage, 3 the planner refused, 124 the deadline has passed, 130 interrupted
+exit codes: 0 answered, 1 failed, 2 wrong usage, 3 the planner refused, 4 a part of the answer is missing,
+  5 a benchmark is below its bar, 124 the deadline has passed, 130 interrupted
 """
 
 
@@ -40,19 +49,34 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command, and return its exit code. A user never sees a traceback."""
-    started = time.monotonic()
+    """Run the command, and return its exit code. A user never sees a traceback.
+
+    Without `arguments` this is the program itself: its deadline counts from the start of the process, and it ends
+    without unloading its modules, which takes a tenth of a second.
+    """
+    started = time.monotonic() - (_seconds_since_start() if arguments is None else 0.0)
     options = _parser().parse_args(arguments)
     if options.deadline is not None:
         options.deadline += started
     try:
         code = _answer(options)
         sys.stdout.flush()
-        return code
     except BrokenPipeError:
         # Nothing is left to be flushed at the end of Python either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _EXIT_PIPE_CLOSED
+        code = _EXIT_PIPE_CLOSED
+    if arguments is None:
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _seconds_since_start() -> float:
+    """How long this process has existed: Python has taken a while to load what it needs."""
+    with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
+        # Behind the name of the program, which may contain anything, in clock ticks since the machine was started.
+        ticks = int(file.read().rpartition(")")[2].split()[19])
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
 
 
 def _answer(options: argparse.Namespace) -> int:
@@ -129,7 +153,12 @@ def _as_json(shown: msgspec.Struct) -> str:
 
 def _ask(options: argparse.Namespace) -> int:
     question = read_question(
-        options.question, options.db, policy=options.policy, planner=options.planner, execute=not options.no_exec
+        options.question,
+        options.db,
+        policy=options.policy,
+        planner=options.planner,
+        execute=not options.no_exec,
+        strict=options.strict,
     )
     with Home(options.home) as home:
         return _show(ask(question, home, deadline=options.deadline), options)
@@ -137,7 +166,36 @@ def _ask(options: argparse.Namespace) -> int:
 
 def _resume(options: argparse.Namespace) -> int:
     with Home(options.home) as home:
-        return _show(resume(home.get(options.number), deadline=options.deadline), options)
+        run = home.get(options.number)
+        if run.workflow == measuring.WORKFLOW:
+            return _show_report(measuring.resume_benchmark(run, deadline=options.deadline), options)
+        return _show(resume(run, deadline=options.deadline), options)
+
+
+def _benchmark(options: argparse.Namespace) -> int:
+    benchmark = read_benchmark(Path(options.file), options.db or ())
+    with Home(options.home) as home:
+        report = measuring.measure(
+            benchmark,
+            home,
+            planners=options.planner or (DEFAULT,),
+            policy=options.policy,
+            parallel=options.parallel,
+            bars=Bars(min_right_percent=options.min, max_wrong=options.max_wrong),
+            deadline=options.deadline,
+        )
+        return _show_report(report, options)
+
+
+def _show_report(report: Report, options: argparse.Namespace) -> int:
+    if options.json:
+        print(_as_json(report))
+        return report.exit_code
+    _print(show_report(report))
+    sys.stdout.flush()
+    for line in show_report_problem(report, _how_to_resume(options, report.run)):
+        print(line, file=sys.stderr)
+    return report.exit_code
 
 
 def _policy(options: argparse.Namespace) -> int:
@@ -160,6 +218,18 @@ def _duration(text: str) -> float:
     return seconds
 
 
+def _number(text: str, least: int) -> int:
+    if not re.fullmatch(r"[0-9]{1,6}", text) or int(text) < least:
+        raise argparse.ArgumentTypeError(f"'{text}' is no whole number of at least {least}")
+    return int(text)
+
+
+def _percent(text: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)?%?", text) or float(text.rstrip("%")) > 100:
+        raise argparse.ArgumentTypeError(f"'{text}' is no percentage, such as 95 or 99.5%")
+    return float(text.rstrip("%"))
+
+
 def _parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = _Parser(prog="nl2sql", description="Ask a database a question.", epilog=_EXITS, formatter_class=form)
@@ -175,13 +245,40 @@ def _parser() -> argparse.ArgumentParser:
     asked = add("ask", _ask, "answer a question, with a receipt")
     asked.add_argument("question", metavar="QUESTION")
     asked.add_argument("--no-exec", action="store_true", help="check and bound the SQL, and do not execute it")
+    whole = asked.add_mutually_exclusive_group()
+    whole.add_argument("--strict", action="store_true", help="fail if any part of the answer is missing")
+    whole.add_argument(
+        "--partial", action="store_false", dest="strict", help="answer what can be answered, with a warning (default)"
+    )
     resumed = add("resume", _resume, "let a question go on that was interrupted, or show its answer again")
     resumed.add_argument("number", metavar="RUN", help="the number of its run, or 'latest'")
     permitted = add("policy", _policy, "show what may be read")
     examined = add("doctor", _doctor, "look at what protects a database, and whether it can be asked")
 
+    measured = add("benchmark", _benchmark, "ask the questions of a file, and count how many answers are right")
+    measured.add_argument("file", metavar="FILE", help="questions and what is expected of each (TOML)")
+    measured.add_argument(
+        "--planner", action="append", choices=NAMES, help=f"who writes the SQL (repeatable; default: {DEFAULT})"
+    )
+    measured.add_argument(
+        "--parallel",
+        type=partial(_number, least=1),
+        default=measuring.PARALLEL,
+        metavar="N",
+        help=f"how many questions at a time (default: {measuring.PARALLEL})",
+    )
+    measured.add_argument(
+        "--min", type=_percent, metavar="PERCENT", help="exit code 5 if fewer answers of a planner are right"
+    )
+    measured.add_argument(
+        "--max-wrong", type=partial(_number, least=0), metavar="N", help="exit code 5 if more of them are wrong"
+    )
+    measured.add_argument("--db", action="append", metavar="[NAME=]URL", help="instead of a database of the file")
+
     for command in (asked, permitted, examined):
-        command.add_argument("--db", required=True, metavar="URL", help=f"such as {KNOWN}")
+        several = {"action": "append", "metavar": "[NAME=]URL"} if command is asked else {"metavar": "[NAME=]URL"}
+        command.add_argument("--db", required=True, help=f"such as {KNOWN}", **several)
+    for command in (asked, permitted, examined, measured):
         command.add_argument(
             "--policy", default="", metavar="FILE", help="what may be read (TOML); all tables without it"
         )
@@ -189,7 +286,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--planner", default=DEFAULT, choices=NAMES, help=f"who writes the SQL (default: {DEFAULT})"
         )
-    for command in (asked, resumed):
+    for command in (asked, resumed, measured):
         command.add_argument(
             "--deadline", type=_duration, metavar="TIME", help="stop then, such as 30s; it can be resumed"
         )

@@ -14,6 +14,8 @@ from mulligan_nl2sql.failures import Code, QueryFailed, Stage
 KNOWN = "sqlite:///file.db, duckdb:///file.duckdb and postgresql://user@host/name"
 _KINDS = {"sqlite": "sqlite", "duckdb": "duckdb", "postgresql": "postgres", "postgres": "postgres"}
 _NAME = re.compile(r"\W+")
+_NAME_CHARS_MAX = 60
+_GIVEN_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{_NAME_CHARS_MAX - 1}}}")
 # With the name of the database in upper case.
 PASSWORD_VARIABLE = "NL2SQL_PASSWORD_"
 _SECRETS = frozenset({"password", "sslpassword", "sslkey", "passfile"})
@@ -35,8 +37,8 @@ class Database(msgspec.Struct, frozen=True):
         return text
 
 
-def parse_url(url: str, *, name: str = "") -> Database:
-    """Parse the URL of a database. A file must exist: it is never created."""
+def parse_url(url: str, *, name: str = "", must_exist: bool = True) -> Database:
+    """Parse the URL of a database. A file must exist, unless it may appear later: it is never created."""
     scheme, separator, rest = url.strip().partition("://")
     dialect = _KINDS.get(scheme.lower())
     if not separator or dialect is None:
@@ -45,7 +47,21 @@ def parse_url(url: str, *, name: str = "") -> Database:
     if dialect == "postgres":
         return _server(url.strip(), name)
     path = _file(scheme, rest)
+    if must_exist and not os.path.isfile(path):
+        raise _invalid(f"there is no file '{path}'")
     return Database(dialect, path, name or _NAME.sub("_", os.path.splitext(os.path.basename(path))[0]))
+
+
+def split_name(text: str) -> tuple[str, str]:
+    """The name and the URL in `NAME=URL`. The name is empty in `URL`: then the file or the URL says it."""
+    name, equals, url = text.strip().partition("=")
+    if not equals or "://" in name:
+        return "", text
+    if not _GIVEN_NAME.fullmatch(name):
+        # It may be the beginning of a URL with a password.
+        shown = name if re.fullmatch(rf"[\w .-]{{1,{_NAME_CHARS_MAX}}}", name) else "…"
+        raise _invalid(f"'{shown}' is no name for a database: use letters, digits and '_', as in 'shop=sqlite:///a.db'")
+    return name, url
 
 
 def url_to_keep(database: Database) -> tuple[str, str]:
@@ -61,12 +77,12 @@ def url_to_keep(database: Database) -> tuple[str, str]:
     return urlunsplit(parts._replace(netloc=f"{user}{at}{host}")), unquote(password)
 
 
-def url_with_password(url: str, environ: Mapping[str, str]) -> str:
-    """The URL of a server with the password that the environment has for it, unless it has one already."""
+def url_with_password(url: str, environ: Mapping[str, str], name: str = "") -> str:
+    """The URL of a server with the password that the environment has for its name, unless it has one already."""
     scheme = url.partition("://")[0].lower()
     if _KINDS.get(scheme) != "postgres":
         return url
-    password = environ.get(password_variable(_server(url, "").name), "")
+    password = environ.get(password_variable(_server(url, name).name), "")
     parts = urlsplit(url)
     login, at, host = parts.netloc.rpartition("@")
     if not password or not at or ":" in login:
@@ -88,10 +104,7 @@ def _file(scheme: str, rest: str) -> str:
         raise _invalid(f"'{scheme}:///' needs the path of a file: a database in memory has nothing to read")
     if "\0" in path or "?" in path:
         raise _invalid("the path of a database may have no '?' and no NUL byte")
-    absolute = os.path.abspath(path)
-    if not os.path.isfile(absolute):
-        raise _invalid(f"there is no file '{absolute}'")
-    return absolute
+    return os.path.abspath(path)
 
 
 def _server(url: str, name: str) -> Database:

@@ -111,10 +111,10 @@ def read_policies(path: Path) -> Policies:
     except tomllib.TOMLDecodeError as error:
         raise _invalid(f"{path} is not TOML: {error}") from None
     except msgspec.ValidationError as error:
-        raise _invalid(f"{path}: {_as_words(error)}") from None
+        raise _invalid(f"{path}: {describe_invalid(error)}") from None
 
 
-def _as_words(error: msgspec.ValidationError) -> str:
+def describe_invalid(error: msgspec.ValidationError) -> str:
     """Return the sentence of msgspec, with a path as it stands in the file."""
     problem, _, place = str(error).partition(" - at `$")
     place = place.rstrip("`").lstrip(".").replace("[...]", ".*")

@@ -8,7 +8,8 @@
       python: {call: "mulligan_nl2sql.steps:execute"}
       args: {sql: "${inputs.sql}", url: "${inputs.url}", policy: "${inputs.policy}", schema: "${steps.schema.output}"}
 
-`policy` is the path of a policy file; without one, every table of the search path may be read. A step that refuses
+`policy` is the path of a policy file; without one, every table of the search path may be read. In place of a `schema`,
+a step takes the `index` that `question_steps:index` has read, in which `database` is looked up. A step that refuses
 fails with its code (see `mulligan_nl2sql.failures`), its severity, and in `details` the stage, node, position and
 `repair`. `workflows/scan.yaml` has all of them, with retries, breakers and repairs.
 """
@@ -25,31 +26,35 @@ import msgspec
 
 from mulligan import StepError, artifact
 from mulligan_nl2sql.checking.check import check as check_statement
-from mulligan_nl2sql.database_urls import Database, parse_url, url_with_password
 from mulligan_nl2sql.execution import queries
-from mulligan_nl2sql.failures import RULES, Code
+from mulligan_nl2sql.execution.schema_reading import read_schema
+from mulligan_nl2sql.failures import RULES, Code, QueryFailed, Stage
 from mulligan_nl2sql.planning.failures import REFUSED
 from mulligan_nl2sql.planning.find_planner import DEFAULT, find_planner
 from mulligan_nl2sql.planning.planner import FailedSql, PlanRequest, Refusal
-from mulligan_nl2sql.policy import Policy, read_policies
+from mulligan_nl2sql.policed_databases import find_database
 from mulligan_nl2sql.schema import Schema
 
 ROWS = "rows.jsonl"
+# The results of `question_steps:index`, in any order; None for a database that could not be read.
+Index = list[dict[str, Any] | None] | None
 
 
 def schema(url: str, policy: str = "", database: str = "") -> dict[str, Any]:
     """What may be read of the database. A planner is shown `tables`, and never `hidden`."""
-    found, rules = _given(url, policy, database)
-    result: dict[str, Any] = msgspec.to_builtins(queries.read_schema(found, rules))
+    found, rules = find_database(url, policy, database)
+    result: dict[str, Any] = msgspec.to_builtins(read_schema(found, rules))
     return result
 
 
 def plan(
     question: str,
-    schema: dict[str, Any],
+    schema: dict[str, Any] | None,
     today: str,
     planner: str = DEFAULT,
     failed: list[dict[str, Any]] | None = None,
+    index: Index = None,
+    database: str = "",
 ) -> dict[str, Any]:
     """Ask a planner for SQL. `failed` is what `refine` returned: the statements so far, and how each has failed.
 
@@ -57,7 +62,7 @@ def plan(
     nothing better.
     """
     earlier = msgspec.convert(failed or [], tuple[FailedSql, ...])
-    request = PlanRequest(question, _schema(schema), date.fromisoformat(today), earlier)
+    request = PlanRequest(question, _schema(schema, index, database), date.fromisoformat(today), earlier)
     answer = find_planner(planner, os.environ).plan(request)
     described: dict[str, Any] = msgspec.to_builtins(answer)
     del described["type"]
@@ -66,8 +71,8 @@ def plan(
         raise StepError(REFUSED, answer.message, retryable=False, details=described)
     for one in earlier:
         if _plain(one.sql) == _plain(answer.sql):
-            raise _failed_again(one)
-    return {**described, "failed": msgspec.to_builtins(earlier)}
+            raise _failed_again(one, _usage(described))
+    return {**described, "failed": failed or []}
 
 
 def refine(
@@ -76,42 +81,68 @@ def refine(
     """Return the statements that have failed, with this one: what the planner must know to write a better one."""
     repair = str((details or {}).get("repair", ""))
     latest = FailedSql(plan["sql"], code, message, repair)
-    return [*plan["failed"], msgspec.to_builtins(latest)]
+    return [*plan["failed"], {**msgspec.to_builtins(latest), **_usage(plan)}]
 
 
-def check(sql: str, url: str, schema: dict[str, Any], policy: str = "", database: str = "") -> dict[str, Any]:
+def check(
+    sql: str,
+    url: str,
+    schema: dict[str, Any] | None,
+    policy: str = "",
+    database: str = "",
+    index: Index = None,
+) -> dict[str, Any]:
     """Check a statement. The result has the SQL that would be executed, its tables, and a fingerprint."""
-    _, rules = _given(url, policy, database)
-    query = check_statement(sql, _schema(schema), rules.limits, functions=rules.functions)
+    _, rules = find_database(url, policy, database)
+    query = check_statement(sql, _schema(schema, index, database), rules.limits, functions=rules.functions)
     result: dict[str, Any] = msgspec.to_builtins(query)
     return result
 
 
-def explain(sql: str, url: str, schema: dict[str, Any], policy: str = "", database: str = "") -> float:
+def explain(
+    sql: str,
+    url: str,
+    schema: dict[str, Any] | None,
+    policy: str = "",
+    database: str = "",
+    index: Index = None,
+) -> float:
     """Return what a statement is expected to cost. It is checked first, and not executed."""
-    found, rules = _given(url, policy, database)
-    return queries.explain(found, sql, _schema(schema), rules)
+    found, rules = find_database(url, policy, database)
+    return queries.explain(found, sql, _schema(schema, index, database), rules)
 
 
-def execute(sql: str, url: str, schema: dict[str, Any], policy: str = "", database: str = "") -> dict[str, Any]:
+def execute(
+    sql: str,
+    url: str,
+    schema: dict[str, Any] | None,
+    policy: str = "",
+    database: str = "",
+    index: Index = None,
+) -> dict[str, Any]:
     """Check, bound and execute a statement. The rows are kept with the run, as a file of JSON lines."""
-    found, rules = _given(url, policy, database)
+    found, rules = find_database(url, policy, database)
     with tempfile.TemporaryDirectory(prefix="nl2sql-") as folder:
-        done = queries.execute(found, sql, _schema(schema), rules, file=Path(folder) / ROWS)
+        done = queries.execute(found, sql, _schema(schema, index, database), rules, file=Path(folder) / ROWS)
         kept = artifact(done.path, ROWS)
     described: dict[str, Any] = msgspec.to_builtins(done)
     del described["path"]
     return {**described, "file": kept}
 
 
-def _failed_again(failed: FailedSql) -> StepError:
+def _usage(described: dict[str, Any]) -> dict[str, Any]:
+    """What an answer took, for the receipt."""
+    return {"usage": described["usage"]} if described.get("usage") else {}
+
+
+def _failed_again(failed: FailedSql, usage: dict[str, Any]) -> StepError:
     rule = RULES[Code(failed.code)]
     return StepError(
         failed.code,
         f"{failed.message} (the planner has nothing better: it wrote the same SQL again)",
         severity=rule.severity,
         retryable=False,
-        details={"sql": failed.sql, "repair": failed.repair, "same_sql": True},
+        details={"sql": failed.sql, "repair": failed.repair, "same_sql": True, **usage},
     )
 
 
@@ -120,10 +151,11 @@ def _plain(sql: str) -> str:
     return " ".join(sql.split()).rstrip("; ")
 
 
-def _given(url: str, policy: str, database: str) -> tuple[Database, Policy]:
-    found = parse_url(url_with_password(url, os.environ), name=database)
-    return found, read_policies(Path(policy)).for_database(found.name) if policy else Policy()
-
-
-def _schema(given: dict[str, Any]) -> Schema:
+def _schema(given: dict[str, Any] | None, index: Index, database: str) -> Schema:
+    """The schema that was read; without one, that of the database in the index."""
+    if given is None:
+        found = (one["schema"] for one in index or [] if one is not None and one["database"] == database)
+        given = next(found, None)
+    if given is None:
+        raise QueryFailed(Code.UNUSABLE, f"the schema of '{database}' was not read", stage=Stage.CHECK)
     return msgspec.convert(given, Schema)

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from mulligan_nl2sql.database_urls import parse_url
 from mulligan_nl2sql.demo import shop as demo
 from mulligan_nl2sql.demo.shop_tables import TABLES
-from mulligan_nl2sql.execution.queries import execute, read_schema
+from mulligan_nl2sql.execution.queries import execute
+from mulligan_nl2sql.execution.schema_reading import read_schema
 from mulligan_nl2sql.planning.planner import Plan
 from mulligan_nl2sql.planning.rules.planner import plan
 from mulligan_nl2sql.policy import Policy

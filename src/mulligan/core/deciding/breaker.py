@@ -1,8 +1,12 @@
 """Circuit breakers: whether a task may be leased, and what its outcome changes.
 
-A breaker belongs to a store, not to a run: the store keeps its `Circuit` and calls this module. `closed` lets all
-tasks through and counts consecutive failures; too many of them open it until `retry_at`. Then one task, the probe,
-gets through (`half_open`), and its outcome closes or opens the breaker.
+A breaker belongs to a store, not to a run: the store keeps its `Circuit` and calls this module. `closed` lets tasks
+through and counts consecutive failures; too many of them open it until `retry_at`. Then one task, the probe, gets
+through (`half_open`), and its outcome closes or opens the breaker.
+
+A closed breaker that has counted a failure admits only as many tasks at once as may still fail before it opens, so
+that it opens after exactly so many. Tasks that ran already when the first one failed can exceed that, unless
+`max_parallel` is not greater than `failures`: then `running + failures in a row <= failures` always holds.
 """
 
 from __future__ import annotations
@@ -45,6 +49,8 @@ class Circuit(msgspec.Struct, frozen=True):
     retry_at: datetime | None = None
     # If half open: the token of the probe's lease, which may have expired.
     probe: int | None = None
+    # If closed: how many tasks may run at once, by the rules of the task that it was last asked for; None: any number.
+    max_running: int | None = None
 
 
 CLOSED = Circuit()
@@ -60,13 +66,15 @@ class GuardedOutcome(msgspec.Struct, frozen=True):
     verdict: Verdict
 
 
-def admission(circuit: Circuit, guard: Guard, now: datetime, *, is_probe_alive: bool) -> Admission:
+def admission(circuit: Circuit, guard: Guard, now: datetime, *, is_probe_alive: bool, running: int) -> Admission:
     """Whether a task may be leased now: it goes, goes as the probe, stays in the queue, or is refused.
 
-    While a probe runs every task waits, also with `when_open: fail`, since the answer is near.
+    `running`: how many tasks behind this breaker are leased. While a probe runs, or too many run at once, every task
+    waits, also with `when_open: fail`, since the answer is near.
     """
     if circuit.status == "closed":
-        return "go"
+        limit = max_running(circuit, guard)
+        return "go" if limit is None or running < limit else "wait"
     if circuit.status == "half_open":
         return "wait" if is_probe_alive else "probe"
     if circuit.retry_at is None or circuit.retry_at <= now:
@@ -74,9 +82,28 @@ def admission(circuit: Circuit, guard: Guard, now: datetime, *, is_probe_alive: 
     return "refuse" if guard.rules.when_open == "fail" else "wait"
 
 
+def max_running(circuit: Circuit, guard: Guard) -> int | None:
+    """How many tasks may run at once behind a closed breaker; None: any number.
+
+    After a failure as many as may still fail, so that those that run cannot exceed the failures that open it. At
+    least one: another workflow may give the same breaker fewer failures than it has counted.
+    """
+    rules = guard.rules
+    if not circuit.failures:
+        return rules.max_parallel
+    left = max(1, rules.failures - circuit.failures)
+    return left if rules.max_parallel is None else min(left, rules.max_parallel)
+
+
+def set_limit(circuit: Circuit, guard: Guard) -> Circuit:
+    """The breaker with the limit for this task written down, so that stores need not read tasks that would wait."""
+    limit = max_running(circuit, guard) if circuit.status == "closed" else None
+    return circuit if limit == circuit.max_running else msgspec.structs.replace(circuit, max_running=limit)
+
+
 def start_probe(circuit: Circuit, token: int) -> Circuit:
     """The breaker while the task with this lease token probes the service."""
-    return msgspec.structs.replace(circuit, status="half_open", probe=token)
+    return msgspec.structs.replace(circuit, status="half_open", probe=token, max_running=None)
 
 
 def count_outcome(circuit: Circuit, counted: GuardedOutcome, now: datetime) -> Circuit:
@@ -89,7 +116,7 @@ def count_outcome(circuit: Circuit, counted: GuardedOutcome, now: datetime) -> C
     if circuit.status == "open" or circuit.probe != counted.token:
         return circuit
     if counted.verdict == "success":
-        return CLOSED
+        return set_limit(CLOSED, counted.guard)
     if counted.verdict == "failure":
         return _open(circuit.failures + 1, counted.guard, now)
     # The next lease is the probe.
@@ -109,12 +136,13 @@ def count_from_outside(circuit: Circuit, counted: GuardedOutcome, now: datetime)
 
 def _count_closed(circuit: Circuit, counted: GuardedOutcome, now: datetime) -> Circuit:
     if counted.verdict == "success":
-        return CLOSED
+        return set_limit(CLOSED, counted.guard)
     if counted.verdict == "neither":
         return circuit
     failures = circuit.failures + 1
-    is_too_many = failures >= counted.guard.rules.failures
-    return _open(failures, counted.guard, now) if is_too_many else Circuit(failures=failures)
+    if failures >= counted.guard.rules.failures:
+        return _open(failures, counted.guard, now)
+    return set_limit(Circuit(failures=failures), counted.guard)
 
 
 def _open(failures: int, guard: Guard, now: datetime) -> Circuit:

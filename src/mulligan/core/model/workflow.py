@@ -413,6 +413,8 @@ class Breaker(_Frozen):
     reset: float = 60.0
     ignore: tuple[str, ...] = ()
     when_open: Literal["wait", "fail"] = "wait"
+    # How many tasks may run at once while it is closed; None: any number.
+    max_parallel: int | None = None
 
 
 class Workspace(_Frozen):

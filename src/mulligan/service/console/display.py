@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from mulligan.service.attempt_progress import describe_progress
 from mulligan.service.console.paper import Paper
 from mulligan.service.console.terminal_text import length, where_there_is_room
-from mulligan.service.forecast import Forecast
 from mulligan.service.next_commands import command_for_request
 from mulligan.service.run_progress import Activity, Announcement, RunProgress
 from mulligan.worker.progress_records import Progress
 
 if TYPE_CHECKING:
+    from mulligan.service.forecast import Forecast
     from mulligan.service.outcome import Outcome
 
 # A run that ends earlier shows only its lines.

@@ -71,6 +71,8 @@ _LIMITS = (
     "requested nodes are busy",
     "requested reservation not usable now",
     "presently disabled",
+    # Beyond MaxArraySize.
+    "invalid job array specification",
 )
 _SHAPES = (
     "requested node configuration is not available",

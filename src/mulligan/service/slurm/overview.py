@@ -14,6 +14,7 @@ from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.service.breakers import Breaker
 from mulligan.service.slurm.pilot_ends import FailedPilot, failed_pilot, joining_of
 from mulligan.service.slurm.pilots import Pilot
+from mulligan.service.slurm.planning import Unmet
 from mulligan.service.workers import WorkerLine
 
 
@@ -50,6 +51,8 @@ class SlurmStatus(msgspec.Struct, frozen=True):
     pilots: list[PilotLine]
     # What the queue asks for, by what equal tasks ask for. Memory in bytes.
     demand: list[QueuedShape] = []
+    # The part of it that no profile has pilots for, and why.
+    unmet: list[Unmet] = []
     # The circuit breakers of profiles that are not closed: pilots in a row have failed.
     breakers: list[Breaker] = []
     # The newest pilots that ended before their workers joined.

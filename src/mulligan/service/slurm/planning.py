@@ -151,6 +151,11 @@ def choose(
     return min(found)[1] if found else None
 
 
+def unmet(profiles: Mapping[str, SlurmProfile], demand: Iterable[QueuedShape]) -> list[Unmet]:
+    """What no profile has pilots for, as far as that is known without asking Slurm."""
+    return [Unmet(shape, why_none(profiles, shape)) for shape in demand if choose(profiles, shape) is None]
+
+
 def suits(profile: SlurmProfile, shape: QueuedShape) -> bool:
     """Whether the workers of the profile may take such tasks, whatever their size: by labels, nodes and time."""
     if not set(shape.labels) <= set(profile.labels):

@@ -24,6 +24,17 @@ DELETE FROM schema_version
 -- name: insert_schema_version
 INSERT INTO schema_version VALUES (%s)
 
+-- transactions -------------------------------------------------------------------------------------------------------
+
+-- name: begin
+BEGIN
+
+-- name: begin_reading
+BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY
+
+-- name: commit
+COMMIT
+
 -- workers ------------------------------------------------------------------------------------------------------------
 
 -- name: register
@@ -109,11 +120,6 @@ SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, de
        parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
 FROM runs WHERE run_id = %s
 
--- name: lock_run
-SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
-FROM runs WHERE run_id = %s FOR SHARE
-
 -- name: runs
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
        parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
@@ -133,11 +139,11 @@ SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, de
        parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
 FROM runs WHERE parent_run_id = %s ORDER BY run_id
 
--- name: workflow
-SELECT body FROM workflows WHERE version = %s
+-- name: workflows
+SELECT version, body FROM workflows WHERE version IN (SELECT version FROM runs WHERE run_id = ANY (%s::bigint[]))
 
 -- name: rows
-SELECT kind, key, tag, data FROM rows WHERE run_id = %s ORDER BY kind, key
+SELECT run_id, kind, key, tag, data FROM rows WHERE run_id = ANY (%s::bigint[]) ORDER BY run_id, kind, key
 
 -- name: log
 SELECT entry FROM events WHERE run_id = %s AND seq > %s::bigint ORDER BY seq LIMIT %s::bigint
@@ -293,6 +299,9 @@ DELETE FROM answers WHERE message_id = %s RETURNING answer
 
 -- name: inbox
 SELECT id, run_id, report, is_asking FROM messages WHERE run_id = ANY (%s::bigint[]) ORDER BY id
+
+-- name: inboxes_of
+SELECT id, run_id, report, is_asking FROM messages JOIN runs USING (run_id) WHERE holder = %s ORDER BY id
 
 -- name: runs_with_messages
 SELECT DISTINCT run_id FROM messages JOIN runs USING (run_id)
@@ -464,7 +473,7 @@ WHERE EXISTS (SELECT 1 FROM known)
               SELECT regexp_replace(convert_from(t.task, 'UTF8'), '\\(u[0-9a-fA-F]{4}|.)', '', 'g')::json AS task
           ) AS one
       ) END
-      AND t.breaker NOT IN (SELECT name FROM probing)
+      AND t.breaker NOT IN (SELECT name FROM admitting_nobody)
       AND (t.when_open = 'fail' OR t.breaker NOT IN (
           SELECT name FROM breakers WHERE status = 'open' AND retry_at > now_micros()
       ))
@@ -479,7 +488,7 @@ SELECT t.cpus, t.memory, t.gpus, t.labels::text, t.nodes, t.timeout, count(*)
 FROM tasks t JOIN runs r USING (run_id)
 WHERE t.worker = '' AND (t.host = '' OR t.host NOT IN (SELECT host FROM workers))
       AND r.status <> 'paused' AND (%(project)s::text IS NULL OR r.project = %(project)s::text)
-      AND t.breaker NOT IN (SELECT name FROM probing)
+      AND t.breaker NOT IN (SELECT name FROM admitting_nobody)
       AND (t.when_open = 'fail' OR t.breaker NOT IN (
           SELECT name FROM breakers WHERE status = 'open' AND retry_at > now_micros()
       ))
@@ -713,11 +722,13 @@ INSERT INTO breakers (name) SELECT name FROM unnest(%s::text[]) AS name ORDER BY
 
 -- Ordered by name, so that two transactions never wait for each other.
 -- name: lock_breakers
-SELECT name, status, failures, retry_at, probe FROM breakers WHERE name = ANY (%s::text[]) ORDER BY name FOR UPDATE
+SELECT name, status, failures, retry_at, probe, max_running
+FROM breakers WHERE name = ANY (%s::text[]) ORDER BY name FOR UPDATE
 
 -- A separate statement, after locking: one that has waited for a lock would still see the leases from before.
--- name: probing
-SELECT name FROM probing WHERE name = ANY (%s::text[])
+-- name: behind_breakers
+SELECT n.name, n.name IN (SELECT name FROM probing), coalesce(r.tasks, 0)
+FROM unnest(%s::text[]) AS n (name) LEFT JOIN running_behind r USING (name)
 
 -- name: now
 SELECT now_micros()
@@ -726,19 +737,22 @@ SELECT now_micros()
 SELECT pg_current_snapshot()::text
 
 -- name: put_breakers
-UPDATE breakers SET status = t.status, failures = t.failures, retry_at = t.retry_at, probe = t.probe
-FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[])
-     AS t (name, status, failures, retry_at, probe)
+UPDATE breakers SET status = t.status, failures = t.failures, retry_at = t.retry_at, probe = t.probe,
+                    max_running = t.max_running
+FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])
+     AS t (name, status, failures, retry_at, probe, max_running)
 WHERE breakers.name = t.name
 
 -- name: breakers
 SELECT b.name, b.status, b.failures, b.retry_at,
-       (SELECT count(*) FROM tasks t WHERE t.breaker <> '' AND t.breaker = b.name AND t.worker = '')
-FROM breakers b ORDER BY b.name
+       (SELECT count(*) FROM tasks t WHERE t.breaker <> '' AND t.breaker = b.name AND t.worker = ''),
+       coalesce(r.tasks, 0), b.max_running
+FROM breakers b LEFT JOIN running_behind r USING (name) ORDER BY b.name
 
 -- name: reset_breaker
 WITH closed AS (
-    UPDATE breakers SET status = 'closed', failures = 0, retry_at = NULL, probe = NULL WHERE name = %s RETURNING 1
+    UPDATE breakers SET status = 'closed', failures = 0, retry_at = NULL, probe = NULL, max_running = NULL
+    WHERE name = %s RETURNING 1
 )
 SELECT pg_notify(%s, 'breakers') FROM closed
 

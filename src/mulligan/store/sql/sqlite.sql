@@ -211,6 +211,9 @@ DELETE FROM answers WHERE message_id = ? RETURNING answer
 SELECT id, run_id, report, is_asking FROM messages
 WHERE run_id IN (SELECT value FROM json_each(?)) ORDER BY id
 
+-- name: inboxes_of
+SELECT id, run_id, report, is_asking FROM messages JOIN runs USING (run_id) WHERE holder = ?1 ORDER BY id
+
 -- name: runs_with_messages
 SELECT DISTINCT run_id FROM messages JOIN runs USING (run_id)
 WHERE holder IN ('', ?1) AND (?2 IS NULL OR root_run_id = ?2)
@@ -323,7 +326,7 @@ WHERE t.worker = '' AND t.cpus <= ?1 AND t.memory <= ?2 AND t.gpus <= ?3
       )
       AND (t.host IN ('', ?5) OR t.host NOT IN (SELECT host FROM workers))
       AND r.status <> 'paused' AND (?6 IS NULL OR r.root_run_id = ?6) AND (?8 IS NULL OR r.project = ?8)
-      AND t.breaker NOT IN (SELECT name FROM probing)
+      AND t.breaker NOT IN (SELECT name FROM admitting_nobody)
       AND (t.when_open = 'fail' OR t.breaker NOT IN (
           SELECT name FROM breakers WHERE status = 'open' AND retry_at > ?7
       ))
@@ -339,7 +342,7 @@ WHERE t.breaker <> '' AND r.holder = ?8 AND t.worker = '' AND t.cpus <= ?1 AND t
       )
       AND (t.host IN ('', ?5) OR t.host NOT IN (SELECT host FROM workers))
       AND r.status <> 'paused' AND (?6 IS NULL OR r.root_run_id = ?6)
-      AND t.breaker NOT IN (SELECT name FROM probing)
+      AND t.breaker NOT IN (SELECT name FROM admitting_nobody)
       AND (t.when_open = 'fail' OR t.breaker NOT IN (
           SELECT name FROM breakers WHERE status = 'open' AND retry_at > ?7
       ))
@@ -351,7 +354,7 @@ SELECT t.cpus, t.memory, t.gpus, t.labels, t.nodes, t.timeout, count(*)
 FROM tasks t INDEXED BY tasks_free JOIN runs r USING (run_id)
 WHERE t.worker = '' AND (t.host = '' OR t.host NOT IN (SELECT host FROM workers))
       AND r.status <> 'paused' AND (?2 IS NULL OR r.project = ?2)
-      AND t.breaker NOT IN (SELECT name FROM probing)
+      AND t.breaker NOT IN (SELECT name FROM admitting_nobody)
       AND (t.when_open = 'fail' OR t.breaker NOT IN (
           SELECT name FROM breakers WHERE status = 'open' AND retry_at > ?1
       ))
@@ -564,20 +567,24 @@ INSERT INTO run_words (rowid, started, inputs, failed) VALUES (?, ?, ?, ?)
 -- breakers -----------------------------------------------------------------------------------------------------------
 
 -- name: circuits
-SELECT name, status, failures, retry_at, probe, name IN (SELECT name FROM probing) FROM breakers
+SELECT name, status, failures, retry_at, probe, max_running, name IN (SELECT name FROM probing),
+       coalesce(r.tasks, 0)
+FROM breakers LEFT JOIN running_behind r USING (name)
 
 -- name: put_breaker
-INSERT INTO breakers VALUES (?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET status = excluded.status, failures = excluded.failures,
-                          retry_at = excluded.retry_at, probe = excluded.probe
+INSERT INTO breakers (name, status, failures, retry_at, probe, max_running) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET status = excluded.status, failures = excluded.failures, retry_at = excluded.retry_at,
+                          probe = excluded.probe, max_running = excluded.max_running
 
 -- name: breakers
 SELECT b.name, b.status, b.failures, b.retry_at,
-       (SELECT count(*) FROM tasks t WHERE t.breaker <> '' AND t.breaker = b.name AND t.worker = '')
-FROM breakers b ORDER BY b.name
+       (SELECT count(*) FROM tasks t WHERE t.breaker <> '' AND t.breaker = b.name AND t.worker = ''),
+       coalesce(r.tasks, 0), b.max_running
+FROM breakers b LEFT JOIN running_behind r USING (name) ORDER BY b.name
 
 -- name: reset_breaker
-UPDATE breakers SET status = 'closed', failures = 0, retry_at = NULL, probe = NULL WHERE name = ? RETURNING 1
+UPDATE breakers SET status = 'closed', failures = 0, retry_at = NULL, probe = NULL, max_running = NULL
+WHERE name = ? RETURNING 1
 
 -- time ---------------------------------------------------------------------------------------------------------------
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from mulligan import StepError
 from mulligan_nl2sql.asking.shown_answers import printable
-from mulligan_nl2sql.database_urls import Database, parse_url, url_with_password
+from mulligan_nl2sql.database_urls import Database, split_name
 from mulligan_nl2sql.execution.messages import Finding
-from mulligan_nl2sql.execution.queries import inspect, read_schema
+from mulligan_nl2sql.execution.schema_reading import inspect, read_schema
 from mulligan_nl2sql.limits import Limits
 from mulligan_nl2sql.planning.find_planner import find_planner
-from mulligan_nl2sql.policy import Policy, read_policies
+from mulligan_nl2sql.policed_databases import find_database
+from mulligan_nl2sql.policy import Policy
 
 
 class ReadableTable(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_permissions(url: str, policy: str = "") -> Permissions:
     """Read the schema and apply the policy. StepError if the URL, the policy or the database is no good."""
-    database, rules = _given(url, policy)
+    database, rules = _find(url, policy)
     schema = read_schema(database, rules)
     return Permissions(
         database=database.name,
@@ -65,7 +65,7 @@ def read_permissions(url: str, policy: str = "") -> Permissions:
 
 def diagnose(url: str, policy: str = "", planner: str = "") -> Diagnosis:
     """Look at the connection, the role, the policy and the planner. What is wrong with them is a finding."""
-    database, rules = _given(url, policy)
+    database, rules = _find(url, policy)
     findings: list[Finding] = []
     try:
         findings += inspect(database, rules)
@@ -113,6 +113,6 @@ def _planner_finding(name: str) -> Finding:
     return Finding("planner", f"'{name}' has all of its settings")
 
 
-def _given(url: str, policy: str) -> tuple[Database, Policy]:
-    database = parse_url(url_with_password(url, os.environ))
-    return database, read_policies(Path(policy)).for_database(database.name) if policy else Policy()
+def _find(url: str, policy: str) -> tuple[Database, Policy]:
+    name, plain_url = split_name(url)
+    return find_database(plain_url, policy, name)

@@ -1,4 +1,4 @@
-"""A question is a run of `scan.yaml`: it is started, continued after an interruption, and stopped at its deadline."""
+"""A question is a run of `ask.yaml`: it is started, continued after an interruption, and stopped at its deadline."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,14 +14,17 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mulligan import Home, Run, StepError
-from mulligan_nl2sql.asking.answers import Answer, read_answer
-from mulligan_nl2sql.database_urls import parse_url, password_variable, url_to_keep
+from mulligan_nl2sql.asking.answers import Answer
+from mulligan_nl2sql.asking.run_answers import read_answer
+from mulligan_nl2sql.database_urls import parse_url, password_variable, split_name, url_to_keep
 from mulligan_nl2sql.planning.find_planner import DEFAULT, find_planner
 from mulligan_nl2sql.policy import read_policies
-from mulligan_nl2sql.workflows import SCAN
+from mulligan_nl2sql.workflows import ASK
 
-WORKFLOW = "nl2sql-scan"
+WORKFLOW = "nl2sql-ask"
+SCAN_WORKFLOW = "nl2sql-scan"
 QUESTION_CHARS_MAX = 10_000
+DATABASES_MAX = 16
 
 
 class QuestionInvalid(StepError):
@@ -39,70 +42,128 @@ class Interrupted(Exception):
         self.run = run
 
 
+class AskedDatabase(msgspec.Struct, frozen=True, kw_only=True):
+    """A database to ask. `password` is kept nowhere."""
+
+    name: str
+    url: str
+    password: str
+
+
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """A question, checked as far as that is possible before anything runs. `password` is kept nowhere."""
+    """A question, checked as far as that is possible before anything runs."""
 
     text: str
-    url: str
-    database: str
-    password: str
+    databases: tuple[AskedDatabase, ...]
     policy: str
     planner: str
     model: str
     today: str
     execute: bool
+    strict: bool
 
 
 def read_question(
-    text: str, url: str, *, policy: str = "", planner: str = DEFAULT, execute: bool = True, today: date | None = None
+    text: str,
+    databases: Sequence[str],
+    *,
+    policy: str = "",
+    planner: str = DEFAULT,
+    execute: bool = True,
+    strict: bool = False,
+    today: date | None = None,
 ) -> Question:
-    """Check what a user gave. StepError with a code if the URL, the policy or a setting of the planner is wrong."""
+    """Check what a user gave: each database is `URL` or `NAME=URL`.
+
+    StepError with a code if a URL, the policy or a setting of the planner is wrong.
+    """
     if not text.strip():
         raise QuestionInvalid("the question is empty")
     if len(text) > QUESTION_CHARS_MAX:
         raise QuestionInvalid(f"the question has {len(text):,} characters, and may have {QUESTION_CHARS_MAX:,}")
-    database = parse_url(url)
-    kept_url, password = url_to_keep(database)
-    if policy:
-        read_policies(Path(policy)).for_database(database.name)
+    asked = read_databases(databases, policy)
     if planner != DEFAULT:
         find_planner(planner, os.environ)
     return Question(
         text=text.strip(),
-        url=kept_url,
-        database=database.name,
-        password=password,
+        databases=asked,
         policy=os.path.abspath(policy) if policy else "",
         planner=planner,
         model=_model(planner),
         today=(today or date.today()).isoformat(),
         execute=execute,
+        strict=strict,
     )
+
+
+def read_databases(given: Sequence[str], policy: str = "") -> tuple[AskedDatabase, ...]:
+    """Check URLs and names. Of several files some may be missing: then the others are asked."""
+    if not given:
+        raise QuestionInvalid("no database is given")
+    if len(given) > DATABASES_MAX:
+        raise QuestionInvalid(f"{len(given)} databases are given, and a question may have {DATABASES_MAX}")
+    policies = read_policies(Path(policy)) if policy else None
+    asked: dict[str, AskedDatabase] = {}
+    for one in given:
+        name, given_url = split_name(one)
+        database = parse_url(given_url, name=name, must_exist=False)
+        if (earlier := asked.get(database.name.casefold())) is not None:
+            raise QuestionInvalid(
+                f"two databases are called '{earlier.name}': name them, as in --db {database.name}_2=URL"
+            )
+        if policies is not None:
+            policies.for_database(database.name)
+        url, password = url_to_keep(database)
+        asked[database.name.casefold()] = AskedDatabase(name=database.name, url=url, password=password)
+    if all(_is_missing(one) for one in asked.values()):
+        parse_url(split_name(given[0])[1])
+    return tuple(asked.values())
+
+
+def _is_missing(asked: AskedDatabase) -> bool:
+    database = parse_url(asked.url, must_exist=False)
+    return database.dialect != "postgres" and not os.path.isfile(database.location)
 
 
 def ask(question: Question, home: Home, *, deadline: float | None = None) -> Answer:
     """Ask, and wait for the answer until `deadline`, a time of `time.monotonic`."""
-    if question.password:
-        # The steps run in processes of this one, and find it there.
-        os.environ[password_variable(question.database)] = question.password
+    keep_passwords(question)
     inputs = {
-        name: value for name, value in msgspec.structs.asdict(question).items() if name not in ("text", "password")
+        "question": question.text,
+        "databases": [{"name": one.name, "url": one.url} for one in question.databases],
+        "policy": question.policy,
+        "planner": question.planner,
+        "model": question.model,
+        "today": question.today,
+        "execute": question.execute,
+        "strict": question.strict,
     }
-    run = home.start(SCAN, inputs={"question": question.text, **inputs})
-    return _drive(run, run.resume, deadline)
+    run = home.start(ASK, inputs=inputs)
+    drive(run, deadline)
+    return read_answer(run)
+
+
+def keep_passwords(question: Question) -> None:
+    """Put its passwords into the environment: the steps run in processes of this one, and find them there."""
+    for database in question.databases:
+        if database.password:
+            os.environ[password_variable(database.name)] = database.password
 
 
 def resume(run: Run, *, deadline: float | None = None) -> Answer:
     """Let a question go on that was interrupted, and wait for the answer. If it has ended, this is its answer."""
+    if run.workflow == SCAN_WORKFLOW and (parent := run.parent) is not None:
+        raise QuestionInvalid(f"run {run.id} is a part of the question of run {parent.id}: nl2sql resume {parent.id}")
     if run.workflow != WORKFLOW:
         raise QuestionInvalid(f"run {run.id} is no question, but a run of '{run.workflow}'")
     if run.status in ("completed", "failed", "cancelled"):
         return read_answer(run)
-    return _drive(run, run.resume, deadline)
+    drive(run, deadline)
+    return read_answer(run)
 
 
-def _drive(run: Run, go_on: Callable[[], Run], deadline: float | None) -> Answer:
-    """Drive the run to its end, or to the deadline.
+def drive(run: Run, deadline: float | None) -> None:
+    """Drive the run to its end, or to the deadline. Interrupted if somebody presses Ctrl-C.
 
     At the deadline it is interrupted as Ctrl-C does it: the engine then leaves a run so that it can go on.
     """
@@ -118,14 +179,13 @@ def _drive(run: Run, go_on: Callable[[], Run], deadline: float | None) -> Answer
             if timer is not None:
                 timer.daemon = True
                 timer.start()
-            go_on()
+            run.resume()
         finally:
             if timer is not None:
                 timer.cancel()
     except KeyboardInterrupt:
         if not has_passed.is_set():
             raise Interrupted(run.id) from None
-    return read_answer(run)
 
 
 def _model(planner: str) -> str:

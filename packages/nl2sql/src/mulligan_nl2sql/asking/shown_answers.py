@@ -7,7 +7,17 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
-from mulligan_nl2sql.asking.answers import Answer, FailedAttempt, Problem, Receipt, Status
+from mulligan_nl2sql.asking.answers import (
+    Answer,
+    DatabaseReceipt,
+    FailedAttempt,
+    Problem,
+    Receipt,
+    Result,
+    ScanReceipt,
+    Status,
+)
+from mulligan_nl2sql.planning.planner import Usage
 
 ROWS_SHOWN_MAX = 50
 _CELL_CHARS_MAX = 60
@@ -15,11 +25,13 @@ _CELL_CHARS_MAX = 60
 
 def show_answer(answer: Answer) -> Iterator[str]:
     """The lines for stdout: the rows, and the receipt. A question without an answer has no rows."""
-    if answer.status is Status.ANSWERED and answer.rows is not None:
-        yield from _table(answer.columns, answer.rows)
+    for result in answer.results:
+        if len(answer.results) > 1:
+            yield printable(f"{', '.join(result.databases)}: {result.question}")
+        yield from _table(result)
         yield ""
     if answer.receipt is not None:
-        yield from _receipt(answer.receipt, answer.run)
+        yield from _receipt(answer.receipt, answer)
 
 
 def show_problem(answer: Answer, how_to_resume: str = "") -> Iterator[str]:
@@ -30,8 +42,7 @@ def show_problem(answer: Answer, how_to_resume: str = "") -> Iterator[str]:
         return
     if answer.failure is not None:
         yield from _problem(answer.failure, answer.status)
-    if answer.receipt is not None and answer.receipt.cut:
-        yield f"warning: the result is not whole: its limit of {answer.receipt.cut} has cut it"
+    yield from (f"warning: {printable(warning)}" for warning in answer.warnings)
 
 
 def _problem(failure: Problem, status: Status) -> Iterator[str]:
@@ -43,36 +54,61 @@ def _problem(failure: Problem, status: Status) -> Iterator[str]:
         yield f"  it may mean: {printable(str(candidate))}"
 
 
-def _receipt(receipt: Receipt, run: int | None) -> Iterator[str]:
-    sql = receipt.sql or receipt.planned_sql
-    cost = "" if receipt.cost is None else f"{receipt.cost:,.0f}"
-    state = "" if receipt.executed else " (not executed)"
-    model = f" ({printable(receipt.model)})" if receipt.model not in ("", receipt.planner) else ""
-    rows = (
-        ""
-        if receipt.rows is None
-        else f"{receipt.rows:,}{f' (cut by its limit of {receipt.cut})' if receipt.cut else ''}"
-    )
+def _receipt(receipt: Receipt, answer: Answer) -> Iterator[str]:
+    yield _line("status", f"{answer.status} (exit code {answer.exit_code})")
+    yield _line("run", f"{answer.run}, {receipt.seconds:.1f} s")
+    yield _line("planner", receipt.planner)
+    if used := shown_usage(receipt.usage):
+        yield _line("used", used)
+    for database in receipt.databases:
+        yield _line("database", _database(database))
+        yield from (_line("  error", _error(error)) for error in database.errors)
+    if receipt.attempts:
+        yield _line(
+            "decomposed", f"by the planner, in {receipt.attempts} attempt{'' if receipt.attempts == 1 else 's'}"
+        )
+        yield from (_line("  error", _error(error)) for error in receipt.errors)
+    for scan in receipt.scans:
+        yield from _scan(scan, answer.question)
+
+
+def _database(database: DatabaseReceipt) -> str:
+    if database.failure is not None:
+        return printable(f"{database.database}: not read: {database.failure.code}: {database.failure.message}")
+    if database.tables is None:
+        return f"{database.database}: not read yet"
+    return f"{database.database}: {database.tables} table{'' if database.tables == 1 else 's'}"
+
+
+def _scan(scan: ScanReceipt, question: str) -> Iterator[str]:
+    sql = scan.sql or scan.planned_sql
+    state = "" if scan.executed else " (not executed)"
+    cut = f" (cut by its limit of {scan.cut})" if scan.cut else ""
+    run = f", run {scan.run}, {scan.seconds:.1f} s" if scan.run is not None else ""
+    failed = f": {scan.failure.code}: {printable(scan.failure.message)}" if scan.failure is not None else ""
+    yield _line("scan", f"{scan.database}: {scan.status}{run}{failed}")
     lines = {
-        "database": receipt.database,
+        "question": printable(scan.question) if scan.question != question else "",
         "sql": f"{printable(sql)}{state}" if sql else "",
-        "tables": ", ".join(receipt.tables),
-        "cost": cost,
-        "rows": rows,
-        "file": receipt.file or "",
-        "planner": f"{receipt.planner}{model}",
-        "used": _usage(receipt),
-        "attempts": ", ".join(f"{name} {count}" for name, count in receipt.attempts.items()),
-        "run": f"{run}, {receipt.seconds:.1f} s",
+        "tables": ", ".join(scan.tables),
+        "cost": "" if scan.cost is None else f"{scan.cost:,.0f}",
+        "rows": "" if scan.rows is None else f"{scan.rows:,}{cut}",
+        "file": scan.file or "",
+        "model": printable(scan.model),
+        "used": shown_usage(scan.usage),
+        "attempts": ", ".join(f"{name} {count}" for name, count in scan.attempts.items()),
     }
-    yield from (f"{name:<9} {text}" for name, text in lines.items() if text)
-    for word in receipt.explained:
-        yield f"{'word':<9} '{printable(word.words)}': {printable(word.meaning)}"
-    yield from map(_error, receipt.errors)
+    yield from (_line(f"  {name}", text) for name, text in lines.items() if text)
+    for word in scan.explained:
+        yield _line("  word", f"'{printable(word.words)}': {printable(word.meaning)}")
+    yield from (_line("  error", _error(error)) for error in scan.errors)
 
 
-def _usage(receipt: Receipt) -> str:
-    usage = receipt.usage
+def _line(name: str, text: str) -> str:
+    return f"{name:<10} {text}"
+
+
+def shown_usage(usage: Usage) -> str:
     parts = [
         f"{count:,} tokens {way}"
         for count, way in ((usage.input_tokens, "read"), (usage.output_tokens, "written"))
@@ -83,10 +119,11 @@ def _usage(receipt: Receipt) -> str:
 
 def _error(error: FailedAttempt) -> str:
     end = f"resolved by {error.resolved_by}" if error.resolved_by else "not resolved"
-    return f"{'error':<9} {error.step}, attempt {error.attempt}: {error.code}: {printable(error.message)} ({end})"
+    return f"{error.step}, attempt {error.attempt}: {error.code}: {printable(error.message)} ({end})"
 
 
-def _table(columns: list[str], rows: list[dict[str, Any]]) -> Iterator[str]:
+def _table(result: Result) -> Iterator[str]:
+    columns, rows = result.columns, result.rows
     shown = rows[:ROWS_SHOWN_MAX]
     cells = [[_cell(row.get(name)) for name in columns] for row in shown]
     numeric = [all(isinstance(row.get(name), int | float | None) for row in shown) for name in columns]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from typing import Any, Literal
 
 import msgspec
@@ -60,6 +62,19 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     def memory_exceeded(self) -> QueryFailed:
         size = self.limits.memory_bytes // MEBIBYTE
         return self.failure(Code.MEMORY, f"the query needs more than {size} MiB of memory, the limit")
+
+
+def make_request(task: Task, database: Database, policy: Policy, **fields: Any) -> Request:
+    """A request of this process. Its time begins now."""
+    return Request(
+        task=task,
+        database=database,
+        limits=policy.limits,
+        policy=policy,
+        deadline=time.monotonic() + policy.limits.seconds,
+        parent_pid=os.getpid(),
+        **fields,
+    )
 
 
 class Finding(msgspec.Struct, frozen=True):

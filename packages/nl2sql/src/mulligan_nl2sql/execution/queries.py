@@ -1,4 +1,4 @@
-"""The doors to a database: its schema, the cost of a statement, its rows. Every statement is checked here."""
+"""The doors for statements: what one is expected to cost, and its rows. Every statement is checked here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from mulligan_nl2sql.checking.allowed_functions import NAMES
 from mulligan_nl2sql.checking.check import CheckedQuery, check
 from mulligan_nl2sql.database_urls import Database
-from mulligan_nl2sql.execution.messages import Answer, Finding, Request, Task
+from mulligan_nl2sql.execution.messages import Answer, Task, make_request
 from mulligan_nl2sql.execution.processes import ask
 from mulligan_nl2sql.failures import Code, QueryFailed, Stage
 from mulligan_nl2sql.policy import Policy
@@ -30,19 +30,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     cost: float
     sql: str
     tables: tuple[str, ...]
-
-
-def read_schema(database: Database, policy: Policy) -> Schema:
-    """Read what the policy allows of the schema."""
-    answer = _ask("schema", database, policy)
-    assert answer.schema is not None
-    return answer.schema
-
-
-def inspect(database: Database, policy: Policy) -> tuple[Finding, ...]:
-    """Say what protects the data of this database, and what does not."""
-    answer = _ask("doctor", database, policy)
-    return answer.findings or ()
 
 
 def explain(database: Database, sql: str, schema: Schema, policy: Policy) -> float:
@@ -98,24 +85,22 @@ def _ask(
     database: Database,
     policy: Policy,
     *,
-    schema: Schema | None = None,
-    query: CheckedQuery | None = None,
+    schema: Schema,
+    query: CheckedQuery,
     rows_fd: int = -1,
 ) -> Answer:
-    request = Request(
-        task=task,
-        database=database,
-        limits=policy.limits,
-        policy=policy,
-        schema=schema,
-        functions=tuple(sorted(NAMES[database.dialect] | {name.lower() for name in policy.functions})),
-        sql=query.sql if query else "",
-        columns=query.columns if query else (),
-        aliases=query.aliases if query else (),
-        defined=query.defined if query else (),
-        rows_max=query.rows_max if query else 0,
-        rows_fd=rows_fd,
-        deadline=time.monotonic() + policy.limits.seconds,
-        parent_pid=os.getpid(),
+    return ask(
+        make_request(
+            task,
+            database,
+            policy,
+            schema=schema,
+            functions=tuple(sorted(NAMES[database.dialect] | {name.lower() for name in policy.functions})),
+            sql=query.sql,
+            columns=query.columns,
+            aliases=query.aliases,
+            defined=query.defined,
+            rows_max=query.rows_max,
+            rows_fd=rows_fd,
+        )
     )
-    return ask(request)

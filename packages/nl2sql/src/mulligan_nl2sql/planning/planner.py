@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -91,3 +91,42 @@ class Planner(Protocol):
     name: str
 
     def plan(self, request: PlanRequest) -> Plan | Refusal: ...
+
+
+class NamedSchema(msgspec.Struct, frozen=True):
+    """A database that may be asked."""
+
+    database: str
+    schema: Schema
+
+
+class DecomposeRequest(msgspec.Struct, frozen=True):
+    """A question about several databases: which of them is asked what?"""
+
+    question: str
+    databases: tuple[NamedSchema, ...]
+    today: date
+    parts_max: int
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A question for one database."""
+
+    database: str
+    question: str
+
+
+class Decomposition(msgspec.Struct, frozen=True, omit_defaults=True, tag="decomposition"):
+    """The parts of a question. They fit the request: every database is known, and they are not too many."""
+
+    planner: str
+    parts: tuple[Part, ...]
+    model: str = ""
+    usage: Usage = Usage()
+
+
+@runtime_checkable
+class Decomposer(Protocol):
+    """A planner that can also say which databases are asked what. Of others, each database gets the whole question."""
+
+    def decompose(self, request: DecomposeRequest) -> Decomposition | Refusal: ...

@@ -55,8 +55,7 @@ def describe_schema(schema: Schema) -> str:
 
 def read_answer(text: str, *, planner: str, model: str = "", usage: Usage = Usage()) -> Plan | Refusal:  # noqa: B008
     """The SQL or the refusal in the answer of a model. PlannerFailed if it is neither."""
-    found = _FENCE.search(text)
-    said = (found[1] if found else text).strip()
+    said = unfenced(text)
     if _QUERY.match(said):
         return Plan(planner, said.rstrip(";").rstrip(), model=model, usage=usage)
     try:
@@ -69,13 +68,19 @@ def read_answer(text: str, *, planner: str, model: str = "", usage: Usage = Usag
         words = tuple(answer.words)
         return Refusal(planner, RefusalReason.DECLINED, answer.refusal, words, model=model, usage=usage)
     message = f"the answer of '{planner}' has neither SQL nor a refusal: {text[:200]!r}"
-    raise PlannerFailed(ANSWER_INVALID, message, planner=planner, **_used(usage))
+    raise PlannerFailed(ANSWER_INVALID, message, planner=planner, **used(usage))
 
 
-def _used(usage: Usage) -> dict[str, Any]:
+def unfenced(text: str) -> str:
+    """What a model says, without the fence around it."""
+    found = _FENCE.search(text)
+    return (found[1] if found else text).strip()
+
+
+def used(usage: Usage) -> dict[str, Any]:
     """What was spent on an answer that is no use."""
-    used = msgspec.to_builtins(usage)
-    return {"usage": used} if used else {}
+    spent = msgspec.to_builtins(usage)
+    return {"usage": spent} if spent else {}
 
 
 def _describe(table: Table, schema: Schema) -> str:

@@ -8,16 +8,30 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from mulligan_nl2sql.planning.failures import SETTINGS_INVALID, PlannerFailed
-from mulligan_nl2sql.planning.planner import Plan, Planner, PlanRequest, Refusal
+from mulligan_nl2sql.planning.planner import (
+    Decomposer,
+    DecomposeRequest,
+    Decomposition,
+    Part,
+    Plan,
+    Planner,
+    PlanRequest,
+    Refusal,
+)
 
 NAME = "cassette"
 _FILE_BYTES_MAX = 64 << 20
 _DIGEST_CHARS = 32
+Answer = Plan | Refusal | Decomposition
+_Asked = TypeVar("_Asked", PlanRequest, DecomposeRequest)
+_Given = TypeVar("_Given", bound=Answer)
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -25,7 +39,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
     digest: str
     question: str
-    answer: Plan | Refusal
+    answer: Answer
 
 
 class CassettePlanner:
@@ -39,18 +53,35 @@ class CassettePlanner:
 
     def plan(self, request: PlanRequest) -> Plan | Refusal:
         """The recorded answer. PlannerFailed if there is none and nobody to ask."""
+        answer = self._answer(request, None if self._recorded_from is None else self._recorded_from.plan)
+        if isinstance(answer, Decomposition):
+            raise self._invalid("it has another kind of answer to this request")
+        return answer
+
+    def decompose(self, request: DecomposeRequest) -> Decomposition | Refusal:
+        """The recorded parts. A planner that decomposes nothing gives the whole question to each database."""
+        recorded_from = self._recorded_from
+        ask = recorded_from.decompose if isinstance(recorded_from, Decomposer) else None
+        if recorded_from is not None and ask is None:
+            return Decomposition(NAME, tuple(Part(one.database, request.question) for one in request.databases))
+        answer = self._answer(request, ask)
+        if isinstance(answer, Plan):
+            raise self._invalid("it has another kind of answer to this request")
+        return answer
+
+    def _answer(self, request: _Asked, ask: Callable[[_Asked], _Given] | None) -> _Given | Answer:
         digest = digest_of(request)
         known = self._read().get(digest)
         if known is not None:
             return known
-        if self._recorded_from is None:
+        if ask is None:
             message = f"the cassette {self._file} has no answer to '{request.question[:100]}' ({digest})"
             raise PlannerFailed(SETTINGS_INVALID, message, planner=NAME)
-        answer = self._recorded_from.plan(request)
+        answer = ask(request)
         self._append(Recorded(digest, request.question, answer))
         return answer
 
-    def _read(self) -> dict[str, Plan | Refusal]:
+    def _read(self) -> dict[str, Answer]:
         try:
             data = self._file.read_bytes()
         except FileNotFoundError:
@@ -88,7 +119,7 @@ class CassettePlanner:
         return PlannerFailed(SETTINGS_INVALID, f"the cassette {self._file} cannot be used: {reason}", planner=NAME)
 
 
-def digest_of(request: PlanRequest) -> str:
+def digest_of(request: PlanRequest | DecomposeRequest) -> str:
     """What a request is known by."""
     text = msgspec.json.encode(request, order="deterministic")
     return hashlib.sha256(text).hexdigest()[:_DIGEST_CHARS]

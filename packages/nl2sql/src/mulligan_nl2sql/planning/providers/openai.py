@@ -10,9 +10,9 @@ from typing import Any
 import httpx2
 import msgspec
 
-from mulligan_nl2sql.planning import failures
+from mulligan_nl2sql.planning import decompositions, failures
 from mulligan_nl2sql.planning.failures import PlannerFailed
-from mulligan_nl2sql.planning.planner import Plan, PlanRequest, Refusal, Usage
+from mulligan_nl2sql.planning.planner import DecomposeRequest, Decomposition, Plan, PlanRequest, Refusal, Usage
 from mulligan_nl2sql.planning.prompts import SYSTEM, make_prompt, read_answer
 
 NAME = "openai"
@@ -74,13 +74,23 @@ class OpenaiPlanner:
 
     def plan(self, request: PlanRequest) -> Plan | Refusal:
         """Ask the model. Every way in which that goes wrong is a PlannerFailed with a code."""
+        text, model, usage = self._complete(SYSTEM, make_prompt(request))
+        return read_answer(text, planner=NAME, model=model, usage=usage)
+
+    def decompose(self, request: DecomposeRequest) -> Decomposition | Refusal:
+        """Ask the model which databases get which part of the question."""
+        text, model, usage = self._complete(decompositions.SYSTEM, decompositions.make_prompt(request))
+        return decompositions.read_answer(text, request, planner=NAME, model=model, usage=usage)
+
+    def _complete(self, system: str, prompt: str) -> tuple[str, str, Usage]:
+        """The answer of the model, its name, and what it took."""
         # The service has renamed the field, and its newer models refuse the old name. Others know only that.
         limit = "max_completion_tokens" if self._settings.url == DEFAULT_URL else "max_tokens"
         body = {
             "model": self._settings.model,
             "messages": [
-                {"role": "system", "content": SYSTEM},
-                {"role": "user", "content": make_prompt(request)},
+                {"role": "system", "content": system},
+                {"role": "user", "content": prompt},
             ],
             limit: self._settings.max_tokens,
         }
@@ -94,7 +104,7 @@ class OpenaiPlanner:
                 failures.ANSWER_INVALID, f"the answer was cut off at {self._settings.max_tokens} tokens"
             )
         text = choice.message.content or choice.message.refusal or ""
-        return read_answer(text, planner=NAME, model=completion.model or self._settings.model, usage=usage)
+        return text, completion.model or self._settings.model, usage
 
     def _send(self, body: dict[str, Any]) -> bytes:
         headers = {"authorization": f"Bearer {self._settings.key}"} if self._settings.key else {}

@@ -5,6 +5,10 @@
     attempt = 1                                 # 1 is the first; every attempt if left out
     sql = "select count(*) from customers"      # or: refusal = "…", words = ["…"]; or: error = {code = "HTTP_5XX"}
 
+    [[decompositions]]                          # for several databases; without an entry, each gets the whole question
+    question = "customers and tickets"
+    parts = [{database = "shop", question = "customers"}]  # or: refusal, error
+
 The file is TOML, or JSON with the same keys. Nothing is counted, so a run that is resumed gets the same answers.
 """
 
@@ -16,8 +20,18 @@ from typing import Any
 
 import msgspec
 
+from mulligan_nl2sql.planning.decompositions import checked
 from mulligan_nl2sql.planning.failures import SETTINGS_INVALID, PlannerFailed
-from mulligan_nl2sql.planning.planner import Plan, PlanRequest, Refusal, RefusalReason, Usage
+from mulligan_nl2sql.planning.planner import (
+    DecomposeRequest,
+    Decomposition,
+    Part,
+    Plan,
+    PlanRequest,
+    Refusal,
+    RefusalReason,
+    Usage,
+)
 
 NAME = "scripted"
 _FILE_BYTES_MAX = 4_000_000
@@ -48,8 +62,28 @@ class ScriptedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("an answer has one of 'sql', 'refusal' and 'error'")
 
 
+class ScriptedDecomposition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which databases get which part of a question."""
+
+    question: str | None = None
+    parts: tuple[Part, ...] = ()
+    refusal: str | None = None
+    words: tuple[str, ...] = ()
+    error: ScriptedError | None = None
+    usage: Usage = Usage()
+
+    def __post_init__(self) -> None:
+        if [not self.parts, self.refusal is None, self.error is None].count(False) != 1:
+            raise ValueError("a decomposition has one of 'parts', 'refusal' and 'error'")
+
+
 class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    answers: tuple[ScriptedAnswer, ...]
+    answers: tuple[ScriptedAnswer, ...] = ()
+    decompositions: tuple[ScriptedDecomposition, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.answers and not self.decompositions:
+            raise ValueError("there are neither 'answers' nor 'decompositions'")
 
 
 class ScriptedPlanner:
@@ -59,30 +93,51 @@ class ScriptedPlanner:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._answers = _read(file).answers
+        self._script = _read(file)
 
     def plan(self, request: PlanRequest) -> Plan | Refusal:
         """The answer of the first entry whose conditions hold. PlannerFailed if there is none."""
         attempt = len(request.failed) + 1
-        for answer in self._answers:
-            if answer.question is not None and _plain(answer.question) != _plain(request.question):
-                continue
-            if answer.attempt in (None, attempt):
+        for answer in self._script.answers:
+            if _is_about(answer, request.question) and answer.attempt in (None, attempt):
                 return _answered(answer)
         message = f"{self._file} has no answer to '{request.question[:100]}', attempt {attempt}"
         raise PlannerFailed(SETTINGS_INVALID, message, planner=NAME)
 
+    def decompose(self, request: DecomposeRequest) -> Decomposition | Refusal:
+        """The parts that the first entry says; without one, the whole question for each database."""
+        for entry in self._script.decompositions:
+            if _is_about(entry, request.question):
+                return _decomposed(entry, request)
+        parts = tuple(Part(one.database, request.question) for one in request.databases)
+        return Decomposition(NAME, parts, NAME)
+
+
+def _is_about(entry: ScriptedAnswer | ScriptedDecomposition, question: str) -> bool:
+    return entry.question is None or _plain(entry.question) == _plain(question)
+
+
+def _decomposed(entry: ScriptedDecomposition, request: DecomposeRequest) -> Decomposition | Refusal:
+    if entry.error is not None:
+        raise _failed(entry.error)
+    if entry.refusal is not None:
+        return Refusal(NAME, RefusalReason.DECLINED, entry.refusal, entry.words, model=NAME, usage=entry.usage)
+    return Decomposition(NAME, checked(entry.parts, request, NAME), NAME, entry.usage)
+
+
+def _failed(error: ScriptedError) -> PlannerFailed:
+    return PlannerFailed(
+        error.code,
+        error.message or f"the script says {error.code}",
+        planner=NAME,
+        is_retryable=error.retryable,
+        retry_after=error.retry_after,
+    )
+
 
 def _answered(answer: ScriptedAnswer) -> Plan | Refusal:
     if answer.error is not None:
-        error = answer.error
-        raise PlannerFailed(
-            error.code,
-            error.message or f"the script says {error.code}",
-            planner=NAME,
-            is_retryable=error.retryable,
-            retry_after=error.retry_after,
-        )
+        raise _failed(answer.error)
     if answer.refusal is not None:
         return Refusal(NAME, RefusalReason.DECLINED, answer.refusal, answer.words, model=NAME, usage=answer.usage)
     return Plan(NAME, answer.sql or "", model=NAME, usage=answer.usage)
