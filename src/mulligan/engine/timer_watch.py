@@ -29,9 +29,8 @@ class TimerWatch:
         self._due: datetime | None = None
         # By run id, how far the run's time is ahead of our clock. Empty if the store has its own clock.
         self.ahead: dict[int, timedelta] = {}
-        # How far the wall clock was ahead of ours when we last looked, and when that was.
+        # How far the wall clock was ahead of ours when we last looked.
         self._stepped = clock.stepped()
-        self._looked_at = clock.monotonic()
 
     def next_due(self, root_run_id: int | None) -> datetime | None:
         """Ask the store for the next due time of a timer or of a breaker that tasks wait for, by our clock."""
@@ -73,11 +72,7 @@ class TimerWatch:
             self._due = due
 
     def was_clock_set(self) -> bool:
-        """Whether the wall clock was set, of which it is enough to know as soon as of what others have written."""
-        now = self._clock.monotonic()
-        if now - self._looked_at < POLL_SECONDS:
-            return False
-        self._looked_at = now
+        """Whether the wall clock was set since the last call."""
         stepped = self._clock.stepped()
         if abs(stepped - self._stepped) < STEP:
             return False
