@@ -63,10 +63,10 @@ def test_an_error_leaves_its_stage():
 
 def test_system_calls_are_counted_by_name_and_the_bytes_of_the_wal_are_added_up():
     lines = [
-        'pwrite64(4</home/mulligan.db-wal>, ""..., 24, 7069952) = 24',
-        'pwrite64(4</home/mulligan.db-wal>, ""..., 4096, 7069976) = 4096',
-        'pwrite64(3</home/mulligan.db>, ""..., 4096, 0) = 4096',
-        "fdatasync(4</home/mulligan.db-wal>) = 0",
+        'pwrite64(4</srv/mulligan.db-wal>, ""..., 24, 7069952) = 24',
+        'pwrite64(4</srv/mulligan.db-wal>, ""..., 4096, 7069976) = 4096',
+        'pwrite64(3</srv/mulligan.db>, ""..., 4096, 0) = 4096',
+        "fdatasync(4</srv/mulligan.db-wal>) = 0",
         "+++ exited with 0 +++",
     ]
 
