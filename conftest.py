@@ -5,6 +5,7 @@ The server is started by the first test that asks for it, and by no other.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -48,6 +49,18 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         if not prepared.exists() and rewrite.try_makedirs(folder):
             source_hash, code = rewrite._rewrite_test(file, session.config)
             rewrite._write_pyc(state, code, source_hash, prepared)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected stays until the end: it is not searched for garbage, neither now nor while the tests run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def _test_files(arguments: list[str]) -> Iterator[Path]:

@@ -27,11 +27,11 @@ SRC = ROOT / "src"
 PROGRAM = f'#!/bin/sh\nexec "{sys.executable}" -m mulligan "$@"\n'
 _FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What a block with a name may hold: a workflow, in whatever it is written, or a program.
-_FILES = ("yaml", "json", "json5", "kdl", "python")
+_FILES = ("yaml", "json", "json5", "kdl", "toml", "python")
 # What differs from one playing to the next: dates and times, how long it took, how much it used, which process and port
 # it was. Steps that take a second or more say so, and others do not.
 _VARYING = re.compile(
-    r"\d{4}-\d\d-\d\d|(?<!\d)\d\d:\d\d:\d\d(\.\d+)?Z?|\b\d+(\.\d+)?(ms|s|m\d\ds|[KMG]iB)\b|(?<=process )\d+"
+    r"\d{4}-\d\d-\d\d|(?<!\d)\d\d:\d\d:\d\d(\.\d+)?Z?|\b\d+(\.\d+)? ?(ms|s|m\d\ds|[KMG]iB)\b|(?<=process )\d+"
     r"|(?<=127\.0\.0\.1:)\d+|(?<=kept )\d+(\.\d+)?(?= busy)|(?<=it used )\d+\.\d(?= of)"
 )
 _TOOK = re.compile(r"(\bcompleted\b.*) in \d+(\.\d+)?s$", re.MULTILINE)
@@ -90,7 +90,10 @@ def environment() -> dict[str, str]:
 def _environ(folder: Path, program: str) -> dict[str, str]:
     """As somebody finds it who has installed Mulligan, and nothing else of ours."""
     programs = Path(tempfile.mkdtemp(dir=folder.parent))
-    for name, text in (("mulligan", program), ("python", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')):
+    python = f'exec "{sys.executable}"'
+    typed = {"mulligan": program, "python": f'#!/bin/sh\n{python} "$@"\n'}
+    typed["nl2sql"] = f'#!/bin/sh\n{python} -m mulligan_nl2sql.command_line "$@"\n'
+    for name, text in typed.items():
         (programs / name).write_text(text, encoding="utf-8")
         (programs / name).chmod(0o755)
     # Read by the shell of a block before its first line, and by none that it starts.

@@ -83,6 +83,7 @@ PLAYED_PAGES = [
         "how-to/up-to-date",
         "how-to/whatif",
         "how-to/workspaces",
+        "nl2sql",
         "start/python",
         "start/tutorials/agent-loop",
         "start/tutorials/pipeline",

@@ -8,12 +8,14 @@ import sys
 from datetime import datetime
 from pathlib import Path
 from types import ModuleType
+from typing import ClassVar
 
 import pytest
 
 import mulligan
 from mulligan import Workflow
-from mulligan.client.results import ResultUnreadable
+from mulligan.client.results import ResultUnreadable, read_result
+from mulligan.values.files import KEY
 
 SRC = Path(__file__).parent.parent.parent / "src"
 SHOP = """
@@ -33,6 +35,12 @@ def find_order() -> Order:
 
 def double(n: int) -> Order:
     return Order(n * 2, datetime(2026, 11, 16))
+
+
+def keep() -> dict:
+    import mulligan
+    open("report.txt", "w").write("fine")
+    return {"file": mulligan.artifact("report.txt")}
 
 
 def table():
@@ -85,6 +93,40 @@ def test_a_table_is_read_as_what_it_was(shop: ModuleType):
     for table in (run.result("table"), run.result("table", type=pandas.DataFrame), run.result()["all"]):
         assert isinstance(table, pandas.DataFrame)
         assert list(table["n"]) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("is_imported", [True, False])
+def test_a_kept_file_is_its_bytes_or_its_path_whatever_was_imported(
+    shop: ModuleType, is_imported: bool, monkeypatch: pytest.MonkeyPatch
+):
+    run = mulligan.run(Workflow("w").step("keep", python={"call": "shop_of_results:keep"}))
+    if not is_imported:
+        monkeypatch.delitem(sys.modules, "shop_of_results")
+
+    (kept,) = run.steps["keep"].attempts[0].artifacts
+
+    assert run.result("keep") == run.result("keep", type=dict[str, bytes]) == {"file": b"fine"}
+    assert run.result("keep", type=dict[str, Path]) == {"file": Path(kept.path)}
+    assert Path(kept.path).read_text() == "fine"
+
+
+def test_the_path_of_a_file_that_is_kept_elsewhere_lasts_as_long_as_the_program():
+    store = StoreWithoutFiles()
+
+    path = read_result(store, "the output", {KEY: store.description}, Path)  # type: ignore[arg-type]
+
+    assert (path.name, path.read_text()) == ("report.txt", "fine")
+
+
+class StoreWithoutFiles:
+    description: ClassVar = {"name": "1/keep/1/report.txt", "size": 4, "format": "file"}
+
+    def read_artifact(self, description: object) -> bytes:
+        assert description == self.description
+        return b"fine"
+
+    def artifact_path(self, description: object) -> str:
+        return ""
 
 
 def test_an_output_that_does_not_fit_is_refused_with_its_field():

@@ -7,11 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.effects.snapshot import _PLACE_NAMES, Row, _reader, changes, read_place, read_tally, restore
-from mulligan.core.evolve.evolve_places import ITEM
+from mulligan.core.effects.snapshot import Row, _reader, changes, read_place, read_tally, restore, restore_brief
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Action, Backoff, Map, Workflow
-from mulligan.core.state.state import NO_CLIMB, Place, Run, State, Tally, UndoableVisit
+from mulligan.core.state.state import ITEM, NO_CLIMB, Place, Run, State, Tally, UndoableVisit
 from mulligan.core.turn import turn
 from mulligan.errors import CodecError
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
@@ -105,7 +104,7 @@ def test_steps_come_back_in_file_order_then_items_then_commands_as_they_were_ent
     run = many_items(12)
     # The text of a key says nothing of the order: neither 10 and 2 nor what was entered last.
     run.fail("m[11].0").fail("m[2].0")
-    rows = everything(run)
+    rows = [*everything(run), *items_rows(run)]
 
     back = restore(run.state.workflow, [*reversed(rows), *items_rows(run)])
 
@@ -154,7 +153,7 @@ def test_rows_of_an_older_release_get_the_defaults_of_what_it_did_not_know(kind:
     assert shortest < len(values)
     assert back.places.keys() == ({"a"} if kind == "places" else set())
     found = back.places["a"] if kind == "places" else back.run
-    fresh = Place("a", "step", found.spec, "ready") if isinstance(found, Place) else Run()
+    fresh = Place("step", "ready", key="a", spec=found.spec) if isinstance(found, Place) else Run()
     had = {"key", "spec", *[name for name in fresh.__struct_fields__ if name not in ("key", "spec")][:shortest]}
     others = [name for name in fresh.__struct_fields__ if name not in had | set(LARGE)]
     assert others
@@ -235,10 +234,20 @@ def test_a_value_that_is_nested_too_deep_is_refused() -> None:
 def test_each_value_that_is_not_there_is_read_as_its_default() -> None:
     # Made anew: the reader that other tests have used is kept.
     read = _reader.__wrapped__("places")
-    fresh = Place("a", "step", ITEM, "ready")
+    fresh = Place("step", "ready", key="a", spec=ITEM)
 
-    values = read(msgspec.msgpack.encode(["step", "ready"]))
+    found = read(msgspec.msgpack.encode(["step", "ready"]))
 
-    found = dict(zip(_PLACE_NAMES, values, strict=True))
-    assert found.pop("item_counts") is None
-    assert found == {name: getattr(fresh, name) for name in found}
+    found.key = "a"
+    assert found == fresh
+
+
+def test_a_state_in_brief_has_all_but_the_items_that_have_ended() -> None:
+    run = many_items(3).ok("m[1].0")
+    rows = [*everything(run), *items_rows(run)]
+
+    state, ended = restore_brief(run.state.workflow, rows)
+
+    assert {key: status for key, (status, _) in ended.items()} == {"m[1]": "completed"}
+    assert read_place("m[1]", ended["m[1]"][1]).status == "completed"
+    assert state.places == {key: place for key, place in run.state.places.items() if key != "m[1]"}

@@ -126,7 +126,7 @@ def test_whatever_a_row_does_not_hold_is_read_as_it_was_at_first(
 def test_a_place_that_nothing_has_happened_to_has_done_nothing_and_waits_for_nobody() -> None:
     spec = command()
 
-    place = msgspec.structs.asdict(Place("a", "step", spec, "waiting"))
+    place = msgspec.structs.asdict(Place("step", "waiting", key="a", spec=spec))
 
     assert place == {
         **{"key": "a", "role": "step", "spec": spec, "status": "waiting", "parent": "", "index": 0},
@@ -227,7 +227,7 @@ def test_whatever_a_turn_did_to_a_place_it_stands_as_it_was_when_the_turn_is_tak
     state.begin()
     state.touch("a").output = 1
     state.drop(state.places, "a")
-    state.add(Place("a", "item", before.spec, "running"))
+    state.add(Place("item", "running", key="a", spec=before.spec))
     state.touch("a").output = 2
     state.drop(state.places, "a")
 
@@ -241,7 +241,7 @@ def test_whatever_a_turn_did_to_a_place_it_stands_as_it_was_when_the_turn_is_tak
 def test_a_place_that_a_turn_has_made_is_gone_when_the_turn_is_taken_back() -> None:
     state = resting()
     state.begin()
-    state.add(Place("a.undo@1", "undo", command(), "ready"))
+    state.add(Place("undo", "ready", key="a.undo@1", spec=command()))
     state.touch("a.undo@1").output = 1
 
     touched = state.changed_entries()
@@ -279,7 +279,7 @@ def test_a_row_that_a_turn_drops_is_back_when_the_turn_is_taken_back_also_if_a_p
 
 def test_returning_to_a_mark_undoes_what_came_after_it_and_keeps_the_turn_open():
     state = State(workflow(step("a"), step("b")))
-    state.add(Place("a", "step", step("a"), "waiting"))
+    state.add(Place("step", "waiting", key="a", spec=step("a")))
     state.begin()
     state.touch("a").visit = 1
     mark = state.mark()
@@ -297,7 +297,7 @@ def test_returning_to_a_mark_undoes_what_came_after_it_and_keeps_the_turn_open()
 
 def test_a_mark_outside_of_a_turn_leaves_none_open():
     state = State(workflow(step("a")))
-    state.add(Place("a", "step", step("a"), "waiting"))
+    state.add(Place("step", "waiting", key="a", spec=step("a")))
 
     state.return_to(state.mark())
 

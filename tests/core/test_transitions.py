@@ -110,7 +110,7 @@ def subject(fact: Any) -> str:
 def started() -> State:
     state = State(FLOW)
     evolve(state, entry(e.RunStarted(1, "test"), 1))
-    state.places["m"].items = Items([1], 1, (0,))
+    state.places["m"].items = Items(1, values=[1], todo=(0,))
     return state
 
 
@@ -122,8 +122,8 @@ def with_status(fact: e.Fact, status: str) -> State:
         role: Any = "handler" if key == HANDLER else "item" if key == ITEM else "step"
         parent = {HANDLER: "a", ITEM: "m"}.get(key, "")
         spec = Command() if parent else state.graph.nodes[key].step
-        place = Place(key, role, spec, status, parent, last_status="completed")  # type: ignore[arg-type]
-        place.items = Items([1], 1, (0,)) if key == "m" else None
+        place = Place(role, status, parent, key=key, spec=spec, last_status="completed")  # type: ignore[arg-type]
+        place.items = Items(1, values=[1], todo=(0,)) if key == "m" else None
         place.conversation = Conversation((Turn({}),)) if isinstance(fact, e.ToolAnswered) else None
         state.places[key] = place
     return state

@@ -69,6 +69,28 @@ def test_only_those_that_failed_are_listed_where_that_was_asked():
     assert len(mulligan("items", 1, "check", "--failed").out.splitlines()) == 2
 
 
+def test_items_are_shown_in_pages_and_a_program_gets_all_of_them():
+    ran(MIXED)
+
+    first = mulligan("items", 1, "check", "--limit", 2)
+    second = mulligan("items", 1, "check", "--after", 1)
+
+    assert [line.split()[0] for line in first.out.splitlines()] == ["ITEM", "0", "1"]
+    assert first.err == (
+        "items 0 to 1 of 3: 2 completed, 1 failed\n"
+        "the next ones: mulligan items 1 check --after 1; all: mulligan items 1 check --all\n"
+    )
+    assert [line.split()[0] for line in second.out.splitlines()] == ["ITEM", "2"]
+    assert second.err == "items 2 to 2 of 3: 2 completed, 1 failed\n"
+    assert [one["index"] for one in mulligan("items", 1, "check", "--json").json] == [0, 1, 2]
+    assert [one["index"] for one in mulligan("items", 1, "check", "--json", "--after", 0, "-n", 1).json] == [1]
+
+
+@pytest.mark.parametrize("option", [("--limit", 0), ("--after", -1)])
+def test_a_page_that_cannot_be_is_refused(option: tuple[str, int]):
+    assert mulligan("items", 1, "check", *option).code == 2
+
+
 def test_items_as_json_are_one_object_each():
     ran(MIXED)
 

@@ -44,6 +44,36 @@ def test_a_large_matrix_is_one_row_of_show_with_what_failed_below():
     assert said.out.splitlines()[-2].split() == "… 2 more failed mulligan show 1 sim".split()
 
 
+def test_a_run_in_brief_counts_its_steps_and_lists_what_failed():
+    swept(20)
+
+    said = mulligan("show", 1, "--brief").out.splitlines()
+
+    assert said[1] == "21 steps: 10 failed, 11 completed"
+    assert [line.split()[0] for line in said[3:]] == [
+        "sim",
+        *(f"sim_{seed:02d}" for seed in range(2, 17, 2)),
+        "…",
+        "compare",
+    ]
+    assert said[-2].split() == "… 2 more failed mulligan show 1 sim".split()
+
+
+def test_a_run_in_brief_counts_the_steps_that_need_no_attention():
+    steps = "".join(f"  - {{step: s{n}, shell: 'exit {n % 10 == 3:d}'}}\n" for n in range(25))
+    ran(f"name: wide\nfail_fast: never\nsteps:\n{steps}")
+
+    said = mulligan("show", 1, "--brief").out.splitlines()
+
+    assert said[1] == "25 steps: 3 failed, 22 completed"
+    assert [line.split()[0] for line in said[3:6]] == ["s3", "s13", "s23"]
+    assert said[6].split() == "… 22 more completed mulligan show 1 --all".split()
+
+
+def test_brief_and_all_exclude_each_other():
+    assert mulligan("show", "--brief", "--all").code == 2
+
+
 def test_a_single_one_more_is_shown_and_not_counted():
     swept(18)
 

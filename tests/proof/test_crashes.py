@@ -33,17 +33,17 @@ def expect_all_is_well(theatre: Theatre, *names: str) -> None:
     assert [name for name, found in tried.items() if not found.has_happened] == []
 
 
-@pytest.fixture
-def theatre(tmp_path: Path) -> Iterator[Theatre]:
-    """For trials on SQLite."""
-    with Theatre(tmp_path) as theatre:
+@pytest.fixture(scope="module")
+def theatre(tmp_path_factory: pytest.TempPathFactory, server_url: str) -> Iterator[Theatre]:
+    """For trials in which no server dies: each has a folder and a schema of its own, and forks from one process."""
+    with Theatre(tmp_path_factory.mktemp("theatre"), server_url) as theatre:
         yield theatre
 
 
-@pytest.fixture
-def shared_theatre(tmp_path: Path, server_url: str) -> Iterator[Theatre]:
-    """For trials in which no server dies."""
-    with Theatre(tmp_path, server_url) as theatre:
+@pytest.fixture(scope="module")
+def flow_theatre(tmp_path_factory: pytest.TempPathFactory, server_url: str) -> Iterator[Theatre]:
+    """The same for the workflow that is written in Python."""
+    with Theatre(tmp_path_factory.mktemp("flow"), server_url, FLOW) as theatre:
         yield theatre
 
 
@@ -51,31 +51,30 @@ def shared_theatre(tmp_path: Path, server_url: str) -> Iterator[Theatre]:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_a_run_that_is_killed_anywhere_and_resumed_comes_to_the_same_end(shared_theatre: Theatre, store: str) -> None:
+def test_a_run_that_is_killed_anywhere_and_resumed_comes_to_the_same_end(theatre: Theatre, store: str) -> None:
     # Each point early on one store and late on the other, and another pass of each: the whole of the run is met.
     offset = STORES.index(store)
     moments = [(point, (2 if (number + offset) % 2 else 10) + number) for number, point in enumerate(FAULT_POINTS)]
 
-    expect_all_is_well(shared_theatre, *(f"{store}/kill:{point}@{nth}" for point, nth in moments))
+    expect_all_is_well(theatre, *(f"{store}/kill:{point}@{nth}" for point, nth in moments))
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_a_run_that_is_killed_twice_comes_to_the_same_end(shared_theatre: Theatre, store: str) -> None:
+def test_a_run_that_is_killed_twice_comes_to_the_same_end(theatre: Theatre, store: str) -> None:
     expect_all_is_well(
-        shared_theatre,
+        theatre,
         f"{store}/kill:after_commit@4/kill:before_commit@2",
         f"{store}/kill:before_report@8/kill:after_lease@1",
     )
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_a_flow_that_is_killed_and_resumed_comes_to_the_same_end(tmp_path: Path, server_url: str, store: str) -> None:
+def test_a_flow_that_is_killed_and_resumed_comes_to_the_same_end(flow_theatre: Theatre, store: str) -> None:
     # Within a map, a handler, a child flow that fails, its undo, and a step that runs again after a repair.
     moments = ("after_commit@9", "before_report@14", "after_lease@5/kill:before_commit@6")
     chosen = moments if store == "sqlite" else moments[:1]
 
-    with Theatre(tmp_path, server_url, FLOW) as theatre:
-        expect_all_is_well(theatre, *(f"{store}/kill:{moment}" for moment in chosen))
+    expect_all_is_well(flow_theatre, *(f"{store}/kill:{moment}" for moment in chosen))
 
 
 def test_a_home_that_is_moved_while_a_run_is_driven_costs_nothing(theatre: Theatre) -> None:
@@ -93,9 +92,9 @@ def test_a_disk_that_fails_anywhere_costs_nothing(theatre: Theatre) -> None:
     )
 
 
-def test_a_server_that_is_cut_off_or_whose_answer_is_lost_costs_nothing(shared_theatre: Theatre) -> None:
+def test_a_server_that_is_cut_off_or_whose_answer_is_lost_costs_nothing(theatre: Theatre) -> None:
     expect_all_is_well(
-        shared_theatre,
+        theatre,
         *("postgres/cut:before_commit@3", "postgres/cut:after_commit@9"),
         *("postgres/answer:lost@30", "postgres/answer:lost@71"),
     )

@@ -10,6 +10,8 @@ from mulligan.core.deciding.breaker import Guard
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Breaker
 from mulligan.ports import Store
+from mulligan.store.postgres import PostgresStore
+from mulligan.store.postgres_pipeline import SQL, _numbered
 
 from .keeping import ended, offer, queue, reports, started, task, worker
 
@@ -92,3 +94,18 @@ def test_who_reports_learns_whether_the_turn_of_the_run_is_free(store: Store) ->
     assert store.report_all([(second.token, ended("b"), None)])
     # In a file everybody looks anyway.
     assert not is_free_while_held or not (store.is_shared or hasattr(store, "tables"))
+
+
+def test_a_lease_reads_the_oldest_tasks_by_their_index_however_many_wait(store_schema_url: str) -> None:
+    store = PostgresStore(store_schema_url)
+    try:
+        connection = store._client.connection()
+        with connection.transaction():
+            connection.execute(SQL["read_by_index"])
+            lines = connection.execute(b"EXPLAIN (GENERIC_PLAN) " + _numbered("free_tasks")[0]).fetchall()
+    finally:
+        store.close()
+    plan = "\n".join(line for (line,) in lines)
+
+    assert "Index Scan using tasks_free" in plan
+    assert "Sort Key" not in plan

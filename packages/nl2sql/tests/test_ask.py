@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import msgspec
 import pytest
@@ -26,7 +27,7 @@ from mulligan_nl2sql.asking.answers import (
 )
 from mulligan_nl2sql.asking.shown_answers import show_answer, show_problem
 from mulligan_nl2sql.command_line import main
-from mulligan_nl2sql.database_urls import parse_url, url_to_keep, url_with_password
+from mulligan_nl2sql.database_urls import give_passwords, parse_url, url_to_keep, url_with_password
 from mulligan_nl2sql.demo.questions import DemoQuestion, play
 from mulligan_nl2sql.failures import RULES
 from mulligan_nl2sql.planning.failures import REFUSED
@@ -151,6 +152,7 @@ def test_a_refusal_names_the_words_and_has_an_exit_code_of_its_own_as_the_demo_s
         (["--db", "oracle://x"], "DATABASE_URL_INVALID"),
         (["--db", "sqlite:///shop.db", "--policy", "none.toml"], "POLICY_INVALID"),
         (["--db", "sqlite:///shop.db", "--planner", "openai"], "INPUT_INVALID"),
+        (["--db", "sqlite:///shop.db", "--planner", "nobody"], "INPUT_INVALID"),
         (["--db", "postgresql://ada@host/shop?password=secret"], "DATABASE_URL_INVALID"),
     ],
 )
@@ -171,7 +173,6 @@ def test_what_cannot_be_asked_is_refused_before_a_run(
         ["ask"],
         ["ask", "q"],
         ["ask", "q", "--db", "x", "--deadline", "soon"],
-        ["ask", "q", "--db", "x", "--planner", "y"],
     ],
 )
 def test_wrong_usage_says_what_is_wrong(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -275,7 +276,8 @@ def test_a_question_and_its_scans_have_the_same_breakers_and_retries() -> None:
     asking = yaml.safe_load(ASK.read_text())
 
     assert asking["breakers"] == WORKFLOW["breakers"]
-    assert asking["retry_policies"] == WORKFLOW["retry_policies"]
+    # Agents are asked by scans alone.
+    assert asking["retry_policies"] | {"agent": ANY} == WORKFLOW["retry_policies"]
 
 
 def codes_of_retries() -> set[str]:
@@ -311,7 +313,13 @@ def test_only_trouble_of_a_service_counts_in_its_breaker() -> None:
         *("QUERY_TIMEOUT", "QUERY_CRASHED", "DATABASE_UNREACHABLE", "DATABASE_BUSY", "DATABASE_UNUSABLE")
     }
     guarded = {step["step"]: step["breaker"]["name"] for step in WORKFLOW["steps"] if "breaker" in step}
-    assert guarded == {"schema": "database", "plan": "model", "explain": "database", "execute": "database"}
+    assert guarded == {
+        "schema": "database",
+        "agent": "model",
+        "plan": "model",
+        "explain": "database",
+        "execute": "database",
+    }
 
 
 # -- passwords -----------------------------------------------------------------------------------------------------
@@ -321,7 +329,10 @@ def test_a_password_is_not_kept_and_comes_back_from_the_environment() -> None:
     kept, password = url_to_keep(parse_url("postgresql://ada:p%40ss:x@host:5432/shop?sslmode=require"))
 
     assert (kept, password) == ("postgresql://ada@host:5432/shop?sslmode=require", "p@ss:x")
-    again = url_with_password(kept, {"NL2SQL_PASSWORD_SHOP": password})
+    given: dict[str, str] = {}
+    give_passwords({"shop": password}, given)
+    assert url_with_password(kept, given) == url_with_password(kept, {"NL2SQL_PASSWORD_SHOP": password})
+    again = url_with_password(kept, given)
     assert again == "postgresql://ada:p%40ss%3Ax@host:5432/shop?sslmode=require"
     assert parse_url(again).redact("p@ss:x p%40ss%3Ax") == "••• •••"
     assert url_with_password(again, {"NL2SQL_PASSWORD_SHOP": "other"}) == again
@@ -366,7 +377,7 @@ def an_answer(**fields: Any) -> Answer:
         usage=usage,
         failure=None,
     )
-    database = DatabaseReceipt(database="shop", tables=3, attempts=1, errors=[], failure=None)
+    database = DatabaseReceipt(database="shop", tables=3, kept_at="", misfit="", attempts=1, errors=[], failure=None)
     receipt = Receipt(
         planner="openai",
         databases=[database],

@@ -61,17 +61,6 @@ def children(parent: int) -> Iterator[int]:
             yield int(path.parent.name)
 
 
-def test_a_query_that_does_not_end_is_stopped_in_time(shop: Database, tmp_path: Path) -> None:
-    started = time.monotonic()
-
-    with pytest.raises(QueryFailed) as caught:
-        execute(shop, ENDLESS, SCHEMA, policy(seconds=1.0), file=tmp_path / "rows.jsonl")
-
-    assert (caught.value.code, caught.value.retryable, caught.value.repair) == (Code.TIMEOUT, False, "")
-    assert time.monotonic() - started >= 1.0
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_after_a_hundred_hung_queries_no_process_is_left_and_the_next_is_answered(
     shop: Database, tmp_path: Path
 ) -> None:

@@ -87,8 +87,9 @@ def index_of(*databases: ReadDatabase, unread: int = 0) -> dict[str, Any]:
 
 
 def resolved(question: str, index: dict[str, Any]) -> list[str]:
-    found = resolve(question, TODAY.isoformat(), "rules", index)
-    scans = decompose(question, TODAY.isoformat(), index, found["candidates"])["scans"]
+    databases = [{"name": name} for name in ("shop", "help", "gone0")[: index["total"]]]
+    found = resolve(question, TODAY.isoformat(), "rules", databases, index)
+    scans = decompose(question, TODAY.isoformat(), databases, index, found["candidates"])["scans"]
     return [scan["database"] for scan in scans]
 
 

@@ -16,7 +16,7 @@ from mulligan_nl2sql.databases import sqlite
 from mulligan_nl2sql.execution.queries import Result, execute, explain
 from mulligan_nl2sql.execution.schema_reading import inspect, read_schema
 from mulligan_nl2sql.failures import Code, QueryFailed
-from mulligan_nl2sql.limits import MEBIBYTE, Limits
+from mulligan_nl2sql.limits import Limits
 from mulligan_nl2sql.policy import Policy
 from mulligan_nl2sql.schema import ForeignKey
 
@@ -66,18 +66,6 @@ def test_rows_are_written_as_json_lines(shop: Database, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 
 
-@pytest.mark.parametrize(
-    ("limits", "rows", "cut"), [({"rows": 4}, 4, "rows"), ({"result_bytes": 27}, 3, "bytes"), ({"rows": 30}, 30, "")]
-)
-def test_a_result_beyond_a_limit_is_cut_and_says_so(
-    shop: Database, tmp_path: Path, limits: dict[str, int], rows: int, cut: str
-) -> None:
-    result = execute(shop, "select id from customers", SCHEMA, limited(**limits), file=tmp_path / "rows.jsonl")
-
-    assert (result.rows, result.cut) == (rows, cut)
-    assert [row["id"] for row in rows_of(result)] == list(range(1, rows + 1))
-
-
 def test_sqlite_executes_what_the_check_writes(shop: Database) -> None:
     connection = sqlite.open_read_only(shop.location)
     for text in accepted("sqlite"):
@@ -112,15 +100,6 @@ def test_the_estimate_multiplies_loops_and_adds_subqueries(shop: Database) -> No
     assert cost("select id from customers union all select id from orders") == 90
     assert 30 * 2 < cost("select (select max(id) from orders o where o.customer_id = c.id) from customers c") < 30 * 60
     connection.close()
-
-
-def test_memory_has_a_limit(shop: Database, tmp_path: Path) -> None:
-    sql = "select group_concat(a.name || b.name || c.name) from customers a, customers b, customers c"
-
-    with pytest.raises(QueryFailed) as caught:
-        execute(shop, sql, SCHEMA, limited(memory_bytes=MEBIBYTE // 2), file=tmp_path / "rows.jsonl")
-
-    assert caught.value.code == Code.MEMORY
 
 
 def test_the_database_itself_refuses_what_it_was_not_shown(shop: Database) -> None:

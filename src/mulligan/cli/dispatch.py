@@ -17,6 +17,8 @@ from mulligan.cli.parameters import parameters_of
 from mulligan.cli.parser import parse, unknown_command
 from mulligan.cli.terminal import complain, exit_code_of, show
 
+_READERS = frozenset({"events", "explain", "items", "show"})
+
 
 def exit_code(words: Sequence[str], around: Callable[[], AbstractContextManager[object]] = nullcontext[object]) -> int:
     """Run a command line inside `around()`, which handles interrupts, and return its exit code."""
@@ -30,7 +32,9 @@ def _answer(words: Sequence[str], around: Callable[[], AbstractContextManager[ob
         call = call_for(words)
         if not gc.isenabled():
             gc.freeze()
-            gc.enable()
+            # What reads a run and ends creates much and hardly any garbage.
+            if words[0] not in _READERS:
+                gc.enable()
         return call()
 
 

@@ -29,8 +29,12 @@ def listed_steps(group: Group, steps: Steps) -> list[str]:
 
 def unlisted_text(group: Group, steps: Steps, listed: Collection[str]) -> str:
     """The unlisted steps that need attention: `5 more failed, 2 more running`; "" if all are listed."""
-    left = Counter(steps[name]["status"] for name in group["combinations"] if name not in listed)
-    return ", ".join(group_counts({status: left[status]}, "more ") for status in ATTENTION if left[status])
+    return more_text(Counter(steps[name]["status"] for name in group["combinations"] if name not in listed))
+
+
+def more_text(left: Mapping[str, int]) -> str:
+    """Those that need attention among steps that are counted: `5 more failed, 2 more running`; "" if there are none."""
+    return ", ".join(group_counts({status: left[status]}, "more ") for status in ATTENTION if left.get(status))
 
 
 def title(name: str, group: Group) -> str:

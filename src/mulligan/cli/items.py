@@ -7,14 +7,16 @@ from typing import Annotated, Any
 
 from mulligan.cli.attempts import show_attempts
 from mulligan.cli.change_commands import Adjusting, DryRun, RetryOptions, run_retry
-from mulligan.cli.options import AsJson, Follow, HomeFolder, Reason, RunName, StepName, service_at
+from mulligan.cli.options import AsJson, Follow, HomeFolder, Reason, RunName, StepName, service_at, where
 from mulligan.cli.parameters import Option
 from mulligan.cli.tables import cut, show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
-from mulligan.service import Item, Service, summarize_failure, to_json
+from mulligan.service import Item, Service, SomeItems, summarize_failure, to_json
 from mulligan.service.formatting import find_differences, shared_beginning, value_text, values_text
 
 _VALUE_CHARS_MAX, _SHARED_CHARS_MAX = 24, 200
+# How many items a page has.
+LIMIT = 200
 # Up to so many differing values have a column each; more share one.
 _VALUES_MAX = 5
 # How an item was recovered, if not simply by its handler.
@@ -32,6 +34,11 @@ def list_items(
     item: Annotated[
         list[int] | None, Option("--item", metavar="I", help="All attempts at this item (repeatable).")
     ] = None,
+    after: Annotated[int | None, Option("--after", metavar="I", help="The page after this item.")] = None,
+    limit: Annotated[
+        int | None, Option("--limit", "-n", metavar="N", help="How many items to show at most (default: 200).")
+    ] = None,
+    whole: Annotated[bool, Option("--all", help="Show all items, however many there are.")] = False,
     retry: Annotated[bool, Option("--retry", help="Run the failed items again, or those given by --item.")] = False,
     adjust: Adjusting = False,
     reason: Reason = "",
@@ -42,11 +49,18 @@ def list_items(
 ) -> int:
     """List the items of a map or matrix, with the status of each.
 
-    The table shows the values that differ; common values are above it. With --retry only these items of a map run
+    The table shows the values that differ; common values are above it. --json prints all items, unless --after or
+    --limit asks for a page. With --retry only these items of a map run
     again: the other items keep their results, and the steps after the map run again.
     """
     of_retry = {"--adjust": adjust, "--reason": reason, "--dry-run": dry_run, "--follow": follows is not None}
     _refuse_combinations(failed, item, retry, of_retry)
+    if limit is not None and limit < 1:
+        raise UsageRefused(f"--limit must be at least 1, not {limit}")
+    if after is not None and after < 0:
+        raise UsageRefused(
+            f"--after must be the number of an item, not {after}", hint="the last one of the page before"
+        )
     with service_at(home) as service:
         run_id = service.find_run(run)
         if retry:
@@ -56,7 +70,14 @@ def list_items(
         if item:
             _show_some(service, run_id, step, item, as_json)
         else:
-            _show_all(service, run_id, step, failed, as_json)
+            # A program gets all items, unless it asks for a page.
+            most = None if whole or (as_json and after is None) else LIMIT
+            start = -1 if after is None else after
+            page = service.some_items(run_id, step, is_failed=failed, after=start, limit=limit or most)
+            if as_json:
+                show_json(to_json(page.items))
+            else:
+                _show_page(page, run_id, step, is_failed=failed, home=where(home))
         return 0
 
 
@@ -68,14 +89,11 @@ def _refuse_combinations(failed: bool, item: Sequence[int] | None, retry: bool, 
         raise UsageRefused("--failed and --item exclude each other", hint="give one of them")
 
 
-# -- all of them -----------------------------------------------------------------------------------------------------
+# -- a page of them --------------------------------------------------------------------------------------------------
 
 
-def _show_all(service: Service, run_id: int, step: str, is_failed: bool, as_json: bool) -> None:
-    found = service.list_items(run_id, step, is_failed=is_failed)
-    if as_json:
-        show_json(to_json(found))
-        return
+def _show_page(page: SomeItems, run_id: int, step: str, *, is_failed: bool, home: str) -> None:
+    found = page.items
     if not found:
         why = "no failed items" if is_failed else "no items"
         complain(f"step '{step}' of run {run_id} has {why}")
@@ -87,6 +105,12 @@ def _show_all(service: Service, run_id: int, step: str, is_failed: bool, as_json
     names = [[item.name] if isinstance(item.name, str) else [] for item in found]
     rows = [_row(item, [*name, *cells]) for item, name, cells in zip(found, names, columns, strict=True)]
     show_table(("ITEM", "STATUS", "TRIES", *(("STEP",) if any(names) else ()), *heads, ""), rows)
+    if found and len(found) < page.total:
+        counts = ", ".join(f"{count:,} {status}" for status, count in page.counts.items())
+        complain(f"items {found[0].index} to {found[-1].index} of {sum(page.counts.values()):,}: {counts}")
+    if page.next is not None:
+        again = f"mulligan items {run_id} {step}{' --failed' if is_failed else ''}"
+        complain(f"the next ones: {again} --after {page.next}{home}; all: {again} --all{home}")
 
 
 def _columns(values: Sequence[Any]) -> tuple[str, Sequence[str], list[list[str]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from typing import Annotated, Any
 
@@ -18,20 +18,8 @@ _DETAIL_CHARS_MAX = 60
 # Many lines are written at once, since a large run has a million events.
 _LINES_AT_ONCE = 1000
 # Fields that have their own columns, and fields that are too large for a line.
-_COLUMNS = ("type", "step", "place")
-_LONG = (
-    "definition",
-    "inputs",
-    "outputs",
-    "bindings",
-    "failure",
-    "kept",
-    "items",
-    "usage",
-    "route",
-    "version",
-    "cwd",
-    "summary",
+_NOT_DETAILS = frozenset(
+    "type step place definition inputs outputs bindings kept items usage version cwd summary".split()
 )
 
 
@@ -142,7 +130,8 @@ def events(
         if named_as is not None:
             lines = (json.dumps(line, ensure_ascii=False) for line in service.foreign_events(run_id, named_as))
         else:
-            lines = (line.decode() if as_json else _describe(json.loads(line)) for line in service.event_lines(run_id))
+            stored = (line.decode() for line in service.event_lines(run_id))
+            lines = stored if as_json else (_describe(entry) for entry in service.plain_events(run_id))
         while some := list(islice(lines, _LINES_AT_ONCE)):
             show("\n".join(some))
 
@@ -150,20 +139,21 @@ def events(
 def _describe(entry: dict[str, Any]) -> str:
     fact = entry["fact"]
     where = fact.get("step") or fact.get("place") or ""
-    return f"{entry['seq']:>5} {entry['at'][:19]}Z {fact['type']:<18} {where:<12} {' '.join(_details(fact))}".rstrip()
+    # A million events have mostly whole numbers and short words.
+    details = " ".join(
+        [
+            f"{name}={value}" if type(value) is int else _detail(name, value)
+            for name, value in fact.items()
+            if name not in _NOT_DETAILS and (name != "route" or value.get("to"))
+        ]
+    )
+    return f"{entry['seq']:>5} {entry['at'][:19]}Z {fact['type']:<18} {where:<12} {details}".rstrip()
 
 
-def _details(fact: dict[str, Any]) -> Iterator[str]:
-    for name, value in fact.items():
-        if name in _LONG:
-            yield from _short_form(name, value)
-        elif name not in _COLUMNS:
-            yield f"{name}={cut(value if isinstance(value, str) else json.dumps(value), _DETAIL_CHARS_MAX)}"
-
-
-def _short_form(name: str, value: Any) -> Iterator[str]:
-    """A short form of large fields: the code of a failure, the target of a route."""
+def _detail(name: str, value: Any) -> str:
+    """A field of a fact in a few words: of a failure its code, of a route its target."""
     if name == "failure":
-        yield f"failure={cut(value['code'], _DETAIL_CHARS_MAX)}"
-    elif name == "route" and value.get("to"):
-        yield f"route={value['to']}"
+        return f"failure={cut(value['code'], _DETAIL_CHARS_MAX)}"
+    if name == "route":
+        return f"route={value['to']}"
+    return f"{name}={cut(value if isinstance(value, str) else json.dumps(value), _DETAIL_CHARS_MAX)}"

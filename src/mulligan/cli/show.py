@@ -10,12 +10,12 @@ from itertools import islice
 from typing import Annotated, Any
 
 from mulligan.cli.attempts import show_attempts
-from mulligan.cli.groups import counts_text, listed_steps, title, unlisted_text
+from mulligan.cli.groups import counts_text, listed_steps, more_text, title, unlisted_text
 from mulligan.cli.list_command import driven
 from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import age, cut, length, show_table
-from mulligan.cli.terminal import complain, show, show_json, show_written
+from mulligan.cli.terminal import UsageRefused, complain, show, show_json, show_written
 from mulligan.service import (
     describe_artifact,
     describe_budget,
@@ -28,9 +28,18 @@ from mulligan.service import (
     suggest_commands,
     summarize_failure,
     to_json,
+    unlisted_counts,
     when_default_applies,
 )
-from mulligan.service.formatting import format_size, pluralize, single_line, up_to_date_since, values_text
+from mulligan.service.formatting import (
+    format_size,
+    group_counts,
+    group_title,
+    pluralize,
+    single_line,
+    up_to_date_since,
+    values_text,
+)
 
 # How many failed steps are shown with their last lines.
 TAILS_MAX = 3
@@ -51,6 +60,13 @@ def show_run(
         str | None, Argument(metavar="STEP", help="A step with its attempts, or a matrix with all its steps.")
     ] = None,
     attempts: Annotated[bool, Option("--attempts", help="Show every attempt at steps, handlers and scripts.")] = False,
+    brief: Annotated[
+        bool,
+        Option("--brief", help="List only steps that need attention, and count the others: so is a large run shown."),
+    ] = False,
+    whole: Annotated[
+        bool, Option("--all", help="Show all steps of a large run, with what they cost: it takes a while.")
+    ] = False,
     output: Annotated[
         str, Option("--output", metavar="STEP", help="Print the whole output of this step, or of an item (STEP[3]).")
     ] = "",
@@ -59,8 +75,11 @@ def show_run(
 ) -> None:
     """Show a run: its steps, its failures, and what it waits for.
 
-    Time and CPU are totals over all attempts of a step; memory is the most that one attempt used.
+    Time and CPU are totals over all attempts of a step; memory is the most that one attempt used. Of a run with more
+    than 20,000 events only the steps that need attention are listed, without these figures, and the others are counted.
     """
+    if brief and whole:
+        raise UsageRefused("--brief and --all exclude each other", hint="give one of them")
     with service_at(home) as service:
         run_id, name = find_run_and_step(service, run, step)
         if output:
@@ -75,7 +94,8 @@ def show_run(
         if as_json:
             show_json(to_json(service.overview(run_id, with_attempts=True)))
             return
-        found = service.overview(run_id)
+        brief = not whole and (brief or service.is_large(run_id))
+        found = service.brief_overview(run_id) if brief else service.overview(run_id)
         tried = service.attempts(run_id) if attempts else {}
     show(_headline(found))
     if agents := agents_line(found):
@@ -85,7 +105,9 @@ def show_run(
     if attempts:
         show_attempts(one for step in tried.values() for one in step)
         return
-    show_table(_HEADS, [*step_rows(found, 0, where(home))])
+    if brief:
+        show(f"{pluralize(sum(found['step_counts'].values()), 'step')}: {group_counts(found['step_counts'])}")
+    show_table(_HEADS, [*(_brief_rows(found, where(home)) if brief else step_rows(found, 0, where(home)))])
     _show_tails(found, where(home))
     for name, value in found["outputs"].items():
         show(f"output {name}: {describe_artifact(value) or cut(describe_value(value), 200)}")
@@ -192,6 +214,23 @@ def step_rows(run: dict[str, Any], depth: int, place: str) -> Iterator[tuple[str
         elif matrix not in shown:
             shown.add(matrix)
             yield from _matrix_rows(run, matrix, children, depth, place)
+
+
+def _brief_rows(run: dict[str, Any], place: str) -> Iterator[tuple[str, ...]]:
+    """Of a large run: each matrix, and the steps that need attention; the others are counted."""
+    children: Children = {child["run_id"]: child for child in run["children"]}
+    steps = run["steps"]
+    for matrix, group in run["matrices"].items():
+        yield _figures(group_title(matrix, group["count"]), group, counts_text(group))
+        for name in run["listed"][matrix]:
+            yield from _step_rows(name, steps[name], children, 1, place)
+        left = Counter(group["statuses"]) - Counter(steps[name]["status"] for name in run["listed"][matrix])
+        if more := more_text(left):
+            yield f"{_INDENT}… {more}", "", "", "", "", "", f"mulligan show {run['run_id']} {matrix}{place}"
+    for name, step in (*((name, steps[name]) for name in run["listed"][""]), *_end(run)):
+        yield from _step_rows(name, step, children, 0, place)
+    if others := unlisted_counts(run):
+        yield f"… {group_counts(others, 'more ')}", "", "", "", "", "", f"mulligan show {run['run_id']} --all{place}"
 
 
 def _matrix_rows(
@@ -319,7 +358,12 @@ def _questions(run: dict[str, Any], place: str) -> Iterator[str]:
 
 def _paused_matrices(run: dict[str, Any]) -> dict[str, str]:
     """The matrices of the paused steps that would run."""
+    held = [wait["place"] for wait in run["waiting_for"] if wait["kind"] == "step_pause"]
+    if not held:
+        return {}
+    if "matrix_of" in run:
+        # A run in brief, which does not have all steps of its matrices.
+        return {step: run["matrix_of"][step] for step in held if step in run["matrix_of"]}
     matrices = run["matrices"].items()
     sweeps = {member: name for name, group in matrices for member in group["combinations"]}
-    held = [wait["place"] for wait in run["waiting_for"] if wait["kind"] == "step_pause"]
     return {step: sweeps[step] for step in held if step in sweeps}

@@ -1,7 +1,13 @@
-"""Outputs of steps as what they were: tables and arrays from files, dataclasses and dates by their annotations."""
+"""Outputs of steps as what they were: tables and arrays from files, dataclasses and dates by their annotations.
+
+A file that a step kept with `mulligan.artifact` is its bytes; where a `Path` is wanted, the path of a file that lasts.
+"""
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
 import sys
 import tempfile
 import typing
@@ -21,6 +27,27 @@ if TYPE_CHECKING:
 _FUNCTION = "__mulligan_function__"
 # Such a function yields progress: its annotation says nothing about its output.
 _GENERATORS = ("Generator", "Iterator", "Iterable", "AsyncGenerator", "AsyncIterator", "AsyncIterable")
+
+
+class _KeptFile(StoredFile):
+    """A file that a value refers to. `path` is a copy that does not last."""
+
+    def __init__(self, service: Service, path: Path, reference: dict[str, Any]) -> None:
+        super().__init__(str(path), reference)
+        self._service = service
+
+    def load(self, wanted: str = "") -> Any:
+        return super().load(wanted) if wanted or self.reference[KEY].get("type") else self.read_bytes()
+
+    def as_path(self) -> Path:
+        return Path(self._service.artifact_path(self.reference[KEY]) or self._copied())
+
+    def _copied(self) -> str:
+        """A copy that lasts as long as this program, under the name that the step gave."""
+        folder = tempfile.mkdtemp(prefix="mulligan-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        name = str(self.reference[KEY]["name"]).rpartition("/")[2]
+        return shutil.copyfile(self.path, os.path.join(folder, name))
 
 
 class ResultUnreadable(MulliganError):
@@ -84,4 +111,4 @@ def _with_files(service: Service, value: Any, folder: Path) -> Any:
         return load_output(value, service.read_artifact)
     file = folder / f"{len(list(folder.iterdir()))}"
     file.write_bytes(service.read_artifact(description))
-    return StoredFile(str(file), dict(value))
+    return _KeptFile(service, file, dict(value))

@@ -208,6 +208,7 @@ class Run:
 
         `type` is what it should be: a dataclass, `datetime`, `polars.DataFrame`. By default it is what the function of
         the step is annotated to return, if this program has imported it. A map step gives the list of its results.
+        A file that a step kept is its bytes, or its path where the type says `Path`.
         """
         # Loaded only if it is asked for, since it loads what reads annotations.
         results: Any = import_module("mulligan.client.results")

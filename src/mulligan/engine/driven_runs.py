@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 
 from mulligan.core.effects.snapshot import restore
@@ -22,6 +24,27 @@ from mulligan.ports import Clock, EngineExecutor, EngineStore, LoadedRun, Messag
 
 # How many runs are loaded in one round of the loop: a heartbeat must not wait for more than that.
 TAKEN_AT_ONCE_MAX = 50
+# The state of a run with more rows is left out when garbage is looked for.
+ROWS_COLLECTED_MAX = 10_000
+
+
+@contextmanager
+def _keeping(rows: int) -> Iterator[None]:
+    """Within it a state is made from so many rows. It stays for long and has no cycles.
+
+    To look for garbage in a million objects, again and again, would take longer than to load them.
+    """
+    if rows <= ROWS_COLLECTED_MAX:
+        yield
+        return
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()
 
 
 class RunAbandoned(MulliganError):
@@ -122,8 +145,9 @@ class DrivenRuns:
                 self._observer.trouble(f"run {turn.run_id} is left alone: {error.message}")
 
     def _load(self, turn: Turn, loaded: LoadedRun) -> None:
-        workflow, graph = self._workflows.get(loaded.record.version, loaded.workflow)
-        state = restore(workflow, loaded.rows, graph)
+        with _keeping(len(loaded.rows)):
+            workflow, graph = self._workflows.get(loaded.record.version, loaded.workflow)
+            state = restore(workflow, loaded.rows, graph)
         self._workflows.note_definition(state.workflow)
         refuse_damaged(loaded.record, state)
         self._supply.add(self._drive(turn, loaded.record, state))

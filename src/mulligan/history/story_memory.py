@@ -12,13 +12,14 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from mulligan.core.deciding.end_status import parse_end_output
-from mulligan.core.evolve.evolve_places import ITEM, spec_below
+from mulligan.core.evolve.evolve_places import spec_below
 from mulligan.core.evolve.revision import workflow_from_plain
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import END, Command, Need, Step, Workflow
+from mulligan.core.state.state import ITEM
 
 # A visit of a step.
 _Visit = tuple[str, int]

@@ -111,6 +111,34 @@ def run_head_json(
     }
 
 
+def run_brief_json(
+    state: State,
+    breaker_waits: Mapping[str, Obstacle] | None = None,
+    pool: WorkerPool | None = None,
+    *,
+    names: Iterable[str],
+    entries_max: int,
+) -> dict[str, Any]:
+    """The same as `run_json` with these steps alone, and of failures and of waits for a worker only the first.
+
+    `step_counts` says how many steps there are in each status, and the matrices are counted.
+    """
+    waits = _WaitFinder(state, breaker_waits, pool)
+    failed = failed_visits(state)[:entries_max] if state.places else []
+    head = _head_json(waits, queued_max=entries_max)
+    return {
+        **{key: head[key] for key in _FIRST_KEYS},
+        "step_counts": count_steps(state),
+        "steps": {name: _step_json(waits, name, step_view(state, name)) for name in names},
+        "matrices": {
+            name: {"status": group.status, "statuses": group.statuses, "failures": group.failures, "count": group.count}
+            for name, group in matrix_groups(state).items()
+        },
+        "failures": _failures_json(failure_views(state, failed), failed),
+        **{key: value for key, value in head.items() if key not in _FIRST_KEYS},
+    }
+
+
 def step_json(
     state: State, name: str, breaker_waits: Mapping[str, Obstacle] | None = None, pool: WorkerPool | None = None
 ) -> dict[str, Any]:
@@ -122,7 +150,7 @@ def step_json(
 _FIRST_KEYS = ("run_id", "status", "degraded", "round", "version", "revision")
 
 
-def _head_json(waits: _WaitFinder) -> dict[str, Any]:
+def _head_json(waits: _WaitFinder, queued_max: int | None = None) -> dict[str, Any]:
     state, run = waits.state, waits.state.run
     return {
         "run_id": run.run_id,
@@ -142,7 +170,7 @@ def _head_json(waits: _WaitFinder) -> dict[str, Any]:
         "reason": run.reason,
         # Its Git worktree and branch; null without `workspace`, and before it is open.
         "workspace": workspace_view(state),
-        "waiting_for": [msgspec.to_builtins(wait) for wait in waits.of_run()],
+        "waiting_for": [msgspec.to_builtins(wait) for wait in waits.of_run(queued_max)],
     }
 
 
@@ -232,15 +260,23 @@ class _WaitFinder:
         self._groups: dict[str, list[str]] = {}
         self._texts: dict[str, str] = {}
 
-    def of_run(self) -> Iterator[Wait]:
-        """What the run as a whole waits for: nothing, once it has ended."""
+    def of_run(self, queued_max: int | None = None) -> Iterator[Wait]:
+        """What the run as a whole waits for: nothing, once it has ended.
+
+        `queued_max`: how many of the steps that only wait for a worker are described.
+        """
         state, run = self.state, self.state.run
         if run.status == "paused":
             yield Wait("pause", f"a person to resume the run{f': {run.reason}' if run.reason else ''}")
         if run.status not in ("running", "paused") or not state.places:
             return
+        queued = 0
         for place in (*state.steps(), state.places[END]):
             if place.is_active:
+                if queued_max is not None and place.status == "ready" and place.pause is None:
+                    queued += 1
+                    if queued > queued_max:
+                        continue
                 # The pause is listed once, for the run.
                 yield from (wait for wait in self._of_active(place) if wait.kind != "pause")
         # In the middle of a turn its place may not be there yet.
@@ -366,8 +402,9 @@ def _leaves(state: State, place: Place) -> Iterator[Place]:
         yield from _leaves(state, state.places[place.child]) if place.child in state.places else (place,)
     elif place.items is not None and place.status == "running":
         for index in place.items.todo[: place.items.next]:
-            item = state.places[item_key(place.key, index)]
-            if item.status == "running" and item.child in state.places:
+            # A state that was restored in brief lacks the items that have ended.
+            item = state.places.get(item_key(place.key, index))
+            if item is not None and item.status == "running" and item.child in state.places:
                 yield from _leaves(state, state.places[item.child])
     else:
         yield place

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from mulligan.service.background_jobs import JOBS, BackgroundJobs, Job, run_jobs
     from mulligan.service.bottom_up import import_bottom_up
     from mulligan.service.breakers import Breaker
+    from mulligan.service.brief_overview import unlisted_counts
     from mulligan.service.catalogue.catalogue import Draft, Proposal, Publication, PublishedWorkflow, WorkflowList
     from mulligan.service.catalogue.drawn_texts import DrawnText, ExaminedText, StepPosition
     from mulligan.service.catalogue.text_additions import NewEdge, NewRule, NewStep
@@ -110,7 +111,7 @@ if TYPE_CHECKING:
     from mulligan.service.home import Home
     from mulligan.service.home_names import CONFIG_VARIABLE, server_url
     from mulligan.service.inbox import GivenAnswer, Inbox, LogTail, PendingDetails
-    from mulligan.service.items import Item
+    from mulligan.service.items import Item, SomeItems
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
     from mulligan.service.lazy_modules import import_lazy_modules
     from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
@@ -301,6 +302,7 @@ _NAMES = {
     "mulligan.service.background_jobs": "JOBS BackgroundJobs Job run_jobs",
     "mulligan.service.bottom_up": "import_bottom_up",
     "mulligan.service.breakers": "Breaker",
+    "mulligan.service.brief_overview": "unlisted_counts",
     "mulligan.service.change_verbs": "ChangeResult ChangeVerbs DecidedStep DecisionsResult ForkResult RetryResult "
     "StartedRun",
     "mulligan.service.catalogue.catalogue": "Draft Proposal Publication PublishedWorkflow WorkflowList",
@@ -336,7 +338,7 @@ _NAMES = {
     "mulligan.service.home": "Home",
     "mulligan.service.home_names": "CONFIG_VARIABLE server_url",
     "mulligan.service.inbox": "GivenAnswer Inbox LogTail PendingDetails",
-    "mulligan.service.items": "Item",
+    "mulligan.service.items": "Item SomeItems",
     "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
     "mulligan.service.lazy_modules": "import_lazy_modules",
     "mulligan.service.live_feed": "LiveEvent LiveFeed Watch parse_watches",

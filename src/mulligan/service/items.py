@@ -5,11 +5,13 @@ The steps of a matrix are its items here: each with its values, and with its own
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from mulligan.core.effects.snapshot import read_place
 from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model.place_keys import is_at_or_below, item_key
 from mulligan.core.state.scope import error_view
@@ -49,9 +51,37 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_items(reader: RunReader, run_id: int, step: str, *, is_failed: bool = False) -> list[Item]:
     """The items of a map step, or the steps of a matrix, in order; with `is_failed` only those that failed."""
-    state = reader.state(run_id)
-    found = enumerate(item_statuses(reader, state, step))
-    return items_at(reader, state, step, [index for index, status in found if not is_failed or status == "failed"])
+    return list_some_items(reader, run_id, step, is_failed=is_failed).items
+
+
+class SomeItems(msgspec.Struct, frozen=True):
+    """Some items of a map step or steps of a matrix, in order; and how many of all are in each status."""
+
+    items: list[Item]
+    # How many match; and behind which index the next ones are, None if there are no more.
+    total: int
+    next: int | None
+    counts: dict[str, int]
+
+
+def list_some_items(
+    reader: RunReader, run_id: int, step: str, *, is_failed: bool = False, after: int = -1, limit: int | None = None
+) -> SomeItems:
+    """Items behind an index; with `is_failed` only those that failed. Of the others only the status is read."""
+    state, ended = reader.brief_state(run_id)
+    statuses = item_statuses(reader, state, step)
+    if step not in state.graph.matrices:
+        for index, status in enumerate(statuses):
+            found = ended.get(item_key(step, index))
+            statuses[index] = status if found is None else found[0]
+    chosen = [index for index, status in enumerate(statuses) if not is_failed or status == "failed"]
+    left = [index for index in chosen if index > after] if after >= 0 else chosen
+    page = left if limit is None else left[:limit]
+    for key in (item_key(step, index) for index in page):
+        if key in ended:
+            state.places[key] = read_place(key, ended[key][1])
+    items = items_at(reader, state, step, page, statuses)
+    return SomeItems(items, len(chosen), page[-1] if len(left) > len(page) else None, dict(Counter(statuses)))
 
 
 def item_history(reader: RunReader, run_id: int, step: str, index: int) -> Item:

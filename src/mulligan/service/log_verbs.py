@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.run_reader import AttemptLog, RunReader
@@ -27,6 +27,10 @@ class LogVerbs:
     def event_lines(self, run_id: int) -> Iterator[bytes]:
         """The events of a run as JSON lines, as they are stored."""
         return logs.event_lines(self.reader, run_id)
+
+    def plain_events(self, run_id: int) -> Iterator[dict[str, Any]]:
+        """The events of a run as plain data: the same as their JSON says."""
+        return logs.plain_events(self.reader, run_id)
 
     def step_logs(
         self,

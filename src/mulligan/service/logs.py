@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
+
+import msgspec
 
 from mulligan.core.model.codec import encode
 from mulligan.core.model.events import RunStarted
@@ -28,6 +30,11 @@ class UnknownAttempt(NotFound):
 def event_lines(reader: RunReader, run_id: int) -> Iterator[bytes]:
     """The events of a run as JSON lines, as they are stored."""
     return (encode(entry) for entry in reader.events(run_id))
+
+
+def plain_events(reader: RunReader, run_id: int) -> Iterator[dict[str, Any]]:
+    """The events of a run as plain data: the same as their JSON says."""
+    return map(msgspec.to_builtins, reader.events(run_id))
 
 
 def step_logs(

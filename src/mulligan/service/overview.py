@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import msgspec
@@ -23,6 +24,8 @@ from mulligan.service.run_reader import RunReader
 from mulligan.service.step_events import StepEvents
 from mulligan.service.workers import find_worker_pool
 
+# How many items of a map are in each status.
+CountItems = Callable[[State, Place], dict[str, int] | None]
 # The steps of so many child runs are shown: a map may call ten thousand.
 CHILDREN_OPENED_MAX = 20
 
@@ -30,7 +33,7 @@ CHILDREN_OPENED_MAX = 20
 def overview(reader: RunReader, run_id: int) -> dict[str, Any]:
     """The run as `run --json` prints it, with its driver, the cost of each step, its items and its child runs."""
     record = reader.record(run_id)
-    children = _children(reader, run_id, [CHILDREN_OPENED_MAX])
+    children = called_runs(reader, run_id)
     line = {**listed(reader, record), "labels": reader.labels(run_id)}
     return {**line, **_run_with_steps(reader, run_id, children), "children": children}
 
@@ -49,7 +52,7 @@ def past_run(reader: RunReader, state: State, called: Mapping[tuple[str, int], i
     shown = with_artifact_paths(reader.store.artifacts, run_json(state))
     by_step = _called_by_step(called)
     for name, step in _steps_of(shown):
-        _add_facts(state, name, step, _no_progress, {}, by_step.get(name, []))
+        add_facts(state, name, step, _no_progress, {}, by_step.get(name, []))
     for group in shown["matrices"].values():
         add_up(group, shown["steps"])
     for waiting in (shown["waiting_for"], *(step["waiting_for"] for step in shown["steps"].values())):
@@ -64,7 +67,7 @@ def past_steps(
     by_step = _called_by_step(called)
     steps = {name: with_artifact_paths(reader.store.artifacts, step_json(state, name)) for name in names}
     for name, step in steps.items():
-        _add_facts(state, name, step, _no_progress, {}, by_step.get(name, []))
+        add_facts(state, name, step, _no_progress, {}, by_step.get(name, []))
         name_called(step["waiting_for"], called)
     return steps
 
@@ -119,32 +122,38 @@ def _run_with_steps(reader: RunReader, run_id: int, children: list[dict[str, Any
     """One run with its steps, each with its cost and the runs that it called."""
     state = reader.state(run_id)
     costs, kept = _read_log(reader, run_id)
-    called, progress_of = _by_step(children), progress_finder(reader.home.folders, run_id)
+    called, progress_of = children_by_step(children), progress_finder(reader.home.folders, run_id)
     shown = _view(reader, state)
     shown["artifacts"] = msgspec.to_builtins(kept)
     for name, step in _steps_of(shown):
-        _add_facts(state, name, step, progress_of, costs, called.get(name, []))
+        add_facts(state, name, step, progress_of, costs, called.get(name, []))
     for group in shown["matrices"].values():
         add_up(group, shown["steps"])
-    runs = {(child["step"], child["attempt"]): child["run_id"] for child in children}
-    for waiting in (shown["waiting_for"], *(step["waiting_for"] for step in shown["steps"].values())):
-        name_called(waiting, runs)
+    name_waits(shown, children)
     return shown
 
 
-def _add_facts(
+def name_waits(shown: dict[str, Any], children: list[dict[str, Any]]) -> None:
+    """Add the numbers of the child runs that a run and its steps wait for."""
+    runs = {(child["step"], child["attempt"]): child["run_id"] for child in children}
+    for waiting in (shown["waiting_for"], *(step["waiting_for"] for step in shown["steps"].values())):
+        name_called(waiting, runs)
+
+
+def add_facts(
     state: State,
     name: str,
     step: dict[str, Any],
     progress_of: FindProgress,
     costs: Mapping[str, Cost],
     children: list[int],
+    count_items: CountItems | None = None,
 ) -> None:
     """Add to a step what is not in its state: its progress, its cost, its items, the runs that it called."""
     place = state.places[name]
     step["progress"] = msgspec.to_builtins(progress_of(name, place.attempt))
     step["usage"] = msgspec.to_builtins(costs[name]) if name in costs else None
-    step["items"] = _counted(state, place)
+    step["items"] = (count_items or count_item_statuses)(state, place)
     step["undone"] = place.is_undone
     step["children"] = children
 
@@ -191,7 +200,7 @@ def step_overview(
     store = reader.store
     found = step_json(state, name, find_breaker_waits(store, state), find_worker_pool(reader.home, store, state))
     progress_of = progress_finder(reader.home.folders, run_id)
-    _add_facts(state, name, found, progress_of, costs, [child.run_id for child in children])
+    add_facts(state, name, found, progress_of, costs, [child.run_id for child in children])
     name_called(found["waiting_for"], {(one.parent_place, one.parent_attempt): one.run_id for one in children})
     _complete(reader, run_id, tried)
     found = with_artifact_paths(store.artifacts, found)
@@ -221,7 +230,7 @@ def _matrix_of(state: State, name: str) -> dict[str, Any] | None:
     return None
 
 
-def _by_step(children: list[dict[str, Any]]) -> dict[str, list[int]]:
+def children_by_step(children: list[dict[str, Any]]) -> dict[str, list[int]]:
     called: dict[str, list[int]] = {}
     for child in children:
         called.setdefault(step_name(child["step"]), []).append(child["run_id"])
@@ -255,14 +264,24 @@ def listed(reader: RunReader, record: RunRecord) -> dict[str, Any]:
     }
 
 
-def _counted(state: State, place: Place) -> dict[str, int] | None:
+def count_item_statuses(state: State, place: Place) -> dict[str, int] | None:
+    """How many items of a map are in each status; None for a step that has none."""
     if place.items is None:
         return None
     items = state.items_of(place)
-    statuses: list[str] = ["waiting" if item is None else item.status for item in items]
-    counted = ("completed", "failed", "running", "waiting", "cancelled")
     up_to_date = sum(item is not None and item.reused_run_id > 0 for item in items)
-    return {"total": len(statuses), **{status: statuses.count(status) for status in counted}, "up_to_date": up_to_date}
+    return item_counts(Counter("waiting" if item is None else item.status for item in items), up_to_date)
+
+
+def item_counts(statuses: Counter[str], up_to_date: int) -> dict[str, int]:
+    """The items of a map as `show` has them."""
+    counted = ("completed", "failed", "running", "waiting", "cancelled")
+    return {"total": statuses.total(), **{status: statuses[status] for status in counted}, "up_to_date": up_to_date}
+
+
+def called_runs(reader: RunReader, run_id: int) -> list[dict[str, Any]]:
+    """The runs that a run called, recursively; the first with their steps."""
+    return _children(reader, run_id, [CHILDREN_OPENED_MAX])
 
 
 def _children(reader: RunReader, run_id: int, left: list[int]) -> list[dict[str, Any]]:

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mulligan.core.effects.snapshot import restore
+from mulligan.core.effects.snapshot import restore, restore_brief
 from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import KEY, fetch_references, parse_reference
 from mulligan.core.model.fact_parts import HostCapacity
+from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import is_at_or_below, step_name
 from mulligan.core.model.reports import RunRequested
 from mulligan.core.model.workflow import END, Workflow, decode
 from mulligan.core.state.state import State
 from mulligan.errors import UnknownRun, UnknownStep
+from mulligan.language.loading import pause_garbage_collection
 from mulligan.language.suggestions import did_you_mean
-from mulligan.ports import RunRecord, Store, WorkerRecord
+from mulligan.ports import LoadedRun, RunRecord, Store, WorkerRecord
 from mulligan.service.artifacts import with_artifact_paths
 from mulligan.service.home import Home, this_host
 from mulligan.service.locks import Locks
@@ -71,6 +73,7 @@ class RunReader:
     def __init__(self, home: Home) -> None:
         self.home = home
         self._version = 0
+        self._last_definition: tuple[str, tuple[Workflow, Graph] | None] = "", None
 
     @cached_property
     def store(self) -> Store:
@@ -186,8 +189,27 @@ class RunReader:
     def state(self, run_id: int) -> State:
         """The state of a run, from its tables."""
         self.record(run_id)
-        loaded = self.store.load(run_id)
-        return restore(decode(loaded.workflow), loaded.rows)
+        with pause_garbage_collection():
+            loaded = self.store.load(run_id)
+            workflow, graph = self._definition(loaded)
+            return restore(workflow, loaded.rows, graph)
+
+    def brief_state(self, run_id: int) -> tuple[State, dict[str, tuple[str, bytes]]]:
+        """The state without the items that have ended, and those by key: see `restore_brief`."""
+        self.record(run_id)
+        with pause_garbage_collection():
+            loaded = self.store.load(run_id)
+            workflow, graph = self._definition(loaded)
+            return restore_brief(workflow, loaded.rows, graph)
+
+    def _definition(self, loaded: LoadedRun) -> tuple[Workflow, Graph]:
+        """The workflow that the run was started with, and its graph. One command asks for the same again and again."""
+        version, found = self._last_definition
+        if found is None or version != loaded.record.version:
+            workflow = decode(loaded.workflow)
+            found = workflow, Graph(workflow)
+            self._last_definition = loaded.record.version, found
+        return found
 
     def events(self, run_id: int, after: int = 0) -> Iterator[e.Entry]:
         """The events of a run after number `after`, read page by page."""
@@ -208,8 +230,11 @@ class RunReader:
 
     def first_workflow(self, run_id: int) -> Workflow:
         """The workflow that the run was started with. Its log is read with that, and records later changes itself."""
-        self.record(run_id)
-        return decode(self.store.load(run_id).workflow)
+        version, found = self._last_definition
+        if found is None or version != self.record(run_id).version:
+            with pause_garbage_collection():
+                found = self._definition(self.store.load(run_id))
+        return found[0]
 
     def attempts(self, run_id: int, step: str) -> list[tuple[str, int]]:
         """Every attempt at a step, its items and its commands, in the order of scheduling: place and number.
@@ -314,6 +339,10 @@ class RunReader:
     def read_artifact(self, description: Mapping[str, Any]) -> bytes:
         """The content of an artifact, given the description in its reference. `ArtifactGone`, `ArtifactDamaged`."""
         return self.store.artifacts.fetch(parse_reference({KEY: dict(description)}))
+
+    def artifact_path(self, description: Mapping[str, Any]) -> str:
+        """The path of an artifact, given the description in its reference; "" if the store does not use files."""
+        return self.store.artifacts.path(parse_reference({KEY: dict(description)}))
 
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
         """What an attempt wrote; empty if it wrote nothing, or its log is neither here nor in the store."""

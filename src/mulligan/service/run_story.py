@@ -8,9 +8,14 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.place_keys import is_at_or_below, step_name
+from mulligan.core.state.state import State
 from mulligan.history.story import StoryLine, story
-from mulligan.service.overview import name_called, show_run
+from mulligan.history.views import list_waits, step_json
+from mulligan.service.artifacts import with_artifact_paths
+from mulligan.service.breakers import find_breaker_waits
+from mulligan.service.overview import name_called
 from mulligan.service.run_reader import RunReader
+from mulligan.service.workers import find_worker_pool
 
 __all__ = ["LocatedLine", "LocatedWait", "StoryLine", "run_story", "run_waits"]
 
@@ -74,13 +79,27 @@ def _located_lines(
 
 def run_waits(service: RunReader, run_id: int, step: str = "") -> list[LocatedWait]:
     """What the run, or one of its steps, waits for; for a child run, also what that waits for."""
-    run = show_run(service, run_id)
-    waiting = run["waiting_for"]
+    state = service.state(run_id)
+    waiting = _waits(service, state)
     if step:
         is_selected = _place_filter(service, run_id, step)
         own = [wait for wait in waiting if is_selected(wait.get("place", ""))]
-        waiting = own or run["steps"].get(step, {}).get("waiting_for", [])
+        is_a_step = step in state.graph.nodes and step in state.places
+        waiting = own or (_step_waits(service, state, step) if is_a_step else [])
     return list(_located_waits(service, run_id, waiting, ""))
+
+
+def _waits(service: RunReader, state: State) -> list[dict[str, Any]]:
+    """What a run as a whole waits for, as its `waiting_for` has it."""
+    pool = find_worker_pool(service.home, service.store, state)
+    found = list_waits(state, find_breaker_waits(service.store, state), pool)
+    return with_artifact_paths(service.store.artifacts, msgspec.to_builtins(found))
+
+
+def _step_waits(service: RunReader, state: State, step: str) -> list[dict[str, Any]]:
+    pool = find_worker_pool(service.home, service.store, state)
+    found = step_json(state, step, find_breaker_waits(service.store, state), pool)["waiting_for"]
+    return with_artifact_paths(service.store.artifacts, found)
 
 
 def _located_waits(
@@ -92,4 +111,4 @@ def _located_waits(
         where = f"{prefix}{wait.get('place', '')}".rstrip("/")
         yield LocatedWait(run_id, where, wait)
         if child := wait.get("child_run_id"):
-            yield from _located_waits(service, child, show_run(service, child)["waiting_for"], f"{where}/")
+            yield from _located_waits(service, child, _waits(service, service.state(child)), f"{where}/")

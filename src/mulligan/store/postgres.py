@@ -424,25 +424,25 @@ class PostgresStore:
 
         And, if there are any, how many wait in the store, as far as it matters, and the time.
         """
-        rows = self._client.execute(
-            "free_tasks",
-            worker=worker,
+        asked = {
+            "worker": worker,
             # What is leased ahead asks for one processor.
-            cpus=max(offer.cpus, 1.0) if offer.ahead else offer.cpus,
-            refused_cpus=Floats(offer.refused_cpus),
-            memory=offer.memory,
-            gpus=offer.gpus,
-            labels=encoded(offer.labels).decode(),
-            host=offer.host,
-            root=root_run_id,
-            project=offer.project,
-            seconds_left=offer.seconds_left,
-            nodes=offer.nodes,
-            nodes_min=offer.nodes_min,
-            tasks_max=offer.tasks_max,
-            ahead=offer.ahead,
-            is_guarded=is_guarded,
-        )
+            "cpus": max(offer.cpus, 1.0) if offer.ahead else offer.cpus,
+            "refused_cpus": Floats(offer.refused_cpus),
+            "memory": offer.memory,
+            "gpus": offer.gpus,
+            "labels": encoded(offer.labels).decode(),
+            "host": offer.host,
+            "root": root_run_id,
+            "project": offer.project,
+            "seconds_left": offer.seconds_left,
+            "nodes": offer.nodes,
+            "nodes_min": offer.nodes_min,
+            "tasks_max": offer.tasks_max,
+            "ahead": offer.ahead,
+            "is_guarded": is_guarded,
+        }
+        _, rows = self._client.execute_in_pipeline([("read_by_index", ()), ("free_tasks", asked)])
         queued, at = (rows[0][1], moment_from(rows[0][2])) if rows else (0, _ANY_TIME)
         return [(task_from(data), needs) for data, _, _, *needs in rows], queued, at
 

@@ -19,6 +19,7 @@ import msgspec
 from mulligan import Home, StepError
 from mulligan_nl2sql import __version__
 from mulligan_nl2sql.asking.answers import EXIT_INTERRUPTED, EXIT_USAGE, Answer, Problem, Status
+from mulligan_nl2sql.asking.indexes import make_indexes, show_indexes
 from mulligan_nl2sql.asking.inspections import diagnose, read_permissions, show_diagnosis, show_permissions
 from mulligan_nl2sql.asking.questions import Interrupted, ask, read_question, resume
 from mulligan_nl2sql.asking.shown_answers import printable, show_answer, show_problem
@@ -28,6 +29,7 @@ from mulligan_nl2sql.benchmark.reports import Bars, Report
 from mulligan_nl2sql.benchmark.shown_reports import show_report, show_report_problem
 from mulligan_nl2sql.database_urls import KNOWN
 from mulligan_nl2sql.failures import Code
+from mulligan_nl2sql.indexing.kept_indexes import FOLDER, utc_now
 from mulligan_nl2sql.planning.find_planner import DEFAULT, NAMES
 
 # What the user gave is wrong; any other code says that the database is.
@@ -198,6 +200,14 @@ def _show_report(report: Report, options: argparse.Namespace) -> int:
     return report.exit_code
 
 
+def _index(options: argparse.Namespace) -> int:
+    with Home(options.home) as home:
+        folder = home.folder.absolute() / FOLDER
+    report = make_indexes(options.db, options.policy, folder, utc_now())
+    _print([_as_json(report)] if options.json else show_indexes(report))
+    return report.exit_code
+
+
 def _policy(options: argparse.Namespace) -> int:
     permissions = read_permissions(options.db, options.policy)
     _print([_as_json(permissions)] if options.json else show_permissions(permissions))
@@ -252,13 +262,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     resumed = add("resume", _resume, "let a question go on that was interrupted, or show its answer again")
     resumed.add_argument("number", metavar="RUN", help="the number of its run, or 'latest'")
+    indexed = add("index", _index, "read databases, and keep that for later questions of the same home")
     permitted = add("policy", _policy, "show what may be read")
     examined = add("doctor", _doctor, "look at what protects a database, and whether it can be asked")
 
     measured = add("benchmark", _benchmark, "ask the questions of a file, and count how many answers are right")
     measured.add_argument("file", metavar="FILE", help="questions and what is expected of each (TOML)")
     measured.add_argument(
-        "--planner", action="append", choices=NAMES, help=f"who writes the SQL (repeatable; default: {DEFAULT})"
+        "--planner", action="append", metavar="NAME", help=f"who writes the SQL (repeatable; default: {DEFAULT})"
     )
     measured.add_argument(
         "--parallel",
@@ -275,21 +286,26 @@ def _parser() -> argparse.ArgumentParser:
     )
     measured.add_argument("--db", action="append", metavar="[NAME=]URL", help="instead of a database of the file")
 
-    for command in (asked, permitted, examined):
-        several = {"action": "append", "metavar": "[NAME=]URL"} if command is asked else {"metavar": "[NAME=]URL"}
-        command.add_argument("--db", required=True, help=f"such as {KNOWN}", **several)
-    for command in (asked, permitted, examined, measured):
+    for command in (asked, indexed, permitted, examined):
+        several = {"action": "append"} if command in (asked, indexed) else {}
+        command.add_argument("--db", required=True, metavar="[NAME=]URL", help=f"such as {KNOWN}", **several)
+    for command in (asked, indexed, permitted, examined, measured):
         command.add_argument(
             "--policy", default="", metavar="FILE", help="what may be read (TOML); all tables without it"
         )
     for command in (asked, examined):
         command.add_argument(
-            "--planner", default=DEFAULT, choices=NAMES, help=f"who writes the SQL (default: {DEFAULT})"
+            "--planner",
+            default=DEFAULT,
+            metavar="NAME",
+            help=f"who writes the SQL: {', '.join(NAMES)}, or an agent whose command is $MULLIGAN_AGENT_NAME "
+            f"(default: {DEFAULT})",
         )
     for command in (asked, resumed, measured):
         command.add_argument(
             "--deadline", type=_duration, metavar="TIME", help="stop then, such as 30s; it can be resumed"
         )
+    for command in (asked, resumed, indexed, measured):
         command.add_argument(
             "--home", metavar="FOLDER", help="where runs are kept (default: $MULLIGAN_HOME or .mulligan)"
         )

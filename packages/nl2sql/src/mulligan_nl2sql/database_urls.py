@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 import msgspec
@@ -12,12 +13,16 @@ import msgspec
 from mulligan_nl2sql.failures import Code, QueryFailed, Stage
 
 KNOWN = "sqlite:///file.db, duckdb:///file.duckdb and postgresql://user@host/name"
+# The dialect that is a server; the others are files.
+SERVER = "postgres"
 _KINDS = {"sqlite": "sqlite", "duckdb": "duckdb", "postgresql": "postgres", "postgres": "postgres"}
 _NAME = re.compile(r"\W+")
 _NAME_CHARS_MAX = 60
 _GIVEN_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{_NAME_CHARS_MAX - 1}}}")
 # With the name of the database in upper case.
 PASSWORD_VARIABLE = "NL2SQL_PASSWORD_"
+# Passwords of URLs on their way to the steps, as JSON. One variable for all of them: agents get it empty.
+GIVEN_PASSWORDS = "NL2SQL_PASSWORDS"
 _SECRETS = frozenset({"password", "sslpassword", "sslkey", "passfile"})
 
 
@@ -44,7 +49,7 @@ def parse_url(url: str, *, name: str = "", must_exist: bool = True) -> Database:
     if not separator or dialect is None:
         shown = f"'{scheme}://…'" if separator and re.fullmatch(r"[a-zA-Z][\w+.-]*", scheme) else "the URL"
         raise _invalid(f"{shown} is no known database; known are {KNOWN}")
-    if dialect == "postgres":
+    if dialect == SERVER:
         return _server(url.strip(), name)
     path = _file(scheme, rest)
     if must_exist and not os.path.isfile(path):
@@ -66,7 +71,7 @@ def split_name(text: str) -> tuple[str, str]:
 
 def url_to_keep(database: Database) -> tuple[str, str]:
     """The URL of the database without its password, and the password: what is kept with a run must have no secret."""
-    if database.dialect != "postgres":
+    if database.dialect != SERVER:
         return f"{database.dialect}:///{quote(database.location)}", ""
     parts = urlsplit(database.location)
     if any(key in ("password", "sslpassword") for key, _ in parse_qsl(parts.query)):
@@ -80,14 +85,29 @@ def url_to_keep(database: Database) -> tuple[str, str]:
 def url_with_password(url: str, environ: Mapping[str, str], name: str = "") -> str:
     """The URL of a server with the password that the environment has for its name, unless it has one already."""
     scheme = url.partition("://")[0].lower()
-    if _KINDS.get(scheme) != "postgres":
+    if _KINDS.get(scheme) != SERVER:
         return url
-    password = environ.get(password_variable(_server(url, name).name), "")
+    database = _server(url, name).name
+    password = _given_passwords(environ).get(database) or environ.get(password_variable(database), "")
     parts = urlsplit(url)
     login, at, host = parts.netloc.rpartition("@")
     if not password or not at or ":" in login:
         return url
     return urlunsplit(parts._replace(netloc=f"{login}:{quote(password, safe='')}@{host}"))
+
+
+def give_passwords(passwords: Mapping[str, str], environ: MutableMapping[str, str]) -> None:
+    """Put passwords by the names of their databases where the steps find them, beside those that are there."""
+    if passwords:
+        environ[GIVEN_PASSWORDS] = json.dumps({**_given_passwords(environ), **passwords})
+
+
+def _given_passwords(environ: Mapping[str, str]) -> dict[str, str]:
+    try:
+        found = json.loads(environ.get(GIVEN_PASSWORDS) or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def password_variable(database: str) -> str:
@@ -119,7 +139,7 @@ def _server(url: str, name: str) -> Database:
     hidden += [value for key, value in query if key in _SECRETS]
     secrets = {text for secret in hidden for text in (secret, unquote(secret)) if text}
     called = name or _NAME.sub("_", unquote(parts.path.strip("/"))) or "postgres"
-    return Database("postgres", url, called, tuple(sorted(secrets, key=len, reverse=True)))
+    return Database(SERVER, url, called, tuple(sorted(secrets, key=len, reverse=True)))
 
 
 def _invalid(message: str) -> QueryFailed:

@@ -66,6 +66,17 @@ class Schema(msgspec.Struct, frozen=True, omit_defaults=True):
     default_schemas: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
 
+    def with_values_of(self, tables: Iterable[Table]) -> Schema:
+        """The same tables, with the values of the columns of these."""
+        known = {(table.full_name, column.name): column for table in tables for column in table.columns}
+        return msgspec.structs.replace(
+            self,
+            tables=tuple(
+                table.with_columns(known.get((table.full_name, column.name), column) for column in table.columns)
+                for table in self.tables
+            ),
+        )
+
     def fold(self, name: str) -> str:
         """A name as the database compares it, if it stands in quotes."""
         return name if self.dialect == "postgres" else name.lower()

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -32,12 +33,14 @@ from mulligan_nl2sql.failures import RULES, Code, QueryFailed, Stage
 from mulligan_nl2sql.planning.failures import REFUSED
 from mulligan_nl2sql.planning.find_planner import DEFAULT, find_planner
 from mulligan_nl2sql.planning.planner import FailedSql, PlanRequest, Refusal
+from mulligan_nl2sql.planning.providers.agent import write_prompt
+from mulligan_nl2sql.planning.providers.cassette import CassettePlanner
 from mulligan_nl2sql.policed_databases import find_database
 from mulligan_nl2sql.schema import Schema
 
 ROWS = "rows.jsonl"
-# The results of `question_steps:index`, in any order; None for a database that could not be read.
-Index = list[dict[str, Any] | None] | None
+# What `question_steps:index` and `question_steps:kept` have returned; None for a database that could not be read.
+Index = Sequence[Any] | None
 
 
 def schema(url: str, policy: str = "", database: str = "") -> dict[str, Any]:
@@ -55,15 +58,16 @@ def plan(
     failed: list[dict[str, Any]] | None = None,
     index: Index = None,
     database: str = "",
+    reply: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Ask a planner for SQL. `failed` is what `refine` returned: the statements so far, and how each has failed.
 
-    A refusal fails with QUESTION_REFUSED. SQL that has failed already fails at once in the same way: the planner has
-    nothing better.
+    A planner that is an agent was asked by the step before, and `reply` is its output. A refusal fails with
+    QUESTION_REFUSED. SQL that has failed already fails at once in the same way: the planner has nothing better.
     """
-    earlier = msgspec.convert(failed or [], tuple[FailedSql, ...])
-    request = PlanRequest(question, _schema(schema, index, database), date.fromisoformat(today), earlier)
-    answer = find_planner(planner, os.environ).plan(request)
+    request = _request(question, schema, today, failed, index, database)
+    earlier = request.failed
+    answer = find_planner(planner, os.environ, reply).plan(request)
     described: dict[str, Any] = msgspec.to_builtins(answer)
     del described["type"]
     if isinstance(answer, Refusal):
@@ -75,13 +79,35 @@ def plan(
     return {**described, "failed": failed or []}
 
 
+def prompt(
+    question: str,
+    schema: dict[str, Any] | None,
+    today: str,
+    planner: str,
+    failed: list[dict[str, Any]] | None = None,
+    index: Index = None,
+    database: str = "",
+) -> dict[str, Any]:
+    """What an agent is asked for SQL, and whether it is: a cassette may know the answer."""
+    request = _request(question, schema, today, failed, index, database)
+    asked = find_planner(planner, os.environ)
+    is_known = isinstance(asked, CassettePlanner) and asked.knows(request)
+    return {"text": write_prompt(request), "is_asked": not is_known}
+
+
 def refine(
-    plan: dict[str, Any], code: str, message: str = "", details: dict[str, Any] | None = None
+    plan: dict[str, Any], code: str, message: str = "", details: dict[str, Any] | None = None, was_kept: bool = False
 ) -> list[dict[str, Any]]:
-    """Return the statements that have failed, with this one: what the planner must know to write a better one."""
+    """Return the statements that have failed, with this one: what the planner must know to write a better one.
+
+    `was_kept`: the schema was an old one, and is read again. Then the failure says nothing about the same statement.
+    """
     repair = str((details or {}).get("repair", ""))
     latest = FailedSql(plan["sql"], code, message, repair)
-    return [*plan["failed"], {**msgspec.to_builtins(latest), **_usage(plan)}]
+    return [
+        *plan["failed"],
+        {**msgspec.to_builtins(latest), **_usage(plan), **({"was_kept": True} if was_kept else {})},
+    ]
 
 
 def check(
@@ -151,11 +177,34 @@ def _plain(sql: str) -> str:
     return " ".join(sql.split()).rstrip("; ")
 
 
+def _request(
+    question: str,
+    schema: dict[str, Any] | None,
+    today: str,
+    failed: list[dict[str, Any]] | None,
+    index: Index,
+    database: str,
+) -> PlanRequest:
+    against_this_schema = [one for one in failed or [] if not one.get("was_kept")]
+    earlier = msgspec.convert(against_this_schema, tuple[FailedSql, ...])
+    return PlanRequest(question, _schema(schema, index, database), date.fromisoformat(today), earlier)
+
+
 def _schema(given: dict[str, Any] | None, index: Index, database: str) -> Schema:
     """The schema that was read; without one, that of the database in the index."""
     if given is None:
-        found = (one["schema"] for one in index or [] if one is not None and one["database"] == database)
-        given = next(found, None)
+        given = next((one["schema"] for one in _entries(index) if one["database"] == database), None)
     if given is None:
         raise QueryFailed(Code.UNUSABLE, f"the schema of '{database}' was not read", stage=Stage.CHECK)
     return msgspec.convert(given, Schema)
+
+
+def _entries(index: Index) -> Iterator[dict[str, Any]]:
+    """What was read of each database, in lists of lists, or as `question_steps:kept` returns it."""
+    for part in index or []:
+        if isinstance(part, list):
+            yield from _entries(part)
+        elif part is not None and "databases" in part:
+            yield from part["databases"]
+        elif part is not None:
+            yield part

@@ -40,7 +40,6 @@ from mulligan.core.state.state import NO_CLIMB, Climb, Items, Place, State
 from mulligan.errors import IllegalTransition
 
 _replace = msgspec.structs.replace
-ITEM = Command()
 # Prefixes of the bindings that hold the paths of a step's files, and the folders that these must stay in.
 _FILE_BINDINGS = ("file.", "folder.file.")
 
@@ -258,9 +257,7 @@ def _command_entered(state: State, fact: e.CommandEntered, entry: e.Entry) -> No
     spec = command_spec(state, parent, fact.role, fact.index)
     # Attempt numbers of an item's commands continue from the number of the item.
     attempt = parent.attempt if fact.role == "do" else 0
-    place = Place(
-        fact.place, fact.role, spec=spec, status="ready", parent=fact.parent, index=fact.index, visit=1, attempt=attempt
-    )
+    place = Place(fact.role, "ready", fact.parent, fact.index, visit=1, attempt=attempt, key=fact.place, spec=spec)
     if fact.role == "do" and state.run.adjustments:
         place.climb = fresh_climb(state, parent.parent, spec)
     elif fact.role == "tool" and parent.conversation is not None:
@@ -388,9 +385,9 @@ def _command_skipped(state: State, fact: e.CommandSkipped, entry: e.Entry) -> No
 def _map_expanded(state: State, place: Place, fact: e.MapExpanded, entry: e.Entry) -> None:
     if fact.items is not None:
         reset_items(state, fact.place)
-        place.items = Items(fact.items, place.visit, tuple(range(len(fact.items))))
+        place.items = Items(place.visit, values=fact.items, todo=tuple(range(len(fact.items))))
     elif place.items is not None and fact.todo is not None:
-        place.items = Items(place.items.values, place.visit, fact.todo)
+        place.items = Items(place.visit, values=place.items.values, todo=fact.todo)
 
 
 def reset_items(state: State, step: str, indexes: Iterable[int] | None = None) -> None:
@@ -428,7 +425,7 @@ def _item_entered(state: State, fact: e.ItemEntered, entry: e.Entry) -> None:
         place.failure, place.recovered_by, place.output = None, "", None
         place.fingerprint, place.reused_run_id, place.kept_run_id = "", 0, 0
     else:
-        place = Place(fact.place, "item", spec=ITEM, status="running", parent=fact.parent, index=fact.index)
+        place = Place("item", "running", fact.parent, fact.index, key=fact.place)
         state.add(place)
     place.visit = parent.visit
     place.entered_at, place.entered_seq = entry.at, entry.seq

@@ -97,11 +97,11 @@ def _run_started(state: State, fact: e.RunStarted, entry: e.Entry) -> None:
     if state.workflow.data or fact.data:
         run.data = {**{name: DataValue(value) for name, value in state.workflow.data.items()}, **fact.data}
     for name, node in state.graph.nodes.items():
-        place = Place(name, "step", node.step, "waiting")
+        place = Place("step", "waiting", key=name, spec=node.step)
         place.open_needs = len(node.needs) + len(node.waits)
         place.open_arrivals = len(node.arrivals)
         state.add(place)
-    state.add(Place(END, "step", state.workflow.end, "waiting"))
+    state.add(Place("step", "waiting", key=END, spec=state.workflow.end))
     for key, barrier in state.graph.barriers.items():
         state.put(state.barriers, key, (len(barrier.members), 0))
     _keep(state, fact.kept, entry)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.evolve.arrivals import is_met
-from mulligan.core.evolve.evolve_places import ITEM, reset_items
+from mulligan.core.evolve.evolve_places import reset_items
 from mulligan.core.model import events as e
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import Revised
@@ -28,7 +28,7 @@ from mulligan.core.model.workflow import (
     decode,
     is_group,
 )
-from mulligan.core.state.state import PastVisit, Place, Revision, State
+from mulligan.core.state.state import ITEM, PastVisit, Place, Revision, State
 from mulligan.errors import Refused
 
 _replace = msgspec.structs.replace
@@ -314,7 +314,7 @@ def _retire(state: State, name: str) -> None:
 def _add(state: State, name: str, step: Step) -> None:
     """Add a new step as waiting. An earlier step of that name passes on its numbers, which count over the whole run."""
     before = state.places.get(name)
-    place = Place(name, "step", step, "waiting")
+    place = Place("step", "waiting", key=name, spec=step)
     if before is None:
         state.add(place)
     else:

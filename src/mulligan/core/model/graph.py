@@ -6,7 +6,8 @@ walks further, and caches its result.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from mulligan.core.model.workflow import END, Edge, Step, Workflow
@@ -51,20 +52,23 @@ class Node:
     def __init__(self, step: Step, order: int) -> None:
         self.step = step
         self.order = order
-        self.arcs: list[Arc] = [Arc(step.name, edge) for edge in step.edges]
+        # Most of what follows is empty in most steps. A tuple that all share takes no memory.
+        self.arcs: tuple[Arc, ...] = tuple([Arc(step.name, edge) for edge in step.edges]) if step.edges else ()
         # The order of evaluation: lowest priority first, those without a priority last, then file order.
-        self.by_priority: tuple[Arc, ...] = tuple(
-            sorted(self.arcs, key=lambda a: (a.edge.priority is None, a.edge.priority or 0, a.edge.index))
+        self.by_priority: tuple[Arc, ...] = (
+            tuple(sorted(self.arcs, key=lambda a: (a.edge.priority is None, a.edge.priority or 0, a.edge.index)))
+            if len(self.arcs) > 1
+            else self.arcs
         )
         # Incoming arcs that count for the join: all except loops.
-        self.arrivals: list[Arc] = []
+        self.arrivals: Sequence[Arc] = ()
         # The steps that need this one, and on which condition.
-        self.dependents: list[tuple[str, str]] = []
+        self.dependents: Sequence[tuple[str, str]] = ()
         # Barriers that this step is a member of.
-        self.barriers: list[Barrier] = []
+        self.barriers: Sequence[Barrier] = ()
         # What this step needs: single steps, and barriers.
-        self.needs: list[tuple[str, str]] = []
-        self.waits: list[Barrier] = []
+        self.needs: Sequence[tuple[str, str]] = ()
+        self.waits: Sequence[Barrier] = ()
 
 
 class Graph:
@@ -145,29 +149,45 @@ class Graph:
     # -- building ------------------------------------------------------------------------------------------------
 
     def _link_needs(self) -> None:
+        dependents: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for name, node in self.nodes.items():
+            if not node.step.needs:
+                continue
+            needs, waits = [], []
             for need in node.step.needs:
                 if need.is_group:
                     barrier = self._barrier(need.of, need.on)
                     barrier.targets.append(name)
-                    node.waits.append(barrier)
+                    waits.append(barrier)
                 else:
-                    self.nodes[need.of].dependents.append((name, need.on))
-                    node.needs.append((need.of, need.on))
+                    dependents[need.of].append((name, need.on))
+                    needs.append((need.of, need.on))
+            node.needs, node.waits = tuple(needs), tuple(waits)
+        for name, found in dependents.items():
+            self.nodes[name].dependents = found
 
     def _barrier(self, group: str, on: str) -> Barrier:
         key = f"{group}:{on}"
         if key not in self.barriers:
             barrier = self.barriers[key] = Barrier(key, self.workflow.groups[group], on)
+            # One tuple for all members that are in no other group.
+            alone = (barrier,)
             for member in barrier.members:
-                self.nodes[member].barriers.append(barrier)
+                node = self.nodes[member]
+                if isinstance(node.barriers, list):
+                    node.barriers.append(barrier)
+                else:
+                    node.barriers = [*node.barriers, barrier] if node.barriers else alone
         return self.barriers[key]
 
     def _link_arrivals(self) -> None:
+        arrivals: dict[str, list[Arc]] = defaultdict(list)
         for node in self.nodes.values():
             for arc in node.arcs:
                 if arc.to != END and not arc.is_loop:
-                    self.nodes[arc.to].arrivals.append(arc)
+                    arrivals[arc.to].append(arc)
+        for name, found in arrivals.items():
+            self.nodes[name].arrivals = found
 
     def _mark_loops(self) -> None:
         """Mark every edge that leads back to an ancestor, seen from the entry of each loop."""

@@ -26,6 +26,8 @@ from mulligan.core.model.workflow import END, Budget, Command, NoticeRule, Step,
 from mulligan.core.state.transitions import ACTIVE, ENDED, RunStatus, Status
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The definition of a place that has none in the workflow: an item of a map.
+ITEM = Command()
 
 
 class TriageDecision(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -109,12 +111,11 @@ class Climb(msgspec.Struct, frozen=True, omit_defaults=True):
 NO_CLIMB = Climb()
 
 
-class Items(msgspec.Struct, frozen=True):
+class Items(msgspec.Struct, frozen=True, array_like=True):
     """The items of a map step, listed in this visit or taken over. `todo[:next]` were entered in this attempt."""
 
-    values: list[Any]
+    # First `counts`, in their order: a row of a place is decoded as it is.
     visit: int
-    todo: tuple[int, ...] = ()
     next: int = 0
     running: int = 0
     failed: int = 0
@@ -122,6 +123,9 @@ class Items(msgspec.Struct, frozen=True):
     is_judged: bool = False
     # How many of those that failed did so with a critical failure.
     critical: int = 0
+    # In a row of their own.
+    values: list[Any] = []
+    todo: tuple[int, ...] = ()
 
     @property
     def counts(self) -> tuple[int, int, int, int, bool, int]:
@@ -190,18 +194,18 @@ class Stepping(msgspec.Struct, frozen=True):
     visits: tuple[tuple[str, int], ...] = ()
 
 
-class Place(msgspec.Struct):
+class Place(msgspec.Struct, array_like=True):
     """Anything that has rungs 0 to 2: a step, an item of a map, a command of a handler, a script, an undo.
 
     Keys: step `build`; item `check[3]`; its first command `check[3].0`; the handler's first command after
     attempt 2 `build.on_failure@2.0`; recovery script `build.script@2`; triager `build.triager@2`; undo of visit 1
     `build.undo@1`; the third question to the model of an agent in attempt 1 `ask.model@1.2`, and the first call of a
     tool `ask.tool@1.0`.
+
+    The fields are in the order of its row in the store, which is decoded as it is: a new field goes before `key`.
     """
 
-    key: str
     role: Role
-    spec: Command
     status: Status
     parent: str = ""
     index: int = 0
@@ -270,6 +274,9 @@ class Place(msgspec.Struct):
     # For an agent with tools or a session. For a tool: the call.
     conversation: Conversation | None = None
     call: CalledTool | None = None
+    # -- not in its row: the key of the row, and its definition in the workflow
+    key: str = ""
+    spec: Command = ITEM
 
     @property
     def result_run_id(self) -> int:

@@ -440,6 +440,13 @@ SELECT 1 FROM tasks WHERE run_id = %s AND worker <> '' LIMIT 1
 -- name: stop_requests
 SELECT ticket, grace_seconds FROM tasks WHERE worker = %s AND worker <> '' AND is_stopping ORDER BY ticket
 
+-- Until the end of the transaction. Tasks come and go faster than statistics: the planner believes that few wait, reads
+-- all of them and sorts them, for each lease. This leaves it the index by ticket, and the plan of the first time.
+-- name: read_by_index
+SELECT set_config('enable_sort', 'off', true), set_config('enable_seqscan', 'off', true),
+       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+       set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
+
 -- What `core.effects.lease_rules` says is said here once more: a task that is left out afterwards would take the place
 -- of another one. Only tasks that mention hosts to avoid are read for that.
 -- name: free_tasks
@@ -727,8 +734,8 @@ FROM breakers WHERE name = ANY (%s::text[]) ORDER BY name FOR UPDATE
 
 -- A separate statement, after locking: one that has waited for a lock would still see the leases from before.
 -- name: behind_breakers
-SELECT n.name, n.name IN (SELECT name FROM probing), coalesce(r.tasks, 0)
-FROM unnest(%s::text[]) AS n (name) LEFT JOIN running_behind r USING (name)
+SELECT n.name, n.name IN (SELECT name FROM probing), coalesce(behind.tasks, 0)
+FROM unnest(%s::text[]) AS n (name) LEFT JOIN running_behind behind USING (name)
 
 -- name: now
 SELECT now_micros()
@@ -746,8 +753,8 @@ WHERE breakers.name = t.name
 -- name: breakers
 SELECT b.name, b.status, b.failures, b.retry_at,
        (SELECT count(*) FROM tasks t WHERE t.breaker <> '' AND t.breaker = b.name AND t.worker = ''),
-       coalesce(r.tasks, 0), b.max_running
-FROM breakers b LEFT JOIN running_behind r USING (name) ORDER BY b.name
+       coalesce(behind.tasks, 0), b.max_running
+FROM breakers b LEFT JOIN running_behind behind USING (name) ORDER BY b.name
 
 -- name: reset_breaker
 WITH closed AS (

@@ -568,8 +568,8 @@ INSERT INTO run_words (rowid, started, inputs, failed) VALUES (?, ?, ?, ?)
 
 -- name: circuits
 SELECT name, status, failures, retry_at, probe, max_running, name IN (SELECT name FROM probing),
-       coalesce(r.tasks, 0)
-FROM breakers LEFT JOIN running_behind r USING (name)
+       coalesce(behind.tasks, 0)
+FROM breakers LEFT JOIN running_behind behind USING (name)
 
 -- name: put_breaker
 INSERT INTO breakers (name, status, failures, retry_at, probe, max_running) VALUES (?, ?, ?, ?, ?, ?)
@@ -579,8 +579,8 @@ ON CONFLICT DO UPDATE SET status = excluded.status, failures = excluded.failures
 -- name: breakers
 SELECT b.name, b.status, b.failures, b.retry_at,
        (SELECT count(*) FROM tasks t WHERE t.breaker <> '' AND t.breaker = b.name AND t.worker = ''),
-       coalesce(r.tasks, 0), b.max_running
-FROM breakers b LEFT JOIN running_behind r USING (name) ORDER BY b.name
+       coalesce(behind.tasks, 0), b.max_running
+FROM breakers b LEFT JOIN running_behind behind USING (name) ORDER BY b.name
 
 -- name: reset_breaker
 UPDATE breakers SET status = 'closed', failures = 0, retry_at = NULL, probe = NULL, max_running = NULL

@@ -64,6 +64,10 @@ class DatabaseReceipt(msgspec.Struct, frozen=True, kw_only=True):
     database: str
     # How many tables may be read; None: it was not read.
     tables: int | None
+    # When the kept index was read that was used; empty: the database was read for this question.
+    kept_at: str
+    # Why its kept index was not used; empty: there is none, or it was.
+    misfit: str
     attempts: int
     errors: list[FailedAttempt]
     failure: Problem | None

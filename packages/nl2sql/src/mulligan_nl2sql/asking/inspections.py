@@ -14,7 +14,7 @@ from mulligan_nl2sql.database_urls import Database, split_name
 from mulligan_nl2sql.execution.messages import Finding
 from mulligan_nl2sql.execution.schema_reading import inspect, read_schema
 from mulligan_nl2sql.limits import Limits
-from mulligan_nl2sql.planning.find_planner import find_planner
+from mulligan_nl2sql.planning.find_planner import find_agent, find_planner
 from mulligan_nl2sql.policed_databases import find_database
 from mulligan_nl2sql.policy import Policy
 
@@ -110,6 +110,10 @@ def _planner_finding(name: str) -> Finding:
         find_planner(name, os.environ)
     except StepError as failure:
         return Finding("planner", failure.message, is_problem=True)
+    if agent := find_agent(name, os.environ):
+        return Finding(
+            "planner", f"'{agent}' is an agent, which gets the environment of nl2sql, and is asked by Mulligan"
+        )
     return Finding("planner", f"'{name}' has all of its settings")
 
 

@@ -16,8 +16,9 @@ import msgspec
 from mulligan import Home, Run, StepError
 from mulligan_nl2sql.asking.answers import Answer
 from mulligan_nl2sql.asking.run_answers import read_answer
-from mulligan_nl2sql.database_urls import parse_url, password_variable, split_name, url_to_keep
-from mulligan_nl2sql.planning.find_planner import DEFAULT, find_planner
+from mulligan_nl2sql.database_urls import SERVER, give_passwords, parse_url, split_name, url_to_keep
+from mulligan_nl2sql.indexing.kept_indexes import FOLDER
+from mulligan_nl2sql.planning.find_planner import DEFAULT, find_agent, find_planner
 from mulligan_nl2sql.policy import read_policies
 from mulligan_nl2sql.workflows import ASK
 
@@ -43,11 +44,12 @@ class Interrupted(Exception):
 
 
 class AskedDatabase(msgspec.Struct, frozen=True, kw_only=True):
-    """A database to ask. `password` is kept nowhere."""
+    """A database to ask. `password` and `given_url`, which may have it, are kept nowhere."""
 
     name: str
     url: str
     password: str
+    given_url: str
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +59,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     databases: tuple[AskedDatabase, ...]
     policy: str
     planner: str
+    # The agent of the engine that is asked, if the planner is one.
+    agent: str
     model: str
     today: str
     execute: bool
@@ -89,6 +93,7 @@ def read_question(
         databases=asked,
         policy=os.path.abspath(policy) if policy else "",
         planner=planner,
+        agent=find_agent(planner, os.environ),
         model=_model(planner),
         today=(today or date.today()).isoformat(),
         execute=execute,
@@ -114,7 +119,9 @@ def read_databases(given: Sequence[str], policy: str = "") -> tuple[AskedDatabas
         if policies is not None:
             policies.for_database(database.name)
         url, password = url_to_keep(database)
-        asked[database.name.casefold()] = AskedDatabase(name=database.name, url=url, password=password)
+        asked[database.name.casefold()] = AskedDatabase(
+            name=database.name, url=url, password=password, given_url=given_url
+        )
     if all(_is_missing(one) for one in asked.values()):
         parse_url(split_name(given[0])[1])
     return tuple(asked.values())
@@ -122,7 +129,7 @@ def read_databases(given: Sequence[str], policy: str = "") -> tuple[AskedDatabas
 
 def _is_missing(asked: AskedDatabase) -> bool:
     database = parse_url(asked.url, must_exist=False)
-    return database.dialect != "postgres" and not os.path.isfile(database.location)
+    return database.dialect != SERVER and not os.path.isfile(database.location)
 
 
 def ask(question: Question, home: Home, *, deadline: float | None = None) -> Answer:
@@ -133,10 +140,12 @@ def ask(question: Question, home: Home, *, deadline: float | None = None) -> Ans
         "databases": [{"name": one.name, "url": one.url} for one in question.databases],
         "policy": question.policy,
         "planner": question.planner,
+        "agent": question.agent,
         "model": question.model,
         "today": question.today,
         "execute": question.execute,
         "strict": question.strict,
+        "index": _index_folder(home),
     }
     run = home.start(ASK, inputs=inputs)
     drive(run, deadline)
@@ -145,9 +154,13 @@ def ask(question: Question, home: Home, *, deadline: float | None = None) -> Ans
 
 def keep_passwords(question: Question) -> None:
     """Put its passwords into the environment: the steps run in processes of this one, and find them there."""
-    for database in question.databases:
-        if database.password:
-            os.environ[password_variable(database.name)] = database.password
+    give_passwords({one.name: one.password for one in question.databases if one.password}, os.environ)
+
+
+def _index_folder(home: Home) -> str:
+    """The folder with the kept indexes of this home; empty if there is none."""
+    folder = home.folder.absolute() / FOLDER
+    return str(folder) if folder.is_dir() else ""
 
 
 def resume(run: Run, *, deadline: float | None = None) -> Answer:

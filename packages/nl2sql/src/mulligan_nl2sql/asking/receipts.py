@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -12,12 +12,15 @@ from mulligan_nl2sql.asking.answers import DatabaseReceipt, FailedAttempt, Probl
 from mulligan_nl2sql.failures import RULES
 from mulligan_nl2sql.planning.failures import REFUSED
 from mulligan_nl2sql.planning.planner import Explanation, Usage
+from mulligan_nl2sql.planning.providers.agent import read_usage
 
+# Of a scan whose planner is an agent of the engine.
+AGENT_STEP = "agent"
 # In this order of the path of a scan.
-SCAN_STEPS = ("schema", "plan", "check", "explain", "execute")
+SCAN_STEPS = ("schema", AGENT_STEP, "plan", "check", "explain", "execute")
 # No code is both repaired and retried by the workflow.
 _REPAIRED = frozenset(code.value for code, rule in RULES.items() if rule.repair)
-_NOT_SHOWN = frozenset({"type", "usage", "planner", "model"})
+_NOT_SHOWN = frozenset({"type", "usage", "planner", "model", "reported_code"})
 _MODEL_STEP = "decompose_with_model"
 # Failures that say no more than that something inside has failed.
 _OUTER = frozenset({"ITEMS_FAILED", "CHILD_FAILED"})
@@ -31,7 +34,7 @@ def read_receipt(run: Run) -> Receipt:
     asked = _attempts(run, _MODEL_STEP)
     return Receipt(
         planner=run.inputs["planner"],
-        databases=[_database(item) for item in run.steps["index"].items],
+        databases=list(_databases(run)),
         decomposed_by=decomposed.get("by"),
         attempts=len(asked),
         errors=[error for _, error in _failed_attempts(_MODEL_STEP, asked)],
@@ -49,6 +52,18 @@ def failure_of_run(run: Run) -> Problem | None:
     return _problem(failures[-1].failure) if failures else None
 
 
+def with_origin(failure: Problem | None, receipt: Receipt) -> Problem | None:
+    """The failure of a question with what the database or the scan says of it that has failed in this way."""
+    if failure is None:
+        return None
+    parts = [*(scan.failure for scan in receipt.scans), *(database.failure for database in receipt.databases)]
+    origin = next((one for one in parts if one is not None and one.code == failure.code), None)
+    if origin is None:
+        return failure
+    details = {**origin.details, **failure.details}
+    return msgspec.structs.replace(failure, step=origin.step, retryable=origin.retryable, details=details)
+
+
 def status_of_run(run: Run, failure: Problem | None) -> Status:
     status = run.status
     if status == "completed":
@@ -64,7 +79,8 @@ def _problem(failure: Any) -> Problem:
         failure = critical[0] if critical else failure.cause[-1]
     details = {name: value for name, value in failure.details.items() if name not in _NOT_SHOWN}
     return Problem(
-        code=failure.code,
+        # A step that passes the failure of another one on may not use the engine's own codes, such as CIRCUIT_OPEN.
+        code=str(failure.details.get("reported_code", failure.code)),
         message=failure.message,
         severity=str(failure.severity),
         retryable=failure.retryable,
@@ -73,16 +89,25 @@ def _problem(failure: Any) -> Problem:
     )
 
 
-def _database(item: Any) -> DatabaseReceipt:
-    output = item.output if item.status == "completed" else None
-    attempts = [attempt for attempt in item.attempts if attempt.started_at is not None]
-    return DatabaseReceipt(
-        database=item.value["name"],
-        tables=None if output is None else len(output["schema"]["tables"]),
-        attempts=len(attempts),
-        errors=[error for _, error in _failed_attempts("index", attempts)],
-        failure=None if item.failure is None or output is not None else _problem(item.failure),
-    )
+def _databases(run: Run) -> Iterator[DatabaseReceipt]:
+    """In the order in which they were given. Those with an index that fits were not read."""
+    kept = run.steps["kept"].output or {"databases": [], "misfits": {}}
+    from_index = {one["database"]: one for one in kept["databases"]}
+    items = {item.value["name"]: item for item in run.steps["index"].items}
+    for name in (one["name"] for one in run.inputs["databases"]):
+        item = items.get(name)
+        read = from_index.get(name) if item is None or item.status != "completed" else item.output
+        attempts = [attempt for attempt in (item.attempts if item else ()) if attempt.started_at is not None]
+        failure = item.failure if item is not None and read is None else None
+        yield DatabaseReceipt(
+            database=name,
+            tables=None if read is None else len(read["schema"]["tables"]),
+            kept_at="" if read is None else read.get("kept_at", ""),
+            misfit=kept["misfits"].get(name, "") or (read or {}).get("misfit", ""),
+            attempts=len(attempts),
+            errors=[error for _, error in _failed_attempts("index", attempts)],
+            failure=None if failure is None else _problem(failure),
+        )
 
 
 def _scan(planned: dict[str, Any], run: Run | None) -> ScanReceipt:
@@ -93,7 +118,8 @@ def _scan(planned: dict[str, Any], run: Run | None) -> ScanReceipt:
     query = (steps["check"].output or {}) if steps["check"].status == "completed" else {}
     has_executed = steps["execute"].status == "completed"
     result = (steps["execute"].output or {}) if has_executed else {}
-    failure = failure_of_run(run)
+    errors = _errors(run)
+    failure = _located(failure_of_run(run), errors)
     status = status_of_run(run, failure)
     return ScanReceipt(
         database=planned["database"],
@@ -112,11 +138,19 @@ def _scan(planned: dict[str, Any], run: Run | None) -> ScanReceipt:
         seconds=round(run.seconds, 3),
         attempts={name: count for name in SCAN_STEPS if (count := len(_attempts(run, name)))},
         repairs=max(0, sum(attempt.status == "succeeded" for attempt in steps["plan"].attempts) - 1),
-        errors=_errors(run),
+        errors=errors,
         explained=msgspec.convert(plan.get("explained", []), list[Explanation]),
-        usage=_sum([*map(_usage, _plans(run)), *_wasted(_attempts(run, "plan"))]),
+        usage=_sum([*map(_usage, _plans(run)), *_wasted(_attempts(run, "plan")), *wasted_by_agent(run)]),
         failure=None if status is Status.ANSWERED else failure,
     )
+
+
+def _located(failure: Problem | None, errors: Sequence[FailedAttempt]) -> Problem | None:
+    """The failure with the step where it arose: of a loop of repairs that is not the planner."""
+    if failure is None:
+        return None
+    step = next((error.step for error in reversed(errors) if error.code == failure.code), failure.step)
+    return msgspec.structs.replace(failure, step=step)
 
 
 def _not_started(planned: dict[str, Any]) -> ScanReceipt:
@@ -168,6 +202,22 @@ def _wasted(attempts: Sequence[Any]) -> list[Usage]:
     return [_usage(attempt.failure.details) for attempt in attempts if attempt.failure is not None]
 
 
+def wasted_by_agent(run: Run) -> list[Usage]:
+    """What an agent has spent on attempts that failed."""
+    if not run.inputs.get(AGENT_STEP):
+        return []
+    facts = [event["fact"] for event in run.events()]
+    failed = [one for one in facts if one["type"] == "attempt.failed" and one["place"] == AGENT_STEP]
+    return [_spent(one.get("usage") or {}) for one in failed]
+
+
+def _spent(said: dict[str, Any]) -> Usage:
+    """As the engine records it: the sum beside its parts, if those are known."""
+    read, written = said.get("input_tokens"), said.get("output_tokens")
+    tokens = said.get("tokens") if read is None and written is None else {"input": read, "output": written}
+    return read_usage({"tokens": tokens, "cost": said.get("cost")})
+
+
 def _usage(described: dict[str, Any] | None) -> Usage:
     return msgspec.convert((described or {}).get("usage", {}), Usage)
 
@@ -210,4 +260,4 @@ def _sum(usages: Sequence[Usage]) -> Usage:
         known = [value for usage in usages if (value := getattr(usage, name)) is not None]
         return sum(known) if known else None
 
-    return Usage(total("input_tokens"), total("output_tokens"), total("cost"))
+    return Usage(total("input_tokens"), total("output_tokens"), total("cost"), total("tokens"))

@@ -10,7 +10,7 @@ import msgspec
 
 from mulligan import Run
 from mulligan_nl2sql.asking.answers import EXIT_CODES, Answer, Receipt, Result, Status
-from mulligan_nl2sql.asking.receipts import failure_of_run, read_receipt, status_of_run
+from mulligan_nl2sql.asking.receipts import failure_of_run, read_receipt, status_of_run, with_origin
 from mulligan_nl2sql.routing.combining import ResultTable
 from mulligan_nl2sql.routing.verdicts import Missing, describe
 
@@ -18,7 +18,7 @@ from mulligan_nl2sql.routing.verdicts import Missing, describe
 def read_answer(run: Run) -> Answer:
     """Read the run of a question, and the runs of its scans."""
     receipt = read_receipt(run)
-    failure = failure_of_run(run)
+    failure = with_origin(failure_of_run(run), receipt)
     status = status_of_run(run, failure)
     has_answer = status is Status.ANSWERED
     missing = msgspec.convert(run.steps["answer"].output if has_answer else [], tuple[Missing, ...])

@@ -77,7 +77,9 @@ def _database(database: DatabaseReceipt) -> str:
         return printable(f"{database.database}: not read: {database.failure.code}: {database.failure.message}")
     if database.tables is None:
         return f"{database.database}: not read yet"
-    return f"{database.database}: {database.tables} table{'' if database.tables == 1 else 's'}"
+    kept = f", from the index of {database.kept_at}" if database.kept_at else ""
+    misfit = f", read because its index does not fit: {database.misfit}" if database.misfit else ""
+    return f"{database.database}: {database.tables} table{'' if database.tables == 1 else 's'}{kept}{misfit}"
 
 
 def _scan(scan: ScanReceipt, question: str) -> Iterator[str]:
@@ -111,7 +113,7 @@ def _line(name: str, text: str) -> str:
 def shown_usage(usage: Usage) -> str:
     parts = [
         f"{count:,} tokens {way}"
-        for count, way in ((usage.input_tokens, "read"), (usage.output_tokens, "written"))
+        for count, way in ((usage.input_tokens, "read"), (usage.output_tokens, "written"), (usage.tokens, "used"))
         if count is not None
     ]
     return ", ".join([*parts, *([f"${usage.cost:.4f}"] if usage.cost is not None else [])])

@@ -108,6 +108,7 @@ def _inputs(benchmark: Benchmark, planners: Sequence[str], policy: str, parallel
                     "question": question.text,
                     "databases": databases,
                     "planner": planner,
+                    "agent": question.agent,
                     "model": question.model,
                     "today": question.today,
                 }

@@ -15,7 +15,7 @@ class Connection(Protocol):
     """A connection that can only read. Each call raises QueryFailed."""
 
     def read_schema(self, policy: Policy, limits: Limits) -> Schema:
-        """What the policy leaves of the schema, with some values of its columns."""
+        """The whole schema, with some values of the columns that the policy lets be read, and of no others."""
 
     def cost(self, sql: str) -> float:
         """What the database expects of the statement, without executing it: see `Limits.cost`."""

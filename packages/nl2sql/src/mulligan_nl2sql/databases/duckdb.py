@@ -139,9 +139,9 @@ class DuckdbConnection:
     def read_schema(self, policy: Policy, limits: Limits) -> Schema:
         schemas = policy.schemas or (MAIN,)
         with self._failures():
-            schema = policy.apply(Schema("duckdb", tuple(self._tables(schemas)), schemas))
-            tables = tuple(self._with_values(table, limits) for table in schema.tables)
-        return Schema("duckdb", tables, schema.default_schemas, schema.hidden)
+            schema = Schema("duckdb", tuple(self._tables(schemas)), schemas)
+            readable = policy.apply(schema).tables
+            return schema.with_values_of(self._with_values(table, limits) for table in readable)
 
     def findings(self, policy: Policy) -> list[Finding]:
         return [Finding("connection", f"DuckDB {duckdb.__version__}, opened for reading alone, without other files")]

@@ -194,9 +194,9 @@ class PostgresConnection:
     def read_schema(self, policy: Policy, limits: Limits) -> Schema:
         with self._failures():
             kinds: dict[tuple[str, str, str], str] = {}
-            schema = policy.apply(Schema("postgres", tuple(self._tables(kinds)), self._schemas))
-            tables = tuple(self._with_values(table, kinds, limits) for table in schema.tables)
-        return Schema("postgres", tables, schema.default_schemas, schema.hidden)
+            schema = Schema("postgres", tuple(self._tables(kinds)), self._schemas)
+            readable = policy.apply(schema).tables
+            return schema.with_values_of(self._with_values(table, kinds, limits) for table in readable)
 
     def findings(self, policy: Policy) -> list[Finding]:
         with self._failures():

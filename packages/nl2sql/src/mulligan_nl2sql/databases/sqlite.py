@@ -133,9 +133,9 @@ class SqliteConnection:
 
     def read_schema(self, policy: Policy, limits: Limits) -> Schema:
         with self._failures():
-            schema = policy.apply(Schema("sqlite", tuple(self._tables()), (MAIN,)))
-            tables = tuple(self._with_values(table, limits) for table in schema.tables)
-        return Schema("sqlite", tables, schema.default_schemas, schema.hidden)
+            schema = Schema("sqlite", tuple(self._tables()), (MAIN,))
+            readable = policy.apply(schema).tables
+            return schema.with_values_of(self._with_values(table, limits) for table in readable)
 
     def findings(self, policy: Policy) -> list[Finding]:
         version = f"SQLite {apsw.sqlite_lib_version()}, opened for reading alone, with an authorizer"

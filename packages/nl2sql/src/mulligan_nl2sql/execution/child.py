@@ -52,8 +52,9 @@ def main() -> int:
 
 def _answer(request: Request) -> Answer:
     connection = _connect(request)
-    if request.task == "schema":
-        return Answer(schema=connection.read_schema(request.policy, request.limits))
+    if request.task in ("schema", "index"):
+        schema = connection.read_schema(request.policy, request.limits)
+        return Answer(schema=schema if request.task == "index" else request.policy.apply(schema))
     if request.task == "doctor":
         return Answer(findings=tuple(connection.findings(request.policy)))
     # Nothing is executed whose cost was not asked for first.

@@ -14,7 +14,7 @@ from mulligan_nl2sql.limits import MEBIBYTE, Limits
 from mulligan_nl2sql.policy import Policy
 from mulligan_nl2sql.schema import Schema
 
-Task = Literal["schema", "explain", "execute", "doctor"]
+Task = Literal["schema", "index", "explain", "execute", "doctor"]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stage(self) -> Stage:
-        return Stage.SCHEMA if self.task in ("schema", "doctor") else Stage(self.task)
+        return Stage.SCHEMA if self.task in ("schema", "index", "doctor") else Stage(self.task)
 
     def failure(self, code: Code, message: str, **details: Any) -> QueryFailed:
         return QueryFailed(code, message, stage=self.stage, **details)

@@ -6,6 +6,7 @@
 | `openai` | `NL2SQL_MODEL`, `OPENAI_API_KEY`, `OPENAI_BASE_URL`, `NL2SQL_MODEL_TIMEOUT`, `NL2SQL_MODEL_PRICES` |
 | `scripted` | `NL2SQL_SCRIPT` |
 | `cassette` | `NL2SQL_CASSETTE`; `NL2SQL_CASSETTE_OF` is the planner that is recorded |
+| any other | an agent of the engine: `MULLIGAN_AGENT_NAME` is its command |
 """
 
 from __future__ import annotations
@@ -27,22 +28,37 @@ _MODULES = {
     "scripted": "mulligan_nl2sql.planning.providers.scripted",
     "cassette": "mulligan_nl2sql.planning.providers.cassette",
 }
+_AGENTS = "mulligan_nl2sql.planning.providers.agent"
 NAMES = tuple(_MODULES)
 
 
-def find_planner(name: str, environ: Mapping[str, str]) -> Planner:
-    """The planner `rules`, `openai`, `scripted` or `cassette`. PlannerFailed if a setting is missing or wrong."""
+def find_planner(name: str, environ: Mapping[str, str], reply: Mapping[str, Any] | None = None) -> Planner:
+    """The planner of a name. PlannerFailed if a setting is missing or wrong.
+
+    An agent is asked by the engine, and `reply` is what it has said.
+    """
     makers: dict[str, Callable[[Any, Mapping[str, str]], Planner]] = {
         "rules": lambda module, _: module.RulesPlanner(),
         "openai": _openai,
         "scripted": lambda module, environ: module.ScriptedPlanner(_file(environ, "NL2SQL_SCRIPT", "scripted")),
-        "cassette": _cassette,
+        "cassette": lambda module, environ: _cassette(module, environ, reply),
     }
-    if name not in makers:
+    if name in makers:
+        return makers[name](importlib.import_module(_MODULES[name]), environ)
+    agents = importlib.import_module(_AGENTS)
+    if reply is None and not agents.is_agent(name, environ):
         near = get_close_matches(name, NAMES, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else f": known are {', '.join(NAMES)}"
-        raise PlannerFailed(SETTINGS_INVALID, f"there is no planner '{name}'{hint}", planner=name)
-    return makers[name](importlib.import_module(_MODULES[name]), environ)
+        hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(NAMES)}"
+        message = f"there is no planner '{name}', and no agent: {agents.command_variable(name)} is not set; {hint}"
+        raise PlannerFailed(SETTINGS_INVALID, message, planner=name)
+    planner: Planner = agents.AgentPlanner(name, reply)
+    return planner
+
+
+def find_agent(name: str, environ: Mapping[str, str]) -> str:
+    """The agent that the engine has to ask for this planner: the planner, or the one that a cassette records; or ""."""
+    asked = environ.get("NL2SQL_CASSETTE_OF", "") if name == "cassette" else name
+    return "" if asked in NAMES else asked
 
 
 def _openai(module: Any, environ: Mapping[str, str]) -> Planner:
@@ -75,11 +91,11 @@ def _is_address(url: str) -> bool:
         return False
 
 
-def _cassette(module: Any, environ: Mapping[str, str]) -> Planner:
+def _cassette(module: Any, environ: Mapping[str, str], reply: Mapping[str, Any] | None) -> Planner:
     of = environ.get("NL2SQL_CASSETTE_OF", "")
     if of == "cassette":
         raise PlannerFailed(SETTINGS_INVALID, "NL2SQL_CASSETTE_OF names a planner that is asked", planner="cassette")
-    recorded_from = find_planner(of, environ) if of else None
+    recorded_from = find_planner(of, environ, reply) if of else None
     planner: Planner = module.CassettePlanner(_file(environ, "NL2SQL_CASSETTE", "cassette"), recorded_from)
     return planner
 

@@ -47,6 +47,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     output_tokens: int | None = None
     # In US dollars.
     cost: float | None = None
+    # Both together, if it said no more than that.
+    tokens: int | None = None
 
 
 class RefusalReason(StrEnum):

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan_nl2sql.failures import Repair
 from mulligan_nl2sql.planning.failures import ANSWER_INVALID, PlannerFailed
 from mulligan_nl2sql.planning.planner import Plan, PlanRequest, Refusal, RefusalReason, Usage
 from mulligan_nl2sql.schema import Schema, Table
@@ -23,6 +24,7 @@ _DIALECTS = {"sqlite": "SQLite", "postgres": "PostgreSQL", "duckdb": "DuckDB"}
 _VALUES_MAX = 20
 _FAILED_MAX = 3
 _MESSAGE_CHARS_MAX = 1_000
+_NAMES_CHARS_MAX = 20_000
 _FENCE = re.compile(r"```[a-z]*\s*\n(.*?)```", re.DOTALL)
 _QUERY = re.compile(r"\s*(select|with)\b", re.IGNORECASE)
 
@@ -43,9 +45,22 @@ def make_prompt(request: PlanRequest) -> str:
         message = failed.message[:_MESSAGE_CHARS_MAX]
         parts.append(f"This query failed with {failed.code}: {message}\n{failed.sql}")
     if request.failed:
-        parts.append("Write another query that does not fail in this way.")
+        parts.append(_advice(request))
     parts.append(f"Question: {request.question}")
     return "\n\n".join(parts)
+
+
+def _advice(request: PlanRequest) -> str:
+    """What to do about the last failure. After a wrong name it has all names, if not all of them are above."""
+    if request.failed[-1].repair != Repair.SCHEMA:
+        return "Write another query that does not fail in this way."
+    advice = "Write another query. A name of this one is not in the database, or stands for several columns: use only"
+    if not request.guidance:
+        return f"{advice} tables and columns that are above, with the name of the table before each column."
+    names = "\n".join(
+        f"{table.full_name} ({', '.join(column.name for column in table.columns)})" for table in request.schema.tables
+    )
+    return f"{advice} these, with the name of the table before each column:\n{names[:_NAMES_CHARS_MAX]}"
 
 
 def describe_schema(schema: Schema) -> str:

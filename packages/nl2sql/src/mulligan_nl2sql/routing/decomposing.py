@@ -35,6 +35,8 @@ class Scan(msgspec.Struct, frozen=True):
     database: str
     url: str
     question: str
+    # The schema is from a kept index: it is read again if a name of it turns out to be wrong.
+    is_kept: bool = False
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -45,13 +47,17 @@ class _Part(msgspec.Struct, frozen=True):
 
 def ask_whole(question: str, databases: Sequence[ReadDatabase]) -> tuple[Scan, ...]:
     """The whole question for each database."""
-    return tuple(Scan(number, one.database, one.url, question) for number, one in enumerate(databases))
+    return tuple(_scan(number, one, question) for number, one in enumerate(databases))
 
 
 def scans_of(parts: Sequence[Part], databases: Sequence[ReadDatabase]) -> tuple[Scan, ...]:
     """The scans of parts that a planner has named."""
-    urls = {one.database: one.url for one in databases}
-    return tuple(Scan(at, part.database, urls[part.database], part.question) for at, part in enumerate(parts))
+    known = {one.database: one for one in databases}
+    return tuple(_scan(number, known[part.database], part.question) for number, part in enumerate(parts))
+
+
+def _scan(number: int, database: ReadDatabase, question: str) -> Scan:
+    return Scan(number, database.database, database.url, question, bool(database.kept_at))
 
 
 def split(question: str, databases: Sequence[ReadDatabase], today: date, planner: Planner) -> tuple[Scan, ...]:
@@ -81,7 +87,7 @@ def _scans(
         if part.follows_bare_and and "WHERE" in sql.upper():
             # "how many orders and how many tickets in 2024": of which of them?
             return ()
-        scans.append(Scan(len(scans), meant[0].database, meant[0].url, part.text))
+        scans.append(_scan(len(scans), meant[0], part.text))
     return tuple(scans)
 
 

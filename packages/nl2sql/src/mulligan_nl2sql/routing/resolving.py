@@ -11,12 +11,16 @@ from mulligan_nl2sql.planning.planner import Plan, Planner, PlanRequest, Refusal
 from mulligan_nl2sql.schema import Schema
 
 
-class ReadDatabase(msgspec.Struct, frozen=True):
+class ReadDatabase(msgspec.Struct, frozen=True, omit_defaults=True):
     """A database whose schema was read, with the policy applied."""
 
     database: str
     url: str
     schema: Schema
+    # When the kept index was read that this is from; empty: it was read for this question.
+    kept_at: str = ""
+    # Why its kept index was not used; empty: there is none, or it was.
+    misfit: str = ""
 
 
 class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):

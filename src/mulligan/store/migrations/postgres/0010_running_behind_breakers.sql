@@ -10,5 +10,5 @@ SELECT breaker AS name, count(*) AS tasks FROM tasks WHERE breaker <> '' AND wor
 CREATE VIEW admitting_nobody AS
 SELECT name FROM probing
 UNION ALL
-SELECT b.name FROM breakers b JOIN running_behind r USING (name)
-WHERE b.status = 'closed' AND r.tasks >= b.max_running;
+SELECT b.name FROM breakers b JOIN running_behind behind USING (name)
+WHERE b.status = 'closed' AND behind.tasks >= b.max_running;

@@ -12,5 +12,5 @@ WHERE breaker <> '' AND worker <> '' GROUP BY breaker;
 CREATE VIEW admitting_nobody AS
 SELECT name FROM probing
 UNION ALL
-SELECT b.name FROM breakers b JOIN running_behind r USING (name)
-WHERE b.status = 'closed' AND r.tasks >= b.max_running;
+SELECT b.name FROM breakers b JOIN running_behind behind USING (name)
+WHERE b.status = 'closed' AND behind.tasks >= b.max_running;

@@ -58,6 +58,10 @@ class CassettePlanner:
             raise self._invalid("it has another kind of answer to this request")
         return answer
 
+    def knows(self, request: PlanRequest) -> bool:
+        """Whether the answer is recorded."""
+        return digest_of(request) in self._read()
+
     def decompose(self, request: DecomposeRequest) -> Decomposition | Refusal:
         """The recorded parts. A planner that decomposes nothing gives the whole question to each database."""
         recorded_from = self._recorded_from

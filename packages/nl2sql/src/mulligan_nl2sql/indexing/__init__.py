@@ -1,0 +1,1 @@
+"""What was read of databases, kept for later questions."""
