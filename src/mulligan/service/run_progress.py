@@ -122,7 +122,7 @@ class RunProgress:
         self._read_progress = read_progress
         self.root: State | None = None
         self._failures = FailureSummary()
-        # Entries of a large root run that nobody is told of: taken in together, before anything else is.
+        # Entries of a large root run that are not announced: taken in together, before anything else is.
         self._ordinary: list[e.Entry] = []
         self.is_cut = False
         self._counter: StepCounter | None = None
