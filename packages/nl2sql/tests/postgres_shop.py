@@ -67,6 +67,10 @@ class PostgresShop:
     def reader_url(self) -> str:
         return self._url(f"{self.name}_reader")
 
+    @property
+    def superuser_url(self) -> str:
+        return self._url(None)
+
     def reader(self) -> Database:
         return parse_url(self.reader_url, name="shop")
 
@@ -87,7 +91,7 @@ class PostgresShop:
             connection.execute("rollback")
             connection.execute("discard all")
             if has_committed and self.contents() != self._first:
-                self._fill()
+                self.fill()
             self._connections[url] = connection
         except psycopg.Error:
             connection.close()
@@ -121,10 +125,10 @@ class PostgresShop:
             connection.execute(_TABLES.encode())
             connection.execute(f"grant select (id, name, city) on customers to {reader}".encode())
             connection.execute(f"grant select on orders to {reader}".encode())
-        self._fill()
+        self.fill()
         self._first = self.contents()
 
-    def _fill(self) -> None:
+    def fill(self) -> None:
         with psycopg.connect(self.owner_url, autocommit=True) as connection, connection.cursor() as cursor:
             cursor.execute("truncate customers, orders, salaries")
             cursor.executemany("insert into customers values (%s, %s, %s, %s)", customers_of_the_shop(30))

@@ -37,6 +37,7 @@ _WRONG_USAGE = frozenset(
     {"QUESTION_INVALID", "BENCHMARK_INVALID", "INPUT_INVALID", Code.URL_INVALID.value, Code.POLICY_INVALID.value}
 )
 _EXIT_PIPE_CLOSED = 141
+_LOADING_SECONDS_MAX = 5.0
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 _EXITS = """\
@@ -74,11 +75,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _seconds_since_start() -> float:
-    """How long this process has existed: Python has taken a while to load what it needs."""
+    """How long this process has existed: Python has taken a while to load what it needs.
+
+    Not for ever: a script that waits for something and ends with `exec nl2sql` is the same process.
+    """
     with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
         # Behind the name of the program, which may contain anything, in clock ticks since the machine was started.
         ticks = int(file.read().rpartition(")")[2].split()[19])
-    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+    seconds = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return min(max(0.0, seconds), _LOADING_SECONDS_MAX)
 
 
 def _answer(options: argparse.Namespace) -> int:

@@ -32,6 +32,7 @@ from mulligan.store import open_store
 from mulligan.testing.clock import JumpingClock
 from mulligan.testing.fake_executor import FakeExecutor
 from mulligan.testing.faults import Crash
+from mulligan_nl2sql import steps
 from mulligan_nl2sql.execution import queries
 from mulligan_nl2sql.policed_databases import find_database
 from mulligan_nl2sql.workflows import ASK
@@ -44,6 +45,10 @@ ROWS = b'{"n":30}\n'
 SHOP = {"name": "shop", "url": "sqlite:///shop.db"}
 INPUTS = {"question": "how many?", "databases": [SHOP], "planner": "openai", "today": "2026-01-01"}
 ENDED = ("completed", "failed", "cancelled")
+
+
+# What a function returns that never ends: only who stops it ends it.
+HANGS = object()
 
 
 class Kept(msgspec.Struct):
@@ -76,7 +81,7 @@ def _rows(**arguments: Any) -> Kept:
 def execute_here(**arguments: Any) -> Kept:
     """What `steps.execute` does, in a process of its own; the rows are kept by the executor below."""
     found, rules = find_database(arguments["url"], arguments["policy"], arguments["database"])
-    schema = schema_of("sqlite")
+    schema = steps._schema(arguments["schema"], arguments["index"], arguments["database"])
     with tempfile.TemporaryDirectory() as folder:
         done = queries.execute(found, arguments["sql"], schema, rules, file=Path(folder) / "rows.jsonl")
         return Kept(msgspec.to_builtins(done), Path(done.path).read_bytes())
@@ -134,6 +139,9 @@ class SimulatedHome:
         self._finish(run, engine, given)
         return run
 
+    def crashed(self, run: int) -> None:
+        """Called when the worker has died, before another one takes the question up."""
+
     def facts(self, run: int, *kinds: type[e.Fact]) -> list[Any]:
         """What happened in the run of a question and in those of its scans."""
         facts = (entry.fact for one in self._runs(run) for entry in self.store.log(one))
@@ -165,14 +173,15 @@ class SimulatedHome:
         quiet = 0
         while self.status(run) not in ENDED:
             try:
-                is_busy = engine.tick(0.0) or not engine.is_settled
+                is_busy = engine.tick(0.0)
             except Crash:
+                self.crashed(run)
                 assert self.store.expire(engine.name, is_dead=True)
                 engine = self._engine(given)
                 engine.take_up(self._runs(run))
                 continue
             quiet = 0 if is_busy else quiet + 1
-            if quiet > 2:
+            if quiet > 3:
                 # Whatever it waits for is over then.
                 self.clock.advance(10.0)
             assert quiet < 100, "it waits for ever"
@@ -190,14 +199,24 @@ class _Executor(FakeExecutor):
     def __init__(self, name: str, clock: JumpingClock, store: Store, given: Mapping[str, Function]) -> None:
         super().__init__(name, clock, slots=1)
         self._store, self._given = store, given
+        self._hanging: set[int] = set()
 
     def _end(self, lease: Lease, now: datetime) -> r.Report | None:
         task = lease.task
+        if lease.token in self.stopped:
+            return r.TaskEnded(now, task.place, task.attempt, Outcome(signal=15, is_stopped=True))
+        if lease.token in self._hanging:
+            return None
         try:
             output = self._call(task)
         except StepError as error:
             outcome = Outcome(reported=(error.report(),))
             return r.TaskEnded(now, task.place, task.attempt, outcome)
+        if output is HANGS:
+            self._hanging.add(lease.token)
+            return None
+        if isinstance(output, Outcome):
+            return r.TaskEnded(now, task.place, task.attempt, output)
         artifacts: tuple[dict[str, Any], ...] = ()
         if isinstance(output, Kept):
             name = f"{task.run_id}/{task.place}/{task.visit}/{task.attempt}/rows.jsonl"
@@ -207,9 +226,9 @@ class _Executor(FakeExecutor):
         return r.TaskEnded(now, task.place, task.attempt, output=plain, artifacts=artifacts)
 
     def _call(self, task: Task) -> Any:
-        module, _, name = task.params["call"].partition(":")
+        module, _, name = task.params.get("call", "").partition(":")
         function = self._given.get(task.step) or getattr(import_module(module), name)
-        return function(**task.params["args"])
+        return function(**task.params.get("args", {}))
 
 
 def failing(error: StepError) -> Function:

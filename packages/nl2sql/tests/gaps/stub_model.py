@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
@@ -25,6 +25,8 @@ class StubModel(ThreadingHTTPServer):
         self.replies = list(replies)
         # The text for the user of each request.
         self.prompts: list[str] = []
+        # Called when a request has come, before it is answered.
+        self.on_request: Callable[[], object] | None = None
         self._lock = Lock()
 
     @property
@@ -34,7 +36,10 @@ class StubModel(ThreadingHTTPServer):
     def reply_to(self, body: dict[str, Any]) -> Reply:
         with self._lock:
             self.prompts.append(body["messages"][-1]["content"])
-            return self.replies[min(len(self.prompts), len(self.replies)) - 1]
+            reply = self.replies[min(len(self.prompts), len(self.replies)) - 1]
+        if self.on_request is not None:
+            self.on_request()
+        return reply
 
 
 class _Handler(BaseHTTPRequestHandler):
