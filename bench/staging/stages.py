@@ -24,7 +24,7 @@ class Stage(NamedTuple):
 # Before the first task starts, and after the run has ended: everything else there is CREATING or ENDING.
 AROUND = (
     Stage(READING, ("mulligan.service.service:Service.examine_workflow", "mulligan.service.service:Service.prepare")),
-    Stage(SHOWING, ("mulligan.cli.drive_run:_show",)),
+    Stage(SHOWING, ("mulligan.cli.drive_run:show_json_parts",)),
 )
 
 # What happens for each step, in the order in which it happens.
