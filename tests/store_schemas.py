@@ -49,6 +49,8 @@ class StoreSchemas:
         self._server_url = server_url
         self._numbers = count(1)
         self._free: list[_Schema] = []
+        # Kept: PostgreSQL takes longer to serve a new connection than to empty a schema.
+        self._cleaner: psycopg.Connection[Any] | None = None
 
     @contextmanager
     def take(self) -> Iterator[str]:
@@ -62,6 +64,8 @@ class StoreSchemas:
     def drop_all(self) -> None:
         while self._free:
             self._drop(self._free.pop())
+        if self._cleaner is not None:
+            self._cleaner.close()
 
     def _make(self) -> _Schema:
         name = self._next_name()
@@ -88,7 +92,12 @@ class StoreSchemas:
     def _empty(self, schema: _Schema) -> bool:
         """Whether it can be used again; then it is empty, under another name."""
         name = self._next_name()
-        with psycopg.connect(self._url(schema.name)) as connection:
+        if self._cleaner is None or self._cleaner.closed:
+            # A statement that was prepared in one schema is not for another.
+            self._cleaner = psycopg.connect(self._server_url, autocommit=True, prepare_threshold=None)
+        connection = self._cleaner
+        with connection.transaction():
+            connection.execute(_statement("SET LOCAL search_path = {}", schema.name))
             if connection.execute(_FINGERPRINT).fetchone() != schema.fingerprint:
                 return False
             connection.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS_MAX}s'")

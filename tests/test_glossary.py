@@ -33,7 +33,8 @@ RETIRED = {
 }
 # Left out: stored names (an error code, names in converted Alphred files), names of tests, and words that people type.
 EXEMPT = re.compile(
-    r"worker\.buried|:told\"|`tests/[^`]+`|slack\|inform\|tell\|warn|on_error catch rescue|\"tell me\"|\"lives\""
+    r"worker\.buried|:told\"|`(?:packages/\w+/)?tests/[^`]+`|slack\|inform\|tell\|warn|on_error catch rescue"
+    r"|\"tell me\"|\"lives\""
 )
 # How a name is cut into words: at underscores, and where a capital follows a small letter.
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "project" / "origins.md"
-SYSTEMS = {"NoETL": "N", "Alphred": "A", "Torc": "T", "Prodigy": "P", "NL2SQL": "S"}
+SYSTEMS = {"NoETL": "N", "Alphred": "A", "Torc": "T", "Prodigy": "P", "NL2SQL": "S", "NL2SQL as an application": "Q"}
 PARTS = ("the other faces",)
 
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
-_NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)(?:\[[^`]*\])?`")
+_NAMED = re.compile(r"`((?:packages/\w+/)?tests/[\w/]+\.py)::(\w+)(?:\[[^`]*\])?`")
 _TO_COME = re.compile(r"comes with (.+)$")
 _POINTS = re.compile(r"^([A-Z]\d+(?:, [A-Z]\d+)*): ")
 

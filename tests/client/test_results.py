@@ -155,12 +155,13 @@ def main():
     open("report.txt", "w").write("fine")
     mulligan.artifact("report.txt")
 """
-    run = mulligan.run(Workflow("w").step("s", python=code))
-    (attempt,) = run.steps["s"].attempts
+    flow = Workflow("w").step("s", python=code).step("each", map={"over": [1]}, do=[{"python": code}])
+    run = mulligan.run(flow)
 
-    assert attempt.progress is not None
-    assert (attempt.progress.done, attempt.progress.total, attempt.progress.text) == (3, 4, "nearly")
-    assert [(kept.file, Path(kept.path).read_text()) for kept in attempt.artifacts] == [("report.txt", "fine")]
+    for attempt in (*run.steps["s"].attempts, *run.steps["each"].items[0].attempts):
+        assert attempt.progress is not None
+        assert (attempt.progress.done, attempt.progress.total, attempt.progress.text) == (3, 4, "nearly")
+        assert [(kept.file, Path(kept.path).read_text()) for kept in attempt.artifacts] == [("report.txt", "fine")]
 
 
 def test_a_script_gets_the_results_of_its_own_functions(folder: Path):

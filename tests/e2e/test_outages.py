@@ -24,8 +24,9 @@ from proof.stage import Stage, heard, wait_until
 
 from .three import begun, expect_done_once
 
-LEASE_SECONDS = 2.0
-OUTAGE_LEASES = 1.3
+# So long that a worker renews it in time on a machine that has much else to do: the test waits, and computes nothing.
+LEASE_SECONDS = 5.0
+OUTAGE_LEASES = 1.2
 WORKERS = 3
 # Two for each worker: five that end in the outage, and one that still runs when its worker may run nothing any more.
 SHORT = ("a", "b", "c", "d", "e")
@@ -152,7 +153,7 @@ def test_an_outage_longer_than_a_lease_costs_no_finished_step_and_no_loss(
         wait_until(lambda: not any("test -e go" in left for left in stage.leftovers()), "the steps do not end")
         end = begin(server, pids)
         wait_until(lambda: time.monotonic() > down_at + OUTAGE_LEASES * LEASE_SECONDS, "time stands still")
-        assert not any("test -e back" in left for left in stage.leftovers())
+        wait_until(lambda: not any("test -e back" in left for left in stage.leftovers()), "its task still runs")
         end()
         (tmp_path / "back").touch()
         with stage.service() as service:

@@ -311,10 +311,11 @@ def test_an_expression_that_takes_for_ever_fails_and_names_the_limit() -> None:
 
 
 def test_a_long_list_is_gone_through_in_time() -> None:
-    numbers = list(range(2_500))
+    # It takes a tenth of what it may: the limits are seconds, and the machine may be busy.
+    numbers = list(range(1_500))
 
     assert evaluate(check("inputs.l.map(x, x + 1)"), {"inputs": {"l": numbers}}) == [n + 1 for n in numbers]
-    assert seconds("l.map(x, x + 1)", Size(10_000, 2_500, 2_500)) > DIRECT_SECONDS_MAX
+    assert seconds("l.map(x, x + 1)", Size(6_000, 1_500, 1_500)) > DIRECT_SECONDS_MAX
 
 
 @pytest.mark.parametrize(

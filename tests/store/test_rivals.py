@@ -225,3 +225,23 @@ def test_of_many_rivals_one_has_the_probe_of_a_breaker(store: Store, where: str)
 
     # Which task it is depends on which of them were being looked at by a rival.
     assert sorted(map(len, said)) == [0, 0, 1]
+
+
+def test_of_all_that_rivals_send_exactly_so_many_fail(store: Store, where: str) -> None:
+    turn = started(store)
+    exact = Guard("llm", Breaker(failures=5, reset=3600.0, when_open="fail", max_parallel=5))
+    queue(store, turn, *(task(turn.run_id, f"p{number:02}", guard=exact) for number in range(60)))
+
+    said = race(
+        where,
+        "from mulligan.core.model.outcome import Outcome\n"
+        f"while store.queued_tasks({turn.run_id}):\n"
+        "    for lease in store.lease(name, Offer(9, 9, 9, (), 'here', 2)):\n"
+        "        print(lease.task.place)\n"
+        "        ended = TaskEnded(at, lease.task.place, 1, Outcome(exit_code=1))\n"
+        "        store.report(lease.token, ended, guard=lease.task.guard)\n",
+    )
+
+    assert sum(map(len, said)) == 5
+    (breaker,) = store.breakers()
+    assert (breaker.status, breaker.failures, breaker.waiting) == ("open", 5, 0)

@@ -17,7 +17,7 @@ from mulligan.cli.parameters import parameters_of
 from mulligan.cli.parser import parse, unknown_command
 from mulligan.cli.terminal import complain, exit_code_of, show
 
-_READERS = frozenset({"events", "explain", "items", "show"})
+_SHORT = frozenset({"cancel", "events", "explain", "items", "show"})
 
 
 def exit_code(words: Sequence[str], around: Callable[[], AbstractContextManager[object]] = nullcontext[object]) -> int:
@@ -32,8 +32,8 @@ def _answer(words: Sequence[str], around: Callable[[], AbstractContextManager[ob
         call = call_for(words)
         if not gc.isenabled():
             gc.freeze()
-            # What reads a run and ends creates much and hardly any garbage.
-            if words[0] not in _READERS:
+            # What reads a run, or takes one turn of it, and ends creates much and hardly any garbage.
+            if words[0] not in _SHORT:
                 gc.enable()
         return call()
 

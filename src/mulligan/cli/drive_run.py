@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from mulligan.cli.options import where
-from mulligan.cli.terminal import show_json
-from mulligan.service import Capacity, Display, Driver, Outcome, Service, machine, paper, show_outcome
+from mulligan.cli.terminal import show_json, show_json_parts
+from mulligan.service import Capacity, Display, Driver, Service, machine, paper, show_outcome
 
 # How long to wait for a timer of a run that otherwise waits for a person.
 WAIT_SECONDS = 600.0
@@ -33,12 +32,8 @@ def drive_run(
     display = Display(sheet, where(home), forecast, read_progress=service.attempt_progress)
     found = service.drive_shown(begin, display, capacity=capacity, wait_seconds=wait_seconds).outcome
     show_outcome(sheet, found, home, is_kept=is_kept)
-    _show(service, found, as_json)
+    if as_json:
+        show_json_parts(service.show_in_parts(found.run_id, display.progress))
+    elif found.outputs:
+        show_json(found.outputs)
     return found.exit_code
-
-
-def _show(service: Service, found: Outcome, as_json: bool) -> None:
-    """Print the whole run as JSON if asked for, otherwise the outputs of the workflow."""
-    data: Any = service.show(found.run_id) if as_json else found.outputs
-    if as_json or data:
-        show_json(data)

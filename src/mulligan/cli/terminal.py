@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, TextIO
@@ -57,6 +57,30 @@ def show(text: str) -> None:
 def show_json(value: object) -> None:
     """Print one JSON value on stdout."""
     show(json.dumps(value, indent=2))
+
+
+def show_json_parts(parts: Iterable[tuple[str, Any]]) -> None:
+    """Print one JSON object on stdout, key by key, and if a value is an iterator of pairs, pair by pair.
+
+    The same text as that of `show_json`, which would hold all of it in memory.
+    """
+    colours = OWN_COLOURS if wants_colour(sys.stdout, os.environ) else NO_COLOURS
+    for piece in _json_pieces(parts, ""):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(visible(piece, f"{colours}|{_BYTES}").encode("utf-8", "surrogateescape"))
+    show("")
+
+
+def _json_pieces(parts: Iterable[tuple[str, Any]], indent: str) -> Iterator[str]:
+    before = "{"
+    for key, value in parts:
+        yield f"{before}\n{indent}  {json.dumps(key)}: "
+        if isinstance(value, Iterator):
+            yield from _json_pieces(value, f"{indent}  ")
+        else:
+            yield json.dumps(value, indent=2).replace("\n", f"\n{indent}  ")
+        before = ","
+    yield "{}" if before == "{" else f"\n{indent}}}"
 
 
 def show_written(data: bytes, stream: TextIO) -> None:

@@ -164,7 +164,8 @@ def _forked(fact: e.RunStarted) -> _Sentence:
 
 def _stopping(writer: StoryWriter, fact: e.RunStopping, at: datetime) -> _Sentence | None:
     cause = {"cancelled": f"cancelled{_by(fact)}", "failed_fast": f"fail-fast: {fact.reason}"}.get(fact.cause)
-    return "", f"stopping{' immediately' if fact.now else ''}: {cause or fact.reason}", "bad"
+    more = f"; {pluralize(fact.not_begun, 'step')} that had not begun cancelled" if fact.not_begun else ""
+    return "", f"stopping{' immediately' if fact.now else ''}: {cause or fact.reason}{more}", "bad"
 
 
 def _revised(writer: StoryWriter, fact: e.RunRevised, at: datetime) -> _Sentence | None:

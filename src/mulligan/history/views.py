@@ -23,7 +23,7 @@ from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.spending import spent_json
 from mulligan.core.model.workflow import END, Budget
 from mulligan.core.state.held_steps import is_on_hold
-from mulligan.core.state.scope import failed_visits, failure_views, fill_params, run_view, step_view
+from mulligan.core.state.scope import failed_visits, failure_views, fill_params, step_view
 from mulligan.core.state.state import FailureRecord, Items, Place, State
 from mulligan.core.state.transitions import STATUSES
 from mulligan.core.state.workspace import workspace_view
@@ -80,16 +80,22 @@ def run_json(
 
     `pool`: the workers that may take its tasks. With it, a wait for a worker says why none takes the task.
     """
+    return {key: dict(value) if key == "steps" else value for key, value in run_json_parts(state, breaker_waits, pool)}
+
+
+def run_json_parts(
+    state: State, breaker_waits: Mapping[str, Obstacle] | None = None, pool: WorkerPool | None = None
+) -> Iterator[tuple[str, Any]]:
+    """The keys and values of `run_json`, one after the other. The steps are made one by one as they are asked for."""
     waits = _WaitFinder(state, breaker_waits, pool)
-    view = run_view(state, state.places[END]) if state.places else {"steps": {}, "failures": []}
+    failed = failed_visits(state) if state.places else []
     head = _head_json(waits)
-    return {
-        **{key: head[key] for key in _FIRST_KEYS},
-        "steps": {name: _step_json(waits, name, step) for name, step in view["steps"].items()},
-        "matrices": {name: _matrix_json(group) for name, group in matrix_groups(state).items()},
-        "failures": _failures_json(view["failures"], failed_visits(state)),
-        **{key: value for key, value in head.items() if key not in _FIRST_KEYS},
-    }
+    yield from ((key, head.pop(key)) for key in _FIRST_KEYS)
+    names = state.graph.nodes if state.places else ()
+    yield "steps", ((name, _step_json(waits, name, step_view(state, name))) for name in names)
+    yield "matrices", {name: _matrix_json(group) for name, group in matrix_groups(state).items()}
+    yield "failures", _failures_json(failure_views(state, failed), failed)
+    yield from head.items()
 
 
 def run_head_json(
@@ -535,4 +541,4 @@ class StepCounter:
                 self.sweeps[sweep][after] += 1
 
 
-_WIDE = (e.RunStarted, e.RunRevised, e.RunReopened, e.LoopFired)
+_WIDE = (e.RunStarted, e.RunStopping, e.RunRevised, e.RunReopened, e.LoopFired)

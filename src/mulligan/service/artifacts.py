@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -43,9 +43,10 @@ def kept_files(entry: Entry, artifacts: Artifacts | None = None) -> Iterator[Kep
         yield KeptFile(fact.place, fact.attempt, name, one.size, one.sha256, one.format, one.name, path)
 
 
-def file_path(artifacts: Artifacts, kept: KeptFile) -> str:
-    """The path of a kept file; "" if the store does not use files."""
-    return artifacts.path(Artifact(kept.name, kept.size, kept.sha256))
+def add_file_paths(artifacts: Artifacts, kept: Iterable[KeptFile]) -> None:
+    """Say where kept files are: "" if the store does not use files."""
+    for one in kept:
+        one.path = artifacts.path(Artifact(one.name, one.size, one.sha256))
 
 
 Shown = TypeVar("Shown")

@@ -18,7 +18,7 @@ from mulligan.core.state.scope import error_view
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import NotFound, Refused
-from mulligan.service.artifacts import with_artifact_paths
+from mulligan.service.artifacts import add_file_paths, with_artifact_paths
 from mulligan.service.attempt_progress import add_progress
 from mulligan.service.attempts import AttemptRecord, list_attempts
 from mulligan.service.run_reader import RunReader
@@ -99,6 +99,7 @@ def item_history(reader: RunReader, run_id: int, step: str, index: int) -> Item:
         prefix = f"{item_key(step, index)}."
         attempts = list_attempts(reader.events(run_id), lambda place: place.startswith(prefix))
     add_progress(reader.home.folders, run_id, attempts)
+    add_file_paths(reader.store.artifacts, (kept for attempt in attempts for kept in attempt.artifacts))
     return msgspec.structs.replace(item, history=attempts)
 
 

@@ -14,9 +14,9 @@ from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import Refused, UnknownStep
 from mulligan.history.matrices import ATTENTION
-from mulligan.history.views import run_json, step_json
+from mulligan.history.views import run_json, run_json_parts, step_json
 from mulligan.ports import RunRecord
-from mulligan.service.artifacts import KeptFile, file_path, kept_files, with_artifact_paths
+from mulligan.service.artifacts import KeptFile, add_file_paths, kept_files, with_artifact_paths
 from mulligan.service.attempt_progress import FindProgress, add_progress, progress_finder
 from mulligan.service.attempts import AttemptRecord, Cost, Costs, attempts_by_step, total
 from mulligan.service.breakers import find_breaker_waits
@@ -41,6 +41,22 @@ def overview(reader: RunReader, run_id: int) -> dict[str, Any]:
 def show_run(reader: RunReader, run_id: int) -> dict[str, Any]:
     """The run as `run --json` prints it."""
     return _view(reader, reader.state(run_id))
+
+
+def show_run_in_parts(reader: RunReader, run_id: int, known: State | None) -> Iterator[tuple[str, Any]]:
+    """The keys and values of `show_run`, one after the other, and one step after the other: a run may be large.
+
+    `known`: a state of the run, which is not read again if nothing has happened since.
+    """
+    is_latest = known is not None and (known.run.run_id, known.run.seq) == (run_id, reader.record(run_id).seq)
+    state = known if known is not None and is_latest else reader.state(run_id)
+    artifacts = reader.store.artifacts
+    workers = find_worker_pool(reader.home, reader.store, state)
+    for key, value in run_json_parts(state, find_breaker_waits(reader.store, state), workers):
+        if key == "steps":
+            yield key, ((name, with_artifact_paths(artifacts, step)) for name, step in value)
+        else:
+            yield key, with_artifact_paths(artifacts, value)
 
 
 def past_run(reader: RunReader, state: State, called: Mapping[tuple[str, int], int]) -> dict[str, Any]:
@@ -107,8 +123,7 @@ def attempts_of_run(reader: RunReader, run_id: int) -> dict[str, list[AttemptRec
 def _complete(reader: RunReader, run_id: int, tried: Sequence[AttemptRecord]) -> None:
     """Add to attempts what they reported last, and the paths of the files that they kept."""
     add_progress(reader.home.folders, run_id, tried)
-    for one in (kept for attempt in tried for kept in attempt.artifacts):
-        one.path = file_path(reader.store.artifacts, one)
+    add_file_paths(reader.store.artifacts, (kept for attempt in tried for kept in attempt.artifacts))
 
 
 def _steps_of(shown: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -383,9 +383,11 @@ class RunControl:
 
     def refuse_second_cancel(self, run_id: int, *, now: bool) -> None:
         """Refuse a cancel that changes nothing. If no process drives the run, another cancel lets this one end it."""
+        if self.reader.record(run_id).status in RUN_ENDED or not self.reader.is_driven(run_id):
+            # The state of a large run takes a while to read, and the core refuses what is left to refuse.
+            return
         stop = self.reader.state(run_id).run.stop
-        is_asked = stop is not None and stop.cause == "cancelled" and (stop.now or not now)
-        if is_asked and self.reader.store.run(run_id).status not in RUN_ENDED and self.reader.is_driven(run_id):
+        if stop is not None and stop.cause == "cancelled" and (stop.now or not now):
             hint = "" if now else f"to skip cleanup and undo: mulligan cancel {run_id} --now"
             raise Refused(f"run {run_id} is already being cancelled", hint=hint)
 

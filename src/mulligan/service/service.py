@@ -20,6 +20,7 @@ from mulligan.ports.server_records import TokenLimits
 from mulligan.service.analysis_verbs import AnalysisVerbs
 from mulligan.service.cluster_verbs import ClusterVerbs
 from mulligan.service.home import Home, find_home, find_worker_home
+from mulligan.service.large_run_verbs import LargeRunVerbs
 from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.log_verbs import LogVerbs
 from mulligan.service.notices.new_run_rules import rules_for_new_runs
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
         agent_permissions,
         attempt_progress,
         breakers,
-        brief_overview,
         capacity_checks,
         change_verbs,
         corrections,
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from mulligan.service.fork_at import EventForks
     from mulligan.service.gc import GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial
-    from mulligan.service.items import Item, SomeItems
+    from mulligan.service.items import Item
     from mulligan.service.notices import notices as notice_verbs
     from mulligan.service.notices.notices import Notices
     from mulligan.service.outcome import Outcome
@@ -124,7 +124,7 @@ else:
     schedules = LazyModule("mulligan.service.schedules.schedules")
     limits = LazyModule("mulligan.service.tokens.limits")
     for _name in (
-        "agent_permissions attempt_progress breakers brief_overview capacity_checks change_verbs corrections "
+        "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections "
         "decisions doctor driver forecast fork_at gc handler_trial items outcome overview page pending "
         "preview report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story "
         "shown_runs starting server_changes store_calls store_changes waiting worker_loop workers"
@@ -153,7 +153,7 @@ def open_temporary_service() -> Iterator[Service]:
         yield service
 
 
-class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, RemoteVerbs, ClusterVerbs):
+class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs, RemoteVerbs, ClusterVerbs):
     """Every verb, over the runs of one home. As a context manager it closes itself."""
 
     def __init__(self, home: Home, by: str = "") -> None:
@@ -494,14 +494,6 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, RemoteVerbs, 
         find = overview.overview_with_attempts if with_attempts else overview.overview
         return find(self.reader, run_id)
 
-    def is_large(self, run_id: int) -> bool:
-        """Whether a run is shown in brief, unless all of it is asked for."""
-        return brief_overview.is_large(self.reader, run_id)
-
-    def brief_overview(self, run_id: int) -> dict[str, Any]:
-        """A run with the steps that need attention alone; the others are counted."""
-        return brief_overview.brief_overview(self.reader, run_id)
-
     def step_overview(self, run_id: int, step: str) -> dict[str, Any]:
         """One step with every attempt at it, or a matrix with all its steps."""
         return overview.step_overview(self.reader, run_id, step)
@@ -525,12 +517,6 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, RemoteVerbs, 
     def list_items(self, run_id: int, step: str, *, is_failed: bool = False) -> list[Item]:
         """The items of a map step, or the steps of a matrix."""
         return items.list_items(self.reader, run_id, step, is_failed=is_failed)
-
-    def some_items(
-        self, run_id: int, step: str, *, is_failed: bool = False, after: int = -1, limit: int | None = None
-    ) -> SomeItems:
-        """Those behind an index, and how many of all are in each status."""
-        return items.list_some_items(self.reader, run_id, step, is_failed=is_failed, after=after, limit=limit)
 
     def item_history(self, run_id: int, step: str, index: int) -> Item:
         """One item with every attempt at it."""

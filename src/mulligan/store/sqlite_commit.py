@@ -180,10 +180,9 @@ def _task_row(task: Task, ticket: int, worker: str) -> tuple[object, ...]:
 
 
 def _stop(db: apsw.Cursor, commit: Commit) -> None:
-    for stop in commit.stopped:
-        task_key = (commit.turn.run_id, stop.place, stop.attempt)
-        db.execute(SQL["delete_queued"], task_key)
-        db.execute(SQL["stop_leased"], (stop.grace_seconds, *task_key))
+    keys = [(stop.grace_seconds, commit.turn.run_id, stop.place, stop.attempt) for stop in commit.stopped]
+    db.executemany(SQL["delete_queued"], [key[1:] for key in keys])
+    db.executemany(SQL["stop_leased"], keys)
 
 
 # -- other runs ------------------------------------------------------------------------------------------------------

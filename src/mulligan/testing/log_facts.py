@@ -189,6 +189,11 @@ def _stopping(facts: LogFacts, fact: e.RunStopping, entry: e.Entry) -> None:
     facts.stop, facts.is_now = fact, facts.is_now or fact.now
     facts.is_cancelled = facts.is_cancelled or fact.cause == "cancelled"
     facts.loops.clear()
+    if fact.not_begun:
+        awaited = {failed.route.to for failed in facts.failures if failed.route.status == "selected"}
+        new = (name for name in facts.graph.nodes if name not in facts.outcomes and not facts.visits.get(name))
+        for name in [name for name in new if name not in awaited]:
+            facts.outcomes[name] = facts.ends[name, 0] = "cancelled"
 
 
 def _over(facts: LogFacts, fact: e.Fact, entry: e.Entry) -> None:

@@ -37,6 +37,7 @@ from mulligan.core.model.spending import spent_from_usage
 from mulligan.core.model.workflow import END
 from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.held_steps import choose_steps, held_places
+from mulligan.core.state.not_begun import count_not_begun
 from mulligan.core.state.scope import RUN_TOO_LONG, Now, fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -124,7 +125,13 @@ def _cancel(now: Now, report: r.CancelRequested) -> Facts:
     stop = run.stop
     if stop is None or stop.cause != "cancelled" or (report.now and not stop.now):
         yield e.RunStopping(
-            "cancelled", report.now, by=report.by, reason=report.reason, held=run.held, unstarted=run.unstarted
+            "cancelled",
+            report.now,
+            by=report.by,
+            reason=report.reason,
+            held=run.held,
+            unstarted=run.unstarted,
+            not_begun=count_not_begun(now.state),
         )
 
 
@@ -603,7 +610,8 @@ def _deadline_due(now: Now, place: Place) -> Facts:
 
 def _run_time_up(now: Now, _: Place | None) -> Facts:
     found = failure("RUN_TIMEOUT", RUN_TOO_LONG, at=now.at)
-    yield e.RunStopping("timed_out", reason=RUN_TOO_LONG, failure=found)
+    count = count_not_begun(now.state)
+    yield e.RunStopping("timed_out", reason=RUN_TOO_LONG, failure=found, not_begun=count)
 
 
 def _run_late(now: Now, _: Place | None) -> Facts:

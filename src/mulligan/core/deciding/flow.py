@@ -14,6 +14,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.failure import failure
 from mulligan.core.model.graph import Arc, Barrier, Node
 from mulligan.core.model.workflow import END
+from mulligan.core.state.not_begun import count_not_begun
 from mulligan.core.state.scope import Now
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import is_handled, open_failures, verdict
@@ -319,7 +320,7 @@ def _stop_if_required(now: Now, records: Iterable[FailureRecord]) -> Facts:
             continue
         if policy == "always" or record.failure.severity == "critical":
             reason = f"{record.failure.code} in '{record.step}'"
-            yield e.RunStopping("failed_fast", reason=reason)
+            yield e.RunStopping("failed_fast", reason=reason, not_begun=count_not_begun(now.state))
             return
 
 

@@ -33,6 +33,7 @@ from mulligan.core.model.graph import Arc
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END
 from mulligan.core.state.held_steps import begin_stepping, held_places, release
+from mulligan.core.state.not_begun import steps_not_begun
 from mulligan.core.state.notice_rules import next_lateness
 from mulligan.core.state.state import (
     NO_CLIMB,
@@ -189,6 +190,10 @@ def _run_stopping(state: State, fact: e.RunStopping, entry: e.Entry) -> None:
     run.is_time_up = run.is_time_up or fact.cause == "timed_out"
     run.loops = {}
     _lift_pause(run)
+    if fact.not_begun:
+        for place in steps_not_begun(state):
+            set_status(state, state.touch(place.key), "cancelled")
+            settle(state, place.key, "cancelled")
 
 
 def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:

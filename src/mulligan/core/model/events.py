@@ -132,6 +132,8 @@ class RunStopping(Fact):
     held: tuple[tuple[str, str, int], ...] = ()
     unstarted: tuple[str, ...] = ()
     failure: Failure | None = None
+    # Of a large run: how many steps were never entered and are cancelled with this: see `not_begun`.
+    not_begun: int = 0
 
 
 class RunRevised(Fact):

@@ -70,6 +70,8 @@ class RunCounts:
             self.steps_ended["failed"] += 1
         elif kind in _STEP_OUTCOMES:
             self.steps_ended[_STEP_OUTCOMES[kind]] += 1
+        elif kind is e.RunStopping:
+            self.steps_ended["cancelled"] += fact.not_begun
         elif kind is e.RunStarted:
             self.runs_started[self._bounded("workflow", state.workflow.name)] += 1
         elif kind in _RUN_OUTCOMES:

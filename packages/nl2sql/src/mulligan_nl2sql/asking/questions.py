@@ -145,7 +145,7 @@ def ask(question: Question, home: Home, *, deadline: float | None = None) -> Ans
         "today": question.today,
         "execute": question.execute,
         "strict": question.strict,
-        "index": _index_folder(home),
+        "index": index_folder(home),
     }
     run = home.start(ASK, inputs=inputs)
     drive(run, deadline)
@@ -157,7 +157,7 @@ def keep_passwords(question: Question) -> None:
     give_passwords({one.name: one.password for one in question.databases if one.password}, os.environ)
 
 
-def _index_folder(home: Home) -> str:
+def index_folder(home: Home) -> str:
     """The folder with the kept indexes of this home; empty if there is none."""
     folder = home.folder.absolute() / FOLDER
     return str(folder) if folder.is_dir() else ""

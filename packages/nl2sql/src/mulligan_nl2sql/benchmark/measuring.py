@@ -11,7 +11,7 @@ import msgspec
 
 from mulligan import Home, Run
 from mulligan_nl2sql.asking.answers import EXIT_USAGE
-from mulligan_nl2sql.asking.questions import drive, keep_passwords, read_question
+from mulligan_nl2sql.asking.questions import drive, index_folder, keep_passwords, read_question
 from mulligan_nl2sql.asking.receipts import failure_of_run
 from mulligan_nl2sql.asking.run_answers import read_answer, read_rows
 from mulligan_nl2sql.benchmark.case_files import Benchmark, BenchmarkInvalid, Case
@@ -47,7 +47,8 @@ def measure(
     deadline: float | None = None,
 ) -> Report:
     """Ask every question with every planner, and compare. StepError if a URL, the policy or a planner is wrong."""
-    run = home.start(BENCHMARK, inputs=_inputs(benchmark, planners, policy, parallel, bars))
+    inputs = {**_inputs(benchmark, planners, policy, parallel, bars), "index": index_folder(home)}
+    run = home.start(BENCHMARK, inputs=inputs)
     drive(run, deadline)
     return read_report(run)
 

@@ -1,0 +1,45 @@
+"""The verbs of `Service` that read a part of a run: a run of 100,000 steps or items is answered in a second."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from mulligan.service.lazy_modules import LazyModule
+from mulligan.service.run_reader import RunReader
+
+if TYPE_CHECKING:
+    from mulligan.service import brief_overview, items, overview
+    from mulligan.service.items import SomeItems
+    from mulligan.service.run_progress import RunProgress
+else:
+    brief_overview = LazyModule("mulligan.service.brief_overview")
+    items = LazyModule("mulligan.service.items")
+    overview = LazyModule("mulligan.service.overview")
+
+
+class LargeRunVerbs:
+    """A part of `Service`."""
+
+    reader: RunReader
+
+    def show_in_parts(self, run_id: int, progress: RunProgress) -> Iterator[tuple[str, Any]]:
+        """The keys and values of `show`, one after the other; the steps are pairs of name and step.
+
+        `progress`: of the display that has shown the run while it was driven.
+        """
+        return overview.show_run_in_parts(self.reader, run_id, progress.root)
+
+    def is_large(self, run_id: int) -> bool:
+        """Whether a run is shown in brief, unless all of it is asked for."""
+        return brief_overview.is_large(self.reader, run_id)
+
+    def brief_overview(self, run_id: int) -> dict[str, Any]:
+        """A run with the steps that need attention alone; the others are counted."""
+        return brief_overview.brief_overview(self.reader, run_id)
+
+    def some_items(
+        self, run_id: int, step: str, *, is_failed: bool = False, after: int = -1, limit: int | None = None
+    ) -> SomeItems:
+        """Those behind an index, and how many of all are in each status."""
+        return items.list_some_items(self.reader, run_id, step, is_failed=is_failed, after=after, limit=limit)

@@ -1,0 +1,35 @@
+"""JSON that is printed part by part: the same text as that of `json.dumps`, without holding all of it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from typing import Any
+
+import pytest
+
+from mulligan.cli.terminal import show_json_parts
+
+RUN: dict[str, Any] = {
+    "run_id": 1,
+    "steps": {"a": {"output": [1, {"b": "é\n"}], "waiting_for": []}, "b": {}},
+    "data": {},
+    "reason": "",
+}
+
+
+def parts(value: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, one in value.items():
+        yield key, iter(one.items()) if key == "steps" else one
+
+
+@pytest.mark.parametrize("value", [RUN, {**RUN, "steps": {}}, {}], ids=["steps", "no steps", "nothing"])
+def test_parts_are_printed_as_one_object(value: dict[str, Any]) -> None:
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
+
+    with redirect_stdout(out):
+        show_json_parts(parts(value))
+
+    assert out.buffer.getvalue().decode() == json.dumps(value, indent=2) + "\n"  # type: ignore[attr-defined]
