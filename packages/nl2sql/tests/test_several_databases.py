@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,28 @@ def test_a_decomposition_that_does_not_fit_is_asked_for_once_more_and_fails(caps
     assert (answer["status"], answer["failure"]["code"]) == ("failed", "OUTPUT_INVALID")
     assert "there is no database 'salaries'" in answer["failure"]["message"]
     assert (answer["receipt"]["attempts"], answer["receipt"]["scans"]) == (2, [])
+
+
+def test_an_agent_is_asked_by_the_engine_which_databases_get_which_part(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = {"parts": [{"database": "help", "question": "all tickets"}]}
+    Path("agent.py").write_text(f"""
+import json, os, sys
+prompt = sys.stdin.read()
+content = {json.dumps(parts)!r} if "Database shop:" in prompt else "select count(*) as n from tickets"
+with open(os.environ["MULLIGAN_OUTPUT"], "w") as output:
+    json.dump({{"content": content, "tokens": {{"input": 9, "output": 1}}}}, output)
+""")
+    monkeypatch.setenv("MULLIGAN_AGENT_LOCAL", f"{sys.executable} agent.py")
+
+    answer = ask(capsys, "ask", "all of it", *SHOP, *HELP, "--planner", "local")
+
+    assert (answer["status"], answer["results"][0]["rows"]) == ("answered", [{"n": 2}])
+    receipt = answer["receipt"]
+    (scan,) = receipt["scans"]
+    assert (receipt["decomposed_by"], receipt["attempts"], scan["question"]) == ("model", 1, "all tickets")
+    assert (scan["usage"]["output_tokens"], receipt["usage"]["output_tokens"]) == (1, 2)
 
 
 # -- before anything runs ------------------------------------------------------------------------------------------

@@ -23,9 +23,11 @@ from mulligan_nl2sql.indexing.kept_indexes import (
     why_file_does_not_fit,
     why_server_does_not_fit,
 )
+from mulligan_nl2sql.planning import decompositions
 from mulligan_nl2sql.planning.failures import REFUSED
 from mulligan_nl2sql.planning.find_planner import DEFAULT, find_planner
 from mulligan_nl2sql.planning.planner import Decomposer, DecomposeRequest, Decomposition, NamedSchema, Part
+from mulligan_nl2sql.planning.providers.cassette import CassettePlanner
 from mulligan_nl2sql.policed_databases import find_database
 from mulligan_nl2sql.policy import Policy
 from mulligan_nl2sql.routing.combining import ScanColumns
@@ -108,7 +110,7 @@ def resolve(
     }
 
 
-def decompose_with_model(
+def prompt(
     question: str,
     today: str,
     planner: str,
@@ -116,12 +118,29 @@ def decompose_with_model(
     index: dict[str, Any],
     kept: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Ask a planner once which databases get which part of the question. What does not fit is OUTPUT_INVALID."""
-    read = _read_databases(databases, index, kept)
-    schemas = tuple(NamedSchema(one.database, one.schema) for one in read)
+    """What an agent is asked for the parts of the question, and whether it is: a cassette may know the answer."""
+    request = _decompose_request(question, today, databases, index, kept)
     asked = find_planner(planner, os.environ)
+    is_known = isinstance(asked, CassettePlanner) and asked.knows(request)
+    return {"text": f"{decompositions.SYSTEM}\n\n{decompositions.make_prompt(request)}", "is_asked": not is_known}
+
+
+def decompose_with_model(
+    question: str,
+    today: str,
+    planner: str,
+    databases: list[dict[str, str]],
+    index: dict[str, Any],
+    kept: dict[str, Any] | None = None,
+    reply: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Ask a planner once which databases get which part of the question. What does not fit is OUTPUT_INVALID.
+
+    A planner that is an agent was asked by the step before, and `reply` is its output.
+    """
+    asked = find_planner(planner, os.environ, reply)
     assert isinstance(asked, Decomposer)
-    answer = asked.decompose(DecomposeRequest(question, schemas, date.fromisoformat(today), SCANS_MAX))
+    answer = asked.decompose(_decompose_request(question, today, databases, index, kept))
     described: dict[str, Any] = msgspec.to_builtins(answer)
     del described["type"]
     if isinstance(answer, Decomposition):
@@ -158,6 +177,18 @@ def decompose(
     if not scans:
         raise _not_decomposed(index, found)
     return _described(scans, "rules")
+
+
+def _decompose_request(
+    question: str,
+    today: str,
+    databases: list[dict[str, str]],
+    index: dict[str, Any],
+    kept: dict[str, Any] | None,
+) -> DecomposeRequest:
+    read = _read_databases(databases, index, kept)
+    schemas = tuple(NamedSchema(one.database, one.schema) for one in read)
+    return DecomposeRequest(question, schemas, date.fromisoformat(today), SCANS_MAX)
 
 
 def _described(scans: Sequence[Scan], by: str) -> dict[str, Any]:

@@ -22,6 +22,7 @@ SCAN_STEPS = ("schema", AGENT_STEP, "plan", "check", "explain", "execute")
 _REPAIRED = frozenset(code.value for code, rule in RULES.items() if rule.repair)
 _NOT_SHOWN = frozenset({"type", "usage", "planner", "model", "reported_code"})
 _MODEL_STEP = "decompose_with_model"
+_DECOMPOSING_AGENT = "decompose_agent"
 # Failures that say no more than that something inside has failed.
 _OUTER = frozenset({"ITEMS_FAILED", "CHILD_FAILED"})
 
@@ -31,16 +32,27 @@ def read_receipt(run: Run) -> Receipt:
     children = {child.inputs["number"]: child for child in run.children}
     decomposed = run.steps["decompose"].output or {}
     scans = [_scan(one, children.get(one["number"])) for one in decomposed.get("scans", [])]
-    asked = _attempts(run, _MODEL_STEP)
+    read, by_agent = _attempts(run, _MODEL_STEP), _attempts(run, _DECOMPOSING_AGENT)
     return Receipt(
         planner=run.inputs["planner"],
         databases=list(_databases(run)),
         decomposed_by=decomposed.get("by"),
-        attempts=len(asked),
-        errors=[error for _, error in _failed_attempts(_MODEL_STEP, asked)],
+        attempts=len(by_agent or read),
+        errors=[
+            error
+            for step, attempts in ((_DECOMPOSING_AGENT, by_agent), (_MODEL_STEP, read))
+            for _, error in _failed_attempts(step, attempts)
+        ],
         scans=scans,
         seconds=round(run.seconds, 3),
-        usage=_sum([_usage(run.steps[_MODEL_STEP].output), *_wasted(asked), *(scan.usage for scan in scans)]),
+        usage=_sum(
+            [
+                _usage(run.steps[_MODEL_STEP].output),
+                *_wasted(read),
+                *wasted_by_agent(run, _DECOMPOSING_AGENT),
+                *(scan.usage for scan in scans),
+            ]
+        ),
     )
 
 
@@ -202,12 +214,12 @@ def _wasted(attempts: Sequence[Any]) -> list[Usage]:
     return [_usage(attempt.failure.details) for attempt in attempts if attempt.failure is not None]
 
 
-def wasted_by_agent(run: Run) -> list[Usage]:
+def wasted_by_agent(run: Run, step: str = AGENT_STEP) -> list[Usage]:
     """What an agent has spent on attempts that failed."""
     if not run.inputs.get(AGENT_STEP):
         return []
     facts = [event["fact"] for event in run.events()]
-    failed = [one for one in facts if one["type"] == "attempt.failed" and one["place"] == AGENT_STEP]
+    failed = [one for one in facts if one["type"] == "attempt.failed" and one["place"] == step]
     return [_spent(one.get("usage") or {}) for one in failed]
 
 

@@ -1,7 +1,7 @@
 """A planner that is an agent of the engine: a command, or a model of the file of providers.
 
-The engine asks it, by the step `agent` of `scan.yaml`: so its process, its time, its environment, its failures and
-what it costs are those of every other agent. Here is what it is asked, and what becomes of its reply.
+The engine asks it, by the step `agent` of `scan.yaml` and `ask.yaml`: so its process, its time, its environment, its
+failures and what it costs are those of every other agent. Here is what it is asked, and what becomes of its reply.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
+from mulligan_nl2sql.planning import decompositions
 from mulligan_nl2sql.planning.failures import SETTINGS_INVALID, PlannerFailed
-from mulligan_nl2sql.planning.planner import Plan, PlanRequest, Refusal, Usage
+from mulligan_nl2sql.planning.planner import DecomposeRequest, Decomposition, Plan, PlanRequest, Refusal, Usage
 from mulligan_nl2sql.planning.prompts import SYSTEM, make_prompt, read_answer
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -30,16 +31,21 @@ class AgentPlanner:
 
     def plan(self, request: PlanRequest) -> Plan | Refusal:
         """The SQL or the refusal in the reply. PlannerFailed if it is neither, or if nobody was asked."""
+        text, model, usage = self._said()
+        return read_answer(text, planner=self.name, model=model, usage=usage)
+
+    def decompose(self, request: DecomposeRequest) -> Decomposition | Refusal:
+        """The parts or the refusal in the reply. PlannerFailed if it is neither, or if nobody was asked."""
+        text, model, usage = self._said()
+        return decompositions.read_answer(text, request, planner=self.name, model=model, usage=usage)
+
+    def _said(self) -> tuple[str, str, Usage]:
         if self._reply is None:
-            message = f"the agent '{self.name}' was not asked: the step 'agent' of scan.yaml does that"
+            message = f"the agent '{self.name}' was not asked: the step 'agent' of the workflow does that"
             raise PlannerFailed(SETTINGS_INVALID, message, planner=self.name)
         text, model = self._reply.get("content"), self._reply.get("model")
-        return read_answer(
-            text if isinstance(text, str) else "",
-            planner=self.name,
-            model=model if isinstance(model, str) else "",
-            usage=read_usage(self._reply),
-        )
+        usage = read_usage(self._reply)
+        return text if isinstance(text, str) else "", model if isinstance(model, str) else "", usage
 
 
 def write_prompt(request: PlanRequest) -> str:

@@ -58,7 +58,7 @@ class CassettePlanner:
             raise self._invalid("it has another kind of answer to this request")
         return answer
 
-    def knows(self, request: PlanRequest) -> bool:
+    def knows(self, request: PlanRequest | DecomposeRequest) -> bool:
         """Whether the answer is recorded."""
         return digest_of(request) in self._read()
 
