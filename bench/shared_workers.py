@@ -3,9 +3,11 @@
     python bench/shared_workers.py                      all workloads with 1, 2, 4 and 8 workers, printed as it goes
     python bench/shared_workers.py --workers 2 --quick  small, to see that it works
     python bench/shared_workers.py --before CHECKOUT    also with the workers of another checkout, in the same rounds
+    python bench/shared_workers.py --only 0 2 --scale 2 some of the workloads, at half the number of steps
 
 Every round measures all of them, one after the other, so that a machine that is busy for a while is so for all. Beside
-the rate stands the processor time of the workers for a step, which a busy machine does not stretch.
+the rate stands the processor time of the workers and of the server for a step, which a busy machine stretches less.
+Another checkout must have the same tables.
 The bar: two workers on PostgreSQL do 0.6 of what one does on SQLite.
 """
 
@@ -20,6 +22,7 @@ from pathlib import Path
 from subprocess import Popen
 from typing import NamedTuple
 
+import psycopg
 from growing.measuring import Place, beside, used_by, wait_until
 from growing.server import database, server
 from peers.processes import Command
@@ -45,10 +48,11 @@ class Workload(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """Steps a second, and microseconds of processors that the workers use for a step."""
+    """Steps a second, and microseconds of processors that the workers and the server use for a step."""
 
     steps: float
     workers: float
+    server: float
 
 
 def _fan(count: int, code: str) -> Workload:
@@ -74,8 +78,9 @@ def workloads(scale: int) -> dict[str, Workload]:
 class Workers:
     """Workers on one store, and a run of each workload on them."""
 
-    def __init__(self, name: str, home: Home, store: Store, processes: list[Popen[bytes]]) -> None:
+    def __init__(self, name: str, home: Home, store: Store, processes: list[Popen[bytes]], url: str) -> None:
         self.name = name
+        self._url = url
         self._home = home
         self._store = store
         self._processes = processes
@@ -83,16 +88,25 @@ class Workers:
     def measure(self, workload: Workload) -> Rate:
         """Start all runs at once, and wait until they have ended."""
         workflow = prepare(load_text(workload.text), {}, Path.cwd())
-        before = self._used()
+        before, server_before = self._used(), self._used_by_server()
         began = time.perf_counter()
         Service(self._home).start(workflow, times=workload.runs)
         wait_until(lambda: not self._store.runs(limit=1, statuses=_UNFINISHED))
         seconds = time.perf_counter() - began
-        return Rate(workload.steps / seconds, (self._used() - before) / workload.steps * 1e6)
+        used, by_server = self._used() - before, self._used_by_server() - server_before
+        return Rate(workload.steps / seconds, used / workload.steps * 1e6, by_server / workload.steps * 1e6)
 
     def _used(self) -> float:
         """The processor seconds of the workers so far."""
         return sum(used_by(process.pid)[0] for process in self._processes)
+
+    def _used_by_server(self) -> float:
+        """The processor seconds so far of the server's processes that serve our database."""
+        if not self._url:
+            return 0.0
+        with psycopg.connect(self._url) as connection:
+            rows = connection.execute("SELECT pid FROM pg_stat_activity WHERE datname = current_database()").fetchall()
+        return sum(used_by(pid)[0] for (pid,) in rows)
 
 
 def start(stack: ExitStack, name: str, url: str, count: int, parallel: int, checkout: Path | None = None) -> Workers:
@@ -112,8 +126,8 @@ def start(stack: ExitStack, name: str, url: str, count: int, parallel: int, chec
             environment = {**command.environment, "PYTHONPATH": str(checkout.absolute() / "src")}
             command = Command([sys.executable, "-m", "mulligan", *command.arguments[1:]], environment)
         processes.append(stack.enter_context(beside(command, own)))
-    wait_until(lambda: len(store.workers()) == count)
-    return Workers(name, home, store, processes)
+    wait_until(lambda: len(store.workers()) == count, processes[-1])
+    return Workers(name, home, store, processes, place.database)
 
 
 def main() -> int:
@@ -123,6 +137,8 @@ def main() -> int:
     parser.add_argument("--parallel", type=int, default=4, help="steps that each worker runs at once (default: 4)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--scale", type=int, default=4, help="how large the workloads are (default: 4)")
+    parser.add_argument("--only", type=int, nargs="+", default=[0, 1, 2, 3], metavar="N", help="some workloads, from 0")
     parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="another checkout of the project")
     options = parser.parse_args()
     is_met = True
@@ -133,14 +149,15 @@ def main() -> int:
                 before = start(stack, f"PostgreSQL, {count} before", url, count, options.parallel, options.before)
                 all_workers.append(before)
             all_workers.append(start(stack, f"PostgreSQL, {count}", url, count, options.parallel))
-        for name, workload in workloads(1 if options.quick else 4).items():
+        chosen = list(workloads(1 if options.quick else options.scale).items())
+        for name, workload in (chosen[number] for number in options.only):
             is_met = _measured(name, workload, all_workers, 1 if options.quick else options.rounds) and is_met
     return 0 if is_met else 1
 
 
 def _measured(name: str, workload: Workload, all_workers: list[Workers], rounds: int) -> bool:
     print(f"\n{name} ({workload.steps} steps)\n")
-    print("| | steps a second, best | beside SQLite | µs of workers |\n|---|---:|---:|---:|")
+    print("| | steps a second, best | beside SQLite | µs of workers | µs of the server |\n|---|---:|---:|---:|---:|")
     for workers in all_workers:
         workers.measure(workload)  # Children are started, and averages known.
     rates: dict[str, list[Rate]] = {workers.name: [] for workers in all_workers}
@@ -152,8 +169,8 @@ def _measured(name: str, workload: Workload, all_workers: list[Workers], rounds:
     for workers in all_workers:
         used = min(one.workers for one in rates[workers.name])
         ratio = best[workers.name] / first
-        print(f"| {workers.name} | {best[workers.name]:,.0f} | {ratio:.2f} | {used:,.0f} |")
-    sys.stdout.flush()
+        server = min(one.server for one in rates[workers.name])
+        print(f"| {workers.name} | {best[workers.name]:,.0f} | {ratio:.2f} | {used:,.0f} | {server:,.0f} |", flush=True)
     return best.get("PostgreSQL, 2", first) >= BAR * first
 
 

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from mulligan.cli.items import LIMIT as ITEMS_SHOWN
 from mulligan.core.model import failure_context
 from mulligan.core.model.artifacts import INLINE_BYTES_MAX
 from mulligan.history import consumption
 from mulligan.language.matrix import COMBINATIONS_MAX
 from mulligan.language.shell import VALUE_BYTES_MAX as VARIABLE_BYTES_MAX
+from mulligan.service.brief_overview import WHOLE_EVENTS_MAX
 from mulligan.service.page.timeline import BARS_MAX
 from mulligan.service.report import build as report
 from mulligan.worker import log_limit, secret_commands, secret_encodings, secrets, supervisor
@@ -52,6 +54,8 @@ SAID = [
     ("how-to/reports", "| steps in a drawing | {:,} |", report.DRAWN_STEPS_MAX),
     ("how-to/reports", "| an input or output | {:,} characters |", report.VALUE_CHARS_MAX),
     ("how-to/reports", "| events | the last {} |", report.EVENTS_MAX),
+    ("reference/command-line", "of a run with more than {:,} events", WHOLE_EVENTS_MAX),
+    ("reference/command-line", "(a page; {} by default)", ITEMS_SHOWN),
     ("reference/command-line", "before it is ended (default `{}GiB`)", log_limit.LOG_BYTES_MAX >> 30),
 ]
 

@@ -92,7 +92,9 @@ class Grown:
             if len(self._entries) > EVENTS_PER_COMMIT:
                 self._write()
                 self.state.begin()
-        self._write(is_last=True)
+        # The last turn of a run that has ended may be written already, and with it the turn was given back.
+        if self._entries or self._queued:
+            self._write(is_last=True)
         if self.state.run.status == "running":
             self.store.release([self.turn])
         self.store.retire(WORKER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import re
@@ -355,3 +356,18 @@ def test_the_package_itself_can_be_run():
     child = subprocess.run([sys.executable, "-m", "mulligan", "--version"], capture_output=True, text=True, timeout=60)
 
     assert (child.returncode, child.stdout, child.stderr) == (0, f"mulligan {__version__}\n", "")
+
+
+@pytest.mark.parametrize(("words", "collects"), [((), True), (("--version",), True), (("show", "--help"), False)])
+def test_a_process_collects_garbage_unless_its_command_reads_a_run_and_ends(
+    words: tuple[str, ...], collects: bool
+) -> None:
+    # As the entry point does, before it imports anything.
+    gc.disable()
+    try:
+        code = mulligan(*words).code
+
+        assert (gc.isenabled(), code) == (collects, 0 if words else 2)
+    finally:
+        gc.enable()
+        gc.unfreeze()

@@ -33,7 +33,7 @@ def _answer(words: Sequence[str], around: Callable[[], AbstractContextManager[ob
         if not gc.isenabled():
             gc.freeze()
             # What reads a run, or takes one turn of it, and ends creates much and hardly any garbage.
-            if words[0] not in _SHORT:
+            if _SHORT.isdisjoint(words[:1]):
                 gc.enable()
         return call()
 
