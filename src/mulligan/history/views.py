@@ -523,12 +523,15 @@ class StepCounter:
 
     def update(self, entries: Iterable[e.Entry]) -> None:
         """Count new entries. After a fact that moves many steps, all steps are counted again."""
+        names: dict[str, None] = {}
         for entry in entries:
             fact = entry.fact
-            if isinstance(fact, _WIDE):
+            if type(fact) in _WIDE:
                 self._count()
                 return
-            self._recount(getattr(fact, "step", "") or getattr(fact, "place", ""))
+            names[getattr(fact, "step", "") or getattr(fact, "place", "")] = None
+        for name in names:
+            self._recount(name)
 
     def _recount(self, name: str) -> None:
         before = self._statuses.get(name)
@@ -541,4 +544,4 @@ class StepCounter:
                 self.sweeps[sweep][after] += 1
 
 
-_WIDE = (e.RunStarted, e.RunStopping, e.RunRevised, e.RunReopened, e.LoopFired)
+_WIDE = frozenset({e.RunStarted, e.RunStopping, e.RunRevised, e.RunReopened, e.LoopFired})
