@@ -134,7 +134,8 @@ def run_brief_json(
     head = _head_json(waits, queued_max=entries_max)
     return {
         **{key: head[key] for key in _FIRST_KEYS},
-        "step_counts": count_steps(state),
+        # A run that no worker has taken yet has no places, but its workflow has steps.
+        "step_counts": count_steps(state) if state.places else {"waiting": len(state.graph.nodes)},
         "steps": {name: _step_json(waits, name, step_view(state, name)) for name in names},
         "matrices": {
             name: {"status": group.status, "statuses": group.statuses, "failures": group.failures, "count": group.count}
