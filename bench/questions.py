@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
+import mulligan
 from mulligan.ports.fault_points import fault_listeners
 from mulligan_nl2sql import Limits, Policy, QueryFailed, execute, parse_url, read_schema
 from mulligan_nl2sql.command_line import main as nl2sql
@@ -146,18 +146,13 @@ def be_killed(number: int) -> int:
     return code
 
 
-def recorded_plans(folder: Path, environment: dict[str, str]) -> int:
-    """How many answers of the model are in the log of the scan."""
-    said = subprocess.run(
-        [sys.executable, "-m", "mulligan", "show", "2", "plan", "--json"],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-    )
-    if said.returncode:
-        return 0
-    shown: dict[str, Any] = json.loads(said.stdout)
-    return sum(attempt["status"] == "succeeded" for attempt in shown["attempts"])
+def recorded_plans(home: Path) -> int:
+    """How many answers of the model are in the logs of the scans."""
+    with mulligan.Home(home) as opened:
+        if not list(opened.runs()):
+            return 0
+        scans = opened.get(1).children
+        return sum(one.status == "succeeded" for scan in scans for one in scan.steps["plan"].attempts)
 
 
 def measure_kills() -> None:
@@ -180,7 +175,7 @@ def measure_kills() -> None:
             model.requests = 0
             died = subprocess.run([*this, str(number)], cwd=folder, env=environment, capture_output=True)
             killed += died.returncode == -signal.SIGKILL
-            asked, recorded = model.requests, recorded_plans(folder, environment)
+            asked, recorded = model.requests, recorded_plans(folder / f"home-{number}")
             resumed = subprocess.run(
                 [*COMMAND, "resume", "1", "--json"], cwd=folder, env=environment, capture_output=True
             )

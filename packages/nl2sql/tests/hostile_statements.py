@@ -78,7 +78,13 @@ def assert_layers(schema: Schema, layers: Mapping[str, Layer], folder: Path) -> 
         text = row.text(folder)
         rows.append(Row(layer_marks(layers, text), getattr(refusal(text, schema), "code", "-"), row.statement))
 
-    assert len({row.statement for row in rows}) >= STATEMENTS_MIN
+    # Without any layer these would run: one that stops other things lets them through.
+    harmful = {row.statement for row in rows if "-" in row.marks}
+    assert len(harmful) >= STATEMENTS_MIN
+    # Each layer stops something, and none of them everything.
+    assert [set(column) for column in zip(*(row.marks.split() for row in rows), strict=True)] == [set("-x")] * len(
+        layers
+    )
     compare(schema.dialect, list(layers), rows)
 
 

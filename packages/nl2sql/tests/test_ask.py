@@ -84,27 +84,6 @@ def test_a_mistake_of_the_planner_is_repaired_and_the_receipt_says_so(capsys: py
     assert "customer 1  Oslo" in capsys.readouterr().out
 
 
-def test_after_three_repairs_the_last_real_failure_is_the_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    code, answer = scripted(capsys, "never right")
-
-    assert (code, answer["status"], answer["results"]) == (1, "failed", [])
-    assert answer["failure"]["code"] == "SQL_COLUMN_UNKNOWN"
-    assert "'d'" in answer["failure"]["message"]
-    (receipt,) = answer["receipt"]["scans"]
-    assert receipt["attempts"] == {"plan": 4, "check": 4}
-    assert (receipt["planned_sql"], receipt["repairs"]) == ("select d from customers", 3)
-    assert {error["resolved_by"] for error in receipt["errors"]} == {""}
-
-
-def test_what_is_forbidden_is_critical_and_not_repaired(capsys: pytest.CaptureFixture[str]) -> None:
-    code, answer = scripted(capsys, "destroy")
-
-    assert (code, answer["status"]) == (1, "failed")
-    assert (answer["failure"]["code"], answer["failure"]["severity"]) == ("SQL_NOT_A_QUERY", "critical")
-    (receipt,) = answer["receipt"]["scans"]
-    assert (receipt["repairs"], receipt["executed"]) == (0, False)
-
-
 def test_a_question_whose_deadline_has_passed_can_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     make_shop(Path("second.db"))
     databases = ("--db", "sqlite:///shop.db", "--db", "sqlite:///second.db")

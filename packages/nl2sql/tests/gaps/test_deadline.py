@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from mulligan_nl2sql.asking import questions
 
 from ..shop import make_shop
-from ..test_processes import ENDLESS, children, has_open
+from ..test_processes import ENDLESS, WAIT_MILLISECONDS, children, has_open
 from .asked_questions import asking
 
 QUESTION = ("ask", "how many?", "--db", "sqlite:///shop.db", "--planner", "scripted", "--policy", "policy.toml")
@@ -27,6 +28,8 @@ class DeadlineInQuery(threading.Thread):
     """Stands for the timer of the deadline: it passes when the query runs, which has a file for its rows."""
 
     database = ""
+    # A handle of the process of the query.
+    found: int | None = None
 
     def __init__(self, seconds: float, function: Callable[[], None]) -> None:
         super().__init__(daemon=True)
@@ -38,9 +41,11 @@ class DeadlineInQuery(threading.Thread):
 
     def run(self) -> None:
         while not self._is_cancelled.wait(0.02):
-            if any(has_open(pid, self.database) and writes_rows(pid) for pid in processes_below(os.getpid())):
-                self._function()
-                return
+            for pid in processes_below(os.getpid()):
+                if has_open(pid, self.database) and writes_rows(pid):
+                    DeadlineInQuery.found = os.pidfd_open(pid)
+                    self._function()
+                    return
 
 
 def writes_rows(pid: int) -> bool:
@@ -57,7 +62,6 @@ def test_a_question_stops_inside_of_a_query_that_never_ends_and_is_answered_late
     Path("policy.toml").write_text("[databases.shop.limits]\nseconds = 60\ncost = 1e300\n")
     monkeypatch.setenv("NL2SQL_SCRIPT", str(tmp_path / "script.toml"))
     monkeypatch.setattr(DeadlineInQuery, "database", str(shop))
-    before = processes_below(os.getpid())
     ask = asking(capsys)
 
     with monkeypatch.context() as patch:
@@ -66,7 +70,11 @@ def test_a_question_stops_inside_of_a_query_that_never_ends_and_is_answered_late
 
     assert (code, answer["status"], answer["results"], answer["failure"]) == (124, "unfinished", [], None)
     assert answer["receipt"]["scans"][0]["attempts"] == {"plan": 1, "check": 1, "explain": 1, "execute": 1}
-    assert processes_below(os.getpid()) - before == set()
+    assert DeadlineInQuery.found is not None
+    waiter = select.poll()
+    waiter.register(DeadlineInQuery.found, select.POLLIN)
+    assert waiter.poll(WAIT_MILLISECONDS)
+    os.close(DeadlineInQuery.found)
 
     # With one order the same statement ends at once.
     shop.unlink()

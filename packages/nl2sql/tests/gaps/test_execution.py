@@ -7,6 +7,7 @@ import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -30,9 +31,9 @@ TEXTS = "select group_concat(a.name || b.name || c.name) as n from customers a, 
 PAIRS = "select count(*) as n from orders a, orders b, orders c"
 
 
-def asked(tmp_path: Path, sql: str, limits: str = "") -> Answer:
+def asked(tmp_path: Path, sql: str, limit: str = "rows = 1000", *, seconds: float = 60) -> Answer:
     """Ask with a policy that has these limits. The rows come from a process of their own, all else is near."""
-    Path("policy.toml").write_text(f"[databases.shop.limits]\ncost = 1e300\n{limits}\n")
+    Path("policy.toml").write_text(f"[databases.shop.limits]\ncost = 1e300\nseconds = {seconds}\n{limit}\n")
     home = SimulatedHome(tmp_path / "home")
     run = home.ask(functions={"plan": Planner(sql), "execute": execute_here}, policy="policy.toml")
     home.store.close()
@@ -47,22 +48,22 @@ def scan_of(answer: Answer) -> ScanReceipt:
 
 
 @pytest.mark.parametrize(
-    ("sql", "limit", "code"),
-    [(PAIRS, "seconds = 0.01", "QUERY_TIMEOUT"), (TEXTS, "memory_bytes = 500_000", "QUERY_MEMORY")],
+    ("sql", "limits", "code"),
+    [(PAIRS, {"seconds": 0.01}, "QUERY_TIMEOUT"), (TEXTS, {"limit": "memory_bytes = 500_000"}, "QUERY_MEMORY")],
 )
 def test_a_query_that_takes_too_much_fails_with_a_name_and_only_because_of_its_limit(
-    sql: str, limit: str, code: str, tmp_path: Path
+    sql: str, limits: dict[str, Any], code: str, tmp_path: Path
 ) -> None:
-    answer = asked(tmp_path, sql, limit)
+    answer = asked(tmp_path, sql, **limits)
 
     assert answer.failure is not None
     assert (answer.status, answer.failure.code, answer.failure.step) == ("failed", code, "execute")
     assert (answer.results, scan_of(answer).executed) == ([], False)
-    assert asked(tmp_path, sql, "seconds = 60").status == "answered"
+    assert asked(tmp_path, sql).status == "answered"
 
 
 @pytest.mark.parametrize(
-    ("limit", "cut", "rows"), [("rows = 4", "rows", 4), ("result_bytes = 27", "bytes", 3), ("", "", 30)]
+    ("limit", "cut", "rows"), [("rows = 4", "rows", 4), ("result_bytes = 27", "bytes", 3), ("rows = 30", "", 30)]
 )
 def test_a_result_that_is_too_large_is_cut_and_the_answer_says_so(
     limit: str, cut: str, rows: int, tmp_path: Path

@@ -29,9 +29,9 @@ def postgres(server_url: str) -> Iterator[PostgresShop]:
         yield made
 
 
-def asked(capsys: pytest.CaptureFixture[str], url: str, sql: str, limits: str = "") -> Asked:
+def asked(capsys: pytest.CaptureFixture[str], url: str, sql: str, *, seconds: float = 60) -> Asked:
     """Everything that asks the server is real: its queries run in processes of their own."""
-    Path("policy.toml").write_text(f"[databases.shop.limits]\ncost = 1e300\n{limits}\n")
+    Path("policy.toml").write_text(f"[databases.shop.limits]\ncost = 1e300\nseconds = {seconds}\n")
     home = SimulatedHome(Path("home"))
     run = home.ask(
         functions={"plan": Planner(sql), "execute": execute_here},
@@ -72,7 +72,7 @@ def test_nothing_is_asked_with_a_role_that_may_write(
 def test_a_statement_that_takes_too_long_ends_the_question_and_its_session(
     postgres: PostgresShop, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, answer = asked(capsys, postgres.reader_url, SLOW, "seconds = 1.5")
+    code, answer = asked(capsys, postgres.reader_url, SLOW, seconds=1.5)
 
     # On a machine that is very busy it may be the schema that takes too long.
     assert (code, answer["failure"]["code"]) == (1, "QUERY_TIMEOUT")
@@ -103,7 +103,7 @@ def test_a_server_that_goes_away_in_the_middle_of_a_query_is_asked_again(
     thread = threading.Thread(target=end_session)
     thread.start()
     try:
-        code, answer = asked(capsys, postgres.reader_url, SLOW, "seconds = 60")
+        code, answer = asked(capsys, postgres.reader_url, SLOW)
     finally:
         is_over.set()
         thread.join()

@@ -15,6 +15,7 @@ from mulligan_nl2sql.planning.planner import FailedSql, PlanRequest
 from mulligan_nl2sql.planning.prompts import describe_schema, make_prompt
 
 from ..shop import schema_of
+from .asked_questions import asking
 from .simulated_home import GOOD, STAND_INS, Flaky, Planner, SimulatedHome, failing
 from .stub_model import stub_model
 from .workflow_copies import Documents, copy_of, repairing, without, without_repairs
@@ -53,6 +54,23 @@ def test_a_mistake_goes_back_to_the_model_with_its_message_and_a_wrong_name_with
     assert f"failed with {code}: " in second and wrong in second
     assert describe_schema(SCHEMA) in second
     assert ("use only tables and columns that are above" in second) == is_name
+
+
+def test_after_three_repairs_the_last_real_failure_is_the_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home, planner = SimulatedHome(tmp_path / "home"), Planner(*(f"select {name} from customers" for name in "abcde"))
+    run = home.ask(functions={"plan": planner})
+    home.store.close()
+
+    code, answer = asking(capsys)("resume", str(run))
+
+    assert (code, answer["status"], answer["failure"]["code"]) == (1, "failed", "SQL_COLUMN_UNKNOWN")
+    assert "'d'" in answer["failure"]["message"]
+    (scan,) = answer["receipt"]["scans"]
+    assert (scan["attempts"], scan["repairs"], planner.calls) == ({"plan": 4, "check": 4}, 3, 4)
+    assert scan["planned_sql"] == "select d from customers"
+    assert {error["resolved_by"] for error in scan["errors"]} == {""}
 
 
 def test_without_its_routes_a_mistake_is_the_end(tmp_path: Path) -> None:
