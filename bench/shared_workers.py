@@ -157,9 +157,8 @@ def main() -> int:
 
 def _measured(name: str, workload: Workload, all_workers: list[Workers], rounds: int) -> bool:
     print(f"\n{name} ({workload.steps} steps)\n")
-    print(
-        "| | steps a second, best | median | beside SQLite | µs of workers | µs of the server |\n|---|---:|---:|---:|---:|---:|"
-    )
+    print("| | steps a second, best | median | beside SQLite | µs of workers | µs of the server |")
+    print("|---|---:|---:|---:|---:|---:|")
     for workers in all_workers:
         workers.measure(workload)  # Children are started, and averages known.
     rates: dict[str, list[Rate]] = {workers.name: [] for workers in all_workers}
