@@ -143,6 +143,8 @@ class _Warm:
 def _functions(files: set[str]) -> dict[tuple[str, str, int], list[FunctionType]]:
     """The functions of some files by file, name and first line: wherever they were handed, they are these objects."""
     found: dict[tuple[str, str, int], list[FunctionType]] = defaultdict(list)
+    # What a conftest.py has frozen is not among them.
+    gc.unfreeze()
     for thing in gc.get_objects():
         if isinstance(thing, FunctionType) and thing.__code__.co_filename in files:
             found[_place(thing.__code__)].append(thing)

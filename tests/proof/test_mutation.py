@@ -215,6 +215,8 @@ def toy(tmp_path: Path) -> Path:
     (tmp_path / "src/toy/core/bill.py").write_text(CODE)
     (tmp_path / "tests/test_bill.py").write_text(TESTS)
     (tmp_path / "pyproject.toml").write_text('[tool.pytest.ini_options]\npythonpath = ["src"]\n')
+    # As our own conftest.py: what is collected is not searched for garbage.
+    (tmp_path / "conftest.py").write_text("import gc\n\ndef pytest_collection_finish(): gc.freeze()\n")
     return tmp_path
 
 

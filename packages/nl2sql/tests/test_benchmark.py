@@ -9,8 +9,17 @@ from typing import Any
 import pytest
 
 import mulligan
-from mulligan_nl2sql.asking.answers import Problem
-from mulligan_nl2sql.benchmark.reports import Bars, Report, find_missed_bars, summarize
+from mulligan_nl2sql.asking.answers import Answer, Problem, Status
+from mulligan_nl2sql.benchmark.case_files import Case, Expected
+from mulligan_nl2sql.benchmark.reports import (
+    AnsweredRows,
+    Bars,
+    ExpectedRows,
+    Report,
+    find_missed_bars,
+    judge,
+    summarize,
+)
 from mulligan_nl2sql.benchmark.shown_reports import show_report_problem
 from mulligan_nl2sql.command_line import main
 
@@ -29,11 +38,6 @@ tags = ["groups"]
 question = "repaired"
 rows = [["customer 1", "Oslo"], ["customer 2", "Bern"]]
 tags = ["lists"]
-
-[[cases]]
-question = "revenue in 2024"
-refused = true
-tags = ["refusal"]
 """
 SCRIPT = """
 [[answers]]
@@ -49,10 +53,6 @@ sql = "select nam from customers"
 question = "repaired"
 sql = "select name, city from customers order by id limit 2"
 usage = {input_tokens = 100, output_tokens = 7, cost = 0.25}
-
-[[answers]]
-question = "revenue in 2024"
-sql = "select sum(total) from orders"
 """
 
 
@@ -74,7 +74,7 @@ def test_planners_are_compared_side_by_side_and_an_interrupted_benchmark_goes_on
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     planners = ("--planner", "rules", "--planner", "scripted", "--parallel", "1")
-    bars = ("--min", "60%", "--max-wrong", "1")
+    bars = ("--min", "50%", "--max-wrong", "0")
 
     code, report = benchmark(capsys, "benchmark", "cases.toml", *planners, *bars, "--deadline", "1ms")
     assert (code, report["status"], report["cases"]) == (124, "unfinished", [])
@@ -84,31 +84,28 @@ def test_planners_are_compared_side_by_side_and_an_interrupted_benchmark_goes_on
     assert [(one["planner"], one["verdict"]) for one in report["cases"]] == [
         ("rules", "right"),
         ("rules", "refused"),
-        ("rules", "right"),
         ("scripted", "failed"),
         ("scripted", "wrong"),
-        ("scripted", "wrong"),
     ]
-    assert report["missed_bars"] == ["scripted: 0.0 % right, at least 60 %", "scripted: 2 wrong, at most 1"]
+    assert report["missed_bars"] == ["scripted: 0.0 % right, at least 50 %", "scripted: 1 wrong, at most 0"]
     rules, scripted = report["planners"]
     assert rules["tags"]["groups"] == {"cases": 1, "right": 1, "wrong": 0, "refused": 0, "failed": 0, "partial": 0}
-    assert (rules["right_percent"], scripted["counts"]["failed"], scripted["repairs"]) == (66.7, 1, 1)
+    assert (rules["right_percent"], scripted["counts"]["failed"], scripted["repairs"]) == (50.0, 1, 1)
     assert scripted["usage"] == {"input_tokens": 100, "output_tokens": 7, "cost": 0.25}
-    dropped, listed, revenue = report["cases"][3:]
+    dropped, listed = report["cases"][2:]
     # A critical failure is a result of the benchmark, and does not end it.
     assert (dropped["failure"]["code"], dropped["failure"]["severity"]) == ("SQL_NOT_A_QUERY", "critical")
     assert listed["differences"]["shop"]["expected_only"] == [["customer 2", "Bern"]]
     assert listed["differences"]["shop"]["answered_only"] == [["customer 2", "Rome"]]
-    assert revenue["reason"] == "it was answered, and must be refused"
 
     # What has ended is shown again, and nothing is asked.
     Path("script.toml").unlink()
     assert main(["resume", str(report["run"])]) == 5
     shown = capsys.readouterr()
-    assert "planner rules: 66.7 % right" in shown.out
+    assert "planner rules: 50.0 % right" in shown.out
     assert "refused by rules: repaired (cases.toml:10, run " in shown.out
     assert '    only expected: "customer 2", "Bern"' in shown.out
-    assert shown.err.splitlines()[0] == "below the bar: scripted: 0.0 % right, at least 60 %"
+    assert shown.err.splitlines()[0] == "below the bar: scripted: 0.0 % right, at least 50 %"
 
 
 def test_expected_sql_is_checked_like_any_other_before_anything_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,6 +147,54 @@ def test_a_wrong_number_is_refused(option: tuple[str, str], capsys: pytest.Captu
 
     assert ended.value.code == 2
     assert f"'{option[1]}' is no " in capsys.readouterr().err
+
+
+SQL = Case(question="q", databases=["shop"], expected={"shop": Expected(sql="select 1")})
+REFUSED = Case(question="q", databases=["shop"])
+ONE_ROW = AnsweredRows("shop", "select 1", [(1,)])
+
+
+@pytest.mark.parametrize(
+    ("case", "status", "answered", "verdict", "reason"),
+    [
+        (SQL, Status.ANSWERED, [ONE_ROW], "right", ""),
+        (SQL, Status.ANSWERED, [AnsweredRows("shop", "", [(2,)])], "wrong", "1 row expected, 1 answered"),
+        (
+            SQL,
+            Status.ANSWERED,
+            [AnsweredRows("shop", "", [(1,)], "rows")],
+            "wrong",
+            "its limit of rows has cut the result",
+        ),
+        (SQL, Status.ANSWERED, [], "wrong", "one result is expected, and there are 0"),
+        (SQL, Status.ANSWERED, [ONE_ROW, ONE_ROW], "wrong", "one result is expected, and there are 2"),
+        (
+            SQL,
+            Status.ANSWERED,
+            [ONE_ROW, AnsweredRows("other", "", [])],
+            "wrong",
+            "it was asked, and nothing of it is expected",
+        ),
+        (SQL, Status.REFUSED, [], "refused", "CODE: why"),
+        (SQL, Status.FAILED, [], "failed", "CODE: why"),
+        (SQL, Status.PARTIAL, [ONE_ROW], "partial", "something is missing"),
+        (REFUSED, Status.REFUSED, [], "right", ""),
+        (REFUSED, Status.ANSWERED, [ONE_ROW], "wrong", "it was answered, and must be refused"),
+        (REFUSED, Status.FAILED, [], "failed", "CODE: why"),
+    ],
+)
+def test_a_verdict_comes_from_the_status_and_the_rows(
+    case: Case, status: Status, answered: list[AnsweredRows], verdict: str, reason: str
+) -> None:
+    has_failed = status in (Status.REFUSED, Status.FAILED)
+    failure = Problem(code="CODE", message="why") if has_failed else None
+    warnings = ["something is missing"] if status is Status.PARTIAL else []
+    answer = Answer(status=status, exit_code=0, question="q", failure=failure, warnings=warnings)
+    expected = {name: ExpectedRows("select 1", [(1,)], False) for name in case.expected}
+
+    found = judge(0, case, "rules", answer, expected, answered)
+
+    assert (found.verdict, found.reason) == (verdict, reason)
 
 
 def test_a_bar_is_missed_by_a_hair_and_not_when_it_is_reached() -> None:

@@ -11,6 +11,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, TextIO
 
+import msgspec
+
 from mulligan.errors import MulliganError, Problem, render_warnings
 from mulligan.service import ANY_COLOURS, NO_COLOURS, OWN_COLOURS
 from mulligan.service import visible as visible
@@ -56,7 +58,17 @@ def show(text: str) -> None:
 
 def show_json(value: object) -> None:
     """Print one JSON value on stdout."""
-    show(json.dumps(value, indent=2))
+    show(_indented(value))
+
+
+def _indented(value: object) -> str:
+    """`json.dumps(value, indent=2)`, in a tenth of the time: that one indents in Python."""
+    text = json.dumps(value)
+    try:
+        return msgspec.json.format(text, indent=2)
+    except msgspec.DecodeError:
+        # A number that is none in JSON, such as NaN, or a value that is nested very deep.
+        return json.dumps(value, indent=2)
 
 
 def show_json_parts(parts: Iterable[tuple[str, Any]]) -> None:
@@ -74,11 +86,12 @@ def show_json_parts(parts: Iterable[tuple[str, Any]]) -> None:
 def _json_pieces(parts: Iterable[tuple[str, Any]], indent: str) -> Iterator[str]:
     before = "{"
     for key, value in parts:
-        yield f"{before}\n{indent}  {json.dumps(key)}: "
+        name = f"{before}\n{indent}  {json.dumps(key)}: "
         if isinstance(value, Iterator):
+            yield name
             yield from _json_pieces(value, f"{indent}  ")
         else:
-            yield json.dumps(value, indent=2).replace("\n", f"\n{indent}  ")
+            yield name + _indented(value).replace("\n", f"\n{indent}  ")
         before = ","
     yield "{}" if before == "{" else f"\n{indent}}}"
 

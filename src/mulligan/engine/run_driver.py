@@ -318,7 +318,7 @@ class RunDriver:
         return task
 
     def _follow(self, pending: _Pending, now: datetime) -> None:
-        state, entries, effects = self.state, pending.entries, fx.effects
+        state, entries, rules = self.state, pending.entries, fx.RULES
         while pending.next:
             for entry in follow(state, pending.next.popleft(), self.evaluator):
                 entries.append(entry)
@@ -326,9 +326,11 @@ class RunDriver:
                     # It happened in the run that was forked.
                     continue
                 fact = entry.fact
-                for effect in effects(state, fact):
-                    _CARRY_OUT[type(effect)](self, pending, effect, now)
-                if type(fact) in _ENDS:
+                rule = rules.get(type(fact))
+                if rule is not None:
+                    for effect in rule(state, fact):
+                        _CARRY_OUT[type(effect)](self, pending, effect, now)
+                elif type(fact) in _ENDS:
                     self._end(pending, now)
             if pending.fresh:
                 self._take(pending, now)
@@ -338,11 +340,13 @@ class RunDriver:
         is_paused = self.is_paused
         small_max = self._small_tasks_max(len(pending.fresh))
         for key, task in pending.fresh.items():
-            is_left = small_max <= 0 and may_be_held(task)
+            # Alone, all of them are ours.
+            is_small = small_max < inf and may_be_held(task)
+            is_left = is_small and small_max <= 0
             if is_paused or is_left or not self._may_run_here(task) or not self._is_ours(task):
                 pending.queued[key] = task
             else:
-                small_max -= may_be_held(task)
+                small_max -= is_small
                 self._take_or_refuse(pending, task, now)
         pending.fresh.clear()
 

@@ -136,6 +136,8 @@ class TasksInFlight:
 
         All in one transaction. They are removed here once that is written, so that an error loses none.
         """
+        if not self._ended:
+            return
         others = [(lease, report) for lease, report in self._ended if lease.task.run_id not in run_ids]
         if not others:
             return

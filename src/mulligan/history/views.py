@@ -134,7 +134,8 @@ def run_brief_json(
     head = _head_json(waits, queued_max=entries_max)
     return {
         **{key: head[key] for key in _FIRST_KEYS},
-        "step_counts": count_steps(state),
+        # A run that no worker has taken yet has no places, but its workflow has steps.
+        "step_counts": count_steps(state) if state.places else {"waiting": len(state.graph.nodes)},
         "steps": {name: _step_json(waits, name, step_view(state, name)) for name in names},
         "matrices": {
             name: {"status": group.status, "statuses": group.statuses, "failures": group.failures, "count": group.count}
@@ -523,12 +524,15 @@ class StepCounter:
 
     def update(self, entries: Iterable[e.Entry]) -> None:
         """Count new entries. After a fact that moves many steps, all steps are counted again."""
+        names: dict[str, None] = {}
         for entry in entries:
             fact = entry.fact
-            if isinstance(fact, _WIDE):
+            if type(fact) in _WIDE:
                 self._count()
                 return
-            self._recount(getattr(fact, "step", "") or getattr(fact, "place", ""))
+            names[getattr(fact, "step", "") or getattr(fact, "place", "")] = None
+        for name in names:
+            self._recount(name)
 
     def _recount(self, name: str) -> None:
         before = self._statuses.get(name)
@@ -541,4 +545,4 @@ class StepCounter:
                 self.sweeps[sweep][after] += 1
 
 
-_WIDE = (e.RunStarted, e.RunStopping, e.RunRevised, e.RunReopened, e.LoopFired)
+_WIDE = frozenset({e.RunStarted, e.RunStopping, e.RunRevised, e.RunReopened, e.LoopFired})

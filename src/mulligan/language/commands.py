@@ -112,10 +112,17 @@ def inherited_fields(
     }
 
 
+# The keys that `_outcome_fields` reads. Most steps have none of them.
+_OUTCOME_KEYS = frozenset({"on_failure", "on_success", "validate"})
+
+
 def command_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
     """The fields that a `Command` and a `Step` share, without the action."""
     own = settings.merge(fields, scope)
-    return {**_attempt_fields(fields, scope, own), **_outcome_fields(fields, scope, own.for_commands())}
+    values = _attempt_fields(fields, scope, own)
+    if not _OUTCOME_KEYS.isdisjoint(fields.values):
+        values.update(_outcome_fields(fields, scope, own.for_commands()))
+    return values
 
 
 def _attempt_fields(fields: Fields, scope: Scope, own: Settings) -> dict[str, Any]:

@@ -55,9 +55,7 @@ def check_source(code: Node, scope: Scope) -> None:
 
 def _parse(code: Scalar, scope: Scope) -> ast.Module:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return _parse_cached(code.text)
+        return _parse_cached(code.text)
     except SyntaxError as error:
         raise _refuse_syntax(error, code, scope) from None
     except (RecursionError, MemoryError):
@@ -70,7 +68,9 @@ def _parse(code: Scalar, scope: Scope) -> ast.Module:
 @lru_cache(maxsize=256)
 def _parse_cached(text: str) -> ast.Module:
     """Parsed once, however many steps have the same text."""
-    tree = compile(text, "<unknown>", "exec", ast.PyCF_ONLY_AST)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = compile(text, "<unknown>", "exec", ast.PyCF_ONLY_AST)
     assert isinstance(tree, ast.Module)
     return tree
 
@@ -84,6 +84,7 @@ def _refuse_syntax(error: SyntaxError, code: Scalar, scope: Scope) -> Refusal:
     return scope.source.refuse_in("python", message, code, offset, 1)
 
 
+@lru_cache(maxsize=256)
 def _find_main(module: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     functions = (node for node in module.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     return next((function for function in functions if function.name == "main"), None)
@@ -93,7 +94,7 @@ def _check_arguments(
     main: ast.FunctionDef | ast.AsyncFunctionDef, code: Scalar, args: Mapping | None, scope: Scope, given: Sequence[str]
 ) -> None:
     set_here = args.entries if args else {}
-    required, optional = _parameters(main.args)
+    required, optional = _parameters(main)
     for name in given:
         if main.args.kwarg is None and name not in required and name not in optional:
             scope.note(scope.source.refuse("python", f"main has no parameter '{name}', which it gets", code))
@@ -108,8 +109,10 @@ def _check_arguments(
             scope.note(scope.source.refuse_in("python", message, code, offset, 8, hint="add it under 'args:'"))
 
 
-def _parameters(arguments: ast.arguments) -> tuple[list[str], list[str]]:
+@lru_cache(maxsize=256)
+def _parameters(main: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[list[str], list[str]]:
     """The names of the parameters without a default, and of those with one."""
+    arguments = main.args
     positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
     split = len(positional) - len(arguments.defaults)
     pairs = list(zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True))

@@ -124,8 +124,17 @@ def _close_part(vertex: str, stack: list[str], part: dict[str, int], order: list
             return
 
 
+def _goes_one_way(links: Mapping[str, Sequence[str]]) -> bool:
+    """Whether all links lead on, or all lead back, in the order in which the vertices stand: as in most files."""
+    place = {vertex: number for number, vertex in enumerate(links)}
+    steps = {place[target] > number for number, targets in enumerate(links.values()) for target in targets}
+    return len(steps) < 2 and not any(vertex in targets for vertex, targets in links.items())
+
+
 def find_cycle(links: Mapping[str, Sequence[str]]) -> list[str]:
     """One cycle, with its first vertex repeated at the end; empty if there is none."""
+    if _goes_one_way(links):
+        return []
     part, order = _parts(links)
     for members in reversed(order):
         start = members[-1]

@@ -38,7 +38,8 @@ def resolve(drafts: list[StepDraft], draft: Draft, *, is_sequential: bool) -> Re
     names = _Names(drafts, draft)
     resolved = Resolved(grouped=draft.grouped, outside=draft.outside)
     for each in drafts:
-        for step in _Linker(each, names, resolved, draft).steps():
+        is_linked = each.needs or each.edges or each.combinations
+        for step in _Linker(each, names, resolved, draft).steps() if is_linked else (each.step,):
             if step.name not in resolved.steps:
                 resolved.steps[step.name] = step
                 resolved.drafts[step.name] = each
@@ -95,12 +96,14 @@ class _Names:
         self._prefix_index: PrefixIndex | None = None
         self.source = source
         for draft in drafts:
-            with source.noting:
+            try:  # `source.noting` would take longer, and this runs for every step
                 self._add(draft)
+            except Refusal as refusal:
+                source.note(refusal)
 
     def _add(self, draft: StepDraft) -> None:
         whole = [draft.name] if draft.combinations and draft.name else []
-        for name in [*whole, *draft.names]:
+        for name in (*whole, *draft.names):
             first = self.steps.get(name)
             if first or name in self.matrices:
                 line = f": first in line {self.source.number(first.name_node)}" if first else ""

@@ -12,7 +12,7 @@ from mulligan.language.shapes import Fields
 from mulligan.language.shell_safety import variable_danger
 from mulligan.language.workflow_keys import ENV, RESOURCES
 
-_KEYS = ("capture", "env", "cwd", "on_lost", "timeout", "resources", "retry", "breaker")
+_KEYS = frozenset({"capture", "env", "cwd", "on_lost", "timeout", "resources", "retry", "breaker"})
 
 
 class Retry(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     def merge(self, fields: Fields, scope: Scope) -> Settings:
         """These settings overridden by the given fields. Problems are noted."""
-        if not any(key in fields for key in _KEYS):
+        if _KEYS.isdisjoint(fields.values):
             return self
         scope = scope.in_attempt
         return Settings(

@@ -302,9 +302,11 @@ class Template(Shape, frozen=True):
         return {"type": self.types[0] if len(self.types) == 1 else list(self.types)}
 
 
+_JSON_TYPES = {str: "string", bool: "boolean", int: "number", float: "number", type(None): "null"}
+
+
 def _json_type(value: Any) -> str:
-    names = {str: "string", bool: "boolean", int: "number", float: "number", type(None): "null"}
-    return names[type(value)]
+    return _JSON_TYPES[type(value)]
 
 
 class ListOf(Shape, frozen=True):
@@ -443,13 +445,15 @@ class Key(msgspec.Struct, frozen=True):
 class Fields:
     """A record that was read: the values of its keys, and their nodes."""
 
-    __slots__ = ("added", "has_unknown_keys", "node", "values")
+    __slots__ = ("added", "get", "has_unknown_keys", "node", "values")
 
     def __init__(
         self, node: Mapping, values: dict[str, Any], *, has_unknown_keys: bool = False, added: tuple[str, ...] = ()
     ) -> None:
         self.node = node
         self.values = values
+        # The method of the values itself: a large file asks for it a million times.
+        self.get: Callable[..., Any] = values.get
         self.has_unknown_keys = has_unknown_keys
         # Keys that plugins have added.
         self.added = added
@@ -459,9 +463,6 @@ class Fields:
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key]
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return self.values.get(key, default)
 
     def at(self, key: str) -> Node:
         return self.node.entries[key][1]

@@ -6,6 +6,7 @@ Each reason completes a sentence about the placeholder: `'${inputs.x}' is in sin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -342,6 +343,12 @@ def _is_integer(before: str, integers: frozenset[str]) -> bool:
 
 def _command(words: Sequence[str]) -> str:
     """The name of the command after assignments and wrappers."""
+    return _find_command(tuple(words))
+
+
+# Each word of a command, and each check of it, asks for the same ones again.
+@lru_cache(maxsize=1024)
+def _find_command(words: tuple[str, ...]) -> str:
     is_wrapped = False
     for word in words:
         is_option = is_wrapped and word.startswith("-")

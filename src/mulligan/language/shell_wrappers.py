@@ -60,6 +60,11 @@ class WrappedCommand(NamedTuple):
 
 
 def unwrap(words: Sequence[str]) -> WrappedCommand:
+    return _unwrap(tuple(words))
+
+
+@lru_cache(maxsize=1024)
+def _unwrap(words: tuple[str, ...]) -> WrappedCommand:
     wrappers: list[str] = []
     missing, is_value = 0, False
     for index, word in enumerate(words):
@@ -94,6 +99,7 @@ def _takes_value(options: _Options, word: str) -> bool:
     return word[-1:] in tuple(options.letters) and not set(word[1:-1]) & set(options.letters)
 
 
+@lru_cache(maxsize=4096)
 def program_name(word: str) -> str:
     return strip_quoting(word).rpartition("/")[2]
 

@@ -49,8 +49,10 @@ def read_files(fields: Fields, scope: Scope) -> dict[str, Any]:
 
 def files_per_step(fields: Fields, combinations: list[Values], scope: Scope) -> list[StepFiles]:
     """The files of each step of a matrix; empty if they are the same for all."""
+    if not combinations:
+        return []
     entries = {key: _entries(fields, key) for key in _KEYS}
-    if not combinations or not any(_varies(entry) for named in entries.values() for entry in named):
+    if not any(_varies(entry) for named in entries.values() for entry in named):
         return []
     with scope.noting:
         return [_read_step_files(entries, values, scope) for values in combinations]

@@ -19,7 +19,7 @@ from mulligan.language.maps import read_map
 from mulligan.language.matrix import base_name, read_matrix, step_names, written_names
 from mulligan.language.matrix_binding import Values, binder
 from mulligan.language.matrix_limits import keys_with_matrix_values, limits_per_step, without_keys
-from mulligan.language.nodes import Mapping, Node, Scalar, describe, shorten
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, describe, shorten
 from mulligan.language.scope import Draft, Scope, read_condition
 from mulligan.language.settings import Settings
 from mulligan.language.shapes import NAME, Fields
@@ -30,6 +30,10 @@ from mulligan.language.workflow_keys import END as END_SHAPE
 from mulligan.language.workflow_keys import STEP
 
 _COPIED_KEYS = ("take", "no_match", "join", "max_visits", "at_max_visits", "fail_fast")
+# All keys that `_graph_fields` reads. Most steps have none of them.
+_GRAPH_KEYS = frozenset(
+    {*_COPIED_KEYS, "when", "triage", "undo", "reads", "writes", "cache", "start", "budget", "coverage"}
+)
 # On a map step these are the defaults of its commands, not settings of the step itself.
 _COMMAND_DEFAULTS = ("rules", "max_attempts", "timeout", "resources", "breaker", "breaker_key", "logs")
 
@@ -67,8 +71,10 @@ class StepDraft(msgspec.Struct):
 
 def read_step(node: Node, draft: Draft, settings: Settings) -> StepDraft | None:
     """A step of the list. Problems are noted; None if it has no name."""
-    with draft.source.noting:
+    try:  # `source.noting` would take longer, and this runs for every step
         return _step(node, draft, settings)
+    except Refusal as refusal:
+        draft.source.note(refusal)
     # A matrix has other names than the one that is written.
     is_matrix = isinstance(node, Mapping) and "matrix" in node.entries
     draft.source.note_unread(node, "" if is_matrix else "step")
@@ -95,9 +101,10 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
     if step.budget is not None:
         warn_of_idle_budget(fields, [step], label, source)
     found = StepDraft(name, node, name_node, step, combinations=combinations, names=names)
-    found.files = files_per_step(fields, combinations, scope)
-    with scope.noting:
-        found.limits = limits_per_step(node, step, combinations, scope)
+    if combinations:
+        found.files = files_per_step(fields, combinations, scope)
+        with scope.noting:
+            found.limits = limits_per_step(node, step, combinations, scope)
     if "needs" in fields:
         found.needs = read_needs(fields.at("needs"), scope)
     if "next" in fields:
@@ -210,6 +217,8 @@ def _refuse_incomplete_map(fields: Fields, label: str, scope: Scope) -> None:
 
 def _graph_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
     """The fields that a step has in addition to those of a command."""
+    if _GRAPH_KEYS.isdisjoint(fields.values):
+        return {}
     values: dict[str, Any] = fields.pick(*_COPIED_KEYS)
     if "when" in fields:
         with scope.noting:

@@ -259,19 +259,22 @@ def _steps(fields: Fields, draft: Draft, settings: Settings) -> tuple[list[StepD
         raise source.refuse("type", message, node, hint="write each as '- step: NAME'")
     if not node.items:
         raise source.refuse("type", "'steps' is an empty list", node, hint="add '- step: NAME'")
-    ends = [item for item in node.items if _is_end(item)]
-    others = [item for item in node.items if not _is_end(item)]
-    tools, steps = [item for item in others if is_tool(item)], [item for item in others if not is_tool(item)]
-    draft.step_names = frozenset(name for item in steps if (name := _written_name(item)))
+    ends: list[Node] = []
+    tools: list[Node] = []
+    steps: list[Node] = []
+    names: set[str] = set()
+    for item in node.items:
+        name = _written_name(item)
+        kind = ends if name == END else tools if is_tool(item) else steps
+        kind.append(item)
+        if kind is steps and name:
+            names.add(name)
+    draft.step_names = frozenset(names)
     read_tools(tools, draft, settings)
     drafts = [read_step(item, draft, settings) for item in steps]
     warn_unused_tools(draft, tools)
     top = fields.at("end") if "end" in fields else None
     return [each for each in drafts if each], _end([*ends, *([top] if top else [])], draft, settings)
-
-
-def _is_end(node: Node) -> bool:
-    return _written_name(node) == END
 
 
 def _written_name(node: Node) -> str:

@@ -63,6 +63,8 @@ IDLE_RUNS_SECONDS = 1.0
 HELD_UP_SECONDS = 1.0
 # How long one round of the loop may wait: a signal is noticed by then.
 TICK_SECONDS = 0.1
+# How often at least it is checked that the home is in its place. It is also checked before anything is written.
+HOME_SECONDS = 0.05
 # The pause before asking an unavailable store again: first, at most, and at most this share of the lease. A worker that
 # is back gives the others one lease to come back too.
 STORE_SECONDS, STORE_SECONDS_MAX, STORE_LEASE_SHARE_MAX = 0.1, 2.0, 1 / 6
@@ -203,6 +205,7 @@ class Driver:
         self._idle_at = -IDLE_RUNS_SECONDS
         self._idle_before: int | None = None
         self._held_at = -HELD_UP_SECONDS
+        self._home_checked_at = 0.0
 
     def _ask_jobs(self, jobs: Mapping[WorkerJob, bool]) -> Mapping[WorkerJob, JobEnd]:
         """How the Slurm jobs of dead workers have ended."""
@@ -466,7 +469,8 @@ class Driver:
 
     def _once(self, look: Callable[[], Ending | None] = lambda: None) -> Ending | None:
         """Run the loop once, then `look`. Return None if the store was unavailable."""
-        self._refuse_moved_home()
+        if time.monotonic() - self._home_checked_at >= HOME_SECONDS:
+            self._refuse_moved_home()
         try:
             self._maintain()
             self.engine.tick(TICK_SECONDS)
@@ -523,9 +527,10 @@ class Driver:
     def _refuse_moved_home(self) -> None:
         """Kill all tasks and raise if the home was moved: another process may continue our runs in its new place.
 
-        Called in every round, so that nothing runs any more by then; and before anything is written, since a task that
-        has lost its files fails for no reason in the workflow.
+        Called again and again, so that nothing runs any more by then; and before anything is written, since a task
+        that has lost its files fails for no reason in the workflow.
         """
+        self._home_checked_at = time.monotonic()
         if self.lock is None or self._is_home_in_place(self.lock):
             return
         if self.executor is not None:

@@ -82,7 +82,7 @@ class FailureSummary:
                 self.first_seq = entry.seq
                 self._failed_places, self._listed = {}, set()
             self._last_seq = entry.seq
-            if isinstance(entry.fact, _FAILURE_FACTS):
+            if type(entry.fact) in _FAILURE_FACTS:
                 self._record(entry.fact)
             elif isinstance(entry.fact, e.MapExpanded) and entry.fact.items is not None:
                 self._listed.add(entry.fact.place)
@@ -164,9 +164,11 @@ def group_failures(answers: list[FailureOutcome]) -> list[FailureGroup]:
 
 
 FATES: tuple[Fate, ...] = get_args(Fate)
-_FAILURE_FACTS = (
-    *(e.AttemptFailed, e.ResultRejected, e.AttemptLost, e.StepFailed, e.ItemFailed, e.UndoFailed),
-    *(e.RetryScheduled, e.HandlerFailed, e.StepClassified),
+_FAILURE_FACTS = frozenset(
+    {
+        *(e.AttemptFailed, e.ResultRejected, e.AttemptLost, e.StepFailed, e.ItemFailed, e.UndoFailed),
+        *(e.RetryScheduled, e.HandlerFailed, e.StepClassified),
+    }
 )
 
 

@@ -16,6 +16,7 @@ import msgspec
 from mulligan.core.effects.child_runs import calling_place
 from mulligan.core.model import events as e
 from mulligan.core.model.formatting import single_line
+from mulligan.core.model.workflow import END
 from mulligan.core.state.scope import fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -30,6 +31,8 @@ from mulligan.worker.progress_records import Progress
 
 # With more steps than the first, only unusual facts are announced; and never more lines than the second.
 STEPS_ANNOUNCED_MAX, LINES_MAX = 100, 1000
+# So many entries of a large run are taken in together at most.
+ORDINARY_MAX = 2000
 # With more steps than this, queued tasks are not examined.
 STEPS_QUEUED_MAX = 5_000
 
@@ -118,7 +121,9 @@ class RunProgress:
     def __init__(self, read_progress: Callable[[int, str, int], Progress | None] | None = None) -> None:
         self._read_progress = read_progress
         self.root: State | None = None
-        self.failures = FailureSummary()
+        self._failures = FailureSummary()
+        # Entries of a large root run that are not announced: taken in together, before anything else is.
+        self._ordinary: list[e.Entry] = []
         self.is_cut = False
         self._counter: StepCounter | None = None
         self._states: dict[int, State] = {}
@@ -138,6 +143,12 @@ class RunProgress:
     def run_id(self) -> int:
         return self.root.run.run_id if self.root is not None else 0
 
+    @property
+    def failures(self) -> FailureSummary:
+        """The failures of the root run so far."""
+        self._catch_up()
+        return self._failures
+
     def place_column_width(self, chars_max: int) -> int:
         """The width of a column for places."""
         names = self.root.graph.nodes if self.root is not None else ()
@@ -153,11 +164,17 @@ class RunProgress:
         """Take in new entries of a run."""
         # When a run is resumed, a child run may be the first to move.
         is_root = state.run.parent_run_id is None
+        if is_root and self._may_wait(state, entries):
+            self._ordinary += entries
+            if len(self._ordinary) > ORDINARY_MAX:
+                self._catch_up()
+            return
+        self._catch_up()
         if is_root:
             self.root = state
         self._states[state.run.run_id] = state
         if is_root:
-            self.failures.update(entries)
+            self._failures.update(entries)
             self._update_counts(state, entries)
         writer = _writer_for(self._writers, state)
         for entry in self._before.pop(state.run.run_id, ()):
@@ -174,6 +191,32 @@ class RunProgress:
         if not is_root and state.run.status in RUN_ENDED:
             # A map may have ten thousand child runs.
             del self._states[state.run.run_id], self._writers[state.run.run_id]
+
+    def _may_wait(self, state: State, entries: Sequence[e.Entry]) -> bool:
+        """Whether a turn of a large run has nothing to announce: then it need not be taken in at once."""
+        is_known = state is self.root and self._counter is not None and self._counter.state is state
+        if not is_known or len(state.graph.nodes) <= STEPS_ANNOUNCED_MAX:
+            return False
+        return all(map(_is_ordinary, entries))
+
+    def _catch_up(self) -> None:
+        """Take in the ordinary entries that wait, each place once: its status now is what counts."""
+        entries, self._ordinary = self._ordinary, []
+        if not entries:
+            return
+        assert self.root is not None and self._counter is not None
+        self._failures.update(entries)
+        self._counter.update(entries)
+        update_memory = _writer_for(self._writers, self.root).memory.update
+        last: dict[str, e.Entry] = {}
+        for entry in entries:
+            fact = entry.fact
+            update_memory(fact)
+            name = getattr(fact, "place", "") or getattr(fact, "step", "")
+            if name not in last or isinstance(fact, e.AttemptStarted):
+                last[name] = entry
+        for entry in last.values():
+            self._track(self.root, entry)
 
     def _update_counts(self, state: State, entries: Sequence[e.Entry]) -> None:
         if self._counter is None or self._counter.state is not state:
@@ -235,10 +278,12 @@ class RunProgress:
     @property
     def counts(self) -> dict[str, int]:
         """How many steps are in each status."""
+        self._catch_up()
         return self._counter.counts if self._counter is not None else {}
 
     def activities(self, limit: int) -> list[Activity]:
         """The current activities, the most important first: waiting for a person, for a retry, running longest."""
+        self._catch_up()
         groups = ("pending_failed", "backing_off", "running")
         keys = chain.from_iterable(((key, since) for key, since in self._moving[group].items()) for group in groups)
         return list(islice(chain(self._paused(), self._shown(keys)), limit))
@@ -286,6 +331,7 @@ class RunProgress:
 
     def running_since(self) -> dict[str, datetime]:
         """The start of each running attempt of the root run."""
+        self._catch_up()
         return {name: since for (run_id, name), since in self._moving["running"].items() if run_id == self.run_id}
 
     def _prefix(self, run_id: int) -> str:
@@ -303,6 +349,22 @@ _MOVING = ("running", "backing_off", "pending_failed")
 _DONE = ("completed", "failed", "skipped", "cancelled")
 _ORDINARY = (e.StepCompleted, e.StepSkipped, e.MapExpanded)
 _RUN_ENDED = (e.RunCompleted, e.RunFailed, e.RunCancelled)
+
+
+def _is_ordinary(entry: e.Entry) -> bool:
+    """Whether it is about a step that a worker runs once, with success: a large run announces nothing of it."""
+    fact: Any = entry.fact
+    kind = type(fact)
+    if kind is e.AttemptStarted:
+        # Without a worker it is an approval, a child run or a wait.
+        return fact.worker != "" and not fact.instead_of
+    if kind is e.AttemptSucceeded:
+        return bool(fact.usage) and not fact.warnings and not fact.reused_run_id
+    if kind is e.StepCompleted:
+        return fact.visit == 1 and not fact.recovered_by and fact.step != END
+    if kind is e.StepEntered:
+        return bool(fact.visit == 1)
+    return kind is e.AttemptScheduled and fact.cause == "entered"
 
 
 def _is_announced(state: State, fact: e.Fact, is_root: bool) -> bool:

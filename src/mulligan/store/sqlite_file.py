@@ -74,7 +74,9 @@ class SqliteFile:
             raise StoreRefused(message, hint=_OTHER_PLACE) from error
         except (apsw.Error, OSError) as error:
             raise self._cannot_open(error) from error
-        self._opened = None if vfs else _identity(path)
+        # A text: a path is turned into one at every use.
+        self._name = str(path)
+        self._opened = None if vfs else _identity(self._name)
         # One cursor for everything: a new one would cost as much as a small statement.
         self._cursor = self._db.cursor()
         try:
@@ -92,7 +94,7 @@ class SqliteFile:
     @property
     def is_in_place(self) -> bool:
         """Whether the file at our path is still the one that we have open."""
-        return self._opened is None or self._opened == _identity(self.path)
+        return self._opened is None or self._opened == _identity(self._name)
 
     # -- use
 
@@ -265,7 +267,7 @@ def _small(reason: str) -> str:
     return reason[:1].lower() + reason[1:]
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[int, int] | None:
     """Device and inode of the file at `path`; None if there is none."""
     try:
         status = os.stat(path)

@@ -32,8 +32,10 @@ _encode = msgspec.json.Encoder().encode
 Spool = Callable[[bytes, str], str]
 
 
-def fetch_artifacts(task: Task, artifacts: Artifacts, *, is_called: bool, spool: Spool) -> Task:
-    """Return the task with the content of artifacts in place of references; InputInvalid if one is not available.
+def fetch_artifacts(task: Task, artifacts: Artifacts, *, is_called: bool, spool: Spool) -> Task | None:
+    """Return the task with the content of artifacts in place of references; None if no value refers to one.
+
+    InputInvalid if one is not available.
 
     In place of a file that an earlier step keeps stands its path.
 
@@ -42,7 +44,7 @@ def fetch_artifacts(task: Task, artifacts: Artifacts, *, is_called: bool, spool:
     """
     # One search in the encoded task: most tasks have no references.
     if KEY_AS_JSON not in _encode((task.params, task.env, task.cwd, task.agent_context, task.conversation)):
-        return task
+        return None
     for name, value in {**task.env, "cwd": task.cwd}.items():
         if (size := referenced_bytes(value)) > VALUE_BYTES_MAX:
             raise value_too_large(name, size)

@@ -104,9 +104,9 @@ class CalledTasks:
         action = called_action(lease.task)
         if lease.task.waits and self._must_await_child(running, action, is_redacted=redactor is not None):
             return
-        request = msgspec.structs.replace(
-            action.build_call(lease, running.scratch, self._folders), files=running.artifact_files
-        )
+        request = action.build_call(lease, running.scratch, self._folders)
+        if running.artifact_files:
+            request = msgspec.structs.replace(request, files=running.artifact_files)
         left = seconds_left(lease.task)
         interpreter = running.environment or action.interpreter_of(lease.task, self._programs)
         if running.environment is not None:
@@ -210,14 +210,24 @@ class CalledTasks:
         )
         if lease.task.kind == "python":
             self._note_seconds(process_exit.ended - process_exit.started)
+        is_over = not (child.is_leaving or answer.dirty or answer.forked)
+        if is_over:
+            # Nothing of the step runs any more that could write one later.
+            self._task_files.look_for_files(running)
         result = python.report_result(
-            running.resolved, self._folders, running.scratch, result=answer, process_exit=process_exit
+            running.resolved,
+            self._folders,
+            running.scratch,
+            result=answer,
+            process_exit=process_exit,
+            has_files=running.may_have_files,
         )
         if lease.task.memory is not None:
             self._send(("limit", child.key, None))
-        if not (child.is_leaving or answer.dirty or answer.forked):
+        if is_over:
             self._end(lease.token, result)
-            self.start_awaiting()
+            if self._awaiting_child:
+                self.start_awaiting()
             self._wake_up.at(self._children.retire_surplus(time.monotonic()))
             return
         # Report the end when everything that the step started is dead.

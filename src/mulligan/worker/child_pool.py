@@ -87,8 +87,11 @@ class ChildPool:
 
     def retire_surplus(self, now: float) -> float | None:
         """Retire idle children beyond one for each slot. Return when to look again, if there may be more."""
+        kept = max(1, int(self._idle_max))
+        if len(self._children) <= kept:
+            return None
         idle = sorted((child.idle_since, child.key) for child in self._children.values() if child.is_idle)
-        surplus = idle[: max(0, len(idle) - max(1, int(self._idle_max)))]
+        surplus = idle[: max(0, len(idle) - kept)]
         for since, key in surplus:
             if since + SURPLUS_SECONDS > now:
                 return since + SURPLUS_SECONDS
@@ -98,17 +101,23 @@ class ChildPool:
     def start_task(self, child: WarmChild, task: ChildTask, request: CallRequest) -> None:
         """Give a child a task; raise `ChildDisconnected` if it is gone."""
         child.start_task(task, request)
-        watch_writes(self._selector, child, is_sending=child.is_sending)
+        self._watch_writes(child)
 
     def start_job(self, child: WarmChild, job: BackgroundJob) -> None:
         """Give a child a job; raise `ChildDisconnected` if it is gone."""
         child.start_job(job)
-        watch_writes(self._selector, child, is_sending=child.is_sending)
+        self._watch_writes(child)
+
+    def _watch_writes(self, child: WarmChild) -> None:
+        """Wait until the child takes more, while there is more for it: a short message is sent at once."""
+        if child.is_sending != child.is_watched_for_writes:
+            child.is_watched_for_writes = child.is_sending
+            watch_writes(self._selector, child, is_sending=child.is_sending)
 
     def _on_ready(self, child: WarmChild) -> None:
         if child.is_sending:
             child.send_more()
-            watch_writes(self._selector, child, is_sending=child.is_sending)
+            self._watch_writes(child)
         self._on_message(child)
 
     def ignore(self, child: WarmChild) -> None:

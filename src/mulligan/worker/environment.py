@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.trace_ids import run_identity, traceparent
 from mulligan.language.shell import environment_value
@@ -38,18 +40,10 @@ def task_environment(lease: Lease, scratch: ScratchFiles, output_folder: str) ->
     """Return the variables of one task; raise InputInvalid if a value does not fit."""
     task = lease.task
     values = {
-        "MULLIGAN_RUN_ID": str(task.run_id),
-        "MULLIGAN_WORKFLOW": task.workflow,
+        **_lasting_variables(task.run_id, task.workflow, output_folder, scratch),
         "MULLIGAN_STEP": task.step,
         "MULLIGAN_VISIT": str(task.visit),
         "MULLIGAN_ATTEMPT": str(task.env_attempt or task.attempt),
-        "MULLIGAN_OUTPUT_DIR": output_folder,
-        "MULLIGAN_OUTPUT": scratch.output,
-        "MULLIGAN_ERROR": scratch.error,
-        "MULLIGAN_PROGRESS": scratch.progress,
-        "MULLIGAN_ARTIFACTS": scratch.artifacts,
-        "MULLIGAN_DATA": scratch.data,
-        "MULLIGAN_DATA_SET": scratch.data_set,
         "MULLIGAN_FENCE": str(lease.token),
         "TRACEPARENT": traceparent(run_identity(task.uid, task.run_id), task.place, task.attempt),
         "MULLIGAN_IDEMPOTENCY_KEY": task.idempotency_key,
@@ -73,8 +67,26 @@ def task_environment(lease: Lease, scratch: ScratchFiles, output_folder: str) ->
     return values
 
 
+@lru_cache(maxsize=256)
+def _lasting_variables(run_id: int, workflow: str, output_folder: str, scratch: ScratchFiles) -> dict[str, str]:
+    """Return what the tasks of a run that get the same scratch files have in common."""
+    return {
+        "MULLIGAN_RUN_ID": str(run_id),
+        "MULLIGAN_WORKFLOW": workflow,
+        "MULLIGAN_OUTPUT_DIR": output_folder,
+        "MULLIGAN_OUTPUT": scratch.output,
+        "MULLIGAN_ERROR": scratch.error,
+        "MULLIGAN_PROGRESS": scratch.progress,
+        "MULLIGAN_ARTIFACTS": scratch.artifacts,
+        "MULLIGAN_DATA": scratch.data,
+        "MULLIGAN_DATA_SET": scratch.data_set,
+    }
+
+
 def working_folder_of(task: Task) -> str:
     """Return where the task runs. Relative folders are relative to where `run` was called."""
+    if not task.cwd:
+        return task.home or "/"
     folder = environment_value("cwd", task.cwd)
     if folder.startswith("/"):
         return folder

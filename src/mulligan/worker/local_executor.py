@@ -280,7 +280,9 @@ class LocalExecutor:
             # Only here is it known which agents are models, and which are commands.
             taken = as_model_task(lease, self._programs)
             task = taken.task
-            inward = self._boundary.prepare(taken, is_called=task.kind not in SPAWNED, spool=spool)
+            inward, running.has_references = self._boundary.prepare(
+                taken, is_called=task.kind not in SPAWNED, spool=spool
+            )
             running.resolved = with_local_deadline(self._resources.assign_gpus(inward), self._clock)
             if running.resolved.task.folders:
                 check_paths(running.resolved.task, self._folders)
@@ -288,7 +290,8 @@ class LocalExecutor:
                 self._end(lease.token, reused)
                 return None
             self._task_files.prepare(running)
-            self._large.prepare_input(running)
+            if running.has_references:
+                self._large.prepare_input(running)
             redactor = self._boundary.redactor(lease)
             if task.kind in SPAWNED:
                 self._folders.make_run(task.run_id)
@@ -488,10 +491,13 @@ class LocalExecutor:
         self._large.forget(running)
         self._result_cache.forget(running)
         if isinstance(report, TaskEnded):
-            report = with_data(self._large.detach_output(running, report), running.scratch.data_set)
-            report = with_usage(running.resolved.task, report, running.scratch)
-        self._progress_files.copy(running)
-        self._kept_files.take(running, is_reported=isinstance(report, TaskEnded) and not report.reused_run_id)
+            report = self._large.detach_output(running, report)
+            if running.may_have_files:
+                report = with_data(report, running.scratch.data_set)
+                report = with_usage(running.resolved.task, report, running.scratch)
+        if running.may_have_files:
+            self._progress_files.copy(running)
+            self._kept_files.take(running, is_reported=isinstance(report, TaskEnded) and not report.reused_run_id)
         self._task_files.clear(running)
         # A reused result was checked when it was stored, and may refer to an artifact of another run.
         if isinstance(report, TaskEnded) and not report.reused_run_id:

@@ -22,14 +22,17 @@ class Lock(msgspec.Struct, frozen=True):
 
     path: str
     fd: int
+    # Its device and its number there: as long as it is open, no other file has them.
+    identity: tuple[int, int]
 
     @property
     def is_in_place(self) -> bool:
         """Whether the file that we hold is still the one at our path. False after its folder was moved or removed."""
         try:
-            return os.path.samestat(os.stat(self.path), os.fstat(self.fd))
+            found = os.stat(self.path)
         except OSError:
             return False
+        return (found.st_dev, found.st_ino) == self.identity
 
     @property
     def moved_to(self) -> Path | None:
@@ -54,7 +57,8 @@ def acquire(folder: Path, name: str) -> Lock:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.write(fd, _content(fd))
-    return Lock(str(path), fd)
+    opened = os.fstat(fd)
+    return Lock(str(path), fd, (opened.st_dev, opened.st_ino))
 
 
 def state_of(path: str) -> LockState:

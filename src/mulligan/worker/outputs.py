@@ -42,7 +42,7 @@ class NoOutput(Exception):
 
 def find_large_output(out: str, output_file: str, capture: str, bytes_max: int) -> LargeOutput | None:
     """Return where an output is that has more than `bytes_max` bytes and is not too large; otherwise None."""
-    path, how = (output_file, "written") if _exists(output_file) else (out, capture)
+    path, how = (output_file, "written") if exists(output_file) else (out, capture)
     try:
         info = os.stat(path)
     except OSError:
@@ -151,10 +151,10 @@ def read_ends(path: str) -> LogEnds:
 
 def read_if_there(path: str, bytes_max: int, label: str) -> bytes | None:
     """Return the content of the file, or None if it does not exist: the usual case, and exceptions are expensive."""
-    return _read(path, bytes_max, label) if _exists(path) else None
+    return _read(path, bytes_max, label) if exists(path) else None
 
 
-def _exists(path: str) -> bool:
+def exists(path: str) -> bool:
     """Whether there is anything, even a dangling link."""
     return os.access(path, os.F_OK, follow_symlinks=False)
 
@@ -173,7 +173,7 @@ def _read(path: str, bytes_max: int, label: str) -> bytes | None:
         with open_regular_file(path, may_be_link=True) as file:
             return file.read(bytes_max)
     except FileNotFoundError:
-        if _exists(path):
+        if exists(path):
             raise OutputInvalid(f"{label} is a dangling link") from None
         return None
     except OSError as error:
@@ -199,7 +199,7 @@ def decode_json(data: bytes, label: str) -> Any:
 
 def remove_file(path: str) -> bool:
     """Remove a file; return whether nothing is left at the path."""
-    if not _exists(path):
+    if not exists(path):
         return True
     try:
         os.unlink(path)

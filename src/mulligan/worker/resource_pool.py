@@ -85,7 +85,7 @@ class ResourcePool:
             task.cpus <= self.cpus + _EPSILON
             and (task.memory or 0) <= self.memory
             and task.gpus <= self.gpus
-            and set(task.labels) <= set(self.labels)
+            and (not task.labels or set(task.labels) <= set(self.labels))
             and has_nodes_for(task.nodes, self.nodes, self.nodes_min, is_idle=True)
         )
 

@@ -31,6 +31,8 @@ class RunningTask(msgspec.Struct):
     check_logs_at: float | None = None
     # The pipes it logs into if it may know a secret; then its logs are named from the start.
     pipes: RedactedLogs | None = None
+    # Whether a value of it may refer to an artifact.
+    has_references: bool = True
     # The files of the artifacts that its arguments refer to, by name; and those that were created only for this task.
     artifact_files: dict[str, str] = {}
     spooled_files: list[str] = []
@@ -47,6 +49,8 @@ class RunningTask(msgspec.Struct):
     # The files that the step keeps, once it has ended; and whether they were searched for secrets.
     kept_files: list[FileToStore] = []
     are_files_searched: bool = False
+    # Whether it may have written any of the files beside its logs: False if somebody has looked since it ended.
+    may_have_files: bool = True
     # Whether it has reported progress; and what was read last, as the step wrote it.
     has_progress: bool = False
     progress: bytes = b""

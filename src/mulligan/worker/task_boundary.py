@@ -41,8 +41,10 @@ class TaskBoundary:
         # The job of a scheduler in which tasks run: whoever looks into a failure wants to know it.
         self._job = job
 
-    def prepare(self, lease: Lease, *, is_called: bool, spool: Spool) -> Lease:
-        """Return the lease with every value of its task resolved; raise if one is not available.
+    def prepare(self, lease: Lease, *, is_called: bool, spool: Spool) -> tuple[Lease, bool]:
+        """Return the lease with every value of its task resolved, and whether one may still refer to an artifact.
+
+        Raise if a value is not available.
 
         Large values stay in their artifacts, and so do those that a called function reads: see `artifact_inputs`.
         NotReady while a secret is being looked up: then call it again.
@@ -53,9 +55,9 @@ class TaskBoundary:
             lease = msgspec.structs.replace(lease, task=self._with_access(lease.task))
         # Last, so that the content of artifacts is not searched for references to secrets.
         if self._artifacts is None:
-            return lease
+            return lease, True
         task = fetch_artifacts(lease.task, self._artifacts, is_called=is_called, spool=spool)
-        return lease if task is lease.task else msgspec.structs.replace(lease, task=task)
+        return (lease, False) if task is None else (msgspec.structs.replace(lease, task=task), True)
 
     def _with_access(self, task: Task) -> Task:
         """Return a call of a model with its key. A cassette also gets the secrets that it must not record."""

@@ -75,6 +75,17 @@ class TaskFiles:
         self._last_number += 1
         return self._folders.scratch(self._worker, self._last_number)
 
+    def look_for_files(self, running: RunningTask) -> None:
+        """Note whether a task that has ended, and of which nothing runs any more, has written any file but its logs."""
+        scratch = running.scratch
+        running.may_have_files = (
+            outputs.exists(scratch.error)
+            or outputs.exists(scratch.data_set)
+            or outputs.exists(scratch.output)
+            or outputs.exists(scratch.progress)
+            or outputs.exists(scratch.artifacts)
+        )
+
     def prepare(self, running: RunningTask) -> None:
         """Write the files that any kind of task may get: failure context, data; make the folders of its logs."""
         if running.resolved.task.logs:
@@ -137,7 +148,9 @@ class TaskFiles:
             running.pipes.remove_empty()
             if not running.child:
                 running.pipes.close()
-        used = [scratch.output, scratch.error, scratch.data_set, *running.spooled_files]
+        used = [*running.spooled_files]
+        if running.may_have_files:
+            used += [scratch.output, scratch.error, scratch.data_set]
         if running.has_progress:
             used.append(scratch.progress)
         if running.lease.task.data:

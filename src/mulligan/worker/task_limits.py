@@ -75,6 +75,8 @@ class TaskLimits:
 
     def admits(self, task: Task) -> bool:
         """Whether one more task, this one, may be taken."""
+        if not self.is_set:
+            return True
         return self._tasks_left > 0 and not self.is_over and has_time_for(task, self.seconds_left)
 
     def narrow(self, offer: Offer) -> Offer:

@@ -151,6 +151,8 @@ class WarmChild:
         self.job: BackgroundJob | None = None
         # It gets no further task.
         self.is_leaving = False
+        # The selector waits until more can be sent to it.
+        self.is_watched_for_writes = False
         self.idle_since = 0.0
         self.launched_at = time.monotonic()
         self._slots = {1: f"{folder}/child-{number}.out", 2: f"{folder}/child-{number}.err"}
@@ -207,7 +209,8 @@ class WarmChild:
             if self._number > 1:
                 raise ChildDisconnected from None
         # Values that may be large are not remembered: they differ from step to step.
-        self._last = msgspec.structs.replace(request, args={}, files={})
+        has_values = request.args or request.files
+        self._last = msgspec.structs.replace(request, args={}, files={}) if has_values else request
         self._fresh_logs = []
 
     @property

@@ -80,7 +80,8 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
     if deadline is not None and now.at >= deadline:
         found = add_location(now, place, failure("TIMEOUT", PAST_DEADLINE), attempt)
         return iter((e.AttemptFailed(place.key, attempt, found),))
-    if is_agent(place.spec) and (refused := budget_refusal(now.state, place)) is not None:
+    is_asking_agent = is_agent(place.spec)
+    if is_asking_agent and (refused := budget_refusal(now.state, place)) is not None:
         return iter((e.AttemptFailed(place.key, attempt, add_location(now, place, refused, attempt)),))
     try:
         bindings = now.bindings(place.spec, place)
@@ -93,8 +94,8 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
         cause,
         bindings,
         adjusted=place.climb.adjusted,
-        summary=_summary(now, place),
-        is_call=is_agent_call(place.spec),
+        summary=_summary(now, place) if is_asking_agent else "",
+        is_call=is_asking_agent and is_agent_call(place.spec),
     )
     return _schedule_engine_action(now, place, scheduled) if is_engine_action(place.spec) else iter((scheduled,))
 
@@ -129,7 +130,7 @@ def refuse_queued(now: Now, step: Place) -> Facts:
 
 def _summary(now: Now, place: Place) -> str:
     """The text about its last failure that an agent gets for its next attempt, whatever caused that attempt."""
-    if place.failure is None or not is_agent(place.spec):
+    if place.failure is None:
         return ""
     return _advice(now, place) or retry_summary_text(
         place.failure, place.failure.attempt, now.state.workflow.hide_credentials

@@ -81,7 +81,7 @@ class ResumeChildren(Effect):
 
 def effects(state: State, fact: e.Fact) -> Iterable[Effect]:
     """The effects of a fact that was applied to the state."""
-    rule = _TABLE.get(type(fact))
+    rule = RULES.get(type(fact))
     return () if rule is None else rule(state, fact)
 
 
@@ -296,7 +296,7 @@ def _run_stopping(state: State, fact: e.RunStopping) -> Iterable[Effect]:
     yield ResumeChildren()
 
 
-_TABLE: dict[type[e.Fact], Callable[[State, Any], Iterable[Effect]]] = {
+RULES: dict[type[e.Fact], Callable[[State, Any], Iterable[Effect]]] = {
     e.RunStarted: _run_started,
     e.RunForked: _run_forked,
     e.RunReopened: _run_due,

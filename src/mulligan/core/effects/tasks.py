@@ -20,7 +20,7 @@ from mulligan.core.model.fact_parts import Adjusted, AvoidedHosts, Role
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.on_dask import LABEL as DASK
 from mulligan.core.model.on_dask import wants_client
-from mulligan.core.model.waiting import default_cpus, waits
+from mulligan.core.model.waiting import DEFAULT_CPUS, default_cpus, waits
 from mulligan.core.model.workflow import AGENT, Action, Budget, Capture, Command, Resources, Secret
 from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.scope import (
@@ -169,7 +169,7 @@ def make_task(state: State, key: str) -> Task:
     assert action is not None, f"'{key}' has nothing to run"
     is_step = place.role == "step"
     step = place if is_step else state.step_of(place)
-    asker = values_of(state, place)
+    asker = place if is_step else values_of(state, place)
     bindings = asker.bindings
     wanted = spec.resources or _NO_RESOURCES
     adjusted = place.climb.adjusted or _NOT_ADJUSTED
@@ -311,7 +311,9 @@ def _files(state: State, place: Place) -> dict[str, str]:
 def _cpus(adjusted: Adjusted, wanted: Resources, kind: str, params: Mapping[str, Any]) -> tuple[float, bool]:
     """The processors that were granted or declared, otherwise those of its kind; and whether it waits. 0 is valid."""
     cpus = wanted.cpus if adjusted.cpus is None else adjusted.cpus
-    return (default_cpus(kind, params), waits(kind, params)) if cpus is None else (cpus, False)
+    if cpus is not None:
+        return cpus, False
+    return (default_cpus(kind, params), True) if waits(kind, params) else (DEFAULT_CPUS, False)
 
 
 def _labels(wanted: Resources, action: Action | None) -> tuple[str, ...]:

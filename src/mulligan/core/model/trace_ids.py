@@ -7,6 +7,7 @@ top, since its uid begins with that run's uid.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import sha256
 
 _TRACE_HEX, _SPAN_HEX = 32, 16
@@ -17,6 +18,7 @@ def run_identity(uid: str, run_id: int) -> str:
     return uid or f"run {run_id}"
 
 
+@lru_cache(maxsize=64)
 def trace_id(identity: str) -> str:
     """The trace of a run and of all runs below it: 32 hexadecimal digits."""
     return _digits(f"trace:{identity.partition('.')[0]}", _TRACE_HEX)

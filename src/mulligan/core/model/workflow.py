@@ -492,13 +492,20 @@ def all_commands(found: Iterable[Command | None]) -> Iterator[Command]:
     """These commands and all below them: handlers, scripts, validators, undos, commands of items, tools, triagers."""
     for command in filter(None, found):
         yield command
-        yield from all_commands((*command.on_success, command.validator))
-        yield from all_commands(rule.recovery_script for rule in command.rules)
-        yield from all_commands(command.on_failure.commands if command.on_failure else ())
-        yield from all_commands(command.tools.commands if command.tools else ())
+        # Most commands have nothing below them, and a workflow may have a hundred thousand.
+        if command.on_success or command.validator is not None:
+            yield from all_commands((*command.on_success, command.validator))
+        if command.rules:
+            yield from all_commands(rule.recovery_script for rule in command.rules)
+        if command.on_failure is not None:
+            yield from all_commands(command.on_failure.commands)
+        if command.tools is not None:
+            yield from all_commands(command.tools.commands)
         if isinstance(command, Step):
-            yield from all_commands((*command.do, command.undo, command.map.lister if command.map else None))
-            yield from all_commands([triager_of(command)])
+            if command.do or command.undo is not None or command.map is not None:
+                yield from all_commands((*command.do, command.undo, command.map.lister if command.map else None))
+            if command.triage is not None:
+                yield from all_commands([triager_of(command)])
 
 
 def triager_of(step: Step) -> Command | None:

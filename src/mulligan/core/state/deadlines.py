@@ -13,6 +13,8 @@ def deadline_of(state: State, place: Place) -> datetime | None:
     The earlier one counts; None if there is none.
     """
     own = place.spec.deadline
+    if own is None and not place.parent:
+        return None
     found = [] if own is None else [place.entered_at + timedelta(seconds=own)]
     if place.parent:
         item = next((above for above in state.ancestors(place) if above.role == "item"), None)

@@ -89,9 +89,15 @@ def make_call(
 
 
 def report_result(
-    lease: Lease, folders: Folders, scratch: ScratchFiles, result: CallResult, process_exit: ProcessExit
+    lease: Lease,
+    folders: Folders,
+    scratch: ScratchFiles,
+    result: CallResult,
+    process_exit: ProcessExit,
+    *,
+    has_files: bool = True,
 ) -> TaskEnded:
-    """Return the report of a step whose child is alive."""
+    """Return the report of a step whose child is alive. `has_files`: it may have written some beside its logs."""
     task = lease.task
     if result.folder:
         return report_folder_error(task, working_folder_of(task), result.folder)
@@ -99,10 +105,12 @@ def report_result(
         return report_refusal(task, unavailable_value(result.unreadable))
     if result.refused:
         return report_refusal(task, result.refused)
-    return make_report(task, _outcome(task, folders, scratch, result), result.output, process_exit)
+    return make_report(
+        task, _outcome(task, folders, scratch if has_files else None, result), result.output, process_exit
+    )
 
 
-def _outcome(task: Task, folders: Folders, scratch: ScratchFiles, result: CallResult) -> Outcome:
+def _outcome(task: Task, folders: Folders, scratch: ScratchFiles | None, result: CallResult) -> Outcome:
     if result.reported is not None:
         return Outcome(exit_code=None, reported=(result.reported,), trace=result.trace)
     if result.exception:
@@ -113,7 +121,7 @@ def _outcome(task: Task, folders: Folders, scratch: ScratchFiles, result: CallRe
         return Outcome(
             exit_code=result.exit, stderr_tail=ends.tail, stderr_head=ends.head, stderr_left_out=ends.left_out
         )
-    reports, report_error = outputs.read_reported_errors(scratch.error)
+    reports, report_error = outputs.read_reported_errors(scratch.error) if scratch is not None else ((), "")
     gone = outputs.missing_files(task) if task.files else ()
     if not (reports or report_error or result.invalid or gone):
         return _SUCCESS
