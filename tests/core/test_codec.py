@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.core.model.codec import VERSION, decode, decode_log, encode, encode_log
+from mulligan.core.model.codec import VERSION, decode, decode_all, decode_log, encode, encode_log
 from mulligan.core.model.events import FACTS, Entry
 from mulligan.core.model.fact_parts import Adjusted, Kept, Passed, Route
 from mulligan.core.model.failure import failure
@@ -157,3 +157,21 @@ def test_a_workflow_that_was_kept_and_is_damaged_is_refused_in_words():
         decode_workflow(b'{"name": 1}')
 
     assert refused.value.message == "a stored workflow cannot be read: Expected `str`, got `int` - at `$.name`"
+
+
+def test_many_lines_are_read_as_each_of_them_alone():
+    log = History(workflow(step("a"))).start().ok("a").log
+
+    assert decode_all([encode(entry) for entry in log]) == log
+
+
+@pytest.mark.parametrize("bad", [b"", b'{"v":1,"seq":', b'{"v":99}', "text", None])
+def test_among_many_lines_the_one_that_cannot_be_read_is_refused_as_if_it_were_alone(bad: Any):
+    good = encode(History(workflow(step("a"))).start().log[0])
+
+    with pytest.raises(CodecError) as alone:
+        decode(bad)
+    with pytest.raises(CodecError) as among:
+        decode_all([good, bad, good])
+
+    assert (among.value.message, among.value.hint) == (alone.value.message, alone.value.hint)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.cli.terminal import show_json_parts
+from mulligan.cli.terminal import show_json, show_json_parts
 
 RUN: dict[str, Any] = {
     "run_id": 1,
@@ -23,6 +23,20 @@ RUN: dict[str, Any] = {
 def parts(value: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, one in value.items():
         yield key, iter(one.items()) if key == "steps" else one
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[], {}, [[], {}], "é\U0001f600\ud800", 1e16, -0.0, 10**30, float("nan"), {"a": [float("inf")]}, RUN],
+    ids=["list", "mapping", "empty", "characters", "large", "zero", "long", "no number", "infinite", "run"],
+)
+def test_a_value_is_printed_as_json_indents_it(value: Any) -> None:
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
+
+    with redirect_stdout(out):
+        show_json(value)
+
+    assert out.buffer.getvalue().decode() == json.dumps(value, indent=2) + "\n"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("value", [RUN, {**RUN, "steps": {}}, {}], ids=["steps", "no steps", "nothing"])

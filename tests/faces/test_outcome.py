@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 from mulligan.core.model import events as e
 from mulligan.core.turn import fold
+from mulligan.history.views import count_steps
 from mulligan.service import Service
 from mulligan.service.home import Home
 from mulligan.service.outcome import Outcome
-from mulligan.service.run_progress import RunProgress
+from mulligan.service.run_progress import STEPS_ANNOUNCED_MAX, RunProgress
 from mulligan.testing.history import History, edge, step, workflow
 
 from .commands import ran
@@ -95,3 +97,36 @@ def test_a_run_that_is_taken_up_says_how_long_all_of_it_took_and_how_long_this_s
     # As the list and the report have it: not with the time that it took to begin.
     assert (first.seconds, first.stretch_seconds) == (whole, None)
     assert (later.seconds, later.stretch_seconds) == (whole, 0.001)
+
+
+def test_of_a_large_run_whoever_looks_sees_all_that_happened_though_nothing_ordinary_is_announced():
+    names = [f"s{number}" for number in range(STEPS_ANNOUNCED_MAX + 1)]
+    run = History(workflow(step(names[0]), *(step(name, needs=[before]) for before, name in pairwise(names))))
+    progress, seen = RunProgress(), 0
+
+    def look() -> None:
+        nonlocal seen
+        progress.update(run.state, run.log[seen:])
+        seen = len(run.log)
+
+    run.start()
+    look()
+    for name in names[:30]:
+        run.started(name)
+        look()
+        run.ok(name, usage={"wall_seconds": 0.1})
+        look()
+    run.started(names[30])
+    look()
+
+    assert progress.take_announcements() == []
+    assert progress.counts == count_steps(run.state)
+    assert [one.place for one in progress.activities(5)] == [names[30]]
+    assert list(progress.running_since()) == [names[30]]
+
+    run.fail(names[30])
+    look()
+
+    assert next(one.line.place for one in progress.take_announcements()) == names[30]
+    assert [one.place for one in progress.failures.outcomes(run.state)] == [names[30]]
+    assert progress.counts == count_steps(run.state)

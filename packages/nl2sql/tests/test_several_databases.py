@@ -63,13 +63,6 @@ def test_the_same_columns_become_one_table_that_says_which_database_a_row_is_fro
     assert [Path(file).read_text() for file in files] == ['{"customer_count":30}\n', '{"customer_count":1}\n']
 
 
-def test_a_question_of_one_database_is_answered_by_it_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    answer = ask(capsys, "ask", "how many urgent tickets are there?", *SHOP, *HELP)
-
-    assert (answer["status"], [one["database"] for one in answer["receipt"]["scans"]]) == ("answered", ["help"])
-    assert answer["results"][0]["rows"] == [{"ticket_count": 1}]
-
-
 def test_a_question_that_no_database_explains_alone_is_split_and_its_results_stay_apart(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

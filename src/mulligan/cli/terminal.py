@@ -77,8 +77,9 @@ def show_json_parts(parts: Iterable[tuple[str, Any]]) -> None:
     The same text as that of `show_json`, which would hold all of it in memory.
     """
     colours = OWN_COLOURS if wants_colour(sys.stdout, os.environ) else NO_COLOURS
+    # Once, before the bytes: what was printed as text stands before them.
+    sys.stdout.flush()
     for piece in _json_pieces(parts, ""):
-        sys.stdout.flush()
         sys.stdout.buffer.write(visible(piece, f"{colours}|{_BYTES}").encode("utf-8", "surrogateescape"))
     show("")
 

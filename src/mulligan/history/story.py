@@ -96,7 +96,8 @@ class StoryWriter:
 
     def _write(self, entry: e.Entry, rule: _Rule | None, details: _Details | None) -> list[StoryLine]:
         fact: Any = entry.fact
-        at, lines = entry.at, list[StoryLine]()
+        at = entry.at
+        lines: list[StoryLine] = []
         if rule and (sentence := rule(self, fact, at)):
             place, text, tone = sentence
             is_whole = self._is_whole(fact, at)

@@ -24,7 +24,7 @@ from mulligan.core.deciding.breaker import (
 from mulligan.core.effects.lease_rules import has_time_for, may_run_on
 from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.codec import decode
+from mulligan.core.model.codec import decode, decode_all
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded, TaskStarted, TimerFired
 from mulligan.core.model.scheduler_job import JobEnd
@@ -216,7 +216,7 @@ class SqliteStore:
 
     def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
         rows = self._file.read(SQL["log"], run_id, after, _NO_LIMIT if limit is None else limit)
-        return [decode(data) for (data,) in rows]
+        return decode_all([data for (data,) in rows])
 
     def search_log(self, run_id: int, any_of: tuple[str, ...], after: int = 0, *, also: str = "{") -> list[Entry]:
         texts = any_of[0].encode(), any_of[-1].encode(), also.encode()
