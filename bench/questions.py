@@ -180,7 +180,10 @@ def measure_kills() -> None:
                 [*COMMAND, "resume", "1", "--json"], cwd=folder, env=environment, capture_output=True
             )
             answer = json.loads(resumed.stdout)
-            same += resumed.returncode == 0 and answer["results"] == expected
+            is_same = resumed.returncode == 0 and answer["results"] == expected
+            same += is_same
+            if not is_same:
+                print(f"killed at commit {number}: {answer['status']}: {answer['failure']}", file=sys.stderr)
             lost += asked - recorded
             repeated += model.requests - asked - (needed - recorded)
         seconds = time.monotonic() - started

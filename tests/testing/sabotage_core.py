@@ -92,7 +92,7 @@ def _(real: Any) -> Any:
     return readiness
 
 
-@defect(effects._TABLE, e.RetryScheduled)
+@defect(effects.RULES, e.RetryScheduled)
 def _(real: Any) -> Any:
     """a reserved retry has no timer"""
     return lambda state, fact: ()
