@@ -15,7 +15,7 @@ def work(tmp_path: Path) -> Iterator[Work]:
     work = Work(tmp_path)
     yield work
     work.close()
-    assert work.leftovers() == []
+    assert work.remaining() == []
 
 
 @pytest.fixture

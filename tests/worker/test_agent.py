@@ -67,7 +67,7 @@ class Agents:
     def close(self) -> None:
         if self._work is not None:
             self._work.close()
-            assert self._work.leftovers() == []
+            assert self._work.remaining() == []
 
 
 @pytest.fixture

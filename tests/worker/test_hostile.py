@@ -30,7 +30,7 @@ def roomy(tmp_path: Path) -> Iterator[Work]:
     work = Work(tmp_path, cpus=4)
     yield work
     work.close()
-    assert work.leftovers() == []
+    assert work.remaining() == []
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def small(tmp_path: Path) -> Iterator[Work]:
     work = Work(tmp_path, log_bytes_max=2 * MIB)
     yield work
     work.close()
-    assert work.leftovers() == []
+    assert work.remaining() == []
 
 
 def told(report: TaskEnded) -> tuple[str, str]:

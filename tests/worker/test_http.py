@@ -32,7 +32,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Work]:
     work = Work(tmp_path_factory.mktemp("work"))
     yield work
     work.close()
-    assert work.leftovers() == []
+    assert work.remaining() == []
 
 
 def ask(

@@ -61,7 +61,7 @@ def keeping(tmp_path: Path, files: ArtifactFiles) -> Iterator[Work]:
     found = Work(tmp_path, artifacts=Unread(files))
     yield found
     found.close()
-    assert found.leftovers() == []
+    assert found.remaining() == []
 
 
 @pytest.fixture(autouse=True)

@@ -59,4 +59,4 @@ def test_each_task_ends_once_and_all_room_comes_back(tmp_path: Path, seed: int) 
     assert sorted(ended) == sorted(begun)
     assert (list(work.executor.running), work.executor.offer().cpus) == ([], 3.0)
     work.close()
-    assert work.leftovers() == []
+    assert work.remaining() == []

@@ -68,7 +68,7 @@ class Models:
     def close(self) -> None:
         if self._work is not None:
             self._work.close()
-            assert self._work.leftovers() == []
+            assert self._work.remaining() == []
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ class Site:
         while self._workers:
             work = self._workers.pop()
             work.close()
-            assert work.leftovers() == []
+            assert work.remaining() == []
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def work(tmp_path: Path, results: FakeResults) -> Iterator[Work]:
     work = Work(tmp_path, results=results)
     yield work
     work.close()
-    assert work.leftovers() == []
+    assert work.remaining() == []
 
 
 def run(work: Work, text: str = "echo ran >> trace; echo out", **fields: Any) -> TaskEnded:

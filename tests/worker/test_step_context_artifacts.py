@@ -59,7 +59,7 @@ def work(tmp_path: Path, files: Sometimes) -> Iterator[Work]:
     yield found
     assert scratch_of(found) == []
     found.close()
-    assert found.leftovers() == []
+    assert found.remaining() == []
 
 
 def scratch_of(work: Work) -> list[str]:

@@ -32,7 +32,7 @@ def keeping(tmp_path: Path, files: ArtifactFiles) -> Iterator[Work]:
     found = Work(tmp_path, artifacts=files)
     yield found
     found.close()
-    assert found.leftovers() == []
+    assert found.remaining() == []
 
 
 def code_of(report: TaskEnded) -> str:

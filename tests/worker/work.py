@@ -93,6 +93,13 @@ class Work:
     def leftovers(self) -> list[int]:
         return [process.pid for process in processes.find_with_variable(b"MULLIGAN_WORKER", self.name.encode())]
 
+    def remaining(self) -> list[int]:
+        """Processes of this worker that stay. One that is just ending is none."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while (found := self.leftovers()) and time.monotonic() < until:
+            time.sleep(0.01)
+        return found
+
     def renew_until(self, fact: Callable[[], Any]) -> None:
         """The lease is renewed until the fact is true, and then no more."""
 

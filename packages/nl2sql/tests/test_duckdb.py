@@ -134,3 +134,13 @@ def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path: Path) -> None:
         inspect(parse_url(f"duckdb:///{tmp_path}/text.duckdb"), Policy())
 
     assert caught.value.code == Code.UNUSABLE
+
+
+def test_a_generated_column_is_hidden_with_what_it_may_be_made_of(tmp_path: Path) -> None:
+    connection = duckdb.connect(str(tmp_path / "t.duckdb"))
+    connection.execute("create table t (id int, pin int, copy int generated always as (pin))")
+    connection.close()
+
+    (table,) = read_schema(parse_url(f"duckdb:///{tmp_path}/t.duckdb"), Policy(hidden=("t.pin",))).tables
+
+    assert table.hidden_columns == ("pin", "copy")

@@ -370,7 +370,8 @@ class SimulationSteps:
         seq, now = dice.choice(points), self.cluster.clock.now()
         first = decode(self.cluster.operator.load(run_id).workflow)
         state = fold(first, log[:seq])
-        if state.run.status in RUN_ENDED:
+        if state.run.status in RUN_ENDED or state.run.stop is not None:
+            # The service refuses it there: what is parked is cancelled by the fork, and nothing can be decided.
             return False
         parked = [place.key for place in state.steps() if place.status == "pending_failed" and not is_decided(place)]
         decision = None

@@ -20,7 +20,7 @@ from .asked_questions import asking, text_of
 from .simulated_home import GOOD, HANGS, SHOP, STAND_INS, Planner, SimulatedHome
 from .workflow_copies import Documents, calling, copy_of
 
-BEFORE = ("kept", "index", "resolve", "decompose_with_model", "decompose")
+BEFORE = ("kept", "index", "resolve", "decompose_prompt", "decompose_agent", "decompose_with_model", "decompose")
 OF_SCAN = ("prompt", "agent", "plan", "check", "explain", "execute", "refine")
 STEPS = (*BEFORE, *OF_SCAN, "combine", "answer")
 TWO = [SHOP, {**SHOP, "name": "other"}]
@@ -33,6 +33,8 @@ EXCEEDS = Outcome(exit_code=None, is_timed_out=True)
 # What some steps are there for: a folder of indexes, a choice of databases, an agent.
 NEEDED: dict[str, dict[str, Any]] = {
     "kept": {"index": "indexes"},
+    "decompose_prompt": {"databases": TWO, "agent": "claude"},
+    "decompose_agent": {"databases": TWO, "agent": "claude"},
     "decompose_with_model": {"databases": TWO},
     "prompt": {"agent": "claude"},
     "agent": {"agent": "claude"},
@@ -74,6 +76,17 @@ def test_a_step_that_misbehaves_fails_the_question_with_its_own_code(
     assert (answer["failure"]["code"], answer["failure"]["step"]) == (code, step)
     assert said.err.startswith(f"error[{code}]: ")
     assert "Traceback" not in said.out + said.err
+
+
+@pytest.mark.parametrize("step", BEFORE)
+def test_no_planner_is_asked_for_a_question_that_has_failed(step: str) -> None:
+    planner = Planner()
+
+    run = (home := SimulatedHome()).ask(
+        functions={**STAND_INS, "plan": planner, step: lambda **_: RAISES}, **NEEDED.get(step, {})
+    )
+
+    assert (home.status(run), planner.calls) == ("failed", 0)
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -70,7 +70,8 @@ ORDER BY n.nspname, c.relname
 _COLUMNS = """
 SELECT a.attrelid::bigint, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), NOT a.attnotnull,
     coalesce(pg_catalog.col_description(a.attrelid, a.attnum), ''), t.typcategory::text,
-    pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'SELECT')
+    pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'SELECT'),
+    a.attgenerated <> ''
 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum
 """
@@ -213,9 +214,11 @@ class PostgresConnection:
         columns: dict[int, list[Column]] = {}
         unreadable: dict[int, list[str]] = {}
         names = {number: (owner, name) for number, owner, name, *_ in tables}
-        for number, name, kind, is_nullable, comment, category, is_readable in self._all(_COLUMNS, [numbers]):
+        for number, name, kind, is_nullable, comment, category, is_readable, is_generated in self._all(
+            _COLUMNS, [numbers]
+        ):
             if is_readable:
-                columns.setdefault(number, []).append(Column(name, kind, is_nullable, comment))
+                columns.setdefault(number, []).append(Column(name, kind, is_nullable, comment, (), is_generated))
                 kinds[(*names[number], name)] = category
             else:
                 unreadable.setdefault(number, []).append(name)

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan_nl2sql.demo.make_file import make_file
 from mulligan_nl2sql.demo.shop_tables import MAIN, TABLES
 from mulligan_nl2sql.schema import Column, Schema, Table
 
@@ -178,17 +179,5 @@ def _with_values(column: Column, found: list[Any]) -> Column:
     return msgspec.structs.replace(column, values=tuple(values))
 
 
-def main() -> int:
-    if len(sys.argv) != 2:
-        print("usage: python -m mulligan_nl2sql.demo.shop FILE", file=sys.stderr)
-        return 2
-    try:
-        make_shop(Path(sys.argv[1]))
-    except (OSError, sqlite3.Error) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(make_file("shop", make_shop))

@@ -11,6 +11,8 @@ from contextlib import closing
 from datetime import date, timedelta
 from pathlib import Path
 
+from mulligan_nl2sql.demo.make_file import make_file
+
 _TABLES = """
 CREATE TABLE customers ( -- people who have asked for help
   id INTEGER NOT NULL,
@@ -52,17 +54,5 @@ def make_support(path: Path) -> None:
         connection.executemany("INSERT INTO tickets VALUES (?, ?, ?, ?, ?)", tickets)
 
 
-def main() -> int:
-    if len(sys.argv) != 2:
-        print("usage: python -m mulligan_nl2sql.demo.support FILE", file=sys.stderr)
-        return 2
-    try:
-        make_support(Path(sys.argv[1]))
-    except (OSError, sqlite3.Error) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(make_file("support", make_support))
