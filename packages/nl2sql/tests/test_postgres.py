@@ -162,3 +162,16 @@ def test_a_role_that_is_not_let_in_is_not_tried_again(shop: PostgresShop) -> Non
         read_schema(parse_url(url), POLICY)
 
     assert (caught.value.code, caught.value.retryable) == (Code.UNUSABLE, False)
+
+
+def test_a_generated_column_is_hidden_with_what_it_may_be_made_of(shop: PostgresShop) -> None:
+    with psycopg.connect(shop.owner_url, autocommit=True) as connection:
+        connection.execute("create schema pins")
+        connection.execute("create table pins.t (id int, pin int, copy int generated always as (pin) stored)")
+    try:
+        (table,) = read_schema(shop.owner(), Policy(schemas=("pins",), hidden=("t.pin",))).tables
+    finally:
+        with psycopg.connect(shop.owner_url, autocommit=True) as connection:
+            connection.execute("drop schema pins cascade")
+
+    assert ([column.name for column in table.columns], table.hidden_columns) == (["id"], ("pin", "copy"))
