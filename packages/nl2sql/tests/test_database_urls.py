@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan_nl2sql.database_urls import parse_url
+from mulligan_nl2sql.database_urls import parse_url, url_to_keep
 from mulligan_nl2sql.failures import Code, QueryFailed
 
 
@@ -39,6 +39,7 @@ def test_passwords_are_not_shown() -> None:
         ("sqlite:///:memory:", "a database in memory has nothing to read"),
         ("sqlite:///shop.db?mode=rwc", "may have no '?'"),
         ("duckdb:///missing.duckdb", "there is no file"),
+        ("sqlite:///.", "is not a file"),
     ],
 )
 def test_a_wrong_url_is_refused_in_words(
@@ -51,3 +52,54 @@ def test_a_wrong_url_is_refused_in_words(
     assert caught.value.code == Code.URL_INVALID
     assert message in caught.value.message
     assert "secret" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:hunter?zw@127.0.0.1:3/x",
+        "postgresql://u:hunter#zw@127.0.0.1:3/x",
+        "postgres://u:hunter/zw@127.0.0.1/x",
+        "postgres://u:hunter@zw@127.0.0.1/x",
+        "postgres://u:hunter/zw",
+        "postgresql://u:hunter%zw@127.0.0.1/x",
+        "POSTGRESQL://u:hunter zw@127.0.0.1/x",
+    ],
+)
+def test_a_password_that_is_not_percent_encoded_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(QueryFailed, match="percent-encode") as caught:
+        parse_url(url)
+
+    assert caught.value.code == Code.URL_INVALID
+    assert "hunter" not in caught.value.message and "zw" not in caught.value.message
+
+
+@pytest.mark.parametrize("key", ["password", "PASSWORD", "pass%57ord", "SslPassword"])
+def test_a_password_among_the_parameters_is_not_kept(key: str) -> None:
+    database = parse_url(f"postgresql://u@127.0.0.1/x?{key}=hunter")
+
+    with pytest.raises(QueryFailed) as caught:
+        url_to_keep(database)
+
+    assert caught.value.code == Code.URL_INVALID and "hunter" not in caught.value.message
+    assert database.redact("hunter") == "•••"
+
+
+@pytest.mark.parametrize("host", ["h:99999", "h:0", "h:x", "a b", "[::1", "h1:5,h2:x"])
+def test_a_host_or_a_port_that_cannot_be_is_refused(host: str) -> None:
+    with pytest.raises(QueryFailed) as caught:
+        parse_url(f"postgresql://u@{host}/x")
+
+    assert caught.value.code == Code.URL_INVALID
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:a%2Fb%3F%23%40@[::1]:5432,h2:/x?sslmode=require",
+        "postgresql:///x?host=/var/run/postgresql",
+        "postgresql://%2Fvar%2Frun/x",
+    ],
+)
+def test_what_postgresql_understands_is_taken(url: str) -> None:
+    assert parse_url(url).name == "x"

@@ -18,7 +18,7 @@ from mulligan_nl2sql.execution.schema_reading import inspect, read_schema
 from mulligan_nl2sql.failures import Code, QueryFailed
 from mulligan_nl2sql.limits import Limits
 from mulligan_nl2sql.policy import Policy
-from mulligan_nl2sql.schema import ForeignKey
+from mulligan_nl2sql.schema import Column, ForeignKey, Schema, Table
 
 from .accepted_statements import accepted
 from .shop import CITIES, POLICY, STATUSES, make_shop, schema_of
@@ -139,3 +139,95 @@ def test_doctor_says_how_it_is_opened(shop: Database) -> None:
     (finding,) = inspect(shop, POLICY)
 
     assert "opened for reading alone" in finding.message and not finding.is_problem
+
+
+def test_what_a_virtual_table_keeps_elsewhere_is_not_readable_there(tmp_path: Path) -> None:
+    connection = apsw.Connection(str(tmp_path / "d.db"))
+    connection.execute(
+        "create virtual table diary using fts5(body); insert into diary values ('dear diary');"
+        "create virtual table places using rtree(id, low, high); create table notes (id integer)"
+    )
+    connection.close()
+    database = parse_url(f"sqlite:///{tmp_path}/d.db")
+    everything, restricted = read_schema(database, Policy()), read_schema(database, Policy(hidden=("diary",)))
+
+    result = execute(database, "select body from diary", everything, Policy(), file=tmp_path / "rows.jsonl")
+
+    assert [table.name for table in everything.tables] == ["diary", "notes", "places"]
+    assert [table.name for table in restricted.tables] == ["notes"]
+    assert rows_of(result) == [{"body": "dear diary"}]
+    for number, table in enumerate(("diary_content", "places_node")):
+        with pytest.raises(QueryFailed) as caught:
+            execute(database, f"select * from {table}", everything, Policy(), file=tmp_path / f"{number}.jsonl")
+        assert caught.value.code == Code.TABLE_UNKNOWN
+
+
+def test_the_authorizer_lets_only_a_module_read_its_shadow_tables() -> None:
+    table = Table("main", "diary_content", (Column("c0"),))
+    is_running = False
+    asked = sqlite.authorizer(
+        Schema("sqlite", (table,), ("main",)),
+        (),
+        shadows=frozenset({"diary_content"}),
+        is_running=lambda: is_running,
+    )
+
+    assert asked(apsw.SQLITE_READ, "diary_content", "c0", "main", None) == apsw.SQLITE_DENY
+    is_running = True
+    assert asked(apsw.SQLITE_READ, "diary_content", "c0", "main", None) == apsw.SQLITE_OK
+
+
+def test_a_generated_column_is_hidden_with_what_it_may_be_made_of(tmp_path: Path) -> None:
+    connection = apsw.Connection(str(tmp_path / "t.db"))
+    connection.execute("create table t (id, pin, copy generated always as (pin), kept as (pin) stored)")
+    connection.close()
+    database = parse_url(f"sqlite:///{tmp_path}/t.db")
+
+    (hidden,) = read_schema(database, Policy(hidden=("t.pin",))).tables
+    (named,) = read_schema(database, Policy(columns={"t": ("id", "copy")})).tables
+
+    assert [column.name for column in hidden.columns] == ["id"]
+    assert [column.name for column in named.columns] == ["id", "copy"]
+
+
+def test_only_ascii_letters_are_folded(tmp_path: Path) -> None:
+    connection = apsw.Connection(str(tmp_path / "u.db"))
+    connection.execute('create table "Ünits" (a, "Ä"); create table "ünits" (b); insert into "ünits" values (1)')
+    connection.close()
+    database = parse_url(f"sqlite:///{tmp_path}/u.db")
+    policy = Policy(hidden=("Ünits",))
+    schema = read_schema(database, policy)
+
+    result = execute(database, 'select B from "üNITS"', schema, policy, file=tmp_path / "rows.jsonl")
+    with pytest.raises(QueryFailed) as caught:
+        execute(database, 'select * from "Ünits"', schema, policy, file=tmp_path / "none.jsonl")
+
+    assert rows_of(result) == [{"b": 1}]
+    assert caught.value.code == Code.TABLE_FORBIDDEN
+
+
+def test_a_text_that_is_not_utf_8_hides_only_the_values_of_its_column(tmp_path: Path) -> None:
+    connection = apsw.Connection(str(tmp_path / "b.db"))
+    connection.execute("create table t (good, bad); insert into t values ('a', cast(x'ff41' as text))")
+    connection.close()
+    database = parse_url(f"sqlite:///{tmp_path}/b.db")
+    schema = read_schema(database, Policy())
+
+    result = execute(database, "select good from t", schema, Policy(), file=tmp_path / "rows.jsonl")
+    with pytest.raises(QueryFailed, match=r"not UTF-8: b'\\xffA'") as caught:
+        execute(database, "select bad from t", schema, Policy(), file=tmp_path / "none.jsonl")
+
+    assert [column.values for column in schema.tables[0].columns] == [("a",), ()]
+    assert rows_of(result) == [{"good": "a"}]
+    assert caught.value.code == Code.REJECTED
+
+
+def test_columns_may_have_the_names_of_keywords(tmp_path: Path) -> None:
+    connection = apsw.Connection(str(tmp_path / "k.db"))
+    connection.execute('create table t ("group by", "a""b"); insert into t values (1, 2)')
+    connection.close()
+    database = parse_url(f"sqlite:///{tmp_path}/k.db")
+
+    result = execute(database, "select * from t", read_schema(database, Policy()), Policy(), file=tmp_path / "r.jsonl")
+
+    assert rows_of(result) == [{"group by": 1, 'a"b': 2}]

@@ -23,7 +23,11 @@ _GIVEN_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{_NAME_CHARS_MAX - 1}}}")
 PASSWORD_VARIABLE = "NL2SQL_PASSWORD_"
 # Passwords of URLs on their way to the steps, as JSON. One variable for all of them: agents get it empty.
 GIVEN_PASSWORDS = "NL2SQL_PASSWORDS"
-_SECRETS = frozenset({"password", "sslpassword", "sslkey", "passfile"})
+_PASSWORDS = frozenset({"password", "sslpassword"})
+_SECRETS = _PASSWORDS | {"sslkey", "passfile"}
+_BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Za-z:.%_-]+\]|[^\[\]:]*)(?P<port>:.*)?", re.DOTALL)
+_PORT_MAX = 65535
 
 
 class Database(msgspec.Struct, frozen=True):
@@ -50,10 +54,11 @@ def parse_url(url: str, *, name: str = "", must_exist: bool = True) -> Database:
         shown = f"'{scheme}://…'" if separator and re.fullmatch(r"[a-zA-Z][\w+.-]*", scheme) else "the URL"
         raise _invalid(f"{shown} is no known database; known are {KNOWN}")
     if dialect == SERVER:
-        return _server(url.strip(), name)
+        # The library of PostgreSQL knows its scheme in lower case alone.
+        return _server(f"{scheme.lower()}://{rest}", name)
     path = _file(scheme, rest)
     if must_exist and not os.path.isfile(path):
-        raise _invalid(f"there is no file '{path}'")
+        raise _invalid(f"'{path}' is not a file" if os.path.exists(path) else f"there is no file '{path}'")
     return Database(dialect, path, name or _NAME.sub("_", os.path.splitext(os.path.basename(path))[0]))
 
 
@@ -74,7 +79,7 @@ def url_to_keep(database: Database) -> tuple[str, str]:
     if database.dialect != SERVER:
         return f"{database.dialect}:///{quote(database.location)}", ""
     parts = urlsplit(database.location)
-    if any(key in ("password", "sslpassword") for key, _ in parse_qsl(parts.query)):
+    if any(key.lower() in _PASSWORDS for key, _ in parse_qsl(parts.query)):
         variable = password_variable(database.name)
         raise _invalid(f"the URL has a password behind its '?': write user:password@host, or set {variable}")
     login, at, host = parts.netloc.rpartition("@")
@@ -127,7 +132,33 @@ def _file(scheme: str, rest: str) -> str:
     return os.path.abspath(path)
 
 
+def _problem_of_server(rest: str) -> str:
+    """What is wrong with the URL of a server behind its `://`, without any part of it; "" if nothing is.
+
+    A character of a password that is not escaped ends the password for us and not for the library of PostgreSQL, or
+    the other way round: the rest of the password would be taken for a host, a port, a database or a parameter.
+    """
+    if re.search(r"[\s\x00-\x1f\x7f]", rest):
+        return "it contains a space or a control character: percent-encode a space as '%20'"
+    if _BAD_PERCENT.search(rest):
+        return "a '%' is not followed by two hexadecimal digits: percent-encode the character '%' as '%25'"
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    if "#" in rest or "@" in rest[len(authority) :] or authority.count("@") > 1:
+        return "percent-encode the characters of its password: '/' as '%2F', '?' as '%3F', '#' as '%23', '@' as '%40'"
+    for host in authority.rpartition("@")[2].split(","):
+        found = _HOST_AND_PORT.fullmatch(host)
+        port = (found["port"] or "")[1:] if found else "none"
+        if port and not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) <= _PORT_MAX):
+            return (
+                f"what follows the ':' of the host is no port, a number from 1 to {_PORT_MAX}; "
+                "in a password, percent-encode '/' as '%2F' and '?' as '%3F'"
+            )
+    return ""
+
+
 def _server(url: str, name: str) -> Database:
+    if problem := _problem_of_server(url.strip().partition("://")[2]):
+        raise _invalid(f"the URL of the PostgreSQL server is not valid: {problem}")
     try:
         parts = urlsplit(url)
         query = parse_qsl(parts.query)
@@ -136,7 +167,7 @@ def _server(url: str, name: str) -> Database:
     _, at, host = parts.netloc.rpartition("@")
     _, colon, password = parts.netloc[: len(parts.netloc) - len(host) - len(at)].partition(":")
     hidden = [password] if colon and password else []
-    hidden += [value for key, value in query if key in _SECRETS]
+    hidden += [value for key, value in query if key.lower() in _SECRETS]
     secrets = {text for secret in hidden for text in (secret, unquote(secret)) if text}
     called = name or _NAME.sub("_", unquote(parts.path.strip("/"))) or "postgres"
     return Database(SERVER, url, called, tuple(sorted(secrets, key=len, reverse=True)))

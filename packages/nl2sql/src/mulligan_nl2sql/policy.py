@@ -121,12 +121,20 @@ def describe_invalid(error: msgspec.ValidationError) -> str:
     problem = (
         problem.replace("Object contains unknown field `", "unknown key '").replace(" | null", "").replace("`", "'")
     )
-    return f"{problem[:1].lower()}{problem[1:]}{f' in {place}' if place else ''}"
+    unknown = problem.partition("unknown key '")[2].rstrip("'")
+    keys = Limits if place.endswith(".limits") else Policy if place else Policies
+    near = _near(unknown, [*keys.__struct_fields__])
+    return f"{problem[:1].lower()}{problem[1:]}{f' in {place}' if place else ''}{near if unknown else ''}"
 
 
 def _with_columns(schema: Schema, table: Table, listed: tuple[str, ...] | None, hidden: set[str]) -> Table:
+    """A generated column may be calculated from a hidden one, so it must be named if one is hidden."""
     names = {_column(schema, table, name) for name in listed} if listed is not None else None
-    kept = [one for one in table.columns if (names is None or one.name in names) and one.name not in hidden]
+    kept = [
+        one
+        for one in table.columns
+        if one.name not in hidden and (one.name in names if names is not None else not (one.is_generated and hidden))
+    ]
     left_out = [one.name for one in table.columns if one not in kept]
     return msgspec.structs.replace(table, columns=tuple(kept), hidden_columns=(*table.hidden_columns, *left_out))
 

@@ -10,6 +10,15 @@ import msgspec
 VALUE_CHARS_MAX = 60
 
 
+# SQLite and DuckDB take 'A' for 'a', and 'Ä' not for 'ä'.
+_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+
+
+def fold_ascii(name: str) -> str:
+    """The name with the letters A to Z in lower case, and no others."""
+    return name.translate(_ASCII_LOWER)
+
+
 class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     # As the database writes it.
@@ -18,6 +27,8 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     comment: str = ""
     # Distinct values, if the column has few; empty otherwise.
     values: tuple[str, ...] = ()
+    # Calculated from other columns, whatever a policy says of those.
+    is_generated: bool = False
 
     def with_values(self, values: Iterable[str], count_max: int) -> Column:
         """The column with these values, or with none if they are many or long."""
@@ -79,7 +90,7 @@ class Schema(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def fold(self, name: str) -> str:
         """A name as the database compares it, if it stands in quotes."""
-        return name if self.dialect == "postgres" else name.lower()
+        return name if self.dialect == "postgres" else fold_ascii(name)
 
     def find(self, schema: str, name: str) -> Table | None:
         """The table of this name; without a schema, the first of the default schemas that has it."""

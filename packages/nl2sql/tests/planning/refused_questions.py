@@ -29,6 +29,7 @@ UNKNOWN_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("customers in Berlin except business customers", ("except",)),
     ("roughly 5 products", ("roughly",)),
     ("products never ordered", ("never",)),
+    ("customers with more than \u0663 orders", ("\u0663",)),
 )
 
 NOT_UNDERSTOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -96,6 +97,10 @@ NOT_UNDERSTOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("list customers and orders", ("orders",)),
     ("orders with total over amount", ("amount",)),
     ("employees of employees", ("employees",)),
+    ("customers with all orders cancelled", ("all", "orders")),
+    ("customers with every order cancelled", ("every", "order")),
+    ("how many customers have all orders pending", ("all", "orders")),
+    ("which city has the fewest business customers", ("city",)),
 )
 
 # With words that the candidates must contain.
@@ -110,5 +115,8 @@ AMBIGUOUS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("orders without shipments in 2024", ("orders",), ("shipments.shipped_on", "orders.ordered_on")),
     ("payments of orders in 2024", ("payments",), ("payments.paid_at", "orders.ordered_on")),
     ("orders with payments over 100 euros", ("orders",), ("payments.amount", "orders.total")),
+    ("customers in Berlin and in Munich", ("Munich",), ("either", "both")),
+    ("orders in 2023 and in 2024", ("in", "2024"), ("either", "both")),
+    ("customers with pending and cancelled orders", ("pending", "and", "cancelled"), ("either", "both")),
     ("products of customers in Berlin", ("customers",), ("reviews.product_id", "order_items.product_id")),
 )

@@ -251,3 +251,129 @@ def test_tables_and_columns_that_may_not_be_read_are_unknown_words() -> None:
 
     assert refusal_of("average salary of people", schema).words == ("salary",)
     assert refusal_of("how many secrets are there", schema).words == ("secrets",)
+
+
+# -- many rows -------------------------------------------------------------------------------------------------------
+
+DOCTORS = table("doctors", Column("name", "TEXT", False, "", ("Emma", "Noor", "Ole")), Column("salary", "REAL", False))
+PATIENTS = table(
+    "patients",
+    Column("name", "TEXT", False),
+    Column("city", "TEXT", True, "", ("Bergen", "Oslo")),
+    Column("doctor_id", "INTEGER", True),
+    keys=(key("doctor_id", "doctors"),),
+)
+VISITS = table(
+    "visits",
+    Column("patient_id", "INTEGER", False),
+    Column("drug", "TEXT", False, "", ("aspirin", "insulin")),
+    Column("status", "TEXT", False, "", ("cancelled", "completed")),
+    Column("fee", "REAL", True),
+    Column("planned_on", "DATE", False),
+    keys=(key("patient_id", "patients"),),
+)
+CLINIC = schema_of(DOCTORS, PATIENTS, VISITS)
+CLINIC_ROWS = """
+create table doctors (id integer, name text, salary real);
+create table patients (id integer, name text, city text, doctor_id integer);
+create table visits (id integer, patient_id integer, drug text, status text, fee real, planned_on date);
+insert into doctors values (1, 'Emma', 50), (2, 'Noor', 70), (3, 'Ole', 60);
+insert into patients values (1, 'Ada', 'Oslo', 1), (2, 'Bo', 'Bergen', 1), (3, 'Cy', 'Oslo', 2), (4, 'Di', null, null);
+insert into visits values (1, 1, 'aspirin', 'completed', 10, '2024-01-01'),
+  (2, 1, 'insulin', 'cancelled', 5, '2024-01-02'), (3, 2, 'aspirin', 'cancelled', 7, '2024-01-03');
+"""
+
+
+def clinic_rows(question: str) -> list[tuple[object, ...]]:
+    database = sqlite3.connect(":memory:")
+    database.executescript(CLINIC_ROWS)
+    return database.execute(sql_of(question, CLINIC)).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("question", "word"),
+    [
+        # Which of many rows this is said of is not certain.
+        ("doctors with patients in Oslo and in Bergen", "Bergen"),
+        ("doctors with patients in Oslo and Bergen", "and"),
+        ("doctors with patients in Oslo but not in Bergen", "Bergen"),
+        ("doctors with patients not in Oslo but in Bergen", "Oslo"),
+        ("doctors without patients in Oslo but not in Bergen", "Bergen"),
+        ("patients with visits of insulin and aspirin", "insulin"),
+        ("doctors with all patients in Oslo", "all"),
+        ("patients with every visit cancelled", "every"),
+        ("patients who have all visits completed", "all"),
+        # A value of what is asked for, reached through something else.
+        ("doctors of the patients of Emma", "Emma"),
+        # Groups without such a row are not seen.
+        ("which city has the fewest patients with visits", "city"),
+    ],
+)
+def test_what_may_be_said_of_one_or_of_all_of_many_rows_is_refused(question: str, word: str) -> None:
+    assert word in refusal_of(question, CLINIC).words
+
+
+@pytest.mark.parametrize(
+    ("question", "ids"),
+    [
+        ("all patients in Oslo", [1, 3]),
+        ("patients in Oslo but not in Bergen", [1, 3]),
+        ("patients in Oslo and Bergen", [1, 2, 3]),
+        ("all doctors with patients in Oslo", [1, 2]),
+        ("doctors with patients not in Oslo", [1]),
+        ("patients with visits of insulin or aspirin", [1, 2]),
+        ("visits of all patients in Oslo", [1, 2]),
+        # As many as are asked for, and not only those that share the first place.
+        ("2 doctors with the highest salary", [2, 3]),
+        ("the 2 doctors with the lowest salary", [1, 3]),
+        ("which 2 doctors have the highest salary?", [2, 3]),
+        ("2 patients with the most visits", [1, 2]),
+        ("doctors with the highest salary", [2]),
+    ],
+)
+def test_what_is_certain_about_many_rows_is_answered(question: str, ids: list[int]) -> None:
+    assert [row[0] for row in clinic_rows(question)] == ids
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("total fee for each patient", [(1, "Ada", 15), (2, "Bo", 7), (3, "Cy", None), (4, "Di", None)]),
+        (
+            "total fee of completed visits for each patient",
+            [(1, "Ada", 10), (2, "Bo", None), (3, "Cy", None), (4, "Di", None)],
+        ),
+        ("number of visits for each patient in Oslo", [(1, "Ada", 2), (3, "Cy", 0)]),
+        ("number of patients for each doctor", [(1, "Emma", 2), (2, "Noor", 1), (3, "Ole", 0)]),
+        ("total fee for each doctor", [(1, "Emma", 22), (2, "Noor", None), (3, "Ole", None)]),
+        ("total fee per patient", [(1, "Ada", 15), (2, "Bo", 7)]),
+        # There is no average of nothing.
+        ("average fee for each patient", [(1, "Ada", 7.5), (2, "Bo", 7)]),
+        ("number of patients per city", [(None, 1), ("Bergen", 1), ("Oslo", 2)]),
+    ],
+)
+def test_for_each_shows_also_those_that_have_none(question: str, expected: list[tuple[object, ...]]) -> None:
+    assert clinic_rows(question) == expected
+
+
+def test_a_word_that_is_a_value_and_a_time_is_refused() -> None:
+    branches = table("branches", Column("name", "TEXT", False, "", ("May", "North")))
+    titles = Column("title", "TEXT", False, "", ("1984", "Emma"))
+    books = table("books", titles, Column("published_on", "DATE", False))
+    loans = table(
+        "loans", Column("branch_id", "INTEGER", False), Column("lent_on", "DATE"), keys=(key("branch_id", "branches"),)
+    )
+    schema = schema_of(branches, books, loans)
+
+    assert refusal_of("loans lent in May", schema).candidates == ("value of branches.name", "a time")
+    assert refusal_of("May loans", schema).words == ("May",)
+    assert refusal_of("books in 1984", schema).candidates == ("value of books.title", "a time")
+    assert "branches.name = 'May'" in sql_of("loans of branch May", schema)
+    assert "books.title = '1984'" in sql_of("books with the title 1984", schema)
+    assert "books.published_on >= '1984-01-01'" in sql_of("books published in 1984", schema)
+
+
+def test_a_refusal_says_how_to_ask() -> None:
+    assert "write 'planned in …'" in refusal_of("visits in 2024", CLINIC).message
+    assert "planned_on >= '2024-01-01'" in sql_of("visits planned in 2024", CLINIC)
+    assert refusal_of("?", CLINIC).message == "the question has no words"

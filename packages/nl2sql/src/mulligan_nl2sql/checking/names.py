@@ -13,7 +13,7 @@ from sqlglot.schema import MappingSchema
 
 from mulligan_nl2sql.checking.refusals import refuse
 from mulligan_nl2sql.failures import Code, QueryFailed
-from mulligan_nl2sql.schema import Schema, Table
+from mulligan_nl2sql.schema import Schema, Table, fold_ascii
 
 # Names of a database's own tables and views. A statement may not define one of them either.
 _CATALOGUE = re.compile(
@@ -85,21 +85,26 @@ def _compared(node: exp.Expr | None, schema: Schema) -> str:
         return ""
     name = str(node.this)
     is_exact = schema.dialect == "postgres" and isinstance(node, exp.Identifier) and node.quoted
-    return name if is_exact else name.lower()
+    return name if is_exact else fold_ascii(name)
 
 
 def resolve_columns(tree: exp.Query, schema: Schema, tables: list[Table]) -> exp.Query:
     """Write each column with its table and `*` as the columns that may be read. Refuses all others."""
+    for name in tree.find_all(exp.Identifier):
+        name.set("this", _compared(name, schema))
     _refuse_hidden_columns(tree, schema, tables)
     # Types are not needed, and types of users would have to be parsed.
     known = MappingSchema(dialect=schema.dialect, normalize=False)
     for table in tables:
-        columns = {schema.fold(column.name): "TEXT" for column in table.columns}
+        # In quotes: the library parses them, and a name such as "group by" is not one otherwise.
+        names = [exp.to_identifier(schema.fold(column.name), quoted=True) for column in table.columns]
+        columns = {name.sql(dialect=schema.dialect): "TEXT" for name in names}
         known.add_table(exp.table_(schema.fold(table.name), db=schema.fold(table.schema), quoted=True), columns)
     try:
         resolved = qualify(
             tree,
-            dialect=schema.dialect,
+            # Names are folded already. The library would fold all letters of Unicode.
+            dialect=f"{schema.dialect}, normalization_strategy=case_sensitive",
             schema=known,
             validate_qualify_columns=True,
         )

@@ -20,7 +20,7 @@ from mulligan_nl2sql.execution.messages import Finding, Request
 from mulligan_nl2sql.failures import Code, QueryFailed
 from mulligan_nl2sql.limits import Limits
 from mulligan_nl2sql.policy import Policy
-from mulligan_nl2sql.schema import Column, ForeignKey, Schema, Table
+from mulligan_nl2sql.schema import Column, ForeignKey, Schema, Table, fold_ascii
 
 MAIN = "main"
 _CHUNK_ROWS = 500
@@ -45,9 +45,11 @@ _PART = re.compile(r'"(?:[^"]|"")*"|[^.]+')
 _ALIAS = re.compile(r' AS (?:"(?:[^"]|"")*"|\S+)$')
 _CARDINALITY = "Estimated Cardinality"
 
+# DuckDB 1 shows how a column is generated as its default: beside a generated column, one with a default counts as one.
 _COLUMNS = """
-SELECT c.schema_name, c.table_name, c.column_name, c.data_type, c.is_nullable, coalesce(c.comment, '')
-FROM duckdb_columns() c
+SELECT c.schema_name, c.table_name, c.column_name, c.data_type, c.is_nullable, coalesce(c.comment, ''),
+    t.sql ILIKE '%GENERATED ALWAYS%' AND c.column_default IS NOT NULL
+FROM duckdb_columns() c LEFT JOIN duckdb_tables() t USING (database_oid, table_oid)
 WHERE c.database_name = current_database() AND NOT c.internal AND list_contains($schemas, c.schema_name)
 ORDER BY c.schema_name, c.table_name, c.column_index
 """
@@ -79,12 +81,12 @@ def check_tables(connection: duckdb.DuckDBPyConnection, sql: str, schema: Schema
     """
     if any(table.is_view for table in schema.tables):
         return
-    readable = {table.full_name.lower() for table in schema.tables}
+    readable = {fold_ascii(table.full_name) for table in schema.tables}
     for name in connection.get_table_names(sql, qualified=True):
         parts = [_unquoted(part) for part in _PART.findall(_ALIAS.sub("", name))]
         if len(parts) == 1:
             parts = [*schema.default_schemas[:1], *parts]
-        if ".".join(parts).lower() not in readable:
+        if fold_ascii(".".join(parts)) not in readable:
             raise duckdb.PermissionException(f"the table {name} may not be read")
 
 
@@ -157,8 +159,11 @@ class DuckdbConnection:
                 f"the schema '{catalogue}' has the name of the file, which DuckDB confuses: rename the file",
             )
         columns: dict[tuple[str, str], list[Column]] = {}
-        for owner, table, name, kind, is_nullable, comment in self._all(_COLUMNS, {"schemas": list(schemas)}):
-            columns.setdefault((owner, table), []).append(Column(name, kind, bool(is_nullable), comment))
+        for owner, table, name, kind, is_nullable, comment, is_generated in self._all(
+            _COLUMNS, {"schemas": list(schemas)}
+        ):
+            column = Column(name, kind, bool(is_nullable), comment, (), bool(is_generated))
+            columns.setdefault((owner, table), []).append(column)
         primary: dict[tuple[str, str], tuple[str, ...]] = {}
         foreign: dict[tuple[str, str], list[ForeignKey]] = {}
         for owner, table, kind, names, other, other_names in self._all(_KEYS):
@@ -221,6 +226,10 @@ class DuckdbConnection:
         location = self._request.database.location
         if "lock on file" in str(error):
             return self._request.failure(Code.BUSY, f"the file '{location}' is in use by another process")
+        if not _has_magic_bytes(location):
+            return self._request.failure(
+                Code.UNUSABLE, f"'{location}' cannot be read as a DuckDB database: it is not one"
+            )
         return self._request.failure(
             Code.UNUSABLE, f"'{location}' cannot be read as a DuckDB database: {_first_line(error)}"
         )
@@ -228,6 +237,15 @@ class DuckdbConnection:
 
 def open_connection(request: Request) -> DuckdbConnection:
     return DuckdbConnection(request)
+
+
+def _has_magic_bytes(location: str) -> bool:
+    """Whether the file begins as DuckDB's files do. It takes others for those of extensions that may not be loaded."""
+    try:
+        with open(location, "rb") as file:
+            return file.read(12)[8:] == b"DUCK"
+    except OSError:
+        return True
 
 
 def _first_line(error: Exception) -> str:

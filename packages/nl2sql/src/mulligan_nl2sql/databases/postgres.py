@@ -70,7 +70,8 @@ ORDER BY n.nspname, c.relname
 _COLUMNS = """
 SELECT a.attrelid::bigint, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), NOT a.attnotnull,
     coalesce(pg_catalog.col_description(a.attrelid, a.attnum), ''), t.typcategory::text,
-    pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'SELECT')
+    pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'SELECT'),
+    a.attgenerated <> ''
 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum
 """
@@ -213,9 +214,11 @@ class PostgresConnection:
         columns: dict[int, list[Column]] = {}
         unreadable: dict[int, list[str]] = {}
         names = {number: (owner, name) for number, owner, name, *_ in tables}
-        for number, name, kind, is_nullable, comment, category, is_readable in self._all(_COLUMNS, [numbers]):
+        for number, name, kind, is_nullable, comment, category, is_readable, is_generated in self._all(
+            _COLUMNS, [numbers]
+        ):
             if is_readable:
-                columns.setdefault(number, []).append(Column(name, kind, is_nullable, comment))
+                columns.setdefault(number, []).append(Column(name, kind, is_nullable, comment, (), is_generated))
                 kinds[(*names[number], name)] = category
             else:
                 unreadable.setdefault(number, []).append(name)
@@ -276,7 +279,7 @@ class PostgresConnection:
 
     def _failure(self, error: psycopg.Error) -> QueryFailed:
         request, state = self._request, error.sqlstate or ""
-        message = error.diag.message_primary or (str(error).strip().splitlines() or [""])[-1]
+        message = error.diag.message_primary or _last_reason(str(error))
         details = {"sqlstate": state} if state else {}
         if isinstance(error, errors.QueryCanceled):
             return request.timed_out()
@@ -295,6 +298,12 @@ class PostgresConnection:
         if state.startswith(_LOST) or state == "53300" or (isinstance(error, psycopg.OperationalError) and not state):
             return request.failure(Code.UNREACHABLE, f"PostgreSQL cannot be reached: {message}", **details)
         return request.failure(Code.REJECTED, f"PostgreSQL refused the statement: {message}", **details)
+
+
+def _last_reason(text: str) -> str:
+    """The last line that says what happened: below it may stand a question to the user."""
+    lines = [line.strip() for line in text.strip().splitlines()]
+    return next((line for line in reversed(lines) if line and not line.endswith("?")), "")
 
 
 def open_connection(request: Request) -> PostgresConnection:

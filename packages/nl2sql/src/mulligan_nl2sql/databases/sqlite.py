@@ -16,7 +16,7 @@ from mulligan_nl2sql.execution.messages import Finding, Request
 from mulligan_nl2sql.failures import Code, QueryFailed
 from mulligan_nl2sql.limits import MEBIBYTE, Limits
 from mulligan_nl2sql.policy import Policy
-from mulligan_nl2sql.schema import Column, ForeignKey, Schema, Table
+from mulligan_nl2sql.schema import Column, ForeignKey, Schema, Table, fold_ascii
 
 MAIN = "main"
 # Steps of SQLite's machine between two looks at the clock: a fraction of a millisecond.
@@ -46,6 +46,14 @@ _UNAVAILABLE = (apsw.BusyError, apsw.LockedError)
 _NO_DATABASE = (apsw.NotADBError, apsw.CorruptError, apsw.CantOpenError, apsw.IOError)
 # Rows that a search by an index is expected to find, unless the index is unique.
 _ROWS_PER_SEARCH = 10
+_BYTES_SHOWN_MAX = 40
+_KINDS = "SELECT name, type FROM pragma_table_list WHERE schema = 'main'"
+_SHADOW_SUFFIXES = (
+    *("content", "data", "idx", "docsize", "config"),  # FTS5
+    *("segments", "segdir", "stat"),  # FTS3, FTS4
+    *("node", "parent", "rowid"),  # R*Tree
+    "vocab",  # spellfix1
+)
 _SCAN = re.compile(r"(SCAN|SEARCH) (?:CONSTANT ROW|(\S+))(.*)")
 _PART = re.compile(r"(?:MATERIALIZE|CO-ROUTINE) (\S+)")
 
@@ -66,34 +74,57 @@ def set_switches(connection: apsw.Connection) -> None:
     connection.execute("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0")
 
 
-def authorizer(schema: Schema, functions: Sequence[str], defined: Sequence[str] = ()) -> Authorizer:
+def shadow_tables(connection: apsw.Connection) -> frozenset[str]:
+    """The tables in which virtual tables keep what they hold: nothing of them may be read, except by their modules."""
+    kinds = {fold_ascii(name): kind for name, kind in connection.execute(_KINDS)}
+    virtual = [name for name, kind in kinds.items() if kind == "virtual"]
+    # SQLite does not know the shadow tables of a module that it does not have.
+    guessed = {f"{name}_{suffix}" for name in virtual for suffix in _SHADOW_SUFFIXES}
+    return frozenset(name for name, kind in kinds.items() if kind == "shadow" or name in guessed)
+
+
+def authorizer(
+    schema: Schema,
+    functions: Sequence[str],
+    defined: Sequence[str] = (),
+    *,
+    shadows: frozenset[str] = frozenset(),
+    is_running: Callable[[], bool] = lambda: False,
+) -> Authorizer:
     """The third layer: SQLite asks for each table, column and function of a statement when it compiles it.
 
     `defined` are the names after WITH. SQLite reports them as it reports views, so the check lets none of them have the
-    name of a view.
+    name of a view. While a statement runs (`is_running`), the modules of virtual tables compile statements of their
+    own, which read `shadows`.
     """
     readable = {
-        table.name.lower(): {"", *(column.name.lower() for column in table.columns)}
+        fold_ascii(table.name): {"", *(fold_ascii(column.name) for column in table.columns)}
         for table in schema.tables
-        if table.schema == MAIN
+        if table.schema == MAIN and fold_ascii(table.name) not in shadows
     }
-    views = {table.name.lower() for table in schema.tables if table.is_view}
+    views = {fold_ascii(table.name) for table in schema.tables if table.is_view}
     # `like` and `glob` are what the operators call.
-    callable_names = {"like", "glob", *(name.lower() for name in functions)}
+    callable_names = {"like", "glob", *(fold_ascii(name) for name in functions)}
     # A table of which no column is read, as in `count(*)`, comes without its database if the statement has none.
-    countable = {*readable, *(name.lower() for name in defined)}
+    countable = {*readable, *(fold_ascii(name) for name in defined)}
 
     def authorize(action: int, first: str | None, second: str | None, database: str | None, inner: str | None) -> int:
         if action == apsw.SQLITE_SELECT:
             is_allowed = True
         elif action == apsw.SQLITE_READ:
-            table, column = (first or "").lower(), (second or "").lower()
+            table, column = fold_ascii(first or ""), fold_ascii(second or "")
             # Within a view: what the view was made to read.
-            through_view = inner is not None and inner.lower() in views and database in (MAIN, None)
+            through_view = inner is not None and fold_ascii(inner) in views and database in (MAIN, None)
             is_counted = not column and database is None and table in countable
-            is_allowed = through_view or is_counted or (database == MAIN and column in readable.get(table, ()))
+            by_module = database == MAIN and table in shadows and is_running()
+            is_allowed = (
+                through_view or is_counted or by_module or (database == MAIN and column in readable.get(table, ()))
+            )
         elif action == apsw.SQLITE_FUNCTION:
-            is_allowed = (second or "").lower() in callable_names
+            is_allowed = fold_ascii(second or "") in callable_names
+        elif action == apsw.SQLITE_PRAGMA:
+            # A full-text index asks whether another process has written.
+            is_allowed = first == "data_version" and second is None and is_running()
         else:
             is_allowed = False
         return int(apsw.SQLITE_OK if is_allowed else apsw.SQLITE_DENY)
@@ -109,6 +140,7 @@ def set_deadline(connection: apsw.Connection, deadline: float) -> None:
 class SqliteConnection:
     def __init__(self, request: Request) -> None:
         self._request = request
+        self._is_running = False
         apsw.hard_heap_limit(request.limits.memory_bytes)
         with self._failures():
             self._connection = open_read_only(request.database.location)
@@ -120,11 +152,25 @@ class SqliteConnection:
             self._all("SELECT count(*) FROM sqlite_master")
             self._sizes = table_sizes(self._connection) if request.sql else {}
             if request.schema is not None:
-                self._connection.authorizer = authorizer(request.schema, request.functions, request.defined)
+                self._connection.authorizer = authorizer(
+                    request.schema,
+                    request.functions,
+                    request.defined,
+                    shadows=shadow_tables(self._connection),
+                    is_running=lambda: self._is_running,
+                )
 
     def rows(self, sql: str) -> Iterator[Sequence[Any]]:
+        cursor = self._connection.cursor()
+        # Called when the statement has been compiled, before its first step.
+        cursor.exec_trace = self._begin_to_run
         with self._failures():
-            yield from self._connection.execute(sql)
+            yield from cursor.execute(sql)
+        self._is_running = False
+
+    def _begin_to_run(self, *_: object) -> bool:
+        self._is_running = True
+        return True
 
     def cost(self, sql: str) -> float:
         """The number of rows that nested loops look at. SQLite has no estimate of its own that it would say."""
@@ -145,19 +191,23 @@ class SqliteConnection:
         self._connection.close(True)
 
     def _tables(self) -> Iterator[Table]:
-        query = "SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
+        query = """
+            SELECT m.name, l.type, m.sql FROM sqlite_master m JOIN pragma_table_list l ON l.name = m.name
+            WHERE m.type IN ('table', 'view') AND l.schema = 'main' ORDER BY m.name
+        """
+        shadows = shadow_tables(self._connection)
         sizes = table_sizes(self._connection)
         for name, kind, definition in self._all(query):
-            if name.lower().startswith("sqlite_"):
+            if fold_ascii(name).startswith("sqlite_") or fold_ascii(name) in shadows:
                 continue
             comments = read_comments(definition or "") if kind == "table" else Comments()
             columns, keys = [], []
-            # Hidden columns of virtual tables have the value 1.
+            # Hidden columns of virtual tables have the value 1, generated ones 2 or 3.
             for row in self._all('SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?)', [name]):
                 column, declared, is_required, key, hidden = row
                 if hidden != 1:
-                    comment = comments.columns.get(column.lower(), "")
-                    columns.append(Column(column, declared or "", not is_required, comment))
+                    comment = comments.columns.get(fold_ascii(column), "")
+                    columns.append(Column(column, declared or "", not is_required, comment, (), hidden in (2, 3)))
                     keys.append((key, column))
             yield Table(
                 schema=MAIN,
@@ -166,8 +216,9 @@ class SqliteConnection:
                 primary_key=tuple(column for key, column in sorted(keys) if key),
                 foreign_keys=tuple(self._foreign_keys(name)),
                 comment=comments.table,
-                is_view=kind == "view",
-                rows=sizes.get(name.lower(), -1),
+                # A virtual table may show what another table holds: like a view, it must be named.
+                is_view=kind in ("view", "virtual"),
+                rows=sizes.get(fold_ascii(name), -1),
             )
 
     def _foreign_keys(self, table: str) -> Iterator[ForeignKey]:
@@ -193,10 +244,15 @@ class SqliteConnection:
 
     def _with_column_values(self, table: Table, column: Column, limits: Limits) -> Column:
         name = _quoted(column.name)
-        found = self._all(
+        query = (
             f"SELECT DISTINCT {name} FROM (SELECT {name} FROM {_quoted(table.name)} LIMIT {limits.sample_rows}) "
             f"WHERE typeof({name}) = 'text' LIMIT {limits.sample_values + 1}"
         )
+        try:
+            found = self._all(query)
+        except UnicodeDecodeError:
+            # SQLite stores any bytes as a text. Without its values, the column can still be asked for.
+            return column
         return column.with_values([value for (value,) in found], limits.sample_values)
 
     def _all(self, sql: str, bound: Sequence[Any] = ()) -> list[Any]:
@@ -208,8 +264,11 @@ class SqliteConnection:
             yield
         except apsw.Error as error:
             raise self._failure(error) from None
-        except UnicodeDecodeError:
-            raise self._request.failure(Code.REJECTED, "a text in the database is not UTF-8") from None
+        except UnicodeDecodeError as error:
+            found = bytes(error.object[:_BYTES_SHOWN_MAX])
+            raise self._request.failure(
+                Code.REJECTED, f"a text in the database is not UTF-8: {found!r}; leave its column out"
+            ) from None
 
     def _failure(self, error: apsw.Error) -> QueryFailed:
         request, location = self._request, self._request.database.location
@@ -241,7 +300,7 @@ def table_sizes(connection: apsw.Connection) -> dict[str, int]:
         except apsw.SQLError:
             # WITHOUT ROWID, or a virtual table.
             ((size,),) = connection.execute(f"SELECT count(*) FROM (SELECT 1 FROM {_quoted(name)} LIMIT 1000000)")
-        sizes[str(name).lower()] = max(0, int(size or 0))
+        sizes[fold_ascii(str(name))] = max(0, int(size or 0))
     return sizes
 
 
@@ -251,8 +310,8 @@ def plan_cost(
     """The fifth layer: how many rows SQLite's own plan looks at. The statement is not executed."""
     known: dict[str, float] = {name: float(size) for name, size in sizes.items()}
     for alias, table in aliases:
-        size = float(sizes.get(table.partition(".")[2].lower(), 0))
-        known[alias.lower()] = max(size, known.get(alias.lower(), 0.0))
+        size = float(sizes.get(fold_ascii(table.partition(".")[2]), 0))
+        known[fold_ascii(alias)] = max(size, known.get(fold_ascii(alias), 0.0))
     plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}")
     return estimate([(int(number), int(parent), str(words)) for number, parent, _, words in plan], known)
 
@@ -275,7 +334,7 @@ def estimate(plan: Sequence[tuple[int, int, str]], sizes: Mapping[str, float]) -
             inner_rows, inner_total = looked_at(number)
             part, scan = _PART.match(words), _SCAN.match(words)
             if part:
-                aliases[part[1].lower()] = inner_rows
+                aliases[fold_ascii(part[1])] = inner_rows
                 total += inner_total
             elif scan:
                 product *= _rows_of(scan, aliases)
@@ -294,7 +353,7 @@ def _rows_of(scan: re.Match[str], sizes: dict[str, float]) -> float:
     if scan[2] is None:
         return 1.0
     # The plan says the alias of a table alone. Behind one that is not known is a view: the largest table is assumed.
-    size = sizes.get(scan[2].lower(), max(sizes.values(), default=1.0))
+    size = sizes.get(fold_ascii(scan[2]), max(sizes.values(), default=1.0))
     if scan[1] == "SCAN":
         return max(1.0, size)
     is_unique = "INTEGER PRIMARY KEY (rowid=?)" in scan[3]

@@ -13,6 +13,8 @@ import re
 
 import msgspec
 
+from mulligan_nl2sql.schema import fold_ascii
+
 _TOKEN = re.compile(
     r"""
       (?P<line> --[^\n]* )
@@ -81,7 +83,7 @@ def read_comments(definition: str) -> Comments:
 def _plain(name: str) -> str:
     if name[0] in '"`[':
         name = name[1:-1].replace(name[0] * 2, name[0])
-    return name.lower()
+    return fold_ascii(name)
 
 
 def _joined(said: list[str]) -> str:

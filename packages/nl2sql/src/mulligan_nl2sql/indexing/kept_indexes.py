@@ -26,7 +26,7 @@ from mulligan_nl2sql.schema import Schema
 
 FOLDER = "nl2sql-index"
 SECONDS_MAX = 3600.0
-_VERSION = 1
+_VERSION = 2
 _FILE_BYTES_MAX = 256 << 20
 _DIGEST_CHARS = 32
 # The logs of files: what they hold is in the database already.

@@ -28,7 +28,7 @@ from mulligan_nl2sql.planning.rules.phrases import (
     Top,
     ValuePhrase,
 )
-from mulligan_nl2sql.planning.rules.problems import Ambiguous, Problem
+from mulligan_nl2sql.planning.rules.problems import Ambiguous, Problem, Unclear
 from mulligan_nl2sql.planning.rules.query import (
     DayTest,
     Equals,
@@ -42,6 +42,7 @@ from mulligan_nl2sql.planning.rules.query import (
     moved,
     returns_to,
 )
+from mulligan_nl2sql.planning.rules.tokens import Token
 from mulligan_nl2sql.planning.rules.word_forms import words_of
 from mulligan_nl2sql.schema import Table
 
@@ -49,15 +50,19 @@ from mulligan_nl2sql.schema import Table
 class Filters:
     """Turns conditions into filters."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, tokens: tuple[Token, ...]) -> None:
         self.columns = columns
+        self._tokens = tokens
 
     def of_noun(self, noun: NounPhrase, table: Table) -> tuple[Filter, ...]:
         """The filters for the rows of a noun, without doubles."""
         found: list[Filter] = []
-        for condition in noun.conditions:
+        for at, condition in enumerate(noun.conditions):
+            before = noun.conditions[at - 1] if at else None
+            _refuse_far_value(condition, before)
             for one in self._filters(condition, noun, table):
                 self._refuse_detour(one, found, table)
+                _refuse_contradiction(one, found, condition)
                 if one not in found:
                     found.append(one)
         return tuple(found)
@@ -65,7 +70,7 @@ class Filters:
     def _filters(self, condition: Condition, noun: NounPhrase, table: Table) -> Iterator[Filter]:
         match condition:
             case HasValue():
-                yield self._value(condition, table)
+                yield self._value(condition, noun, table)
             case Compares():
                 yield self._number(condition, table)
             case Happened():
@@ -94,7 +99,7 @@ class Filters:
 
     # -- values ------------------------------------------------------------------------------------------------------
 
-    def _value(self, condition: HasValue, table: Table) -> Equals:
+    def _value(self, condition: HasValue, noun: NounPhrase, table: Table) -> Equals:
         if condition.column is not None:
             place = self.columns.find(condition.column, table)
             if kind_of(place.column) is not Kind.TEXT:
@@ -103,6 +108,7 @@ class Filters:
         else:
             place, values = self._by_value(condition, table)
             self._refuse_twin(condition, place)
+            self._refuse_time(condition, place, noun)
         self._check_words(condition, place)
         for value in condition.values:
             self.columns.explain(value.span, f"value of {place}")
@@ -139,6 +145,19 @@ class Filters:
             if events:
                 names = [str(place), *(f"{one.table.name}.{one.column.name}" for one in events)]
                 raise Ambiguous("this may be a value, or say that a date is set", value.span, names)
+
+    @staticmethod
+    def _refuse_time(condition: HasValue, place: Place, noun: NounPhrase) -> None:
+        """`loans in May`, where a branch has this name: a value or a time."""
+        if condition.is_loose and not condition.is_before_noun and not place.path:
+            # "branch May"
+            return
+        starts = {one.column.span[1] + 1 for one in noun.conditions if isinstance(one, Participle)}
+        for value in condition.values:
+            if value.is_time:
+                # "published in 1984" can be a time in another reading, and is nothing else then.
+                kind = Unclear if condition.preposition and value.span[0] in starts else Ambiguous
+                raise kind("this may be a value or a time", value.span, [f"value of {place}", "a time"])
 
     def _by_label(self, condition: HasValue, table: Table) -> tuple[Place, list[str]]:
         """`customer "Ada Adler"`: the name of the row."""
@@ -251,7 +270,7 @@ class Filters:
 
     # -- other tables ------------------------------------------------------------------------------------------------
 
-    def related(self, noun: NounPhrase, table: Table, span: Span) -> RelatedTest:
+    def related(self, noun: NounPhrase, table: Table, span: Span, *, is_counted: bool = False) -> RelatedTest:
         """Rows of another table that belong to a row of this one."""
         assert noun.table is not None
         target = self.columns.table(noun.table)
@@ -259,13 +278,32 @@ class Filters:
             raise Problem(f"{table.name} is not related to itself", noun.table.span)
         path = self.columns.path(table, target, noun.table.span)
         filters = self.of_noun(noun, target)
+        if not all(step.is_up for step in path):
+            self._refuse_unclear_many(noun, noun.table.span, is_counted=is_counted)
         if any(returns_to(one, table) for one in filters):
             raise Problem(f"this belongs to {table.name}, and not to {target.name}", span)
         return RelatedTest(path, filters)
 
+    def _refuse_unclear_many(self, noun: NounPhrase, span: Span, *, is_counted: bool) -> None:
+        """Refuse what may be said of one of many rows, or of all of them together."""
+        if noun.is_every:
+            raise Problem("the rules cannot ask whether something holds for all rows", (span[0] - 1, span[1]))
+        if is_counted:
+            return
+        after = [one for one in noun.conditions if not getattr(one, "is_before_noun", False)]
+        for said in after if len(after) > 1 else ():
+            if isinstance(said, (HasValue, IsFlag, Happened)) and said.is_negated:
+                message = "this may be said of one row, or of all of them"
+                raise Ambiguous(message, _span_of(said), ["one row", "all rows"])
+        for one in noun.conditions:
+            if isinstance(one, HasValue) and len(one.values) > 1:
+                first, end = one.values[0].span[1], one.values[-1].span[0]
+                if any(token.lower == "and" for token in self._tokens[first:end]):
+                    raise Ambiguous("this may mean either or both", _span_of(one), ["either", "both"])
+
     def counted(self, noun: NounPhrase, table: Table, span: Span) -> RelatedTest:
         """The same, if the rows can be counted: each of them belongs to one row."""
-        found = self.related(noun, table, span)
+        found = self.related(noun, table, span, is_counted=True)
         if any(step.is_up for step in found.path):
             target = found.path[-1].target.name
             raise Problem(f"rows of {target} belong to several of {table.name}, so they would count twice", span)
@@ -307,6 +345,53 @@ class Filters:
         return replace(
             found, operator=comparison.operator, numbers=tuple(amount.number for amount in comparison.amounts)
         )
+
+
+def _refuse_contradiction(one: Filter, earlier: list[Filter], condition: Condition) -> None:
+    """Refuse `in Oslo and in Bergen`: no row has two cities, so something else is meant."""
+    for other in earlier:
+        match one, other:
+            case Equals(), Equals():
+                is_empty = (
+                    one.place == other.place
+                    and not (one.is_negated or other.is_negated)
+                    and set(one.values).isdisjoint(other.values)
+                )
+            case DayTest(), DayTest():
+                starts, ends = max(one.start, other.start), min(one.end or "9", other.end or "9")
+                is_empty = one.place == other.place and not (one.is_negated or other.is_negated) and starts >= ends
+            case _:
+                is_empty = False
+        if is_empty:
+            raise Ambiguous(
+                "no row can have both; this may mean either or both", _span_of(condition), ["either", "both"]
+            )
+
+
+def _refuse_far_value(condition: Condition, before: Condition | None) -> None:
+    """Refuse `books (of the author) (of Emma)`: the second belongs to the first, in a reading of its own."""
+    if not isinstance(condition, HasValue) or not isinstance(before, HasRelated) or before.count is not None:
+        return
+    table = before.noun.table
+    is_one = before.noun.has_article and table is not None and not table.is_plural
+    if condition.column is None and not before.is_negated and (condition.preposition == "of" or is_one):
+        raise Problem("it is not said to what this belongs", _span_of(condition))
+
+
+def _span_of(condition: Condition) -> Span:
+    match condition:
+        case HasValue():
+            return condition.values[0].span[0], condition.values[-1].span[1]
+        case Happened() | HasKey():
+            return condition.span
+        case IsFlag():
+            return condition.flag.span
+        case Participle() | HasColumn():
+            return condition.column.span
+        case Compares():
+            return condition.comparison.amounts[0].span
+        case HasRelated():
+            return condition.noun.table.span if condition.noun.table is not None else (0, 0)
 
 
 def refuse_split_states(question: Question) -> None:

@@ -93,7 +93,8 @@ class Columns:
         names = [f"{table.name}.{column.name}" for column in _dates(table)]
         if not names:
             raise Problem(f"{table.name} has no date", span)
-        raise Unclear(f"it is not said which date of {table.name} is meant", span, names)
+        hint = f" (write '{_event_words(_dates(table)[0])} in …')" if len(names) == 1 else ""
+        raise Unclear(f"it is not said which date of {table.name} is meant{hint}", span, names)
 
     def newest(self, table: Table, span: Span, *, is_age: bool) -> Place:
         """By which date the rows of a table are new or old."""
@@ -172,6 +173,11 @@ class Columns:
         if not related:
             raise Problem(f"{table.name} has no such column", phrase.span)
         return Place(self.path_up(table, related[0].table, phrase.span), related[0].table, related[0].column)
+
+
+def _event_words(column: Column) -> str:
+    """`scheduled` for scheduled_on: what stands before a time that means this date."""
+    return " ".join(word for word in words_of(column.name) if word not in vocabulary.DATE_SUFFIXES)
 
 
 def _dates(table: Table) -> list[Column]:

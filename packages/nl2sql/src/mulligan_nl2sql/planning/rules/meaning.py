@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from mulligan_nl2sql.planning.rules import vocabulary
 from mulligan_nl2sql.planning.rules.binding import Filters, check_number, refuse_split_states
 from mulligan_nl2sql.planning.rules.columns import Columns
-from mulligan_nl2sql.planning.rules.joins import Joins
+from mulligan_nl2sql.planning.rules.joins import Joins, Step
 from mulligan_nl2sql.planning.rules.lexicon import Kind, Lexicon, is_key, kind_of
 from mulligan_nl2sql.planning.rules.phrases import (
     ColumnPhrase,
@@ -17,7 +19,19 @@ from mulligan_nl2sql.planning.rules.phrases import (
     Top,
 )
 from mulligan_nl2sql.planning.rules.problems import Problem
-from mulligan_nl2sql.planning.rules.query import Aggregate, GroupKey, Place, Query, Ranking, RelatedTest, returns_to
+from mulligan_nl2sql.planning.rules.query import (
+    Aggregate,
+    ExistsTest,
+    Filter,
+    GroupKey,
+    Place,
+    Query,
+    Ranking,
+    RelatedTest,
+    path_of,
+    returns_to,
+    shortened,
+)
 from mulligan_nl2sql.planning.rules.tokens import Token
 from mulligan_nl2sql.planning.rules.word_forms import words_of
 from mulligan_nl2sql.schema import Column, Table
@@ -31,7 +45,7 @@ class Meaning:
 
     def __init__(self, lexicon: Lexicon, joins: Joins, tokens: tuple[Token, ...]) -> None:
         self.columns = Columns(lexicon, joins)
-        self._filters = Filters(self.columns)
+        self._filters = Filters(self.columns, tokens)
         self._tokens = tokens
 
     def of(self, question: Question) -> Query:
@@ -119,14 +133,17 @@ class Meaning:
         if question.noun.top is not None or question.noun.limit is not None:
             raise Problem("a number of ranked rows is not something that the rules can ask for")
         aggregates = tuple(self._aggregate(measure, table) for measure in question.measures)
-        if question.top is None and len(question.groups) == 1 and question.groups[0].is_each:
-            found = self._each(question, base, aggregates)
-            if found is not None:
-                return found
+        each = question.groups[0].table if len(question.groups) == 1 and question.groups[0].is_each else None
+        # There is a number and a total of no rows; there is no average of them.
+        has_none = any(one.function in ("count", "sum") for one in aggregates)
+        if each is not None and question.top is None and has_none:
+            return self._each(question, base, self.columns.table(each), aggregates)
         groups = tuple(key for group in question.groups for key in self._group(group, table))
         if len({key.place for key in groups}) < len(groups):
             raise Problem("a group is named twice")
         ranking = Ranking(question.top.is_largest, question.top.number) if question.top is not None else None
+        if ranking is not None and not ranking.is_largest and base.filters and aggregates[0].function == "count":
+            raise Problem("a group that has no such rows has the fewest, and is not seen", question.groups[0].span)
         return Query(
             table=table,
             filters=base.filters,
@@ -165,7 +182,8 @@ class Meaning:
         if target is table:
             raise Problem(f"{table.name} cannot be grouped by itself", group.span)
         path = self.columns.path_up(table, target, group.span)
-        return [GroupKey(Place(path, target, column)) for column in self._identity(target, group.span)]
+        columns = self._identity(target, group.span)
+        return [GroupKey(Place(path, target, column), is_required=group.is_each) for column in columns]
 
     def _identity(self, table: Table, span: Span) -> list[Column]:
         """The key of a table, and the column that names its rows."""
@@ -174,29 +192,40 @@ class Meaning:
         label = self.columns.label(table)
         return [one for one in table.columns if one.name in table.primary_key or one is label]
 
-    def _each(self, question: Question, base: Query, aggregates: tuple[Aggregate, ...]) -> Query | None:
-        """`for each customer`, the number of rows: also for customers that have none."""
-        group = question.groups[0]
-        if group.table is None or aggregates != (Aggregate("count", _count_name(base.table)),):
-            return None
-        target = self.columns.table(group.table)
+    def _each(self, question: Question, base: Query, target: Table, aggregates: tuple[Aggregate, ...]) -> Query:
+        """`for each customer`: also for customers that have no rows."""
+        span = question.groups[0].span
         if target is base.table:
-            raise Problem(f"{target.name} cannot be grouped by itself", group.span)
-        up = self.columns.path_up(base.table, target, group.span)
-        if not all(step.is_plain for step in up) or question.sorting is not None:
-            return None
-        if any(returns_to(one, target) for one in base.filters):
-            return None
-        down = self.columns.path(target, base.table, group.span)
-        if any(step.is_up for step in down):
-            return None
-        columns = tuple(Place((), target, column) for column in self._identity(target, group.span))
+            raise Problem(f"{target.name} cannot be grouped by itself", span)
+        up = self.columns.path_up(base.table, target, span)
+        down = self.columns.path(target, base.table, span)
+        if [(one.source, one.columns) for one in down] != [(one.target, _swapped(one)) for one in reversed(up)]:
+            raise Problem(f"{base.table.name} and {target.name} are related in several ways", span)
+        own: list[Filter] = []
+        related: list[Filter] = []
+        for one in base.filters:
+            path = path_of(one)
+            if path[: len(up)] == up:
+                own.append(shortened(one, len(up)))
+            elif returns_to(one, target):
+                raise Problem(f"it is not said how this belongs to {target.name}", span)
+            else:
+                related.append(one)
+        columns = tuple(Place((), target, column) for column in self._identity(target, span))
+        sorting = None
+        if question.sorting is not None:
+            place = self.columns.find(question.sorting.column, base.table)
+            sorted_by = replace(place, path=place.path[len(up) :])
+            if place.path != up or sorted_by not in columns:
+                raise Problem("groups are sorted by what they are grouped by", question.sorting.column.span)
+            sorting = (sorted_by, question.sorting.is_descending)
         return Query(
             table=target,
-            filters=(),
+            filters=tuple(one for one in own if one != ExistsTest(())),
             columns=columns,
-            each=RelatedTest(down, base.filters),
-            each_name=_count_name(base.table),
+            each=RelatedTest(down, tuple(related)),
+            each_values=aggregates,
+            sorting=sorting,
         )
 
     def _sorting_of_groups(
@@ -212,3 +241,7 @@ class Meaning:
 
 def _count_name(table: Table) -> str:
     return f"{'_'.join(words_of(table.name))}_count"
+
+
+def _swapped(step: Step) -> tuple[tuple[str, str], ...]:
+    return tuple((other, own) for own, other in step.columns)

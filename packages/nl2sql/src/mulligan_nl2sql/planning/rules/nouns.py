@@ -38,18 +38,31 @@ class Nouns(Conditions):
     def rows(self, at: int) -> Iterator[tuple[NounPhrase, int]]:
         """`the customers in Berlin`, `the 5 cheapest products`, `the customer with the most orders`."""
         for start in self.optional(at, vocabulary.ARTICLES):
+            is_every = self.lower(at) in ("all", "every") and start != at
             for noun, end in self._with_adjectives(start):
-                yield replace(noun, has_article=start != at), end
+                yield replace(noun, has_article=start != at, is_every=is_every), end
             for top, middle in self._superlative(start):
                 for noun, end in self._with_adjectives(middle):
                     if noun.top is None and (top.number is not None or not _is_plural(noun)):
                         yield replace(noun, top=top), end
             yield from self._ranked(start)
+        yield from self._numbered(at)
+        if (start_of_number := self.word(at, "the")) is not None:
+            for noun, end in self._numbered(start_of_number):
+                if noun.top is not None:
+                    yield noun, end
+
+    def _numbered(self, at: int) -> Iterator[tuple[NounPhrase, int]]:
+        """`5 products`, `5 products with the highest price`."""
         number = self._whole_number(at)
         # "2024 orders" are those of a year.
-        if number is not None and number not in YEARS:
-            for noun, end in self._with_adjectives(at + 1):
+        if number is None or number in YEARS:
+            return
+        for noun, end in self._with_adjectives(at + 1):
+            if noun.top is None:
                 yield replace(noun, limit=number), end
+            elif noun.top.number is None:
+                yield replace(noun, top=replace(noun.top, number=number)), end
 
     def _with_adjectives(self, at: int) -> Iterator[tuple[NounPhrase, int]]:
         for adjectives, middle in self._adjectives(at):

@@ -61,6 +61,11 @@ def read_condition(tokens: Sequence[Token], at: int, today: date) -> list[Read]:
     return found
 
 
+def names_time(tokens: Sequence[Token], at: int, end: int, today: date) -> bool:
+    """Whether exactly these tokens are a time: `May`, `2024`, `last year`."""
+    return any(after == end for _, after in _spans(tokens, at, today, takes_month=True))
+
+
 def _ranges(tokens: Sequence[Token], at: int, joint: str, today: date) -> list[Read]:
     found = []
     for first, middle in _spans(tokens, at, today):

@@ -33,6 +33,8 @@ class ValuePhrase(msgspec.Struct, frozen=True):
     span: Span
     meanings: tuple[ValueMeaning, ...] = ()
     text: str | None = None
+    # The same words also name a time: `May`, `1984`.
+    is_time: bool = False
 
 
 class Amount(msgspec.Struct, frozen=True):
@@ -137,6 +139,8 @@ class NounPhrase(msgspec.Struct, frozen=True):
     top: Top | None = None
     limit: int | None = None
     has_article: bool = False
+    # `all orders`, `every order`
+    is_every: bool = False
 
 
 class Measure(msgspec.Struct, frozen=True):

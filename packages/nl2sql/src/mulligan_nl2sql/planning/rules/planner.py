@@ -43,7 +43,9 @@ def plan(question: str, schema: Schema, today: date) -> Plan | Refusal:
     """SQL in the dialect of the schema, with a proof: what explains each word. Otherwise a refusal that names words."""
     tokens = tokenize(question) if len(question) <= _CHARS_MAX else ()
     if not tokens or len(tokens) > _TOKENS_MAX:
-        problem = "the question is empty" if not question.strip() else "the question is too long for the rules"
+        problem = "the question is too long for the rules" if question.strip() else "the question is empty"
+        if question.strip() and len(question) <= _CHARS_MAX and not tokens:
+            problem = "the question has no words"
         return Refusal(NAME, RefusalReason.NOT_UNDERSTOOD, problem, (question[:40],) if question.strip() else ())
     lexicon = Lexicon(schema)
     if unknown := tuple(dict.fromkeys(token.text for token in tokens if not _is_known(token, lexicon))):

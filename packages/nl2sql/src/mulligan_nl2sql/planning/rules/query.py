@@ -84,6 +84,8 @@ class GroupKey(msgspec.Struct, frozen=True):
     # How a date is shortened, as strftime writes it; empty: the column itself.
     date_format: str = ""
     name: str = ""
+    # Rows that refer to no row of the group's table are left out, and are no group of their own.
+    is_required: bool = False
 
 
 class Ranking(msgspec.Struct, frozen=True):
@@ -107,9 +109,9 @@ class Query(msgspec.Struct, frozen=True):
     columns: tuple[Place, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
     groups: tuple[GroupKey, ...] = ()
-    # For each row of this path's end, the number of rows: also where it is none.
+    # For each row of the table, numbers computed from the rows that belong to it: also where there are none.
     each: RelatedTest | None = None
-    each_name: str = ""
+    each_values: tuple[Aggregate, ...] = ()
     sorting: tuple[Place, bool] | None = None
     ranking: Ranking | None = None
     limit: int | None = None
@@ -118,8 +120,19 @@ class Query(msgspec.Struct, frozen=True):
 
 def returns_to(one: Filter, table: Table) -> bool:
     """Whether a filter leads back to a table."""
-    path = one.path if isinstance(one, (RelatedTest, ExistsTest)) else one.place.path
-    return any(step.target is table for step in path)
+    return any(step.target is table for step in path_of(one))
+
+
+def path_of(one: Filter) -> Path:
+    """The path to what a filter tests."""
+    return one.path if isinstance(one, (RelatedTest, ExistsTest)) else one.place.path
+
+
+def shortened(one: Filter, steps: int) -> Filter:
+    """A filter as seen from the row that its first steps lead to: the opposite of `moved`."""
+    if isinstance(one, (RelatedTest, ExistsTest)):
+        return replace(one, path=one.path[steps:])
+    return replace(one, place=replace(one.place, path=one.place.path[steps:]))
 
 
 def moved(one: Filter, path: Path) -> Filter:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 
@@ -167,14 +168,18 @@ class _Rows:
     def _related(self, one: RelatedTest) -> exp.Expr:
         if one.operator:
             return compare(self.count(one), one.operator, one.numbers)
-        test = exp.Exists(this=self._belonging(one, exp.Literal.number(1)))
+        test = exp.Exists(this=self._belonging(one, None))
         return exp.Not(this=test) if one.is_negated else test
 
     def count(self, related: RelatedTest) -> exp.Expr:
         """How many rows belong to a row."""
-        return exp.Subquery(this=self._belonging(related, exp.Count(this=exp.Star())))
+        return self.computed(related, Aggregate("count", ""))
 
-    def _belonging(self, related: RelatedTest, shown: exp.Expr) -> exp.Select:
+    def computed(self, related: RelatedTest, aggregate: Aggregate) -> exp.Expr:
+        """A number computed from the rows that belong to a row."""
+        return exp.Subquery(this=self._belonging(related, aggregate))
+
+    def _belonging(self, related: RelatedTest, aggregate: Aggregate | None) -> exp.Select:
         """A query for the rows that belong to a row of the outer one."""
         known = max(length for length in range(len(related.path)) if related.path[:length] in self._aliases)
         first, outer = related.path[known], self._aliases[related.path[:known]]
@@ -185,7 +190,12 @@ class _Rows:
         ahead = related.path[known + 1 :]
         inner.alias(ahead, is_required=True)
         inner.restrict(tuple(moved(one, ahead) for one in related.filters))
-        return inner.select(shown)
+        if aggregate is None:
+            return inner.select(exp.Literal.number(1))
+        place = aggregate.place
+        if place is not None:
+            aggregate = replace(aggregate, place=replace(place, path=(*ahead, *place.path)))
+        return inner.select(_value(aggregate, inner))
 
 
 def statement(query: Query, schema: Schema) -> exp.Select:
@@ -197,7 +207,7 @@ def statement(query: Query, schema: Schema) -> exp.Select:
     shown: list[exp.Expr] = [rows.column(place) for place in query.columns]
     order: list[exp.Expr] = []
     if query.each is not None:
-        shown.append(exp.alias_(rows.count(query.each), query.each_name))
+        shown.extend(exp.alias_(rows.computed(query.each, one), one.name) for one in query.each_values)
     ranking = query.ranking
     if ranking is not None:
         value = _ranked_value(rows, ranking)
@@ -313,7 +323,7 @@ def _keys(query: Query, rows: _Rows) -> tuple[list[exp.Expr], list[exp.Expr]]:
 
 
 def _key(group: GroupKey, rows: _Rows) -> exp.Expr:
-    column = rows.column(group.place)
+    column = rows.column(group.place, is_required=group.is_required)
     if not group.date_format:
         return column
     return exp.TimeToStr(this=column, format=exp.Literal.string(group.date_format))

@@ -157,7 +157,8 @@ class Terminals:
             words = (*words, token.lower)
             meanings = self.lexicon.values.get(words) or self._values_in_plural(words)
             if meanings and self._is_written_as_value((at, end), [text for one in meanings for text in one.values]):
-                yield ValuePhrase((at, end), tuple(meanings)), self.reached(end)
+                is_time = periods.names_time(self.tokens, at, end, self.today)
+                yield ValuePhrase((at, end), tuple(meanings), is_time=is_time), self.reached(end)
 
     def _values_in_plural(self, words: Words) -> list[Any]:
         """`Laptop` means the value `Laptops`, if there is no other that it could mean."""

@@ -6,11 +6,12 @@ import re
 
 import msgspec
 
+# Digits of other scripts are no numbers: SQL does not know them.
 _PATTERN = re.compile(
     r"""
       (?P<quoted> "[^"]*" | \u201c[^\u201d]*\u201d | (?<!\w)'[^']*'(?!\w) )
-    | (?P<date> (?<![\w.-])\d{4}-\d{2}-\d{2}(?![\w-]) )
-    | (?P<number> (?<![\w.,])-?\d+(?:[.,]\d+)*(?![\w]) )
+    | (?P<date> (?<![\w.-])[0-9]{4}-[0-9]{2}-[0-9]{2}(?![\w-]) )
+    | (?P<number> (?<![\w.,])-?[0-9]+(?:[.,][0-9]+)*(?![\w]) )
     | (?P<word> \w+(?:['\u2019]\w+|(?<=s)['\u2019](?!\w))? )
     | (?P<mark> >=|<=|<>|!=|\S )
     """,
