@@ -39,6 +39,7 @@ def test_passwords_are_not_shown() -> None:
         ("sqlite:///:memory:", "a database in memory has nothing to read"),
         ("sqlite:///shop.db?mode=rwc", "may have no '?'"),
         ("duckdb:///missing.duckdb", "there is no file"),
+        ("sqlite:///.", "is not a file"),
     ],
 )
 def test_a_wrong_url_is_refused_in_words(

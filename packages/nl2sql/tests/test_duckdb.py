@@ -21,7 +21,7 @@ from mulligan_nl2sql.policy import Policy
 from mulligan_nl2sql.schema import ForeignKey
 
 from .accepted_statements import accepted
-from .shop import CITIES, POLICY, make_duckdb_shop, schema_of
+from .shop import CITIES, POLICY, make_duckdb_shop, make_shop, schema_of
 
 SCHEMA = schema_of("duckdb")
 
@@ -144,3 +144,12 @@ def test_a_generated_column_is_hidden_with_what_it_may_be_made_of(tmp_path: Path
     (table,) = read_schema(parse_url(f"duckdb:///{tmp_path}/t.duckdb"), Policy(hidden=("t.pin",))).tables
 
     assert table.hidden_columns == ("pin", "copy")
+
+
+def test_a_file_of_another_database_is_said_to_be_none_of_duckdb(tmp_path: Path) -> None:
+    path = make_shop(tmp_path / "shop.db")
+
+    with pytest.raises(QueryFailed, match="cannot be read as a DuckDB database: it is not one") as caught:
+        read_schema(parse_url(f"duckdb:///{path}"), Policy())
+
+    assert caught.value.code == Code.UNUSABLE

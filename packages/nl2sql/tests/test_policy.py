@@ -101,7 +101,9 @@ def test_a_file_has_a_section_for_each_database(tmp_path: Path) -> None:
     [
         (b"[databases", "is not TOML"),
         (b"\xff", "is not UTF-8"),
-        (b"[database.shop]", "unknown key 'database'"),
+        (b"[database.shop]", "unknown key 'database'; did you mean 'databases'?"),
+        (b"[databases.shop]\ntabels = []", "unknown key 'tabels' in databases.*; did you mean 'tables'?"),
+        (b"[databases.shop.limits]\nsecond = 1", "did you mean 'seconds'?"),
         (b'[databases.shop]\ntables = "orders"', "expected 'array', got 'str'"),
         (b"[databases.shop.limits]\nrows = 0", "limit 'rows' must be more than 0"),
         (b"[databases.shop.limits]\ncost = inf", "limit 'cost' must be a number"),

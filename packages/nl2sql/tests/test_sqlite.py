@@ -204,3 +204,30 @@ def test_only_ascii_letters_are_folded(tmp_path: Path) -> None:
 
     assert rows_of(result) == [{"b": 1}]
     assert caught.value.code == Code.TABLE_FORBIDDEN
+
+
+def test_a_text_that_is_not_utf_8_hides_only_the_values_of_its_column(tmp_path: Path) -> None:
+    connection = apsw.Connection(str(tmp_path / "b.db"))
+    connection.execute("create table t (good, bad); insert into t values ('a', cast(x'ff41' as text))")
+    connection.close()
+    database = parse_url(f"sqlite:///{tmp_path}/b.db")
+    schema = read_schema(database, Policy())
+
+    result = execute(database, "select good from t", schema, Policy(), file=tmp_path / "rows.jsonl")
+    with pytest.raises(QueryFailed, match=r"not UTF-8: b'\\xffA'") as caught:
+        execute(database, "select bad from t", schema, Policy(), file=tmp_path / "none.jsonl")
+
+    assert [column.values for column in schema.tables[0].columns] == [("a",), ()]
+    assert rows_of(result) == [{"good": "a"}]
+    assert caught.value.code == Code.REJECTED
+
+
+def test_columns_may_have_the_names_of_keywords(tmp_path: Path) -> None:
+    connection = apsw.Connection(str(tmp_path / "k.db"))
+    connection.execute('create table t ("group by", "a""b"); insert into t values (1, 2)')
+    connection.close()
+    database = parse_url(f"sqlite:///{tmp_path}/k.db")
+
+    result = execute(database, "select * from t", read_schema(database, Policy()), Policy(), file=tmp_path / "r.jsonl")
+
+    assert rows_of(result) == [{"group by": 1, 'a"b': 2}]

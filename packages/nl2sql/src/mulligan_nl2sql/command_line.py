@@ -51,6 +51,10 @@ class _Parser(argparse.ArgumentParser):
         self.exit(EXIT_USAGE, f"error: {message}\n  nl2sql --help shows how it is used\n")
 
 
+class _StdoutFailed(Exception):
+    """Why stdout cannot be written."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, and return its exit code. A user never sees a traceback.
 
@@ -65,13 +69,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _answer(options)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Nothing is left to be flushed at the end of Python either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_stdout()
         code = _EXIT_PIPE_CLOSED
+    except _StdoutFailed as failed:
+        _discard_stdout()
+        print(f"error: stdout cannot be written: {failed}", file=sys.stderr)
+        code = 1
     if arguments is None:
         sys.stderr.flush()
         os._exit(code)
     return code
+
+
+def _discard_stdout() -> None:
+    """Nothing is left to be flushed at the end of Python then."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _seconds_since_start() -> float:
@@ -98,7 +110,7 @@ def _answer(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("interrupted before anything was started", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
+    except (BrokenPipeError, _StdoutFailed):
         raise
     except Exception as error:
         return _reject(options, *_explain(error))
@@ -126,10 +138,9 @@ def _explain(error: Exception) -> tuple[Problem, int]:
 
 def _show(answer: Answer, options: argparse.Namespace) -> int:
     if options.json:
-        print(_as_json(answer))
+        _print([_as_json(answer)])
         return answer.exit_code
     _print(show_answer(answer))
-    sys.stdout.flush()
     for line in show_problem(answer, _how_to_resume(options, answer.run)):
         print(line, file=sys.stderr)
     return answer.exit_code
@@ -140,15 +151,23 @@ def _how_to_resume(options: argparse.Namespace, run: int | None) -> str:
 
 
 def _print(lines: Iterable[str]) -> None:
-    for line in lines:
-        print(line)
+    """Print to stdout."""
+    try:
+        for line in lines:
+            print(line)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _StdoutFailed((error.strerror or str(error)).lower()) from None
 
 
 def _reject(options: argparse.Namespace, problem: Problem, exit_code: int) -> int:
     """Say why nothing was asked."""
     if options.json:
         question = getattr(options, "question", "")
-        print(_as_json(Answer(status=Status.FAILED, exit_code=exit_code, question=question, failure=problem)))
+        answer = Answer(status=Status.FAILED, exit_code=exit_code, question=question, failure=problem)
+        _print([_as_json(answer)])
     else:
         print(f"error[{problem.code}]: {printable(problem.message)}", file=sys.stderr)
     return exit_code
@@ -196,10 +215,9 @@ def _benchmark(options: argparse.Namespace) -> int:
 
 def _show_report(report: Report, options: argparse.Namespace) -> int:
     if options.json:
-        print(_as_json(report))
+        _print([_as_json(report)])
         return report.exit_code
     _print(show_report(report))
-    sys.stdout.flush()
     for line in show_report_problem(report, _how_to_resume(options, report.run)):
         print(line, file=sys.stderr)
     return report.exit_code

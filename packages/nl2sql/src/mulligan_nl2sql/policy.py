@@ -121,7 +121,10 @@ def describe_invalid(error: msgspec.ValidationError) -> str:
     problem = (
         problem.replace("Object contains unknown field `", "unknown key '").replace(" | null", "").replace("`", "'")
     )
-    return f"{problem[:1].lower()}{problem[1:]}{f' in {place}' if place else ''}"
+    unknown = problem.partition("unknown key '")[2].rstrip("'")
+    keys = Limits if place.endswith(".limits") else Policy if place else Policies
+    near = _near(unknown, [*keys.__struct_fields__])
+    return f"{problem[:1].lower()}{problem[1:]}{f' in {place}' if place else ''}{near if unknown else ''}"
 
 
 def _with_columns(schema: Schema, table: Table, listed: tuple[str, ...] | None, hidden: set[str]) -> Table:

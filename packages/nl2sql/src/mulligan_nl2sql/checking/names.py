@@ -96,7 +96,9 @@ def resolve_columns(tree: exp.Query, schema: Schema, tables: list[Table]) -> exp
     # Types are not needed, and types of users would have to be parsed.
     known = MappingSchema(dialect=schema.dialect, normalize=False)
     for table in tables:
-        columns = {schema.fold(column.name): "TEXT" for column in table.columns}
+        # In quotes: the library parses them, and a name such as "group by" is not one otherwise.
+        names = [exp.to_identifier(schema.fold(column.name), quoted=True) for column in table.columns]
+        columns = {name.sql(dialect=schema.dialect): "TEXT" for name in names}
         known.add_table(exp.table_(schema.fold(table.name), db=schema.fold(table.schema), quoted=True), columns)
     try:
         resolved = qualify(

@@ -226,6 +226,10 @@ class DuckdbConnection:
         location = self._request.database.location
         if "lock on file" in str(error):
             return self._request.failure(Code.BUSY, f"the file '{location}' is in use by another process")
+        if not _has_magic_bytes(location):
+            return self._request.failure(
+                Code.UNUSABLE, f"'{location}' cannot be read as a DuckDB database: it is not one"
+            )
         return self._request.failure(
             Code.UNUSABLE, f"'{location}' cannot be read as a DuckDB database: {_first_line(error)}"
         )
@@ -233,6 +237,15 @@ class DuckdbConnection:
 
 def open_connection(request: Request) -> DuckdbConnection:
     return DuckdbConnection(request)
+
+
+def _has_magic_bytes(location: str) -> bool:
+    """Whether the file begins as DuckDB's files do. It takes others for those of extensions that may not be loaded."""
+    try:
+        with open(location, "rb") as file:
+            return file.read(12)[8:] == b"DUCK"
+    except OSError:
+        return True
 
 
 def _first_line(error: Exception) -> str:

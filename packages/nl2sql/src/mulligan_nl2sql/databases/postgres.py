@@ -279,7 +279,7 @@ class PostgresConnection:
 
     def _failure(self, error: psycopg.Error) -> QueryFailed:
         request, state = self._request, error.sqlstate or ""
-        message = error.diag.message_primary or (str(error).strip().splitlines() or [""])[-1]
+        message = error.diag.message_primary or _last_reason(str(error))
         details = {"sqlstate": state} if state else {}
         if isinstance(error, errors.QueryCanceled):
             return request.timed_out()
@@ -298,6 +298,12 @@ class PostgresConnection:
         if state.startswith(_LOST) or state == "53300" or (isinstance(error, psycopg.OperationalError) and not state):
             return request.failure(Code.UNREACHABLE, f"PostgreSQL cannot be reached: {message}", **details)
         return request.failure(Code.REJECTED, f"PostgreSQL refused the statement: {message}", **details)
+
+
+def _last_reason(text: str) -> str:
+    """The last line that says what happened: below it may stand a question to the user."""
+    lines = [line.strip() for line in text.strip().splitlines()]
+    return next((line for line in reversed(lines) if line and not line.endswith("?")), "")
 
 
 def open_connection(request: Request) -> PostgresConnection:

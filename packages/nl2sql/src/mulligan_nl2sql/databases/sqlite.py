@@ -46,6 +46,7 @@ _UNAVAILABLE = (apsw.BusyError, apsw.LockedError)
 _NO_DATABASE = (apsw.NotADBError, apsw.CorruptError, apsw.CantOpenError, apsw.IOError)
 # Rows that a search by an index is expected to find, unless the index is unique.
 _ROWS_PER_SEARCH = 10
+_BYTES_SHOWN_MAX = 40
 _KINDS = "SELECT name, type FROM pragma_table_list WHERE schema = 'main'"
 _SHADOW_SUFFIXES = (
     *("content", "data", "idx", "docsize", "config"),  # FTS5
@@ -243,10 +244,15 @@ class SqliteConnection:
 
     def _with_column_values(self, table: Table, column: Column, limits: Limits) -> Column:
         name = _quoted(column.name)
-        found = self._all(
+        query = (
             f"SELECT DISTINCT {name} FROM (SELECT {name} FROM {_quoted(table.name)} LIMIT {limits.sample_rows}) "
             f"WHERE typeof({name}) = 'text' LIMIT {limits.sample_values + 1}"
         )
+        try:
+            found = self._all(query)
+        except UnicodeDecodeError:
+            # SQLite stores any bytes as a text. Without its values, the column can still be asked for.
+            return column
         return column.with_values([value for (value,) in found], limits.sample_values)
 
     def _all(self, sql: str, bound: Sequence[Any] = ()) -> list[Any]:
@@ -258,8 +264,11 @@ class SqliteConnection:
             yield
         except apsw.Error as error:
             raise self._failure(error) from None
-        except UnicodeDecodeError:
-            raise self._request.failure(Code.REJECTED, "a text in the database is not UTF-8") from None
+        except UnicodeDecodeError as error:
+            found = bytes(error.object[:_BYTES_SHOWN_MAX])
+            raise self._request.failure(
+                Code.REJECTED, f"a text in the database is not UTF-8: {found!r}; leave its column out"
+            ) from None
 
     def _failure(self, error: apsw.Error) -> QueryFailed:
         request, location = self._request, self._request.database.location
