@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from mulligan_nl2sql.database_urls import parse_url
 from mulligan_nl2sql.demo import shop as demo
+from mulligan_nl2sql.demo.make_file import make_file
 from mulligan_nl2sql.demo.shop_tables import TABLES
 from mulligan_nl2sql.execution.queries import execute
 from mulligan_nl2sql.execution.schema_reading import read_schema
@@ -86,7 +87,7 @@ def test_the_shop_is_the_same_every_time_and_replaces_no_file(
     path = tmp_path / "shop.db"
     monkeypatch.setattr("sys.argv", ["shop", str(path)])
 
-    first, second = demo.main(), demo.main()
+    first, second = make_file("shop", demo.make_shop), make_file("shop", demo.make_shop)
 
     assert (first, second) == (0, 2)
     assert "exists already" in capsys.readouterr().err
