@@ -7,6 +7,8 @@
 
 Each figure is the processor time of a process of its own, the start of Python in it: a busy machine stretches it less
 than wall time. See bench/README.md.
+
+The other checkout reads stores of this one, so it must have the same migrations.
 """
 
 from __future__ import annotations
