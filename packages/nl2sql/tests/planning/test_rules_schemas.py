@@ -368,6 +368,7 @@ def test_a_word_that_is_a_value_and_a_time_is_refused() -> None:
     assert refusal_of("loans lent in May", schema).candidates == ("value of branches.name", "a time")
     assert refusal_of("May loans", schema).words == ("May",)
     assert refusal_of("books in 1984", schema).candidates == ("value of books.title", "a time")
+    assert sql_of("loans in branch North", schema) == sql_of("loans of branch North", schema)
     assert "branches.name = 'May'" in sql_of("loans of branch May", schema)
     assert "books.title = '1984'" in sql_of("books with the title 1984", schema)
     assert "books.published_on >= '1984-01-01'" in sql_of("books published in 1984", schema)
@@ -376,4 +377,35 @@ def test_a_word_that_is_a_value_and_a_time_is_refused() -> None:
 def test_a_refusal_says_how_to_ask() -> None:
     assert "write 'planned in …'" in refusal_of("visits in 2024", CLINIC).message
     assert "planned_on >= '2024-01-01'" in sql_of("visits planned in 2024", CLINIC)
+    assert "write" not in refusal_of("number of visits per month", CLINIC).message
     assert refusal_of("?", CLINIC).message == "the question has no words"
+
+
+def test_a_reading_that_no_row_can_fulfil_is_not_the_one_that_is_meant() -> None:
+    branches = table("branches", Column("name", "TEXT", False, "", ("North", "South")))
+    keys = (key("branch_id", "branches"),)
+    members = table("members", Column("branch_id", "INTEGER", False), keys=keys)
+    also = (*keys, key("member_id", "members"))
+    loans = table("loans", Column("branch_id", "INTEGER", False), Column("member_id", "INTEGER", False), keys=also)
+    schema = schema_of(branches, members, loans)
+
+    sql = sql_of("members of branch North with loans in South", schema)
+
+    assert "branches_2.name = 'South'" in sql
+    assert "EXISTS" in sql
+    assert refusal_of("members of branch North and in South", schema).candidates == ("either", "both")
+
+
+def test_a_question_with_several_readings_names_where_they_differ() -> None:
+    ordered = table("orders", Column("ordered_on", "DATE", False))
+    payments = table(
+        "payments",
+        Column("paid_on", "DATE", False),
+        Column("order_id", "INTEGER", False),
+        keys=(key("order_id", "orders"),),
+    )
+
+    message = refusal_of("payments of orders in 2024", schema_of(ordered, payments)).message
+
+    assert "payments.paid_on" in message
+    assert "orders.ordered_on" in message

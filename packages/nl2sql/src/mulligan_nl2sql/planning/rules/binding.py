@@ -57,12 +57,15 @@ class Filters:
     def of_noun(self, noun: NounPhrase, table: Table) -> tuple[Filter, ...]:
         """The filters for the rows of a noun, without doubles."""
         found: list[Filter] = []
+        latest: list[Filter] = []
         for at, condition in enumerate(noun.conditions):
             before = noun.conditions[at - 1] if at else None
             _refuse_far_value(condition, before)
+            previous, latest = () if _ends_with_related(before) else tuple(latest), []
             for one in self._filters(condition, noun, table):
+                latest.append(one)
                 self._refuse_detour(one, found, table)
-                _refuse_contradiction(one, found, condition)
+                _refuse_contradiction(one, found, previous, condition)
                 if one not in found:
                     found.append(one)
         return tuple(found)
@@ -347,7 +350,9 @@ class Filters:
         )
 
 
-def _refuse_contradiction(one: Filter, earlier: list[Filter], condition: Condition) -> None:
+def _refuse_contradiction(
+    one: Filter, earlier: list[Filter], previous: tuple[Filter, ...], condition: Condition
+) -> None:
     """Refuse `in Oslo and in Bergen`: no row has two cities, so something else is meant."""
     for other in earlier:
         match one, other:
@@ -362,10 +367,21 @@ def _refuse_contradiction(one: Filter, earlier: list[Filter], condition: Conditi
                 is_empty = one.place == other.place and not (one.is_negated or other.is_negated) and starts >= ends
             case _:
                 is_empty = False
+        if is_empty and other not in previous:
+            # "members of branch North with loans in South": another reading has it that the loans are there.
+            raise Problem("no row can have both", _span_of(condition))
         if is_empty:
             raise Ambiguous(
                 "no row can have both; this may mean either or both", _span_of(condition), ["either", "both"]
             )
+
+
+def _ends_with_related(condition: Condition | None) -> bool:
+    """`with loans`, `of branch North with loans`: what follows may belong to the loans."""
+    if not isinstance(condition, HasRelated):
+        return False
+    inner = condition.noun.conditions
+    return not inner or isinstance(inner[-1], HasRelated)
 
 
 def _refuse_far_value(condition: Condition, before: Condition | None) -> None:

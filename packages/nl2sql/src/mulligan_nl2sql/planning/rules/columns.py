@@ -79,7 +79,7 @@ class Columns:
         except AmbiguousPath as error:
             raise _several_paths(source, target, span, error) from None
 
-    def event(self, table: Table, span: Span) -> Place:
+    def event(self, table: Table, span: Span, *, is_group: bool = False) -> Place:
         """When a row of this table happened."""
         found = self.lexicon.event_column(table)
         if found is not None:
@@ -93,7 +93,7 @@ class Columns:
         names = [f"{table.name}.{column.name}" for column in _dates(table)]
         if not names:
             raise Problem(f"{table.name} has no date", span)
-        hint = f" (write '{_event_words(_dates(table)[0])} in …')" if len(names) == 1 else ""
+        hint = f" (write '{_event_words(_dates(table)[0])} in …')" if len(names) == 1 and not is_group else ""
         raise Unclear(f"it is not said which date of {table.name} is meant{hint}", span, names)
 
     def newest(self, table: Table, span: Span, *, is_age: bool) -> Place:

@@ -173,7 +173,7 @@ class Meaning:
 
     def _group(self, group: Group, table: Table) -> list[GroupKey]:
         if group.date_format:
-            place = self.columns.event(table, group.span)
+            place = self.columns.event(table, group.span, is_group=True)
             return [GroupKey(place, group.date_format, _DATE_PART_NAMES[group.date_format])]
         if group.column is not None:
             return [GroupKey(self.columns.find(group.column, table))]

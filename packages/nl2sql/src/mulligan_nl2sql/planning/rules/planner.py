@@ -26,6 +26,7 @@ NAME = "rules"
 _CHARS_MAX = 500
 _TOKENS_MAX = 60
 _CANDIDATES_MAX = 6
+_SHOWN_MAX = 100
 _WORDS = vocabulary.all_words() | PERIOD_WORDS
 
 
@@ -80,9 +81,18 @@ def _decide(readings: list[Question], tokens: tuple[Token, ...], lexicon: Lexico
     if len(found) == 1:
         return next(iter(found.values()))
     if found:
-        message = "the question can be read in several ways"
+        message = f"the question can be read in several ways: {_differences(list(found)[:_CANDIDATES_MAX])}"
         return Refusal(NAME, RefusalReason.AMBIGUOUS, message, _texts(tokens), tuple(found)[:_CANDIDATES_MAX])
     return _refused(max(problems, key=_precision), tokens)
+
+
+def _differences(statements: list[str]) -> str:
+    """Where statements begin to differ, each from there on."""
+    first, last = min(statements), max(statements)
+    length = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    same = first[:length].rfind(" ") + 1
+    rests = [one[same:] or "nothing more" for one in statements]
+    return "; or: ".join(one if len(one) <= _SHOWN_MAX else f"{one[:_SHOWN_MAX]}…" for one in rests)
 
 
 def _precision(problem: Problem) -> tuple[bool, bool, bool]:
