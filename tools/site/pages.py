@@ -1,4 +1,4 @@
-"""The pages of the documentation site: which there are, where each stands, and how their links lead from one to another.
+"""The pages of the documentation site: which there are, where each stands, and how links lead from one to another.
 
 The files of docs/ are written for a code host: relative links, README.md as the page of a folder. Here they get their
 places in the site; what they link to outside docs/ (an example, a source file) becomes a page of its own.
@@ -19,7 +19,10 @@ NAVIGATION = Path(__file__).with_name("navigation.toml")
 
 _FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What is in backticks is no link.
-_CODE_OR_TARGET = re.compile(r"(`+)(?!`)(?:(?!\n\n).)+?(?<!`)\1(?!`)|(?<=\]\()(?P<link>[^)\s]+)(?=\))|(?<=<img src=\")(?P<image>[^\"]+)", re.DOTALL)
+_CODE_OR_TARGET = re.compile(
+    r"(`+)(?!`)(?:(?!\n\n).)+?(?<!`)\1(?!`)|(?<=\]\()(?P<link>[^)\s]+)(?=\))|(?<=<img src=\")(?P<image>[^\"]+)",
+    re.DOTALL,
+)
 _ROW = re.compile(r"^\| (?P<pages>[^|]*\]\([^|]*) \| (?P<text>.*) \|$", re.MULTILINE)
 _TARGET = re.compile(r"\]\(([^)\s#]+)\)")
 _HEADING = re.compile(r"^# +(.+?) *$", re.MULTILINE)

@@ -1,8 +1,8 @@
 """Write the sources of the documentation site: the pages of docs/ in their places, and the settings of Zensical.
 
-    python tools/site/stage.py build/site
+    python -m tools.site.stage build/site
 
-makes build/site/source and build/site/zensical.toml; `zensical build -f build/site/zensical.toml` makes build/site/html.
+makes build/site/source and build/site/zensical.toml, of which `zensical build` makes build/site/html.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
+from html import escape
 from pathlib import Path
 
-from pages import (
+from tools.site.pages import (
     Entry,
     Site,
     absent_files,
@@ -31,11 +32,20 @@ from pages import (
 HERE = Path(__file__).parent
 # How a block is coloured, where that is not its own word. `console` has no prompts in our pages: it is shell.
 LEXERS = {"": "text", "cel": "text", "console": "bash", "kdl": "text", "sh": "bash"}
-SUFFIXES = {".json": "json", ".py": "python", ".sh": "bash", ".sql": "sql", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
+SUFFIXES = {
+    ".json": "json",
+    ".py": "python",
+    ".sh": "bash",
+    ".sql": "sql",
+    ".toml": "toml",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+}
 TEXTS = (*SUFFIXES, ".json5", ".kdl", ".md", ".txt")
 PICTURES = (".svg", ".webp", ".png")
 _TABLE_ROW = re.compile(r"^\|.*$", re.MULTILINE)
 _CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
+_ARROW = re.compile(r"^ *(\S+) --> (\S+)(?:: (.*))?$", re.MULTILINE)
 _FILE_NAME = re.compile(r"[\w-]+\.\w+")
 
 
@@ -72,7 +82,11 @@ def navigation_problems(site: Site) -> Iterator[str]:
 
 def settings(site: Site) -> str:
     """The settings of Zensical with the navigation."""
-    lines = ['docs_dir = "source"', 'site_dir = "html"', f"nav = [{', '.join(navigation_items(site, site.navigation))}]"]
+    lines = [
+        'docs_dir = "source"',
+        'site_dir = "html"',
+        f"nav = [{', '.join(navigation_items(site, site.navigation))}]",
+    ]
     text = (HERE / "zensical.toml").read_text(encoding="utf-8")
     return text.replace("[project]\n", "[project]\n" + "\n".join(lines) + "\n", 1)
 
@@ -124,7 +138,7 @@ def title_of(site: Site, entry: Entry) -> str:
 
 
 def linked_files(site: Site) -> Iterator[tuple[str, str]]:
-    """The files that pages link to and that are no entries, with their places. A page of such a file may link to more."""
+    """The files that pages link to and that are no entries, with their places. Such a page may link to more."""
     done = {name for entry in site.entries() for name in (entry.source, entry.place)} | {"README.md"}
     while left := [(file, place) for file, place in site.places.items() if file not in done]:
         done |= {file for file, _ in left}
@@ -153,15 +167,30 @@ def blocks_of_site(text: str) -> str:
     parts, end = [], 0
     for fence in fences(text):
         language, words, content = fence.groups()
-        parts += [_TABLE_ROW.sub(_plain_pipes, text[end : fence.start()])]
-        parts += [block(LEXERS.get(language, language), words.strip(), content).rstrip("\n")]
+        made = (
+            states(content) if language == "mermaid" else block(LEXERS.get(language, language), words.strip(), content)
+        )
+        parts += [_TABLE_ROW.sub(_plain_pipes, text[end : fence.start()]), made.rstrip("\n")]
         end = fence.end()
     return "".join([*parts, _TABLE_ROW.sub(_plain_pipes, text[end:])])
 
 
 def _plain_pipes(row: re.Match[str]) -> str:
-    """A row of a table without backslashes before pipes in code: Zensical would show them, where a code host does not."""
+    """A row of a table without backslashes before pipes in code: Zensical would show them, a code host does not."""
     return _CODE.sub(lambda code: code[0].replace("\\|", "|"), row[0])
+
+
+def states(diagram: str) -> str:
+    """A state diagram as a table of states and where they lead. Drawing it would need a script of three megabytes."""
+    found: dict[str, list[str]] = {}
+    for before, after, label in _ARROW.findall(diagram):
+        if before != "[*]" and after != "[*]":
+            found.setdefault(before, []).append(f"<b>{escape(after)}</b> <small>{escape(label)}</small>")
+    if not found:
+        raise ValueError(f"not a state diagram:\n{diagram}")
+    rows = [f"<tr><td><b>{escape(name)}</b></td><td>{'<br>'.join(to)}</td></tr>" for name, to in found.items()]
+    head = "<table><thead><tr><th>from</th><th>to, and what leads there</th></tr></thead><tbody>"
+    return f'<div class="states">{head}{"".join(rows)}</tbody></table></div>\n'
 
 
 def block(lexer: str, words: str, content: str) -> str:
