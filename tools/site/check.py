@@ -27,6 +27,7 @@ _STYLE_ADDRESS = re.compile(r"(?:url\(|@import)\s*[\"']?\s*((?:https?:)?//[^\"')
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 # Parts of an article that are the site's own: the mark beside a heading, the name above a block, a table for a diagram.
 _OWN = {"headerlink", "filename", "states"}
+_FRONT = re.compile(r"\A---\n.*?^---\n", re.MULTILINE | re.DOTALL)
 _DIAGRAM = re.compile(r"^```mermaid\n.*?^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -128,7 +129,7 @@ def why_dead(pages: dict[Path, Page], html: Path, path: Path, link: str) -> str:
 
 def words_of_source(text: str, render: Callable[[str], str]) -> list[str]:
     """The words that a code host shows of a page."""
-    return read(f"<article>{render(_DIAGRAM.sub('', text))}</article>").words
+    return read(f"<article>{render(_DIAGRAM.sub('', _FRONT.sub('', text)))}</article>").words
 
 
 def first_difference(expected: list[str], found: list[str]) -> str:

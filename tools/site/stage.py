@@ -63,7 +63,8 @@ def main(folder: Path) -> None:
         if file.endswith(PICTURES):
             copy(site.root / file, source / place)
         else:
-            write(source / place, page_of_file(site, file))
+            # Found by the pages that link to it: a search for a word of the language should find the page about it.
+            write(source / place, f"---\nsearch: {{exclude: true}}\n---\n\n{page_of_file(site, file)}")
     for name in ("site.css", "iframe-worker.js"):
         copy(HERE / name, source / "assets" / name)
     copy(site.root / "src/mulligan/dashboard/assets/icon.svg", source / "assets/logo.svg")
