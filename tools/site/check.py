@@ -2,8 +2,8 @@
 
     python -m tools.site.check build/site
 
-Zensical checks the links between sources; this looks at what a browser gets. Zensical reads Markdown in another way than a
-code host, so the text of every page is compared with what CommonMark makes of it.
+Zensical checks the links between sources; this looks at what a browser gets. Zensical reads Markdown in another way than
+a code host, so the text of every page is compared with what CommonMark makes of it.
 """
 
 from __future__ import annotations
