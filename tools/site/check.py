@@ -2,7 +2,7 @@
 
     python -m tools.site.check build/site
 
-Zensical checks the links between sources; this looks at what a browser gets. Zensical reads Markdown in another way than
+Zensical checks the links between sources; this looks at what a browser gets. It reads Markdown in another way than
 a code host, so the text of every page is compared with what CommonMark makes of it.
 """
 
