@@ -61,7 +61,7 @@ class LazyPlaces(dict[str, Place]):
         self._make_all()
         return super().__eq__(other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def besides(self) -> list[Place]:
         """The places that are not among the steps."""
