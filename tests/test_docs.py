@@ -373,6 +373,11 @@ def test_every_page_is_named_in_an_index() -> None:
     assert {named(page) for page in DOCS.glob("**/*.md") if page not in {*reached, DOCS / "README.md"}} == set()
 
 
+def test_every_block_of_a_page_is_closed() -> None:
+    # What is never closed is no block to the tests above, and swallows the rest of the page.
+    assert [named(page) for page in PAGES if len(re.findall(r"^```", page.read_text("utf-8"), re.MULTILINE)) % 2] == []
+
+
 def typed() -> list[tuple[str, str]]:
     """The command lines of all pages that call Mulligan, each with its page."""
     lines = (
