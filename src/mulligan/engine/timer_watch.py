@@ -31,7 +31,6 @@ class TimerWatch:
         self.ahead: dict[int, timedelta] = {}
         # How far the wall clock was ahead of ours when we last looked.
         self._stepped = clock.stepped()
-        self._compared_at = float("-inf")
 
     def next_due(self, root_run_id: int | None) -> datetime | None:
         """Ask the store for the next due time of a timer or of a breaker that tasks wait for, by our clock."""
@@ -73,11 +72,7 @@ class TimerWatch:
             self._due = due
 
     def was_clock_set(self) -> bool:
-        """Whether the wall clock was set since the last call. It is compared with ours now and then."""
-        now = self._clock.monotonic()
-        if now - self._compared_at < POLL_SECONDS:
-            return False
-        self._compared_at = now
+        """Whether the wall clock was set since the last call."""
         stepped = self._clock.stepped()
         if abs(stepped - self._stepped) < STEP:
             return False
