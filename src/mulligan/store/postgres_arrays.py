@@ -6,7 +6,7 @@ Each has a fixed type, so that a statement is prepared once, and nothing is quot
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 _PREFIX = struct.Struct("!i")
@@ -35,6 +35,8 @@ class Array:
     """Values of one column. Subclasses have `of`, the oid of its elements."""
 
     of: ClassVar[int]
+    # Makes bytes of one value alone, not as an array; not of None.
+    single: ClassVar[Callable[[Any], bytes]]
     # The beginning of an array with one element: most commits have one turn.
     _head_of_one: ClassVar[bytes]
 
@@ -63,11 +65,6 @@ class Array:
         """The elements with their lengths. One call for all of them: a commit has a hundred."""
         raise NotImplementedError
 
-    @staticmethod
-    def single(value: Any) -> bytes:
-        """One value alone, not as an array; not None."""
-        raise NotImplementedError
-
 
 class Bigints(Array):
     of = 20
@@ -89,7 +86,7 @@ class Floats(Array):
 
 class Texts(Array):
     of = 25
-    single = staticmethod(_text)
+    single = _text
 
     @staticmethod
     def elements(values: Sequence[str | None]) -> list[bytes]:
