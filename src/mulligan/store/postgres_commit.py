@@ -162,8 +162,9 @@ def _tasks(commits: Sequence[Commit]) -> Iterator[Statement]:
 
 def _queued_before(commit: Commit) -> Iterator[Task]:
     """The taken tasks that an earlier turn has queued."""
-    facts = (entry.fact for entry in commit.entries)
-    fresh = {(fact.place, fact.attempt) for fact in facts if isinstance(fact, AttemptScheduled)}
+    fresh = {
+        (entry.fact.place, entry.fact.attempt) for entry in commit.entries if isinstance(entry.fact, AttemptScheduled)
+    }
     return (task for task in commit.taken if (task.place, task.attempt) not in fresh)
 
 
