@@ -6,6 +6,7 @@ import base64
 import csv
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -91,6 +92,16 @@ def test_the_packages_are_released_together_under_one_licence(wheel: Path, nl2sq
 def test_every_extra_has_commands_that_show_what_it_is_for(wheel: Path, nl2sql_wheel: Path) -> None:
     assert set(metadata(wheel).get_all("Provides-Extra", ())) == set(EXTRAS)
     assert set(metadata(nl2sql_wheel).get_all("Provides-Extra", ())) == set(NL2SQL_EXTRAS)
+
+
+def test_every_extra_that_is_named_in_a_message_or_on_a_page_exists() -> None:
+    files = [path for top in ("src", "docs", "deploy", "packages/nl2sql/src") for path in (ROOT / top).rglob("*.*")]
+    texts = [path.read_text("utf-8") for path in files if path.suffix in (".py", ".md", ".yaml")]
+    named = {
+        extra for text in texts for names in re.findall(r"mulligan\[([\w,-]+)\]", text) for extra in names.split(",")
+    }
+
+    assert named == set(EXTRAS)
 
 
 def test_the_wheel_has_the_pages_for_users_and_a_record_of_every_file(wheel: Path) -> None:
