@@ -130,7 +130,13 @@ EXTRAS = {
         with_it=(Command("mulligan run duckdb.yaml", "completed"),),
     ),
     "noetl": Extra(
-        without=(Command("mulligan run playbook.yaml", _pip("noetl"), exit_code=2),),
+        without=(
+            Command(
+                "mulligan run playbook.yaml",
+                f"NoETL files need 'jinja2', which is not installed\n  {_pip('noetl')}",
+                exit_code=2,
+            ),
+        ),
         with_it=(Command("mulligan run playbook.yaml", "completed"),),
     ),
     "png": Extra(
@@ -154,7 +160,9 @@ EXTRAS = {
     ),
     "mcp": Extra(
         without=(
-            Command("mulligan mcp", _pip("mcp"), exit_code=2),
+            Command(
+                "mulligan mcp", f"`mulligan mcp` needs 'mcp', which is not installed\n  {_pip('mcp')}", exit_code=2
+            ),
             Command("env OPENAI_API_KEY=none mulligan run tools.yaml", _pip("mcp"), exit_code=1, nightly=True),
         ),
         with_it=(Command("mulligan mcp", '"serverInfo"', stdin=INITIALIZE + "\n"),),
