@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 from tests.linked_environment import link_environment, unpack
+
+from mulligan.service import read_pages
 from tools.packaging.check_installed import collector
 from tools.packaging.first_commands import (
     EXTRAS,
@@ -29,8 +31,6 @@ from tools.packaging.first_commands import (
     run_command,
     write_files,
 )
-
-from mulligan.service import read_pages
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "mulligan"
