@@ -29,7 +29,15 @@ from mulligan.errors import ExpressionFailed, MulliganError, StoreRefused
 from mulligan.language import cel, cel_cost, cel_process
 from mulligan.language.artifact_reader import ArtifactReader, refuse_references_in
 from mulligan.language.cel import CelFailed, CelRefused
-from mulligan.language.cel_analysis import Analysis, Path, UnknownFunction, analyse, is_surely_valid, reads
+from mulligan.language.cel_analysis import (
+    Analysis,
+    Path,
+    UnknownFunction,
+    analyse,
+    analyse_simple,
+    is_surely_valid,
+    reads,
+)
 from mulligan.language.cel_tokens import (
     RESERVED,
     STRING,
@@ -420,6 +428,8 @@ def _program(source: str) -> _PathProgram | _EngineProgram:
         path = tuple(source.split("."))
         if RESERVED.isdisjoint(path) and TYPE_NAMES.isdisjoint(path):
             return _PathProgram(source, path, (path,))
+    if simple := analyse_simple(source):
+        return _EngineProgram(source, simple)
     found = tokens(source)
     if not found:
         raise BadToken("it is empty", 0, 1)
