@@ -24,7 +24,19 @@ SRC = Path(__file__).parent.parent / "src"
 # Top to bottom: a part knows only what stands above it.
 PARTS = (
     # `step_context` and `values` run in the process of a step, which may be another interpreter.
-    *("errors", "step_context", "values", "core", "history", "analysis", "plugins", "language", "flows", "formats"),
+    *(
+        "errors",
+        "lazy_modules",
+        "step_context",
+        "values",
+        "core",
+        "history",
+        "analysis",
+        "plugins",
+        "language",
+        "flows",
+        "formats",
+    ),
     *("ports", "store", "engine", "worker", "runtime", "dask_executor", "service", "client"),
     # `python -m mulligan` stands at the very bottom: it calls the command line, and nobody calls it.
     *("api", "dashboard", "mcp_server", "cli", "testing", "pytest_plugin", "app", "__main__"),

@@ -47,7 +47,7 @@ class ModuleArchive:
             with open(self.path, "rb", buffering=0) as file:
                 data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             start = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
-            magic, entries = marshal.loads(data[_LENGTH_BYTES:start])
+            magic, entries = marshal.loads(data[_LENGTH_BYTES:start])  # noqa: S302 - as Python reads its own cache
         except (OSError, EOFError, ValueError, TypeError):
             return
         if magic == MAGIC_NUMBER:
@@ -124,7 +124,7 @@ class _ArchiveLoader(SourceFileLoader):
         self._code = code
 
     def get_code(self, fullname: str) -> CodeType | None:
-        code: CodeType = marshal.loads(self._code)
+        code: CodeType = marshal.loads(self._code)  # noqa: S302
         return code
 
 
@@ -143,7 +143,7 @@ def _compiled(module: ModuleType) -> tuple[About, bytes] | None:
         found = os.stat(spec.origin)
         with open(spec.cached, "rb") as compiled:
             data = compiled.read()
-        code = marshal.loads(data[_HEADER_BYTES:])
+        code = marshal.loads(data[_HEADER_BYTES:])  # noqa: S302
     except (OSError, EOFError, ValueError, TypeError):
         return None
     stamp = b"".join(int(part).to_bytes(4, "little") for part in (0, found.st_mtime, found.st_size))

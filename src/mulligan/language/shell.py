@@ -11,14 +11,22 @@ one of our names are reserved for this; a name that the script already mentions 
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.errors import InputInvalid
 from mulligan.language.expressions import Placeholder, as_text
-from mulligan.language.shell_lexer import PlaceholderSite, scan
 from mulligan.language.shell_placeholders import ROOTS, Names, ShellRefused, UnknownName
-from mulligan.language.simple_commands import SafeValue, find_safe_values
+from mulligan.lazy_modules import LazyModule
+
+# Only text with `${` needs them.
+if TYPE_CHECKING:
+    from mulligan.language import shell_lexer, simple_commands
+    from mulligan.language.shell_lexer import PlaceholderSite
+    from mulligan.language.simple_commands import SafeValue
+else:
+    shell_lexer = LazyModule("mulligan.language.shell_lexer")
+    simple_commands = LazyModule("mulligan.language.simple_commands")
 
 __all__ = [
     "ROOTS",
@@ -74,7 +82,7 @@ def rewrite(text: str, bound: frozenset[str] = frozenset(), roots: frozenset[str
     if "${" not in text:
         return ShellText(text, {}, ())
     names = Names(bound, roots)
-    safe = find_safe_values(text, names)
+    safe = simple_commands.find_safe_values(text, names)
     return _rewrite_scanned(text, names) if safe is None else _rewrite_simple(text, safe)
 
 
@@ -92,7 +100,7 @@ def _rewrite_simple(text: str, values: list[SafeValue]) -> ShellText:
 
 
 def _rewrite_scanned(text: str, names: Names) -> ShellText:
-    found = scan(text, names)
+    found = shell_lexer.scan(text, names)
     for site in found.sites:
         _refuse_danger(text, site)
     variables = _name_variables(text, [site.placeholder.source for site in found.sites])
