@@ -323,7 +323,10 @@ class RunDriver:
             for entry in follow(state, pending.next.popleft(), self.evaluator):
                 entries.append(entry)
                 if entry.seq <= state.run.forked_at:
-                    # It happened in the run that was forked.
+                    # It happened in the run that was forked, perhaps by a clock that was ahead of ours.
+                    if entry.at > now and self.is_exclusive:
+                        self.ahead += entry.at - now
+                        now = entry.at
                     continue
                 fact = entry.fact
                 rule = rules.get(type(fact))

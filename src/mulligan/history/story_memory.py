@@ -108,7 +108,8 @@ class StoryMemory:
 
     def failures_routed_to(self, step: str, visit: int) -> list[str]:
         """The steps whose failures were routed to this visit."""
-        return list(dict.fromkeys(name for (name, _), _ in self._sent.get((step, visit), ())))
+        sent = self._sent.get((step, visit))
+        return list(dict.fromkeys(name for (name, _), _ in sent)) if sent else []
 
     def leads_back(self, fact: e.StepCompleted) -> bool:
         """Whether a visit took the edge of a loop."""
