@@ -43,7 +43,7 @@ class SafeValue(NamedTuple):
 
 
 def find_safe_values(text: str, names: Names) -> list[SafeValue] | None:
-    """The values of a simple text, in order; None if only the lexer can tell."""
+    """The values of a simple text, in order; None if the lexer has to decide."""
     if not _SIMPLE_TEXT.fullmatch(text):
         return None
     if not REEVALUATING_WORDS.isdisjoint(_NAMES.findall(text)):
