@@ -33,10 +33,10 @@ from mulligan.engine.worker_expiry import expire_dead_workers
 from mulligan.errors import HomeMoved, MulliganError, StoreRefused, StoreUnavailable
 from mulligan.history.views import waits_for_people
 from mulligan.language.expressions import Cel
+from mulligan.lazy_modules import LazyModule
 from mulligan.ports import Executor, Store, WorkerRecord
 from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.home import Home
-from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.locks import Locks
 from mulligan.store.clock import ProcessClock
 from mulligan.worker import lock
