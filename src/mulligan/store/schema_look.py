@@ -56,13 +56,16 @@ def _look_at_file(path: str, lease: int) -> tuple[int, list[Any]]:
     if not os.path.isfile(path):
         return 0, []
     try:
-        with apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE) as db:
+        db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
             # The file may come from someone else: its schema must not call functions with side effects.
             db.execute("PRAGMA trusted_schema = OFF")
             found = db.pragma("user_version")
             since = time.time_ns() // 1000 - lease
             rows = db.execute("SELECT record, beat_at < ? FROM workers ORDER BY name", (since,)) if found else ()
             return found, list(rows)
+        finally:
+            db.close()
     except apsw.Error as error:
         raise _CannotBeRead from error
 

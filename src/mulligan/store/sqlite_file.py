@@ -60,7 +60,7 @@ def data_version(db: apsw.Cursor) -> int:
 
 def admit(db: apsw.Connection) -> None:
     """Give a connection the function that whoever commits turns and leases tasks must have. Nothing calls it."""
-    db.create_scalar_function(SQLITE_NEEDED, lambda: None, 0, flags=apsw.SQLITE_INNOCUOUS)
+    db.create_scalar_function(SQLITE_NEEDED, lambda *_: None, 0, flags=apsw.SQLITE_INNOCUOUS)
 
 
 class SqliteFile:
