@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Literal
@@ -363,9 +364,10 @@ class Driver:
                 # The last turn of the run was the verb that we follow.
                 return "ended"
             self.engine.take_up(self._tree(run_id))
+        look = partial(self._ending, run_id, wait_seconds)
         with self._signals():
             while not self.interrupts:
-                ending = self._once(lambda: self._ending(run_id, wait_seconds))
+                ending = self._once(look)
                 if ending is not None:
                     return ending
             self._wind_up()
@@ -428,6 +430,9 @@ class Driver:
             self._once()
 
     def _ending(self, run_id: int, wait_seconds: float) -> Ending | None:
+        if run_id in self.engine.drivers and not self.engine.is_idle:
+            # Nearly every round: it goes on.
+            return None
         self.engine.refuse_abandoned(run_id)
         if self._has_ended(run_id):
             return "ended"
