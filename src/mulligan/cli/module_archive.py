@@ -37,8 +37,8 @@ class ModuleArchive:
     """Finds modules by the archive in the `__pycache__` of `folder`; to be put first into `sys.meta_path`."""
 
     def __init__(self, folder: str) -> None:
-        # Named as the compiled file of a module would be: another Python has another one.
-        self.path = f"{cache_from_source(os.path.join(folder, 'archive.py'))}.modules"
+        # Named like a compiled file, of a module that cannot exist: another Python has another one.
+        self.path = cache_from_source(os.path.join(folder, "archive.modules.py"))
         # By name: the source, its time and size, whether it is a package, the compiled file, where the code is.
         self._entries: dict[str, tuple[str, int, int, bool, str, int, int]] = {}
         self._code = memoryview(b"")
