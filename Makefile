@@ -25,7 +25,7 @@ unexport CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo nl2sql-demo quick test browser slurm pictures check lint format bench growth simulate crashes chaos mutants fuzz generated docs pins clean
+.PHONY: help demo nl2sql-demo quick test browser slurm pictures check lint format bench growth simulate crashes chaos mutants fuzz generated docs pins dist dist-check clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -115,6 +115,19 @@ pins: ## compile requirements/ from pyproject.toml; UPGRADE=1 moves every pin to
 	$(compile) $(ALL_EXTRAS) --group dev -c requirements/runtime.txt -o requirements/dev.txt
 	$(compile) --extra postgres --extra server --group build -c requirements/dev.txt -o requirements/image.txt
 	$(compile-groups) --group docs -c requirements/dev.txt -o requirements/docs.txt
+
+# Two builds of one commit give the same bytes: every file has the time of the commit.
+COMMIT_TIME = $(shell git log -1 --format=%ct 2>/dev/null)
+
+dist: $(STAMP) ## build an sdist of each package, and a wheel from it, to dist/
+	rm -rf dist
+	for project in . packages/nl2sql; do \
+		$(if $(COMMIT_TIME),SOURCE_DATE_EPOCH=$(COMMIT_TIME)) $(BIN)/uv build --quiet --no-config --offline --no-build-isolation \
+			--no-create-gitignore --python $(BIN)/python --out-dir dist $$project || exit; \
+	done
+
+dist-check: dist ## install them with each extra alone, for each Python that is found, and type what people type first (minutes)
+	$(BIN)/python -m tools.packaging.check_installed dist
 
 clean: ## remove .venv and what the tools left behind (runs in .mulligan stay)
 	rm -rf .venv .venv-docs .venv-pins .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutants build dist
