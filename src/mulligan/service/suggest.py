@@ -276,7 +276,7 @@ def _definition(reader: RunReader, record: RunRecord, known: dict[str, Workflow]
 
 def _newest_definition(reader: RunReader, records: Sequence[RunRecord], name: str) -> Workflow:
     newest = next(record for record in records if record.workflow == name)
-    return reader.state(newest.run_id).workflow
+    return reader.lazy_state(newest.run_id).workflow
 
 
 def _keep_step(evidence: dict[str, Evidence], policies: dict[str, Workflow], step: str) -> None:
