@@ -108,6 +108,7 @@ class RunDriver:
         ahead: timedelta,
     ) -> None:
         self.turn = turn
+        self.run_id = turn.run_id
         # How far the run's time is ahead of our clock: the time in a log never goes back.
         self.ahead = ahead
         self.record = record
@@ -129,10 +130,6 @@ class RunDriver:
         # Ids of inbox messages that are in `reports` or in the open turn.
         self.delivered: set[int] = set()
         self._pending: _Pending | None = None
-
-    @property
-    def run_id(self) -> int:
-        return self.turn.run_id
 
     @property
     def has_ended(self) -> bool:
