@@ -63,7 +63,7 @@ def test_every_link_leads_to_a_file_that_the_generator_is_given(tmp_path: Path) 
     dead = [
         (page.relative_to(source).as_posix(), link)
         for page, text in pages.items()
-        for link in re.findall(r"\]\(([^)\s#:]+)", CODE.sub("", text))
+        for link in re.findall(r"\]\((?![a-z]+:)([^)\s#]+)", CODE.sub("", text))
         if not (page.parent / link).exists() or "/." in link.replace("../", "")
     ]
 
