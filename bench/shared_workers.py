@@ -17,7 +17,7 @@ import argparse
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from subprocess import Popen
 from typing import NamedTuple
@@ -106,7 +106,12 @@ class Workers:
             return 0.0
         with psycopg.connect(self._url) as connection:
             rows = connection.execute("SELECT pid FROM pg_stat_activity WHERE datname = current_database()").fetchall()
-        return sum(used_by(pid)[0] for (pid,) in rows)
+        used = 0.0
+        for (pid,) in rows:
+            # A parallel worker of the server may have ended meanwhile.
+            with suppress(FileNotFoundError, ProcessLookupError):
+                used += used_by(pid)[0]
+        return used
 
 
 def start(stack: ExitStack, name: str, url: str, count: int, parallel: int, checkout: Path | None = None) -> Workers:

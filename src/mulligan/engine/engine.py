@@ -6,9 +6,11 @@ may share a store: each drives the runs whose turns it holds, and the runs of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from datetime import datetime
 
+from mulligan.core.deciding.breaker import Guard
+from mulligan.core.model.reports import Report
 from mulligan.core.state.scope import Evaluator
 from mulligan.engine.change_watch import IDLE_SECONDS, ChangeWatch
 from mulligan.engine.driven_runs import DrivenRuns
@@ -22,7 +24,7 @@ from mulligan.engine.timer_watch import TimerWatch
 from mulligan.engine.timings import Timings
 from mulligan.engine.turns import TurnTaker
 from mulligan.engine.workflow_cache import WorkflowCache
-from mulligan.ports import Clock, EngineExecutor, EngineStore, NewRun, Turn
+from mulligan.ports import Clock, EngineExecutor, EngineStore, Lease, NewRun, Turn
 
 
 class Engine:
@@ -155,6 +157,7 @@ class Engine:
         if not self._supply.is_draining and self.was_signalled():
             # Before the turns: what was interrupted by the same signal would be started here again.
             self.drain()
+        self._report_ended()
         if self._timers.is_due:
             self._fire_timers()
         if self._timers.was_clock_set():
@@ -202,12 +205,24 @@ class Engine:
         return bool(self._changes.is_requested or self._runs.ready or self._runs.to_claim)
 
     def _collect(self, timeout: float) -> None:
-        """Take in the tasks that have ended: a run that we drive gets the report at once, others by their inbox."""
+        """Take in the tasks that have ended."""
         if self.executor is None:
             self._store_wait.wait(timeout)
         elif self._tasks.collect(timeout, self._turns.gather_seconds):
             self._supply.pacing.has_more_room = True
-        self._tasks.report_except(self.drivers.keys())
+
+    def _report_ended(self) -> None:
+        """Give a run that we drive the reports of its ended tasks at once, and others theirs by their inbox.
+
+        With the latter we ask for the next tasks, unless turns of our own runs come first.
+        """
+        leases = (
+            self._tasks.report_except(self.drivers.keys())
+            if self._runs.ready
+            else self._tasks.report_except(self.drivers.keys(), self._report_and_lease)
+        )
+        if leases:
+            self._start_leased(leases)
         for lease, report in self._tasks.take_ended():
             driver = self.drivers[lease.task.run_id]
             self._runs.add_report(driver, QueuedReport(report, token=lease.token, guard=lease.task.guard))
@@ -241,8 +256,13 @@ class Engine:
 
     def _lease_tasks(self) -> None:
         leases = self._supply.lease(self.root_run_id)
-        if leases is None:
-            return
+        if leases is not None:
+            self._start_leased(leases)
+
+    def _report_and_lease(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> tuple[bool, list[Lease]] | None:
+        return self._supply.report_and_lease(ended, self.root_run_id)
+
+    def _start_leased(self, leases: Sequence[Lease]) -> None:
         # TaskStarted is in the inboxes: a run must process it before the end of the task.
         run_ids = {lease.task.run_id for lease in leases}
         self._runs.read_inboxes(self.drivers.keys() if self.workflows.has_breakers else run_ids & self.drivers.keys())

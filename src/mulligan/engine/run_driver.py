@@ -372,9 +372,14 @@ class RunDriver:
         """
         if self.executor is None:
             return False
-        has_room = task.guard is None and self.executor.fits(task)
+        has_room = task.guard is None and self._has_room(task)
         is_ours = self.is_exclusive and self.is_alone
         return has_room or (is_ours and not self.executor.can_ever_fit(task))
+
+    def _has_room(self, task: Task) -> bool:
+        """Whether our executor can start it or, if nobody else could, hold it until a slot is free."""
+        assert self.executor is not None
+        return self.executor.fits(task) or (self.is_alone and self.executor.may_hold(task))
 
     def _take_or_refuse(self, pending: _Pending, task: Task, now: datetime) -> None:
         assert self.executor is not None

@@ -301,9 +301,14 @@ class TaskQueue(Protocol):
         """
 
     def report_and_lease(
-        self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
-    ) -> list[Lease]:
-        """`report_all`, and then `lease`: in a store in a file in one transaction, which costs half as much as two."""
+        self,
+        worker: str,
+        ended: Sequence[tuple[int, Report, Guard | None]],
+        offer: Offer,
+        *,
+        root_run_id: int | None = None,
+    ) -> tuple[bool, list[Lease]]:
+        """`report_all`, and then `lease`, in one transaction if possible, which costs half as much as two."""
 
     def stop_requests(self, worker: str) -> list[StopRequest]:
         """The requests to stop tasks of this worker. Each is repeated until its task has ended."""

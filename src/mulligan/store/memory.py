@@ -472,11 +472,15 @@ class MemoryStore:
         return is_free
 
     def report_and_lease(
-        self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
-    ) -> list[Lease]:
-        if ended:
-            self.report_all(ended)
-        return self.lease(worker, offer)
+        self,
+        worker: str,
+        ended: Sequence[tuple[int, Report, Guard | None]],
+        offer: Offer,
+        *,
+        root_run_id: int | None = None,
+    ) -> tuple[bool, list[Lease]]:
+        is_free = bool(ended) and self.report_all(ended)
+        return is_free, self.lease(worker, offer, root_run_id=root_run_id)
 
     def stop_requests(self, worker: str) -> list[StopRequest]:
         return [StopRequest(kept.ticket, kept.grace_seconds) for kept in self._held(worker) if kept.is_stopping]

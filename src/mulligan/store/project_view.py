@@ -276,9 +276,15 @@ class ProjectView:
         return self._of.report_all(ended)
 
     def report_and_lease(
-        self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
-    ) -> list[Lease]:
-        return self._of.report_and_lease(worker, ended, replace(offer, project=self.project))
+        self,
+        worker: str,
+        ended: Sequence[tuple[int, Report, Guard | None]],
+        offer: Offer,
+        *,
+        root_run_id: int | None = None,
+    ) -> tuple[bool, list[Lease]]:
+        offer = replace(offer, project=self.project)
+        return self._of.report_and_lease(worker, ended, offer, root_run_id=root_run_id)
 
     def stop_requests(self, worker: str) -> list[StopRequest]:
         return self._of.stop_requests(worker)

@@ -386,17 +386,23 @@ class SqliteStore:
         return leases
 
     def report_and_lease(
-        self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
-    ) -> list[Lease]:
+        self,
+        worker: str,
+        ended: Sequence[tuple[int, Report, Guard | None]],
+        offer: Offer,
+        *,
+        root_run_id: int | None = None,
+    ) -> tuple[bool, list[Lease]]:
         def work(db: apsw.Cursor) -> list[Lease]:
             for one in ended:
                 self._end_lease(db, *one)
-            return self._lease_fitting(db, worker, offer) if offer.tasks_max >= 1 else []
+            return self._lease_fitting(db, worker, offer, root_run_id) if offer.tasks_max >= 1 else []
 
         leases = self._write(work)
         self._leases.drop([token for token, _, _ in ended])
         self._leases.keep(leases)
-        return leases
+        # A look into a file costs next to nothing.
+        return bool(ended), leases
 
     def _fitting(
         self, db: apsw.Cursor, offer: Offer, root_run_id: int | None, breakers: BreakerTransaction, holder: str
