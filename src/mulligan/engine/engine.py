@@ -127,6 +127,19 @@ class Engine:
         """Drive these runs if their turns are free: a batch now, the others in the next rounds."""
         self._runs.take_up(run_ids, self.root_run_id)
 
+    def take_up_idle(self) -> None:
+        """Hold the turns of unfinished runs that nobody holds, in the next rounds; load those with something to do.
+
+        In a shared store there is no need: any worker with free capacity gets tasks of any run.
+        """
+        if not self._store.is_shared:
+            self._runs.begin_idle_search()
+
+    @property
+    def runs_held(self) -> int:
+        """How many runs we hold: those that we drive, and those that wait."""
+        return len(self.drivers) + len(self._runs.unloaded)
+
     def begin(self, turns: Iterable[Turn], runs: Iterable[NewRun]) -> None:
         """Drive runs that were just created, without reading them from the store."""
         self._runs.begin(turns, runs)
@@ -162,6 +175,8 @@ class Engine:
             self._fire_timers()
         if self._timers.was_clock_set():
             self._changes.request()
+        if self._runs.is_searching_idle:
+            self._runs.hold_idle()
         if self._changes.is_due() or self._runs.to_claim:
             self._look()
         if self.workflows.has_breakers and self._supply.pacing.comes_first:
@@ -202,7 +217,8 @@ class Engine:
     @property
     def _has_more_to_do(self) -> bool:
         """Whether the next round need not wait."""
-        return bool(self._changes.is_requested or self._runs.ready or self._runs.to_claim)
+        runs = self._runs
+        return bool(self._changes.is_requested or runs.ready or runs.to_claim or runs.is_searching_idle)
 
     def _collect(self, timeout: float) -> None:
         """Take in the tasks that have ended."""

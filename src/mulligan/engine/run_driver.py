@@ -110,6 +110,8 @@ class RunDriver:
         self.turn = turn
         # How far the run's time is ahead of our clock: the time in a log never goes back.
         self.ahead = ahead
+        # The same when the open turn began.
+        self._ahead_in_turn = ahead
         self.record = record
         self.state = state
         self.evaluator = evaluator
@@ -214,7 +216,7 @@ class RunDriver:
 
         Stops at the end of a round: the commit removes what is left of the round, and must not touch the next one.
         """
-        now += self.ahead
+        now, self._ahead_in_turn = now + self.ahead, self.ahead
         pending, reports = self._begin(), self.reports
         for _ in range(min(reports_max, len(reports))):
             if pending.is_last:
@@ -226,7 +228,7 @@ class RunDriver:
             pending.entered.append(self.starts.popleft())
             pending.next.append(r.StartsDue(now, pending.entered[-1]))
             self._follow(pending, now)
-        if (left := self.starts or pending.starts) and not (self.is_exclusive or self.is_paused or pending.is_last):
+        if (left := self.starts or pending.starts) and not (self.is_paused or pending.is_last):
             # If this worker dies now, a message must make the next one continue.
             pending.outgoing.append((self.run_id, r.StartsDue(now, left[0])))
 
@@ -301,8 +303,10 @@ class RunDriver:
             # Our own task: the time is by our clock.
             return replace(report, at=report.at + self.ahead) if self.ahead else report
         if isinstance(report, r.TimerFired) and report.at > now:
-            # The timer is due by the clock of another process, which is ahead of ours.
-            self.ahead += report.at - now if self.is_exclusive else NOT_AHEAD
+            # The timer is due by the clock of another process, which is ahead of ours. Another one of this turn may have
+            # said so already.
+            if self.is_exclusive:
+                self.ahead = max(self.ahead, self._ahead_in_turn + (report.at - now))
             return report
         return replace(report, at=now)
 

@@ -37,6 +37,7 @@ from mulligan.ports import (
     BreakerRecord,
     Commit,
     CommitResult,
+    IdleRuns,
     Lease,
     LoadedRun,
     LogChunk,
@@ -384,6 +385,12 @@ class HttpStore:
         return []
 
     def take_turns(self, run_ids: Collection[int], holder: str) -> list[Turn]:
+        return []
+
+    def idle_runs(self, holder: str, after: tuple[int, int], limit: int) -> IdleRuns:
+        return IdleRuns([], None)
+
+    def runs_with_work(self, run_ids: Collection[int]) -> list[int]:
         return []
 
     def release(self, turns: Iterable[Turn]) -> None:

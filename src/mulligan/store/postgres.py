@@ -38,6 +38,7 @@ from mulligan.ports import (
     BreakerRecord,
     Commit,
     CommitResult,
+    IdleRuns,
     Lease,
     LoadedRun,
     Look,
@@ -321,6 +322,12 @@ class PostgresStore:
     def take_turns(self, run_ids: Collection[int], holder: str) -> list[Turn]:
         (rows,) = self._client.execute_batch([("take_turns", [holder, Bigints(run_ids)])])
         return [Turn(run_id, holder, fence) for run_id, fence in sorted(rows)]
+
+    def idle_runs(self, holder: str, after: tuple[int, int], limit: int) -> IdleRuns:
+        return IdleRuns([], None)
+
+    def runs_with_work(self, run_ids: Collection[int]) -> list[int]:
+        return []
 
     def release(self, turns: Iterable[Turn]) -> None:
         rows = [(turn.run_id, turn.fence, turn.holder) for turn in turns]

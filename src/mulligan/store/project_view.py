@@ -37,6 +37,7 @@ from mulligan.ports import (
     BreakerRecord,
     Commit,
     CommitResult,
+    IdleRuns,
     Lease,
     LoadedRun,
     Look,
@@ -234,6 +235,13 @@ class ProjectView:
 
     def take_turns(self, run_ids: Collection[int], holder: str) -> list[Turn]:
         return self._of.take_turns(self._visible.among(run_ids), holder)
+
+    def idle_runs(self, holder: str, after: tuple[int, int], limit: int) -> IdleRuns:
+        found = self._of.idle_runs(holder, after, limit)
+        return IdleRuns(sorted(self._visible.among(found.run_ids)), found.after)
+
+    def runs_with_work(self, run_ids: Collection[int]) -> list[int]:
+        return self._of.runs_with_work(self._visible.among(run_ids))
 
     def release(self, turns: Iterable[Turn]) -> None:
         self._of.release(turns)

@@ -40,6 +40,7 @@ from mulligan.ports import (
     Clock,
     Commit,
     CommitResult,
+    IdleRuns,
     Lease,
     LoadedRun,
     Look,
@@ -303,6 +304,16 @@ class SqliteStore:
             return sorted((turn_from(row, holder) for row in rows), key=lambda turn: turn.run_id)
 
         return self._file.write(work)
+
+    def idle_runs(self, holder: str, after: tuple[int, int], limit: int) -> IdleRuns:
+        rows = self._file.read(SQL["unfinished_page"], *after, limit)
+        last = rows[-1] if len(rows) == limit else None
+        found = [run_id for _, run_id, held_by in rows if held_by in ("", holder)]
+        return IdleRuns(found, (last[0], last[1]) if last else None)
+
+    def runs_with_work(self, run_ids: Collection[int]) -> list[int]:
+        rows = self._file.read(SQL["runs_with_work"], _array(run_ids), micros(self._clock.now()))
+        return [run_id for (run_id,) in rows]
 
     def release(self, turns: Iterable[Turn]) -> None:
         void = [(turn.run_id, turn.fence, turn.holder) for turn in turns]
