@@ -85,6 +85,7 @@ PLAYED_PAGES = [
         "how-to/workspaces",
         "nl2sql",
         "start/python",
+        "start/why",
         "start/tutorials/agent-loop",
         "start/tutorials/pipeline",
         "start/tutorials/sweep",
