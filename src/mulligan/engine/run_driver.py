@@ -300,8 +300,8 @@ class RunDriver:
             # Our own task: the time is by our clock.
             return replace(report, at=report.at + self.ahead) if self.ahead else report
         if isinstance(report, r.TimerFired) and report.at > now:
-            # The timer is due by the clock of another process, which is ahead of ours. Another one of this turn may have
-            # said so already.
+            # The timer is due by the clock of another process, which is ahead of ours. Another timer of this turn may
+            # have said so already.
             if self.is_exclusive:
                 self.ahead = max(self.ahead, self._ahead_in_turn + (report.at - now))
             return report
