@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import apsw
+import psycopg
 import pytest
 
 from mulligan.ports import RunRecord
 from mulligan.service import Service
 from mulligan.service.home import Home
 
-from ..faces.commands import mulligan
+from ..faces.commands import SRC, mulligan
 from .old_stores import restore_schema, unpack_home
 
 # What each run says at its end when GATE is open. No other wrote anything else.
@@ -107,3 +115,82 @@ def test_what_was_left_is_continued_retried_and_decided_to_its_end(service: Serv
     assert outputs["map"]["said"]["results"] == ["a12", "b12", "c12", "d12"]
     assert mulligan("show", run_ids["artifacts"], "--output", "numbers").json == [*map(str, range(1, 20001))]
     assert all(service.replay(record.run_id).ok for record in every_run(service))
+
+
+# -- migrating ---------------------------------------------------------------------------------------------------------
+
+# Dies in the middle of the migrations: as it creates a table, between others.
+KILLED_IN_A_FILE = """
+import os, signal, sys
+import apsw
+from mulligan.store import open_store
+
+def kill(cursor, sql, bindings):
+    if "CREATE TABLE tokens" in sql:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return True
+
+apsw.connection_hooks.append(lambda connection: connection.set_exec_trace(kill))
+open_store(sys.argv[1])
+"""
+KILLED_ON_A_SERVER = "import sys; from mulligan.store import open_store; open_store(sys.argv[1])"
+WAITING = "SELECT 1 FROM pg_locks WHERE relation = 'breakers'::regclass AND NOT granted"
+
+
+def open_in_a_process(program: str, where: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", program, str(where)], env={**os.environ, "PYTHONPATH": str(SRC)})
+
+
+def schema_and_tables(home: Home) -> tuple[int, int]:
+    """The number of the schema, and how many tables and views there are."""
+    if not home.store_url:
+        db = apsw.Connection(str(home.folder / "mulligan.db"))
+        [(tables,)] = db.execute("SELECT count(*) FROM sqlite_schema WHERE type IN ('table', 'view')")
+        found: tuple[int, int] = db.pragma("user_version"), tables
+        db.close()
+        return found
+    with psycopg.connect(home.store_url) as connection:
+        [(version,)] = connection.execute("SELECT version FROM schema_version").fetchall()
+        tables = "SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema()"
+        return version, fetch_one(connection, tables)
+
+
+def fetch_one(connection: psycopg.Connection[Any], sql: str) -> Any:
+    return connection.execute(sql.encode()).fetchall()[0][0]
+
+
+def test_a_migration_that_is_killed_has_changed_nothing_and_is_done_by_the_next_one(home: Home):
+    before = schema_and_tables(home)
+
+    if home.store_url:
+        with psycopg.connect(home.store_url) as other:
+            # The last migration but one waits for it.
+            other.execute("SELECT count(*) FROM breakers")
+            process = open_in_a_process(KILLED_ON_A_SERVER, home.store_url)
+            with psycopg.connect(home.store_url, autocommit=True) as watcher:
+                while not watcher.execute(WAITING.encode()).fetchall():
+                    assert process.poll() is None
+                    time.sleep(0.01)
+            process.kill()
+            process.wait()
+    else:
+        process = open_in_a_process(KILLED_IN_A_FILE, home.folder / "mulligan.db")
+        assert process.wait() == -signal.SIGKILL
+    between = schema_and_tables(home)
+    service = Service(home)
+
+    assert between == before
+    assert before[0] == 5
+    assert service.replay(1).ok
+    assert schema_and_tables(home)[0] > 10
+    service.close()
+
+
+def test_doctor_says_that_an_older_store_would_be_migrated_and_does_not_migrate_it(home: Home):
+    before = schema_and_tables(home)
+
+    checks = {check["name"]: check for check in mulligan("doctor", "--json").json["checks"]}
+
+    assert (checks["store"]["health"], schema_and_tables(home)) == ("warning", before)
+    assert " has schema 5 of an older Mulligan; this one migrates it to schema " in checks["store"]["found"]
+    assert checks["versions"]["health"] == "ok"

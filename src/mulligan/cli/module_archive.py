@@ -12,7 +12,6 @@ while a module of its own may be another one tomorrow, when `sys.path` is anothe
 from __future__ import annotations
 
 import marshal
-import mmap
 import os
 import sys
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -37,15 +36,16 @@ class ModuleArchive:
     """Finds modules by the archive in the `__pycache__` of `folder`; to be put first into `sys.meta_path`."""
 
     def __init__(self, folder: str) -> None:
-        # Named as the compiled file of a module would be: another Python has another one.
-        self.path = f"{cache_from_source(os.path.join(folder, 'archive.py'))}.modules"
+        # Named like a compiled file, of a module that cannot exist: another Python has another one.
+        self.path = cache_from_source(os.path.join(folder, "archive.modules.py"))
         # By name: the source, its time and size, whether it is a package, the compiled file, where the code is.
         self._entries: dict[str, tuple[str, int, int, bool, str, int, int]] = {}
         self._code = memoryview(b"")
         self._imported_before = frozenset(sys.modules)
         try:
+            # Not mapped: on a network file system, another host may replace the file, and what is read later is gone.
             with open(self.path, "rb", buffering=0) as file:
-                data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                data = memoryview(file.read())
             start = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
             magic, entries = marshal.loads(data[_LENGTH_BYTES:start])  # noqa: S302 - as Python reads its own cache
         except (OSError, EOFError, ValueError, TypeError):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from mulligan import __version__
 from mulligan.core.model.fact_parts import HostCapacity
 from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
@@ -274,6 +275,7 @@ class Driver:
             nodes=capacity.nodes,
             nodes_min=capacity.nodes_min,
             labels=capacity.labels,
+            version=__version__,
             started_at=now,
             ends_at=None if left is None else now + timedelta(seconds=left),
             job=None if self._job is None else msgspec.structs.replace(self._job, memory=capacity.memory),
