@@ -9,8 +9,9 @@ from mulligan.testing.fault_budget import STORE_KINDS, FaultBudget, StoreKind
 from mulligan.testing.history import command, handler, retry, step, workflow
 from mulligan.testing.shrinking import complaint
 from mulligan.testing.simulator import Simulation
-from mulligan.testing.themes import GUESTS, HOLDS, OUTAGES, Theme
+from mulligan.testing.themes import CACHED, GUESTS, HOLDS, OUTAGES, Theme
 
+from . import sabotage_cache as sabotage_cache
 from . import sabotage_core as sabotage_core
 from .sabotage import DEFECTS
 
@@ -123,6 +124,13 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a step that is resumed is not queued again", PLAIN, "memory", 1, "promise 10"),
     ("an event is announced to nobody", None, "memory", 0, "promise 11"),
     ("what was done first is undone first", PLAIN, "memory", 20, "promise 4"),
+    ("what was undone is found by later runs", None, "shared", 53, "promise 12"),
+    ("a result is found before its step has completed", None, "shared", 50, "promise 12"),
+    ("a result is taken over that its run may still undo", None, "shared", 7, "promise 12"),
+    ("steps with other values have one fingerprint", None, "shared", 1, "promise 12"),
+    ("a step that is forced to run takes an earlier result", None, "shared", 4, "promise 12"),
+    ("a step that runs again on purpose takes an earlier result", None, "shared", 0, "promise 12"),
+    ("a result that has set data of the run is found by later runs", None, "memory", 8, "promise 12"),
 ]
 # Where it takes more of one kind of thing than histories have.
 THEMES: dict[str, Theme] = {
@@ -130,6 +138,7 @@ THEMES: dict[str, Theme] = {
     "what our own tasks came to goes with a turn that is another's": GUESTS,
     "after an outage the first one back buries all others": OUTAGES,
     "a step that is resumed is not queued again": HOLDS,
+    **dict.fromkeys(sabotage_cache.SENTENCES, CACHED),
 }
 
 

@@ -388,6 +388,15 @@ class SimulationSteps:
         )
         return True
 
+    def start_run(self) -> bool:
+        """Start another run of a workflow that was started before; some of them run again only what has changed."""
+        if len(self.cluster.contents.runs) >= RUNS_MAX:
+            return False
+        workflow = self._state(self._some_root()).workflow
+        forced = self.rng.choice(((), (), (workflow.steps[0].name,)))
+        self.cluster.create(workflow, changed_only=self.rng.random() < 0.5, forced=forced)
+        return True
+
     def ask_nonsense(self) -> None:
         """Use verbs that may make no sense now: they are refused, and change nothing."""
         run_id, now = self._some_run(), self.cluster.clock.now()

@@ -21,7 +21,7 @@ class Theme(msgspec.Struct, frozen=True):
     slots: tuple[int, ...] = ()
     # Others act between any two calls; and there are no other faults of the store.
     is_dense: bool = False
-    # What the steps of its workflow have more often: breakers, calls, undo, tools.
+    # What the steps of its workflow have more often: breakers, calls, undo, tools, cached.
     often: str = ""
 
 
@@ -55,10 +55,15 @@ OUTAGES = Theme("outages", steps={"outage": 3, "pass_time": 16, "end_task": 30, 
 HOLDS = Theme("holds", steps={"pause_step": 8, "resume_step": 6, "pause": 2, "resume": 4})
 # Agents with tools: their questions and calls are lost, repeated, cancelled and out of budget.
 TOOLS = Theme("tools", steps={"end_task": 30, "lose_worker": 3}, often="tools")
+# Runs of one workflow that take over each other's results, while these are made, rejected, undone and forked.
+CACHED = Theme(
+    "cached", steps={"start_run": 8, "end_task": 30, "retry": 2, "fork": 2}, engines=2, forks=0.3, often="cached"
+)
 _SHARE = 0.3
 _OUTAGES_SHARE = 0.08
 _HOLDS_SHARE = 0.08
 _TOOLS_SHARE = 0.08
+_CACHED_SHARE = 0.05
 
 
 def theme_of(seed: object) -> Theme:
@@ -69,5 +74,7 @@ def theme_of(seed: object) -> Theme:
         return HOLDS
     if Random(f"tools {seed}").random() < _TOOLS_SHARE:
         return TOOLS
+    if Random(f"cached {seed}").random() < _CACHED_SHARE:
+        return CACHED
     rng = Random(f"theme {seed}")
     return rng.choice(_THEMES) if rng.random() < _SHARE else PLAIN
