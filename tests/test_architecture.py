@@ -61,6 +61,7 @@ TESTING_KNOWS = frozenset({"errors", "core", "history", "analysis", "language", 
 # The parts of workers and servers that the simulator runs as they are, each behind one module.
 SIMULATED = {
     "mulligan/testing/simulated_results.py": frozenset({"worker"}),
+    "mulligan/testing/simulated_remote.py": frozenset({"service"}),
 }
 
 PURE_MODULES = frozenset(

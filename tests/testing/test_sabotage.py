@@ -9,10 +9,11 @@ from mulligan.testing.fault_budget import STORE_KINDS, FaultBudget, StoreKind
 from mulligan.testing.history import command, handler, retry, step, workflow
 from mulligan.testing.shrinking import complaint
 from mulligan.testing.simulator import Simulation
-from mulligan.testing.themes import CACHED, GUESTS, HOLDS, OUTAGES, Theme
+from mulligan.testing.themes import CACHED, GUESTS, HOLDS, OUTAGES, REMOTE, Theme
 
 from . import sabotage_cache as sabotage_cache
 from . import sabotage_core as sabotage_core
+from . import sabotage_remote as sabotage_remote
 from .sabotage import DEFECTS
 
 # From the seed that is known to show it; others do too, should that one tell another story some day.
@@ -131,6 +132,12 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a step that is forced to run takes an earlier result", None, "shared", 4, "promise 12"),
     ("a step that runs again on purpose takes an earlier result", None, "shared", 0, "promise 12"),
     ("a result that has set data of the run is found by later runs", None, "memory", 8, "promise 12"),
+    ("a request that is repeated is carried out again", PLAIN, "shared", 105, "promise 10"),
+    ("a server that was started again carries out a repeated request", PLAIN, "shared", 184, "promise 10"),
+    ("what a remote worker has sent is forgotten before the server has it", PLAIN, "shared", 48, "promise 4"),
+    ("a server expires workers whose heartbeats it could not take", PLAIN, "shared", 27, "promise 7"),
+    ("the ends of tasks that come with a heartbeat are lost", PLAIN, "shared", 48, "promise 4"),
+    ("a lost request of a remote worker counts as answered by the one before", PLAIN, "shared", 40, "promise 10"),
 ]
 # Where it takes more of one kind of thing than histories have.
 THEMES: dict[str, Theme] = {
@@ -139,6 +146,7 @@ THEMES: dict[str, Theme] = {
     "after an outage the first one back buries all others": OUTAGES,
     "a step that is resumed is not queued again": HOLDS,
     **dict.fromkeys(sabotage_cache.SENTENCES, CACHED),
+    **dict.fromkeys(sabotage_remote.SENTENCES, REMOTE),
 }
 
 
@@ -162,5 +170,12 @@ def test_every_defect_is_looked_for() -> None:
 @pytest.mark.parametrize("of", [COUNTED, CALLING, PLAIN, TRIAGED])
 def test_without_a_defect_nothing_is_found(of: Workflow, store: StoreKind) -> None:
     told = [complaint(Simulation(seed, of, budget=FaultBudget(store=store))) for seed in range(4)]
+
+    assert [one for one in told if one] == []
+
+
+@pytest.mark.parametrize("theme", [CACHED, REMOTE], ids=lambda theme: theme.name)
+def test_without_a_defect_nothing_is_found_where_there_is_more_of_something(theme: Theme) -> None:
+    told = [complaint(Simulation(seed, theme=theme)) for seed in range(8)]
 
     assert [one for one in told if one] == []

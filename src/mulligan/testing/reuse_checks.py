@@ -10,6 +10,7 @@ from typing import Any
 
 from mulligan.core.model import events as e
 from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.workflow import Step
 from mulligan.ports import Lease
 from mulligan.testing.log_facts import LogFacts
 
@@ -92,7 +93,9 @@ def _refusal(here: LogFacts, there: LogFacts, lease: Lease, fact: Any) -> str:
     visit = end.visit if isinstance(end, e.StepCompleted) else 0
     if (source, visit) in there.undone:
         return "where it was undone"
-    if there.steps[source].undo is not None and not there.is_over:
+    # Of a step that a corrected definition has removed, too.
+    spec = there.specs[source]
+    if isinstance(spec, Step) and spec.undo is not None and not there.is_over:
         return "which may still undo it"
     return ""
 

@@ -277,11 +277,20 @@ class SimulatedCluster:
             **request,
         )
         new = NewRun(data, asked.version, workflow.name, asked)
-        is_held = holder is not None and holder.engine is not None and holder.name in self.contents.workers
+        is_held = (
+            holder is not None
+            and holder.engine is not None
+            and holder.name in self.contents.workers
+            and self.can_drive(holder)
+        )
         (turn,) = self.operator.create([new], holder.name if holder is not None and is_held else "")
         if is_held and holder is not None and holder.engine is not None:
             holder.engine.begin([turn], [new])
         return turn.run_id
+
+    def can_drive(self, worker: SimulatedWorker) -> bool:
+        """Whether a worker may hold the turns of runs."""
+        return True
 
     def check(self) -> None:
         """Check what is new; after a crash also that the tables agree with the logs."""

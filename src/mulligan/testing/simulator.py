@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
+from msgspec.structs import replace
+
 from mulligan.core.model.codec import encode_log
 from mulligan.core.model.events import Entry
 from mulligan.core.model.workflow import Workflow
@@ -26,6 +28,7 @@ from mulligan.testing.fault_injection import FAULTS
 from mulligan.testing.faults import Faults
 from mulligan.testing.log_facts import format_entries
 from mulligan.testing.simulated_cluster import SimulatedCluster
+from mulligan.testing.simulated_remote import ClusterWithRemoteWorkers
 from mulligan.testing.simulated_worker import SimulatedWorker
 from mulligan.testing.simulation_steps import ALWAYS, SLOTS_ENOUGH, SOMETIMES, SimulationSteps, maps_of
 from mulligan.testing.themes import Theme, theme_of
@@ -53,11 +56,14 @@ class Simulation:
         forks: bool = True,
         theme: Theme | None = None,
     ) -> None:
-        self.theme = theme or theme_of(seed)
+        self.theme = theme or theme_of(seed, budget.store)
         self.workflow = workflow or random_workflow(Random(f"workflow {seed}"), often=self.theme.often)
+        if self.theme.is_remote:
+            # Workers of two hosts share it.
+            budget = replace(budget, store="shared")
         self.budget = budget
         self.forks = forks
-        self.cluster = SimulatedCluster(seed, budget)
+        self.cluster = (ClusterWithRemoteWorkers if self.theme.is_remote else SimulatedCluster)(seed, budget)
         self.rng = self.cluster.rng
         self.points = Faults()
         self.player = SimulationSteps(self.cluster, budget.without, self.points)

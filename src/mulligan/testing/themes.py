@@ -21,6 +21,8 @@ class Theme(msgspec.Struct, frozen=True):
     slots: tuple[int, ...] = ()
     # Others act between any two calls; and there are no other faults of the store.
     is_dense: bool = False
+    # Workers of the second host take part over HTTP, through a server.
+    is_remote: bool = False
     # What the steps of its workflow have more often: breakers, calls, undo, tools, cached.
     often: str = ""
 
@@ -59,15 +61,21 @@ TOOLS = Theme("tools", steps={"end_task": 30, "lose_worker": 3}, often="tools")
 CACHED = Theme(
     "cached", steps={"start_run": 8, "end_task": 30, "retry": 2, "fork": 2}, engines=2, forks=0.3, often="cached"
 )
+# Workers over HTTP: exchanges are lost on both ways, servers start again, the store behind them is away.
+REMOTE = Theme("remote", steps={"outage": 1, "end_task": 40, "step": 60}, engines=4, slots=(2, 4), is_remote=True)
 _SHARE = 0.3
 _OUTAGES_SHARE = 0.08
 _HOLDS_SHARE = 0.08
 _TOOLS_SHARE = 0.08
 _CACHED_SHARE = 0.05
+_REMOTE_SHARE = 0.06
 
 
-def theme_of(seed: object) -> Theme:
-    """Chosen independently of everything else: a new theme does not change the histories of other seeds."""
+def theme_of(seed: object, store: str = "") -> Theme:
+    """Chosen independently of everything else: a new theme does not change the histories of other seeds.
+
+    `store` is the kind of store that was asked for, if any: remote workers need one that hosts share.
+    """
     if Random(f"outages {seed}").random() < _OUTAGES_SHARE:
         return OUTAGES
     if Random(f"holds {seed}").random() < _HOLDS_SHARE:
@@ -76,5 +84,7 @@ def theme_of(seed: object) -> Theme:
         return TOOLS
     if Random(f"cached {seed}").random() < _CACHED_SHARE:
         return CACHED
+    if store in ("", "shared") and Random(f"remote {seed}").random() < _REMOTE_SHARE:
+        return REMOTE
     rng = Random(f"theme {seed}")
     return rng.choice(_THEMES) if rng.random() < _SHARE else PLAIN
