@@ -228,9 +228,9 @@ def _insert_entries(db: apsw.Cursor, entries: Sequence[tuple[int, NewEntries]]) 
 def _note_key(db: apsw.Cursor, key: str, run_id: int) -> None:
     if not key:
         return
-    found = db.execute(SQL["started"], (key,)).fetchone()
-    if found:
-        raise refusals.key_used(key, found[0])
+    # All rows, of which there is at most one: a statement that is left open outlives the rollback, as a reader.
+    for (started,) in db.execute(SQL["started"], (key,)).fetchall():
+        raise refusals.key_used(key, started)
     db.execute(SQL["insert_start"], (key, run_id))
 
 

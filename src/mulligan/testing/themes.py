@@ -23,6 +23,8 @@ class Theme(msgspec.Struct, frozen=True):
     is_dense: bool = False
     # Workers of the second host take part over HTTP, through a server.
     is_remote: bool = False
+    # Servers start what a schedule says, and send the notices of all runs.
+    has_servers: bool = False
     # What the steps of its workflow have more often: breakers, calls, undo, tools, cached.
     often: str = ""
 
@@ -63,12 +65,22 @@ CACHED = Theme(
 )
 # Workers over HTTP: exchanges are lost on both ways, servers start again, the store behind them is away.
 REMOTE = Theme("remote", steps={"outage": 1, "end_task": 40, "step": 60}, engines=4, slots=(2, 4), is_remote=True)
+# Two servers with one schedule and one outbox: they die between any two calls, targets are down, clocks jump.
+SERVERS = Theme(
+    "servers",
+    steps={"serve": 20, "lose_server": 1, "freeze_server": 1, "crash_server": 2, "pass_time": 12, "end_task": 30}
+    | {"hold_schedule": 2},
+    has_servers=True,
+)
+# The same, and others act between any two calls of a server.
+RACING_SERVERS = msgspec.structs.replace(SERVERS, name="racing servers", is_dense=True)
 _SHARE = 0.3
 _OUTAGES_SHARE = 0.08
 _HOLDS_SHARE = 0.08
 _TOOLS_SHARE = 0.08
 _CACHED_SHARE = 0.05
 _REMOTE_SHARE = 0.06
+_SERVERS_SHARE = 0.06
 
 
 def theme_of(seed: object, store: str = "") -> Theme:
@@ -86,5 +98,7 @@ def theme_of(seed: object, store: str = "") -> Theme:
         return CACHED
     if store in ("", "shared") and Random(f"remote {seed}").random() < _REMOTE_SHARE:
         return REMOTE
+    if Random(f"servers {seed}").random() < _SERVERS_SHARE:
+        return SERVERS if Random(f"racing {seed}").random() < 0.5 else RACING_SERVERS
     rng = Random(f"theme {seed}")
     return rng.choice(_THEMES) if rng.random() < _SHARE else PLAIN
