@@ -12,6 +12,10 @@ UPGRADE ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
+# The generator of the site shares no library with the product.
+DOCS_VENV := .venv-docs
+DOCS_BIN := $(DOCS_VENV)/bin
+DOCS_STAMP := $(DOCS_VENV)/installed
 UV := $(shell command -v uv 2>/dev/null)
 # Compiles the pins where no uv is on the PATH.
 UV_FOR_PINS := uv==0.13.7
@@ -21,7 +25,7 @@ unexport CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo nl2sql-demo quick test browser slurm pictures check lint format bench growth simulate crashes chaos mutants fuzz generated pins clean
+.PHONY: help demo nl2sql-demo quick test browser slurm pictures check lint format bench growth simulate crashes chaos mutants fuzz generated docs pins dist dist-check clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -99,15 +103,34 @@ generated: $(STAMP) ## write what is made from the code: the references in docs/
 	$(BIN)/python -m mulligan.api.reference
 	$(BIN)/python -m mulligan.mcp_server.reference
 
+docs: $(DOCS_STAMP) ## build the documentation as a site, to build/site/html: checked, searchable, for any web server or a folder
+	$(DOCS_BIN)/python -m tools.site.stage build/site
+	$(DOCS_BIN)/zensical build --strict --clean --config-file build/site/zensical.toml
+	$(DOCS_BIN)/python -m tools.site.check build/site
+
 pins: ## compile requirements/ from pyproject.toml; UPGRADE=1 moves every pin to its newest version
 	@$(require-python)
 	$(if $(UV),,test -x .venv-pins/bin/uv || { $(PYTHON) -m venv .venv-pins && .venv-pins/bin/pip install -q $(UV_FOR_PINS); })
 	$(compile) $(ALL_EXTRAS) -o requirements/runtime.txt
 	$(compile) $(ALL_EXTRAS) --group dev -c requirements/runtime.txt -o requirements/dev.txt
 	$(compile) --extra postgres --extra server --group build -c requirements/dev.txt -o requirements/image.txt
+	$(compile-groups) --group docs -c requirements/dev.txt -o requirements/docs.txt
+
+# Two builds of one commit give the same bytes: every file has the time of the commit.
+COMMIT_TIME = $(shell git log -1 --format=%ct 2>/dev/null)
+
+dist: $(STAMP) ## build an sdist of each package, and a wheel from it, to dist/
+	rm -rf dist
+	for project in . packages/nl2sql; do \
+		$(if $(COMMIT_TIME),SOURCE_DATE_EPOCH=$(COMMIT_TIME)) $(BIN)/uv build --quiet --no-config --offline --no-build-isolation \
+			--no-create-gitignore --python $(BIN)/python --out-dir dist $$project || exit; \
+	done
+
+dist-check: dist ## install them with each extra alone, for each Python that is found, and type what people type first (minutes)
+	$(BIN)/python -m tools.packaging.check_installed dist
 
 clean: ## remove .venv and what the tools left behind (runs in .mulligan stay)
-	rm -rf .venv .venv-pins .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutants build dist
+	rm -rf .venv .venv-docs .venv-pins .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutants build dist
 	rm -rf bench/.envs proof/fuzz/.env proof/fuzz/found
 	find src tests packages bench proof examples docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -126,6 +149,18 @@ else
 endif
 	@touch $@
 
+$(DOCS_STAMP): requirements/docs.txt
+	@$(require-python)
+	@echo "installing what requirements/docs.txt pins into $(DOCS_VENV), once" >&2
+ifdef UV
+	@$(UV) venv --quiet --allow-existing --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(DOCS_VENV)
+	@$(UV) pip install --quiet --python $(DOCS_BIN)/python --require-hashes -r requirements/docs.txt
+else
+	@$(PYTHON) -m venv $(DOCS_VENV)
+	@$(DOCS_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+endif
+	@touch $@
+
 define require-python
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	echo "mulligan needs Python 3.11 or newer, and '$(PYTHON)' is not: name another with make PYTHON=python3.12" >&2; exit 1; }
@@ -134,7 +169,9 @@ endef
 ALL_EXTRAS := $(addprefix --extra ,postgres private-postgres duckdb noetl png server mcp dask notify otel)
 
 # Hashes of every file of a release, for every platform; no address of an index, no path of this machine.
-define compile
-$(or $(UV),.venv-pins/bin/uv) --quiet --no-config pip compile pyproject.toml --universal --python-version 3.11 \
+compile = $(compile-groups) pyproject.toml
+
+define compile-groups
+$(or $(UV),.venv-pins/bin/uv) --quiet --no-config pip compile --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make pins" $(if $(UPGRADE),--upgrade)
 endef

@@ -4,7 +4,7 @@
     ```console                commands, in a folder of the page's own
     ```text                   what the commands just before it print
 
-A tutorial (docs/start/tutorials/NAME.md) begins with the files of `examples/NAME`. A block sees earlier exports.
+A page begins in an empty folder. A block sees what earlier ones exported, and goes on in the folder where they stopped.
 
 To write what is printed today into a page: `PYTHONPATH=src python tests/played.py docs/concepts/ladder.md`.
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,7 +26,7 @@ SRC = ROOT / "src"
 PROGRAM = f'#!/bin/sh\nexec "{sys.executable}" -m mulligan "$@"\n'
 _FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What a block with a name may hold: a workflow, in whatever it is written, or a program.
-_FILES = ("yaml", "json", "json5", "kdl", "toml", "python")
+_FILES = ("yaml", "json", "json5", "kdl", "toml", "python", "sh")
 # What differs from one playing to the next: dates and times, how long it took, how much it used, which process and port
 # it was. Steps that take a second or more say so, and others do not.
 _VARYING = re.compile(
@@ -58,15 +57,14 @@ def play(page: Path, folder: Path, program: str = PROGRAM) -> Iterator[Shown]:
     `program` is the text of the `mulligan` that is typed.
     """
     environ = _environ(folder, program)
-    if page.parent.name == "tutorials":
-        shutil.copytree(ROOT / "examples" / page.stem, folder, dirs_exist_ok=True)
-    printed = ""
+    printed, left_in = "", Path(environ["BASH_ENV"]).with_name("folder")
     for found in _FENCE.finditer(page.read_text(encoding="utf-8")):
         language, words, text = found.groups()
         if language in _FILES and words.strip():
             (folder / words.strip()).write_text(text, encoding="utf-8")
         elif language == "console":
             printed = _typed(text, folder, environ)
+            folder = Path(left_in.read_text(encoding="utf-8").removesuffix("\n"))
         elif language == "text" and printed:
             yield Shown(text, found.start(3), found.end(3), printed)
             printed = ""
@@ -98,7 +96,8 @@ def _environ(folder: Path, program: str) -> dict[str, str]:
         (programs / name).chmod(0o755)
     # Read by the shell of a block before its first line, and by none that it starts.
     exports, start = programs / "exports", programs / "start"
-    start.write_text(f'unset BASH_ENV; [ ! -e "{exports}" ] || . "{exports}"; trap \'export -p > "{exports}"\' EXIT\n')
+    leave = f'export -p > "{exports}"; pwd > "{programs / "folder"}"'
+    start.write_text(f'unset BASH_ENV; [ ! -e "{exports}" ] || . "{exports}"; trap \'{leave}\' EXIT\n')
     path = f"{programs}:{os.environ['PATH']}"
     return {**environment(), "PATH": path, "BASH_ENV": str(start), "MULLIGAN_CACHE": str(programs / "cache")}
 

@@ -6,30 +6,63 @@ import base64
 import csv
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterable
+from email import message_from_bytes
+from email.message import Message
+from importlib.metadata import PathDistribution
 from pathlib import Path
 
 import pytest
+from tests.linked_environment import link_environment, unpack
 
 from mulligan.service import read_pages
+from tools.packaging.check_installed import collector
+from tools.packaging.first_commands import (
+    EXTRAS,
+    FIRST,
+    NL2SQL_EXTRAS,
+    NL2SQL_FIRST,
+    NL2SQL_WITHOUT,
+    Command,
+    run_command,
+    write_files,
+)
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "mulligan"
+# Made by the build.
+PAGES = {"mulligan/pages.json"}
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package as it is installed."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = f"from build_backend import build_wheel; build_wheel({str(folder)!r})"
-    backend = {"PYTHONPATH": str(ROOT / "tools/packaging")}
-    subprocess.run([sys.executable, "-c", build], cwd=ROOT, env=backend, check=True, capture_output=True)
+    return built(ROOT, "build_backend", tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def nl2sql_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(ROOT / "packages/nl2sql", "flit_core.buildapi", tmp_path_factory.mktemp("nl2sql"))
+
+
+def built(project: Path, backend: str, folder: Path) -> Path:
+    build = f"from {backend} import build_wheel; build_wheel({str(folder)!r})"
+    environ = {"PYTHONPATH": str(ROOT / "tools/packaging")}
+    subprocess.run([sys.executable, "-c", build], cwd=project, env=environ, check=True, capture_output=True)
     return next(folder.glob("*.whl"))
 
 
-def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
+def metadata(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        return message_from_bytes(archive.read(name))
+
+
+def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: Path) -> None:
     ours = {
         path.relative_to(PACKAGE.parent).as_posix()
         for path in PACKAGE.rglob("*")
@@ -37,17 +70,38 @@ def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
     }
 
     with zipfile.ZipFile(wheel) as archive:
-        assert ours - set(archive.namelist()) == set()
+        found = set(archive.namelist())
+
+    assert {"mulligan/py.typed", "mulligan/workflow.schema.json"} <= ours - PAGES
+    assert {name for name in found if ".dist-info/" not in name} == ours | PAGES
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in found)
 
 
-def test_jinja2_is_installed_for_noetl_alone(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        metadata = archive.read(name).decode()
+def test_the_packages_are_released_together_under_one_licence(wheel: Path, nl2sql_wheel: Path) -> None:
+    ours, other = metadata(wheel), metadata(nl2sql_wheel)
 
-    needed = [line for line in metadata.splitlines() if line.startswith("Requires-Dist: jinja2")]
+    with zipfile.ZipFile(nl2sql_wheel) as archive:
+        (licence,) = [archive.read(name) for name in archive.namelist() if name.endswith("/licenses/LICENSE")]
 
-    assert needed == ['Requires-Dist: jinja2>=3.1.6 ; extra == "noetl"']
+    assert licence == (ROOT / "LICENSE").read_bytes()
+    assert f"mulligan>={ours['Version']}" in other.get_all("Requires-Dist", ())
+    for key in ("Version", "Requires-Python", "License-Expression", "Classifier"):
+        assert ours.get_all(key) == other.get_all(key)
+
+
+def test_every_extra_has_commands_that_show_what_it_is_for(wheel: Path, nl2sql_wheel: Path) -> None:
+    assert set(metadata(wheel).get_all("Provides-Extra", ())) == set(EXTRAS)
+    assert set(metadata(nl2sql_wheel).get_all("Provides-Extra", ())) == set(NL2SQL_EXTRAS)
+
+
+def test_every_extra_that_is_named_in_a_message_or_on_a_page_exists() -> None:
+    files = [path for top in ("src", "docs", "deploy", "packages/nl2sql/src") for path in (ROOT / top).rglob("*.*")]
+    texts = [path.read_text("utf-8") for path in files if path.suffix in (".py", ".md", ".yaml")]
+    named = {
+        extra for text in texts for names in re.findall(r"mulligan\[([\w,-]+)\]", text) for extra in names.split(",")
+    }
+
+    assert named == set(EXTRAS)
 
 
 def test_the_wheel_has_the_pages_for_users_and_a_record_of_every_file(wheel: Path) -> None:
@@ -65,17 +119,44 @@ def test_the_wheel_has_the_pages_for_users_and_a_record_of_every_file(wheel: Pat
         assert path == name or record[path] == [f"sha256={digest}", str(len(data))]
 
 
-def test_the_schema_in_the_wheel_is_what_the_command_prints(wheel: Path, tmp_path: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        installed = archive.read("mulligan/workflow.schema.json")
-        archive.extractall(tmp_path)
+# -- the first commands, in an environment that has what the metadata asks for ----------------------------------------
 
-    printed = subprocess.run(
-        [sys.executable, "-m", "mulligan", "schema"],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(tmp_path), "PATH": ""},
-        check=True,
-        capture_output=True,
-    ).stdout
 
-    assert printed == installed
+@pytest.fixture(scope="module")
+def unpacked(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> PathDistribution:
+    return unpack(wheel, tmp_path_factory.mktemp("unpacked"))
+
+
+def type_in(programs: Path, folder: Path, commands: Iterable[Command]) -> None:
+    with collector() as address:
+        write_files(folder, {"collector": address})
+        for command in commands:
+            if not command.nightly:
+                run_command(command, programs, folder, {"collector": address})
+
+
+def test_the_package_alone_runs_and_names_the_extra_for_all_that_it_cannot_do(
+    unpacked: PathDistribution, tmp_path: Path
+) -> None:
+    programs = link_environment(tmp_path / "environment", [unpacked])
+
+    type_in(programs, tmp_path, [*FIRST, *(command for extra in EXTRAS.values() for command in extra.without)])
+
+    schema = Command("mulligan schema", (PACKAGE / "workflow.schema.json").read_text("utf-8"))
+    run_command(schema, programs, tmp_path, {})
+
+
+@pytest.mark.parametrize("extra", [name for name, extra in EXTRAS.items() if not all(c.nightly for c in extra.with_it)])
+def test_an_extra_brings_all_that_its_commands_need(unpacked: PathDistribution, tmp_path: Path, extra: str) -> None:
+    programs = link_environment(tmp_path / "environment", [unpacked], extra)
+
+    type_in(programs, tmp_path, EXTRAS[extra].with_it)
+
+
+def test_nl2sql_alone_answers_from_sqlite_and_names_the_extra_of_other_databases(
+    unpacked: PathDistribution, nl2sql_wheel: Path, tmp_path: Path
+) -> None:
+    nl2sql = unpack(nl2sql_wheel, tmp_path / "unpacked")
+    programs = link_environment(tmp_path / "environment", [unpacked, nl2sql])
+
+    type_in(programs, tmp_path, [*NL2SQL_FIRST, *NL2SQL_WITHOUT])

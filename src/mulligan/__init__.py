@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mulligan.plugins import ActionPlugin, FormatPlugin
     from mulligan.step_context import artifact, attempt, idempotency_key, log, progress
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 class StepError(Exception):

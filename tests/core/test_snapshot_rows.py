@@ -251,3 +251,18 @@ def test_a_state_in_brief_has_all_but_the_items_that_have_ended() -> None:
     assert {key: status for key, (status, _) in ended.items()} == {"m[1]": "completed"}
     assert read_place("m[1]", ended["m[1]"][1]).status == "completed"
     assert state.places == {key: place for key, place in run.state.places.items() if key != "m[1]"}
+
+
+def test_a_state_in_brief_decodes_a_step_only_if_it_is_asked_for() -> None:
+    items = step("m", map=Map(over=expression("list")), do=(command("one", on_failure=handler()),))
+    run = History(workflow(items, step("a")), {"list": [1, 2]}).start()
+    damaged: Row = ("places", "a", "", msgspec.msgpack.encode(["step", "ready", 5]))
+
+    state, _ = restore_brief(run.state.workflow, [*everything(run), *items_rows(run), damaged])
+
+    assert state.status_of("a") == "ready" and "a" in state.places
+    assert sorted(state.statuses()) == sorted(place.status for place in run.state.places.values())
+    assert {place.key for place in state.others()} == {place.key for place in run.state.others()}
+    assert state.places["m"] == run["m"] and state.places.get("no such step") is None
+    with pytest.raises(CodecError, match="cannot be read"):
+        state.places.get("a")

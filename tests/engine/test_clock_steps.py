@@ -20,6 +20,7 @@ from mulligan.store.memory_tables import MemoryTables
 from mulligan.testing.clock import START, JumpingClock, WallClock
 
 from .conftest import World
+from .test_fork_at_event import fork
 
 RETRY = """
 name: again
@@ -251,6 +252,25 @@ def test_a_run_from_the_future_does_not_take_others_with_it(machine: Machine) ->
     assert second.status(limited) == "completed"
     assert times(second, limited)[-1].year == START.year
     assert times(second, ahead)[-1].year == START.year + 10
+
+
+def test_a_fork_of_a_run_from_the_future_waits_as_long_as_it_says(machine: Machine) -> None:
+    first = machine.process()
+    one = first.engine()
+    run_id = first.start(LIMITED, one)
+    machine.pass_time(first, one, seconds=20)
+    first.expire(one)
+    machine.wall.set_wrong(-7200)
+
+    second = machine.process()
+    two = second.engine()
+    forked = fork(second, run_id, 4, two)
+    second.settle(two)
+    assert second.status(forked) == "running"
+    machine.pass_time(second, two, seconds=50.1)
+
+    assert second.status(forked) == "completed"
+    assert times(second, forked) == sorted(times(second, forked))
 
 
 def test_a_process_whose_clock_is_ahead_fires_no_timer_of_a_run_that_another_has(machine: Machine) -> None:

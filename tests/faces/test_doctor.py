@@ -26,7 +26,7 @@ def test_a_fit_machine_is_told_line_by_line_and_nothing_is_made():
     said = mulligan("doctor", "--json")
 
     assert [check["name"] for check in said.json["checks"]] == [
-        *("python", "sqlite", "store", "disk", "bash", "tasks", "processes", "memory", "limits"),
+        *("python", "sqlite", "store", "versions", "disk", "bash", "tasks", "processes", "memory", "limits"),
         *("requirements", "agents", "clock"),
     ]
     by_name = {check["name"]: check for check in said.json["checks"]}
@@ -39,8 +39,8 @@ def test_the_lines_are_aligned_and_each_begins_with_its_verdict():
     lines = mulligan("doctor").out.splitlines()
 
     assert all(line.split()[0] in ("ok", "warning", "problem") for line in lines)
-    assert "tasks" in lines[5]
-    assert lines[5].endswith("a step that runs 'true' completed")
+    assert "tasks" in lines[6]
+    assert lines[6].endswith("a step that runs 'true' completed")
 
 
 def test_a_store_that_is_there_is_opened_and_written(folder: Path):
@@ -99,6 +99,19 @@ JUDGEMENTS = [
         (doctor.sqlite(old), "problem", "install an apsw with SQLite 3.51.3 or newer: pip install -U apsw")
         for old in ("3.51.2", "3.50.6", "3.44.5", "3.45.9", "3.40.1")
     ),
+    (doctor.versions("0.2.0", []), "ok", ""),
+    # 0.2.1 knows the same schema: otherwise the store would refuse one of the two
+    (doctor.versions("0.2.0", [("a.1", "0.2.0"), ("b.1", "0.2.1")]), "ok", ""),
+    (
+        doctor.versions("0.2.0", [("a.1", "0.2.0"), ("b.1", "")]),
+        "warning",
+        "the store refuses workers of 0.1: they end by themselves; start them again with this version",
+    ),
+    (
+        doctor.versions("0.2.0", [("b.1", "")], is_migrated=False),
+        "warning",
+        "end the older workers before this version opens the store",
+    ),
     (doctor.disk(Path("/"), 2 << 30), "ok", ""),
     (doctor.disk(Path("/"), 500 << 20), "warning", "make room, or keep runs elsewhere: --home DIR"),
     (
@@ -142,6 +155,15 @@ def test_what_was_found_is_judged_and_advised(check: Check, health: str, advice:
 
 def test_an_old_sqlite_is_told_with_what_it_does():
     assert doctor.sqlite("3.45.1").found == "SQLite 3.45.1, which can damage databases in WAL mode"
+
+
+def test_workers_of_other_versions_are_named():
+    workers = [("b.1", ""), ("a.1", "0.2.0"), *((f"c.{number}", "0.2.1") for number in range(6))]
+
+    assert doctor.versions("0.2.0", workers).found == (
+        "this is Mulligan 0.2.0, workers: 1 of this version; 'b.1' is 0.1, 'c.0' is 0.2.1, 'c.1' is 0.2.1, "
+        "'c.2' is 0.2.1, 'c.3' is 0.2.1 and 2 more"
+    )
 
 
 def test_a_skewed_clock_is_told_with_its_figure():

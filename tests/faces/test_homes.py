@@ -150,6 +150,39 @@ def test_a_store_that_is_no_url_is_refused_and_nothing_is_made(
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("words", "variables", "said"),
+    [
+        (
+            ("list", "--home", "postgresql://me:pw@db/runs"),
+            {},
+            "error[input.invalid]: the home is a URL, and not a folder or a server of Mulligan\n"
+            "  set MULLIGAN_STORE to the URL of a database; --home names the folder for the files beside it\n",
+        ),
+        (
+            ("worker",),
+            {"MULLIGAN_HOME": "postgresql://me:pw@db/runs"},
+            "error[input.invalid]: MULLIGAN_HOME is a URL, and not a folder\n"
+            "  set MULLIGAN_STORE to this URL instead\n",
+        ),
+        (
+            ("list",),
+            {"MULLIGAN_HOME": "https://runs.example"},
+            "error[input.invalid]: MULLIGAN_HOME is a URL, and not a folder\n"
+            "  set MULLIGAN_SERVER to this URL instead\n",
+        ),
+    ],
+)
+def test_a_url_is_no_home_and_no_folder_of_that_name_is_made(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], variables: dict[str, str], said: str
+):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    assert mulligan(*words) == (2, "", said)
+    assert list(folder.iterdir()) == []
+
+
 # Network file systems
 
 

@@ -301,17 +301,7 @@ def run_without_jinja2(code: str, folder: Path) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_playbook_without_jinja2_is_refused_with_what_to_install(tmp_path: Path) -> None:
-    (tmp_path / "nightly.yaml").write_text("workflow: [{step: start}]\n")
-    code = "from mulligan.cli.dispatch import exit_code; print(exit_code(['validate', 'nightly.yaml']))"
-
-    assert run_without_jinja2(code, tmp_path) == (
-        "2\nerror[language.format]: nightly.yaml: NoETL files need 'jinja2', which is not installed\n"
-        "  pip install 'mulligan[noetl]'\n"
-    )
-
-
-@pytest.mark.parametrize("text", [OURS, TORC, "commands: [{shell: make}]"])
+@pytest.mark.parametrize("text", [TORC, "commands: [{shell: make}]"])
 def test_other_files_do_not_need_jinja2(tmp_path: Path, text: str) -> None:
     code = f"from mulligan.formats import load; print(len(load('w.yaml', text={text!r}).steps) > 0)"
 

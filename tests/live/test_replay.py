@@ -12,6 +12,7 @@ from mulligan.service import Service
 from mulligan.service.home import Home
 from mulligan.service.replay import verify
 from mulligan.service.run_reader import RunReader
+from mulligan.store.sqlite_file import admit
 
 from .runner import Live
 
@@ -85,6 +86,7 @@ def test_tables_that_are_not_what_the_log_says_are_found(live_file: Live, change
     ran = live_file.run(ASKING)
     live_file.service.close()
     database = apsw.Connection(str(live_file.home.folder / "mulligan.db"))
+    admit(database)
     database.execute(change)
     database.close()
 

@@ -70,18 +70,6 @@ def test_nothing_of_the_library_is_loaded_before_the_command_works() -> None:
     assert said.stdout == "[]\n"
 
 
-def test_a_missing_library_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    for name in [name for name in sys.modules if name.startswith("mulligan.mcp_server")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "mcp.server.stdio", None)
-
-    said = mulligan("mcp")
-
-    assert said.code == 2
-    assert "error[server.unusable]: `mulligan mcp` needs 'mcp.server.stdio', which is not installed" in said.err
-    assert "pip install 'mulligan[mcp]'" in said.err
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

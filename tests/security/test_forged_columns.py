@@ -28,6 +28,7 @@ from mulligan.ports import (
 )
 from mulligan.store.encoding import encoded
 from mulligan.store.sqlite import SqliteStore
+from mulligan.store.sqlite_file import admit
 
 from ..faces.commands import mulligan, workflow
 
@@ -133,6 +134,7 @@ def forgeries(folder: Path, table: str) -> Iterator[str]:
         for value in VALUES:
             shutil.copyfile(folder / DATABASE, DATABASE)
             database = apsw.Connection(str(DATABASE))
+            admit(database)
             try:
                 database.execute(f"UPDATE OR IGNORE {table} SET {column} = {value}")
                 yield f"{table}.{column} = {value}"
@@ -178,6 +180,7 @@ def test_a_column_of_a_wrong_type_in_what_a_server_keeps_is_told_in_words(tmp_pa
     store, read = SqliteStore(tmp_path / "runs.db"), SERVER_READERS[table]
     _fill(store.server_records)
     database = apsw.Connection(str(tmp_path / "runs.db"))
+    admit(database)
     assert read(store.server_records)
 
     for column in [row[1] for row in database.execute(f"PRAGMA table_info({table})")]:

@@ -295,6 +295,45 @@ def test_a_file_that_a_newer_release_migrates_meanwhile_is_said_to_be_newer(tmp_
     store.close()
 
 
+OLDER_PROCESS = "a newer Mulligan has migrated it"
+
+
+def test_a_process_that_does_not_say_which_schema_it_knows_commits_and_leases_nothing(versioned: Versioned) -> None:
+    """0.1 does not say it. It ends for an error like these, and shows the words."""
+    store = versioned.place.open()
+    turn = started(store)
+
+    if isinstance(versioned.place, SqliteFolder):
+        with apsw.Connection(str(versioned.place.path)) as db:
+            for statement in ("UPDATE runs SET seq = 1, degraded = 0", "UPDATE tasks SET worker = 'w', ticket = 1"):
+                with pytest.raises(apsw.SQLError, match=OLDER_PROCESS):
+                    db.execute(statement)
+    else:
+        with psycopg.connect(versioned.place.url, autocommit=True) as connection:
+            for statement in ("SELECT now_micros()", "SELECT expect('turn', 1, 1)"):
+                with pytest.raises(psycopg.errors.UndefinedFunction, match=OLDER_PROCESS):
+                    connection.execute(statement.encode())
+
+    store.commit([commit(turn)])
+    store.close()
+
+
+def test_a_store_that_a_newer_release_migrates_meanwhile_refuses_this_process_in_words(schema_url: str) -> None:
+    store = PostgresSchema(schema_url).open()
+    turn = started(store)
+    with psycopg.connect(schema_url) as connection:
+        connection.execute(
+            "CREATE OR REPLACE FUNCTION schema_needed() RETURNS bigint LANGUAGE sql STABLE AS 'SELECT 99::bigint'"
+        )
+
+    with pytest.raises(StoreRefused) as refused:
+        store.commit([commit(turn)])
+
+    assert "was migrated by a newer Mulligan while this process had it open" in refused.value.message
+    assert refused.value.hint == "stop this process and start it with the newer version"
+    store.close()
+
+
 # -- trouble with a file ---------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ import apsw.ext
 import pytest
 
 from mulligan.store import open_store
-from mulligan.store.sqlite_file import SqliteFile
+from mulligan.store.sqlite_file import SqliteFile, admit
 from mulligan.store.statements import statements
 
 SQL = statements("sqlite")
@@ -68,7 +68,9 @@ def test_a_turn_that_leaves_the_status_as_it_is_writes_no_index(database: apsw.C
 def database(tmp_path_factory) -> apsw.Connection:
     path: Path = tmp_path_factory.mktemp("plans") / "mulligan.db"
     open_store(str(path)).close()
-    return apsw.Connection(str(path))
+    connection = apsw.Connection(str(path))
+    admit(connection)
+    return connection
 
 
 def _lines(plan) -> list[str]:

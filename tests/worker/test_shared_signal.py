@@ -104,7 +104,7 @@ def signalled_first(tmp_path: Path, announcements: Announcements, kind: str, *, 
         (pid,) = announcements.numbers(1)
         os.kill(pid, signal.SIGTERM)
         if is_told_too:
-            work.wait_for(lambda: work.executor._shared_signal._held)
+            work.wait_for(lambda: work.executor._shared_signal.held)
             told = True
         (report,) = work.reports()
         return report

@@ -13,6 +13,8 @@ import os
 import sys
 from importlib import import_module
 
+from mulligan.cli.module_archive import ModuleArchive
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # `typing` takes as long to load as all of this file.
@@ -30,7 +32,9 @@ def main() -> NoReturn:
     gc.disable()
     _open_closed_streams()
     _keep_owner_permissions()
-    leave(import_module("mulligan.cli.dispatch").exit_code(sys.argv[1:], RaisedInterrupts))
+    archive = ModuleArchive(os.path.dirname(os.path.dirname(__file__)))
+    sys.meta_path.insert(0, archive)
+    leave(import_module("mulligan.cli.dispatch").exit_code(sys.argv[1:], RaisedInterrupts), archive)
 
 
 class RaisedInterrupts:
@@ -73,12 +77,13 @@ def _keep_owner_permissions() -> None:
     os.umask(os.umask(0o077) & 0o077)
 
 
-def leave(code: int) -> NoReturn:
+def leave(code: int, archive: ModuleArchive) -> NoReturn:
     """End the process without unloading its modules, which takes longer than most commands."""
     try:
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
+        archive.update()
     except (OSError, ValueError):
         # The failure has been reported, or stderr is closed as well.
         pass

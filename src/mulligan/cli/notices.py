@@ -37,7 +37,7 @@ def notices(
         raise UsageRefused(f"'notices {word}' has other arguments", hint=hint)
     with service_at(home) as service:
         if word == "send":
-            return _send(service, as_json=as_json)
+            return _send(service, as_json=as_json, home=home)
         if target is not None:
             return _test(service, target, as_json=as_json)
         page = service.notices.page(run_id=run, limit=limit)
@@ -59,7 +59,7 @@ def _row(line: NoticeLine, now: datetime) -> tuple[str, ...]:
     return age(line.created_at, now), line.target, status, line.title, line.reason
 
 
-def _send(service: Service, *, as_json: bool) -> int:
+def _send(service: Service, *, as_json: bool, home: str | None) -> int:
     try:
         found = service.notices.send_all()
     finally:
@@ -68,6 +68,8 @@ def _send(service: Service, *, as_json: bool) -> int:
         show_json(to_json(found))
     else:
         show(f"{pluralize(found.sent, 'notice')} sent, {found.waiting} waiting")
+        if found.waiting:
+            complain(f"  mulligan notices{where(home)}  # why they wait")
     return 0
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
+from json.encoder import encode_basestring_ascii
 from typing import Any, TextIO
 
 import msgspec
@@ -87,7 +88,8 @@ def show_json_parts(parts: Iterable[tuple[str, Any]]) -> None:
 def _json_pieces(parts: Iterable[tuple[str, Any]], indent: str) -> Iterator[str]:
     before = "{"
     for key, value in parts:
-        name = f"{before}\n{indent}  {json.dumps(key)}: "
+        # As `json.dumps` writes a text.
+        name = f"{before}\n{indent}  {encode_basestring_ascii(key)}: "
         if isinstance(value, Iterator):
             yield name
             yield from _json_pieces(value, f"{indent}  ")

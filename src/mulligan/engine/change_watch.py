@@ -30,28 +30,28 @@ class ChangeWatch:
         self.is_requested = True
 
     def is_due(self) -> bool:
-        return self.is_requested or self._has_changes() or self._is_overdue()
+        if self.is_requested:
+            return True
+        # A round of the loop may take less time than the question.
+        now = self._clock.monotonic()
+        is_time_to_ask = now - self._polled_at >= self._poll_seconds(now)
+        return (is_time_to_ask and self._has_changes(now)) or (self._is_shared and now - self._looked_at > IDLE_SECONDS)
 
     @property
     def poll_seconds(self) -> float:
         """How long to wait before the store is asked again."""
-        is_busy = self._clock.monotonic() - self._changed_at < BUSY_SECONDS
-        return BUSY_POLL_SECONDS if is_busy else POLL_SECONDS
+        return self._poll_seconds(self._clock.monotonic())
+
+    def _poll_seconds(self, now: float) -> float:
+        return BUSY_POLL_SECONDS if now - self._changed_at < BUSY_SECONDS else POLL_SECONDS
 
     def begin_look(self) -> None:
         self.is_requested = False
         self._looked_at = self._clock.monotonic()
 
-    def _has_changes(self) -> bool:
-        # A round of the loop may take less time than the question.
-        now = self._clock.monotonic()
-        if now - self._polled_at < self.poll_seconds:
-            return False
+    def _has_changes(self, now: float) -> bool:
         self._polled_at = now
         has_changes = self._store.has_changes()
         if has_changes:
             self._changed_at = now
         return has_changes
-
-    def _is_overdue(self) -> bool:
-        return self._is_shared and self._clock.monotonic() - self._looked_at > IDLE_SECONDS

@@ -14,7 +14,7 @@ from mulligan.engine.change_watch import IDLE_SECONDS, ChangeWatch
 from mulligan.engine.driven_runs import DrivenRuns
 from mulligan.engine.heartbeat import HeartbeatSender
 from mulligan.engine.observers import NullObserver, Observer
-from mulligan.engine.run_driver import QueuedReport, RunDriver
+from mulligan.engine.run_driver import QueuedReport
 from mulligan.engine.store_wait import StoreWait
 from mulligan.engine.task_leasing import TaskSupply
 from mulligan.engine.tasks_in_flight import TasksInFlight
@@ -83,6 +83,8 @@ class Engine:
             timers=self._timers,
             changes=self._changes,
         )
+        # The runs that we drive.
+        self.drivers = self._runs.drivers
         self._turns = TurnTaker(
             store=store,
             clock=clock,
@@ -110,11 +112,6 @@ class Engine:
         return fd
 
     # -- runs --------------------------------------------------------------------------------------------------------
-
-    @property
-    def drivers(self) -> dict[int, RunDriver]:
-        """The runs that we drive."""
-        return self._runs.drivers
 
     @property
     def run_ids(self) -> list[int]:

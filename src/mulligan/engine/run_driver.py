@@ -108,6 +108,7 @@ class RunDriver:
         ahead: timedelta,
     ) -> None:
         self.turn = turn
+        self.run_id = turn.run_id
         # How far the run's time is ahead of our clock: the time in a log never goes back.
         self.ahead = ahead
         self.record = record
@@ -129,10 +130,6 @@ class RunDriver:
         # Ids of inbox messages that are in `reports` or in the open turn.
         self.delivered: set[int] = set()
         self._pending: _Pending | None = None
-
-    @property
-    def run_id(self) -> int:
-        return self.turn.run_id
 
     @property
     def has_ended(self) -> bool:
@@ -323,7 +320,10 @@ class RunDriver:
             for entry in follow(state, pending.next.popleft(), self.evaluator):
                 entries.append(entry)
                 if entry.seq <= state.run.forked_at:
-                    # It happened in the run that was forked.
+                    # It happened in the run that was forked, perhaps by a clock that was ahead of ours.
+                    if entry.at > now and self.is_exclusive:
+                        self.ahead += entry.at - now
+                        now = entry.at
                     continue
                 fact = entry.fact
                 rule = rules.get(type(fact))

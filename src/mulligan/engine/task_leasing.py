@@ -139,7 +139,7 @@ class TaskSupply:
     def claim(self, now: datetime, crashed: Callable[[RunDriver, Exception], None]) -> list[RunDriver]:
         """Let our runs start queued tasks that fit now. Return the drivers that were asked."""
         claimed: list[RunDriver] = []
-        if not self._may_start or not self.is_alone or not self._queuing or self._is_full(self._rejected):
+        if not self._queuing or not self._may_start or not self.is_alone or self._is_full(self._rejected):
             return claimed
         is_full_for_waiting = self._is_full(self._rejected_waiting)
         for driver in list(islice(self._queuing.values(), CLAIMS_MAX)):

@@ -81,7 +81,8 @@ class TasksInFlight:
         if not leases:
             return
         assert self.executor is not None
-        self._leases.update((_key(lease), lease) for lease in leases)
+        for lease in leases:
+            self._leases[_key(lease)] = lease
         fault_point("after_lease")
         self.executor.start(leases)
 

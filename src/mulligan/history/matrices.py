@@ -7,7 +7,7 @@ line, with the combinations that need attention below it.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -51,15 +51,16 @@ def matrix_groups(state: State) -> dict[str, MatrixGroup]:
 
 
 def _group(state: State, name: str, members: Sequence[str]) -> MatrixGroup:
-    places = [state.places[member] for member in members] if state.places else []
-    statuses = count_statuses(place.status for place in places) if places else {"waiting": len(members)}
-    failed = (place.failure for place in places if place.status == "failed" and place.failure is not None)
+    nodes = state.graph.nodes
+    found = [state.status_of(member) for member in members] if state.places else ["waiting"] * len(members)
+    statuses = count_statuses(found)
+    failed = [state.places[member].failure for member, status in zip(members, found, strict=True) if status == "failed"]
     return MatrixGroup(
         name=name,
         status=group_status(statuses),
         statuses=statuses,
-        failures=count_failures(failed),
-        combinations={member: state.step(member).matrix for member in members},
+        failures=count_failures([failure for failure in failed if failure is not None]),
+        combinations={member: nodes[member].step.matrix for member in members},
     )
 
 
@@ -119,14 +120,15 @@ def quote_steps(state: State, names: Sequence[str], names_max: int = NAMES_MAX) 
     """The names of steps, with those of one matrix as one: `'sim' (12 of its 300 steps), 'load' and 2 more`."""
     if not state.graph.matrices:
         return quote_names(names, names_max)
-    groups: dict[str, list[str]] = {}
+    groups: defaultdict[str, list[str]] = defaultdict(list)
     for name in names:
-        groups.setdefault(state.step(name).matrix_name, []).append(name)
+        groups[state.step(name).matrix_name].append(name)
     wholes = {sweep: found for sweep, found in groups.items() if sweep and len(found) > 1}
     if not wholes:
         return quote_names(names, names_max)
     shown = [_quoted_group(state, sweep, len(found)) for sweep, found in wholes.items()]
-    rest = [name for name in names if state.step(name).matrix_name not in wholes]
+    has_others = len(wholes) < len(groups)
+    rest = [name for name in names if state.step(name).matrix_name not in wholes] if has_others else []
     return ", ".join([*shown, quote_names(rest, names_max)] if rest else shown)
 
 

@@ -88,40 +88,41 @@ class StoryWriter:
 
     def lines_for(self, entry: e.Entry) -> list[StoryLine]:
         """The sentences for an entry; most entries have none."""
-        kind = type(entry.fact)
+        fact: Any = entry.fact
+        kind = type(fact)
         rule, details = _SENTENCES.get(kind), self._details.get(kind)
-        lines = self._write(entry, rule, details) if rule or details else []
-        self.memory.update(entry.fact)
+        lines: list[StoryLine] = []
+        if rule is not None and (sentence := rule(self, fact, entry.at)):
+            lines.append(self._line(entry, sentence))
+        if details is not None:
+            lines += [
+                StoryLine(entry.at, place, single_line(text), tone, entry.seq, is_detail=True)
+                for place, text, tone in details(self, fact, entry.at)
+            ]
+        self.memory.update(fact)
         return lines
 
-    def _write(self, entry: e.Entry, rule: _Rule | None, details: _Details | None) -> list[StoryLine]:
+    def _line(self, entry: e.Entry, sentence: _Sentence) -> StoryLine:
         fact: Any = entry.fact
-        at = entry.at
-        lines: list[StoryLine] = []
-        if rule and (sentence := rule(self, fact, at)):
-            place, text, tone = sentence
-            is_whole = self._is_whole(fact, at)
-            is_started = isinstance(fact, e.AttemptStarted)
-            has_tail = isinstance(fact, e.AttemptFailed) or is_whole
-            lines.append(
-                StoryLine(
-                    at=at,
-                    place=place,
-                    text=single_line(text),
-                    tone=tone,
-                    seq=entry.seq,
-                    is_whole=is_whole,
-                    child_run_id=self.memory.children.get((fact.place, fact.attempt), 0) if is_started else 0,
-                    tail=last_lines(fact.failure) if has_tail else (),
-                )
-            )
-            self._attempt = (place, at) if isinstance(fact, e.AttemptFailed) else None
-        if details:
-            lines += [
-                StoryLine(at=at, place=place, text=single_line(text), tone=tone, seq=entry.seq, is_detail=True)
-                for place, text, tone in details(self, fact, at)
-            ]
-        return lines
+        place, text, tone = sentence
+        if type(fact) is e.StepCompleted:
+            # Nearly all lines of a large run: nothing of what follows is about it.
+            self._attempt = None
+            return StoryLine(entry.at, place, single_line(text), tone, entry.seq)
+        is_whole = self._is_whole(fact, entry.at)
+        is_started = isinstance(fact, e.AttemptStarted)
+        has_tail = isinstance(fact, e.AttemptFailed) or is_whole
+        self._attempt = (place, entry.at) if isinstance(fact, e.AttemptFailed) else None
+        return StoryLine(
+            at=entry.at,
+            place=place,
+            text=single_line(text),
+            tone=tone,
+            seq=entry.seq,
+            is_whole=is_whole,
+            child_run_id=self.memory.children.get((fact.place, fact.attempt), 0) if is_started else 0,
+            tail=last_lines(fact.failure) if has_tail else (),
+        )
 
     def _is_whole(self, fact: e.Fact, at: datetime) -> bool:
         """Whether a step or item failed at its only attempt, so that its line repeats that of the attempt."""
@@ -265,7 +266,7 @@ def _completed(writer: StoryWriter, fact: e.StepCompleted, at: datetime) -> _Sen
     verb = "leads back after" if routed and writer.memory.leads_back(fact) else "handled"
     handles = f"; {verb} the {_failures_of(routed)}" if routed else ""
     since = writer.memory.reused_run(fact.step)
-    how = up_to_date_since(since) if since else f"{_how(fact.recovered_by)}{_faked(writer, fact.step)}"
+    how = up_to_date_since(since) if since else _how(fact.recovered_by) + _faked(writer, fact.step)
     if items := writer.memory.reused_items(fact.step):
         how += f", {pluralize(items, 'item')} up to date"
     return fact.step, f"{how}{_work_done(writer, fact)}{no_route}{handles}", "good"
@@ -312,10 +313,11 @@ def _failed(writer: StoryWriter, fact: e.StepFailed, at: datetime) -> _Sentence 
     return fact.step, text, "bad"
 
 
-def _edges_after_success(writer: StoryWriter, fact: e.StepCompleted, at: datetime) -> Iterator[_Sentence]:
+def _edges_after_success(writer: StoryWriter, fact: e.StepCompleted, at: datetime) -> Iterable[_Sentence]:
     step = writer.memory.step(fact.step)
-    if step is not None:
-        yield from ((fact.step, text, "plain") for text in edges_after_success(step, fact.taken))
+    if step is None or not step.edges:
+        return ()
+    return [(fact.step, text, "plain") for text in edges_after_success(step, fact.taken)]
 
 
 def _edges_after_failure(writer: StoryWriter, fact: e.StepFailed, at: datetime) -> Iterator[_Sentence]:
@@ -624,7 +626,7 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
 # The facts that may have a sentence.
 STORY_FACTS = frozenset(_SENTENCES)
 
-_Details = Callable[[StoryWriter, Any, datetime], Iterator[_Sentence]]
+_Details = Callable[[StoryWriter, Any, datetime], Iterable[_Sentence]]
 _DETAILS: dict[type[e.Fact], _Details] = {
     e.RunRevised: _changed_keys,
     e.RunStarted: _stale,

@@ -6,7 +6,7 @@ A writer that starts in the middle of a run remembers less: its sentences then s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -108,7 +108,8 @@ class StoryMemory:
 
     def failures_routed_to(self, step: str, visit: int) -> list[str]:
         """The steps whose failures were routed to this visit."""
-        return list(dict.fromkeys(name for (name, _), _ in self._sent.get((step, visit), ())))
+        sent = self._sent.get((step, visit))
+        return list(dict.fromkeys(name for (name, _), _ in sent)) if sent else []
 
     def leads_back(self, fact: e.StepCompleted) -> bool:
         """Whether a visit took the edge of a loop."""
@@ -163,6 +164,15 @@ class StoryMemory:
         rule = _RULES.get(type(fact))
         if rule is not None:
             rule(self, fact)
+
+    def update_all(self, entries: Iterable[e.Entry]) -> None:
+        """Remember many facts, as `update` does."""
+        find_rule = _RULES.get
+        for entry in entries:
+            self._number += 1
+            rule = find_rule(type(entry.fact))
+            if rule is not None:
+                rule(self, entry.fact)
 
     def _command_entered(self, fact: e.CommandEntered) -> None:
         step = self._steps.get(step_name(fact.place))

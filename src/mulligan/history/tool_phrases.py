@@ -38,8 +38,9 @@ def tool_answer_text(fact: e.ToolAnswered) -> str:
 
 def tool_calls_json(place: Place) -> list[dict[str, str]]:
     """The last calls of an agent in its current visit, each with its arguments and its answer, shortened."""
-    turns = place.conversation.turns if place.conversation is not None else ()
-    results = [result for turn in turns for result in turn.results][-CALLS_MAX:]
+    if place.conversation is None:
+        return []
+    results = [result for turn in place.conversation.turns for result in turn.results][-CALLS_MAX:]
     return [
         {
             "tool": _shown(result.tool),

@@ -25,7 +25,7 @@ from mulligan.core.model.workflow import END, Budget
 from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.scope import failed_visits, failure_views, fill_params, step_view
 from mulligan.core.state.state import FailureRecord, Items, Place, State
-from mulligan.core.state.transitions import STATUSES
+from mulligan.core.state.transitions import ACTIVE, ENDED, STATUSES
 from mulligan.core.state.workspace import workspace_view
 from mulligan.history.matrices import MatrixGroup, matrix_groups, quote_steps
 from mulligan.history.obstacles import Obstacle, WorkerPool
@@ -192,10 +192,12 @@ def _failures_json(views: list[dict[str, Any]], records: list[FailureRecord]) ->
 def _step_json(waits: _WaitFinder, name: str, view: dict[str, Any]) -> dict[str, Any]:
     state, place = waits.state, waits.state.places[name]
     record = None if place.failure_index is None else state.failures[place.failure_index]
+    # Most steps of a large run: nothing has to be looked for.
+    is_done = place.status == "completed" and place.settled != ""
     return {
         **{key: view[key] for key in _STEP_KEYS},
         "failure_route": None if record is None else _route_json(record),
-        "waiting_for": [msgspec.to_builtins(wait) for wait in waits.of_step(place)],
+        "waiting_for": [] if is_done else [msgspec.to_builtins(wait) for wait in waits.of_step(place)],
         "warnings": view["warnings"],
         # The run whose result was reused.
         "up_to_date_since": place.reused_run_id or None,
@@ -278,8 +280,9 @@ class _WaitFinder:
         if run.status not in ("running", "paused") or not state.places:
             return
         queued = 0
-        for place in (*state.steps(), state.places[END]):
-            if place.is_active:
+        for name in (*state.graph.nodes, END):
+            if state.status_of(name) in ACTIVE:
+                place = state.places[name]
                 if queued_max is not None and place.status == "ready" and place.pause is None:
                     queued += 1
                     if queued > queued_max:
@@ -358,8 +361,11 @@ class _WaitFinder:
 
     def _unsettled(self, key: str) -> list[str]:
         if key not in self._groups:
-            members = self.state.graph.barriers[key].members
-            self._groups[key] = [name for name in members if not self.state.places[name].settled]
+            state, members = self.state, self.state.graph.barriers[key].members
+            # What has not ended is not settled: nothing else of it has to be read.
+            self._groups[key] = [
+                name for name in members if state.status_of(name) not in ENDED or not state.places[name].settled
+            ]
         return self._groups[key]
 
     def _group_text(self, key: str) -> str:
@@ -498,7 +504,7 @@ def _of_running(place: Place) -> Wait:
 
 def count_steps(state: State) -> dict[str, int]:
     """How many steps are in each status. It visits every step; a live display uses `StepCounter`."""
-    counts = Counter(place.status for place in state.steps()) if state.places else Counter()
+    counts = Counter(map(state.status_of, state.graph.nodes)) if state.places else Counter()
     return {status: counts[status] for status in STATUSES}
 
 

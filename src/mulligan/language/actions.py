@@ -59,7 +59,7 @@ def read_action(fields: Fields, label: str, scope: Scope) -> Action | None:
         raise scope.source.refuse("several_actions", message, fields.key(kinds[1]), hint=hint)
     kind = kinds[0]
     _refuse_misplaced_keys(fields, kind, scope)
-    if kind not in fields:
+    if kind not in fields.values:
         return None
     action = _READERS.get(kind, _plugin)(fields.at(kind), fields, scope.in_attempt)
     if action.kind in ENGINE_ACTIONS:
@@ -78,7 +78,7 @@ def _refuse_secrets(action: Action, node: Node, scope: Scope) -> None:
 def _refuse_misplaced_keys(fields: Fields, kind: str, scope: Scope) -> None:
     """Refuse `args` and `on` without python, and `stdin` without shell."""
     for key, owner in (("args", "python"), ("on", "python"), ("stdin", "shell")):
-        if key in fields and kind != owner:
+        if key in fields.values and kind != owner:
             message = f"'{key}' is for '{owner}', and this is '{kind}'"
             scope.note(scope.source.refuse("stray_key", message, fields.key(key)))
 
@@ -146,12 +146,12 @@ def _shell(node: Node, fields: Fields, scope: Scope) -> Action:
 def _python(node: Node, fields: Fields, scope: Scope) -> Action:
     form = ACTION_SHAPES["python"].read(node, "'python'", scope.source)
     bindings: Bindings = {}
-    args_node = fields.at("args") if "args" in fields else None
+    args_node = fields.at("args") if "args" in fields.values else None
     if args_node is not None and not isinstance(args_node, Mapping):
         raise scope.source.refuse("type", f"'args' is {describe(args_node)}, a mapping is expected", args_node)
     params: dict[str, Any] = {"args": read_value(args_node, scope, bindings)} if args_node else {}
     keys = form if isinstance(form, Fields) else Fields(fields.node, {"code": form})
-    has_client = fields["on"].get("dask", False) if "on" in fields else False
+    has_client = fields["on"].get("dask", False) if "on" in fields.values else False
     if has_client:
         params["on"] = {"dask": True}
         if args_node is not None and CLIENT in args_node.entries:
@@ -163,7 +163,7 @@ def _python(node: Node, fields: Fields, scope: Scope) -> Action:
     if isinstance(node, Mapping):
         _refuse_two_programs(node, scope)
     interpreter = keys.get("python") or scope.draft.python_interpreter
-    if "call" in keys:
+    if "call" in keys.values:
         params["call"] = keys["call"]
         params.update({"import_from": keys["import_from"]} if "import_from" in keys else {})
         if "source" in keys:
@@ -171,7 +171,7 @@ def _python(node: Node, fields: Fields, scope: Scope) -> Action:
                 check_source(keys.at("source"), scope)
             params["source"] = keys["source"]
             params.update({"file": keys["file"]} if "file" in keys else {})
-    elif "code" in keys:
+    elif "code" in keys.values:
         given = (CLIENT,) if has_client else ()
         check_code(keys["code"], args_node, fields.key("python"), scope, is_ours=interpreter is None, given=given)
         params["code"] = keys["code"].text

@@ -20,6 +20,15 @@ _PLAIN_TOKEN = lazy_regex(r"""[0-9]{1,18}(?:\.[0-9]{1,18})?|"[ !#-\[\]-~]*"|'[ -
 _OPERAND = r"(?:l|n(?:\.n|\[l\]){0,8})"
 _SURELY = lazy_regex(rf"{_OPERAND}(?:o{_OPERAND}){{0,20}}")
 _END = Token("end", "", -1)
+# The same as one expression over the source: dotted paths and plain literals between signs. The parts cannot be
+# divided otherwise: a literal, a name or a sign ends where no longer one is possible.
+_DOTTED_PATH = r"[A-Za-z_][A-Za-z0-9_]*+(?:\.[A-Za-z_][A-Za-z0-9_]*+){0,8}"
+_SIMPLE_OPERAND = rf"(?:{_DOTTED_PATH}|{_PLAIN_TOKEN.pattern})"
+_SIMPLE_SOURCE = lazy_regex(
+    rf"{_SIMPLE_OPERAND}(?:[ \t\n]*+(?:&&|\|\||[=!<>]=|[-+*/%<>])[ \t\n]*+{_SIMPLE_OPERAND}){{1,20}}+"
+)
+_PATH_OR_STRING = lazy_regex(r"""([A-Za-z_][A-Za-z0-9_.]*)|"[^"]*"|'[^']*'""")
+_NOT_NAMES = RESERVED | TYPE_NAMES
 
 
 class Analysis(NamedTuple):
@@ -65,6 +74,16 @@ def analyse(found: list[Token]) -> Analysis:
             if not _is_bound(token.text, index, scopes):
                 paths[_path(found, index)] = None
     return Analysis(tuple(paths), _plain_path(found), reads_around)
+
+
+def analyse_simple(source: str) -> Analysis | None:
+    """The analysis of a source that is valid for sure, without its tokens; None if they are needed."""
+    if not _SIMPLE_SOURCE.fullmatch(source):
+        return None
+    paths = {tuple(path.split(".")): None for path in _PATH_OR_STRING.findall(source) if path}
+    if not all(_NOT_NAMES.isdisjoint(path) for path in paths):
+        return None
+    return Analysis(tuple(paths), None, reads_around=False)
 
 
 def is_surely_valid(found: list[Token]) -> bool:

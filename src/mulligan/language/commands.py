@@ -10,7 +10,7 @@ import msgspec
 from mulligan.core.model.workflow import AGENT, ENGINE_ACTIONS, Command, Expression, Handler, Template
 from mulligan.language.actions import read_action, shell_action
 from mulligan.language.agent_tools import read_agent_tools
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence
 from mulligan.language.retry_policies import read_retry
 from mulligan.language.scope import Scope, bare_expression, read_condition
 from mulligan.language.settings import Settings, guard_of, read_breaker_key, read_logs
@@ -48,11 +48,13 @@ def read_command(node: Node, label: str, scope: Scope, settings: Settings) -> Co
 
 def action_field(fields: Fields, label: str, scope: Scope) -> dict[str, Any]:
     """The `action` field. If the action is refused, the rest is still read, to find all problems."""
-    with scope.noting:
+    try:  # `scope.noting` would take longer, and this runs for every step
         action = read_action(fields, label, scope)
         if action is not None and action.kind == AGENT:
             return {"action": action, **read_agent_tools(fields.at(AGENT), scope)}
         return {"action": action}
+    except Refusal as refusal:
+        scope.note(refusal)
     return {}
 
 
@@ -126,14 +128,16 @@ def command_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str
 
 
 def _attempt_fields(fields: Fields, scope: Scope, own: Settings) -> dict[str, Any]:
-    values = fields.pick(*_COPIED_KEYS)
-    with scope.noting:
+    values, present = fields.pick(*_COPIED_KEYS), fields.values
+    try:  # as above
         is_engines = not ENGINE_ACTIONS.isdisjoint(fields.node.entries)
-        values = {**inherited_fields(own, scope, is_engines=is_engines, is_map="map" in fields), **values}
-    if "breaker" in fields:
+        values = {**inherited_fields(own, scope, is_engines=is_engines, is_map="map" in present), **values}
+    except Refusal as refusal:
+        scope.note(refusal)
+    if "breaker" in present:
         with scope.noting:
             _check_breaker(fields, scope)
-    if "logs" in fields:
+    if "logs" in present:
         with scope.noting:
             values["logs"] = _read_logs(fields, scope)
     return values

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -26,10 +26,18 @@ from mulligan.core.model.artifacts import (
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Expression, Template
 from mulligan.errors import ExpressionFailed, MulliganError, StoreRefused
-from mulligan.language import cel, cel_cost, cel_process
+from mulligan.language import cel
 from mulligan.language.artifact_reader import ArtifactReader, refuse_references_in
 from mulligan.language.cel import CelFailed, CelRefused
-from mulligan.language.cel_analysis import Analysis, Path, UnknownFunction, analyse, is_surely_valid, reads
+from mulligan.language.cel_analysis import (
+    Analysis,
+    Path,
+    UnknownFunction,
+    analyse,
+    analyse_simple,
+    is_surely_valid,
+    reads,
+)
 from mulligan.language.cel_tokens import (
     RESERVED,
     STRING,
@@ -42,6 +50,13 @@ from mulligan.language.cel_tokens import (
     tokens,
 )
 from mulligan.language.suggestions import most_similar
+from mulligan.lazy_modules import LazyModule
+
+# Few runs evaluate an expression that needs an engine.
+if TYPE_CHECKING:
+    from mulligan.language import cel_cost, cel_process
+else:
+    cel_cost, cel_process = LazyModule("mulligan.language.cel_cost"), LazyModule("mulligan.language.cel_process")
 
 # `${any_path(…)}` in a path: its value may point anywhere.
 ANY_PATH = "any_path"
@@ -420,6 +435,8 @@ def _program(source: str) -> _PathProgram | _EngineProgram:
         path = tuple(source.split("."))
         if RESERVED.isdisjoint(path) and TYPE_NAMES.isdisjoint(path):
             return _PathProgram(source, path, (path,))
+    if simple := analyse_simple(source):
+        return _EngineProgram(source, simple)
     found = tokens(source)
     if not found:
         raise BadToken("it is empty", 0, 1)

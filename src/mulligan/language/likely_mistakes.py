@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.errors import Problem
@@ -12,10 +13,15 @@ from mulligan.language.matrix import written_names
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source
 from mulligan.language.scope import LOCAL_ROOTS, ROOTS, Draft, Scope
 from mulligan.language.shapes import Fields
-from mulligan.language.shell_lexer import scan
 from mulligan.language.shell_placeholders import ROOTS as SHELL_ROOTS
 from mulligan.language.shell_placeholders import Names, ShellRefused
-from mulligan.language.shell_safety import QUOTED_DOCUMENT, SINGLE_QUOTES
+from mulligan.lazy_modules import LazyModule
+
+if TYPE_CHECKING:
+    from mulligan.language import shell_lexer, shell_safety
+else:
+    shell_lexer = LazyModule("mulligan.language.shell_lexer")
+    shell_safety = LazyModule("mulligan.language.shell_safety")
 
 _PLACEHOLDER = lazy_regex(r"(?<![$\w{\\])\{(?P<name>[A-Za-z_]\w*)(?::[^{}\s]*)?\}(?!\})", re.A)
 # Keys that contain step names, and the matrix itself.
@@ -69,10 +75,11 @@ def warn_unbound_items(node: Scalar, scope: Scope) -> None:
 def _expanded_offsets(text: str, names: frozenset[str]) -> set[int]:
     """The offsets of `${…}` that the shell expands: not in single quotes, and not after a backslash."""
     try:
-        sites = scan(text, Names(names, SHELL_ROOTS | {"matrix"})).sites
+        sites = shell_lexer.scan(text, Names(names, SHELL_ROOTS | {"matrix"})).sites
     except ShellRefused:
         return set()
-    return {site.placeholder.offset for site in sites if site.danger not in (SINGLE_QUOTES, QUOTED_DOCUMENT)}
+    unexpanded = (shell_safety.SINGLE_QUOTES, shell_safety.QUOTED_DOCUMENT)
+    return {site.placeholder.offset for site in sites if site.danger not in unexpanded}
 
 
 @lru_cache(maxsize=256)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from mulligan.core.model.workflow import Capture, Resources, Rule, Template
@@ -9,8 +11,13 @@ from mulligan.core.state.scope import reads_secrets
 from mulligan.language.nodes import Mapping, Node
 from mulligan.language.scope import Scope, read_path_template, read_template
 from mulligan.language.shapes import Fields
-from mulligan.language.shell_safety import variable_danger
 from mulligan.language.workflow_keys import ENV, RESOURCES
+from mulligan.lazy_modules import LazyModule
+
+if TYPE_CHECKING:
+    from mulligan.language import shell_safety
+else:
+    shell_safety = LazyModule("mulligan.language.shell_safety")
 
 _KEYS = frozenset({"capture", "env", "cwd", "on_lost", "timeout", "resources", "retry", "breaker"})
 
@@ -95,7 +102,7 @@ def read_env(node: Node, scope: Scope) -> dict[str, Template]:
                 scope.note(scope.source.refuse("name", f"'{name}' in 'env' is set by Mulligan itself", key))
             with scope.noting:
                 env[name] = read_template(value, scope)
-                if env[name].reads and (danger := variable_danger(name)):
+                if env[name].reads and (danger := shell_safety.variable_danger(name)):
                     message = f"'{name}' in 'env' {danger.reason}"
                     raise scope.source.refuse("shell", message, value, hint=danger.hint)
     return env

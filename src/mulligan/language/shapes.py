@@ -495,6 +495,10 @@ class Record(Shape, frozen=True, dict=True):
     def required(self) -> tuple[str, ...]:
         return tuple(word for word, key in self.keys.items() if key.is_required)
 
+    @cached_property
+    def _required_words(self) -> frozenset[str]:
+        return frozenset(self.required)
+
     def read(self, node: Node, label: str, source: Source) -> Fields:
         if not isinstance(node, Mapping):
             raise self.refuse(node, label, source)
@@ -508,10 +512,12 @@ class Record(Shape, frozen=True, dict=True):
                     raise self._refuse_unknown(key, node, label, source)
             except Refusal as refusal:
                 source.note(refusal)
-        self._note_missing(node, label, source)
-        others = [word for word in node.entries if word not in self.keys]
-        if not others:
+        words = node.entries.keys()
+        if not self._required_words <= words:
+            self._note_missing(node, label, source)
+        if words <= self.keys.keys():
             return Fields(node, values)
+        others = [word for word in words if word not in self.keys]
         added = tuple(word for word in others if self.known(word))
         return Fields(node, values, has_unknown_keys=len(added) < len(others), added=added)
 

@@ -11,13 +11,22 @@ one of our names are reserved for this; a name that the script already mentions 
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.errors import InputInvalid
 from mulligan.language.expressions import Placeholder, as_text
-from mulligan.language.shell_lexer import PlaceholderSite, scan
 from mulligan.language.shell_placeholders import ROOTS, Names, ShellRefused, UnknownName
+from mulligan.lazy_modules import LazyModule
+
+# Only text with `${` needs them.
+if TYPE_CHECKING:
+    from mulligan.language import shell_lexer, simple_commands
+    from mulligan.language.shell_lexer import PlaceholderSite
+    from mulligan.language.simple_commands import SafeValue
+else:
+    shell_lexer = LazyModule("mulligan.language.shell_lexer")
+    simple_commands = LazyModule("mulligan.language.simple_commands")
 
 __all__ = [
     "ROOTS",
@@ -37,6 +46,7 @@ VALUE_BYTES_MAX = 96 * 1024
 _OTHER_WAYS = "pass it with 'stdin:', or write it to a file and pass the name of the file"
 _NAME_CHARS_MAX = 48
 _WORD = lazy_regex(r"[A-Za-z_]\w*", re.A)
+_NO_WORD = lazy_regex(r"\W+", re.A)
 # Shells that accept `-c TEXT` with `${NAME}` in it, also with a version in their name.
 _SHELLS = lazy_regex(r"(?:ba|rba|da|a|k|mk|ya|z)?sh(?:93)?(?:-?[\d.]+)?")
 # Those that may not support `pipefail`: `sh` is dash on many systems.
@@ -71,7 +81,26 @@ def rewrite(text: str, bound: frozenset[str] = frozenset(), roots: frozenset[str
     """
     if "${" not in text:
         return ShellText(text, {}, ())
-    found = scan(text, Names(bound, roots))
+    names = Names(bound, roots)
+    safe = simple_commands.find_safe_values(text, names)
+    return _rewrite_scanned(text, names) if safe is None else _rewrite_simple(text, safe)
+
+
+def _rewrite_simple(text: str, values: list[SafeValue]) -> ShellText:
+    variables = _name_variables(text, [value.source for value in values])
+    pieces, position = [], 0
+    for value in values:
+        variable = f"${{{variables[value.source]}}}"
+        pieces += [text[position : value.offset], variable if value.is_quoted else f'"{variable}"']
+        position = value.end
+    pieces.append(text[position:])
+    bindings = {variable: source for source, variable in variables.items()}
+    placeholders = tuple(Placeholder(value.source, value.offset, value.end - value.offset) for value in values)
+    return ShellText("".join(pieces), bindings, placeholders)
+
+
+def _rewrite_scanned(text: str, names: Names) -> ShellText:
+    found = shell_lexer.scan(text, names)
     for site in found.sites:
         _refuse_danger(text, site)
     variables = _name_variables(text, [site.placeholder.source for site in found.sites])
@@ -137,7 +166,7 @@ def _name_variables(text: str, sources: list[str]) -> dict[str, str]:
     # The next number to try for each stem: thousands of expressions may begin alike.
     counts: dict[str, int] = {}
     for source in dict.fromkeys(sources):
-        words = re.sub(r"\W+", "_", source, flags=re.A).strip("_")[:_NAME_CHARS_MAX]
+        words = _NO_WORD.sub("_", source).strip("_")[:_NAME_CHARS_MAX]
         stem = f"_{words or 'value'}"
         count = counts.get(stem, 1)
         name = stem if count == 1 else f"{stem}_{count}"

@@ -94,6 +94,13 @@ _VARIABLES = {
     **dict.fromkeys(("PS0", "PS1", "PS2", "PS3", "PS4", "PROMPT_COMMAND"), PROMPT),
     "BASH_ENV": STARTUP,
 }
+# Programs that join their arguments into a script; `watch -x` does not.
+_JOINERS = frozenset(("watch", "parallel"))
+# Without any of these words, and without subscripts, arithmetic and input redirections, nothing is evaluated again.
+REEVALUATING_WORDS = frozenset(
+    {*_EVALUATORS, *_SHELLS, *_COMMAND_OPTION, *_DECLARATIONS, *_NAMERS, *_VARIABLES, *_JOINERS}
+    | {"let", "source", ".", "env", "flock", "ssh", "xargs", "-v", "ENV", "SHELL", "BASH"}
+)
 _ASSIGNED = lazy_regex(r"['\"]*([A-Za-z_]\w*)\+?=")
 _IDENTIFIER = lazy_regex(r"[A-Za-z_]\w*$")
 _SCRIPT_OPTION = lazy_regex(r"-[A-Za-z]*c[A-Za-z]*$|--(?:session-)?c(?:o|om[a-z]*)?$")
@@ -101,8 +108,6 @@ _SCRIPT_OPTION = lazy_regex(r"-[A-Za-z]*c[A-Za-z]*$|--(?:session-)?c(?:o|om[a-z]
 _SCRIPT_BEGUN = lazy_regex(r"-[aefglmpqP]*c|--(?:session-)?c(?:o|om[a-z]*)?=")
 _SPLIT_OPTION = lazy_regex(r"-[A-Za-z0]*S$|--s[a-z-]*$")
 _SPLIT_BEGUN = lazy_regex(r"-[A-Za-z0]*S|--s[a-z-]*=")
-# Programs that join their arguments into a script; `watch -x` does not.
-_JOINERS = frozenset(("watch", "parallel"))
 _EXEC_OPTION = lazy_regex(r"-[a-z]*x|--exec$")
 _REPLACED = lazy_regex(r"(?:-I|-i|--replace=?)(.*)$")
 # The options of ssh that take the next word as their value.

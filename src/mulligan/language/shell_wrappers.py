@@ -107,4 +107,9 @@ def program_name(word: str) -> str:
 @lru_cache(maxsize=4096)
 def strip_quoting(word: str) -> str:
     """`word` without quotes and expansions that may be empty: to the shell `e""val` and `${x}eval` are `eval`."""
-    return _QUOTING.sub("", word)
+    return remove_quoting(word)
+
+
+def remove_quoting(text: str) -> str:
+    """The same for a text of many words, which is not asked for again."""
+    return _QUOTING.sub("", text)

@@ -94,7 +94,9 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
     fields: Fields = STEP.read(without_keys(node, keys_with_matrix_values(node)), label, source)
     scope = Scope(draft, label, reader=name).for_fields(fields)
     name, names, combinations = _read_names(name_node, fields, scope)
-    if "matrix" in fields:
+    # The values themselves are asked for keys that most steps do not have: a call less for each.
+    present = fields.values
+    if "matrix" in present:
         values = combinations[0] if combinations else written_names(fields.at("matrix"))
         scope = msgspec.structs.replace(scope, matrix=frozenset(values))
     step = Step(name=name, **_step_fields(fields, label, scope, settings))
@@ -105,9 +107,9 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
         found.files = files_per_step(fields, combinations, scope)
         with scope.noting:
             found.limits = limits_per_step(node, step, combinations, scope)
-    if "needs" in fields:
+    if "needs" in present:
         found.needs = read_needs(fields.at("needs"), scope)
-    if "next" in fields:
+    if "next" in present:
         found.edges = read_next(fields.at("next"), scope)
     return found
 
@@ -129,6 +131,8 @@ def _name_node(node: Mapping, draft: Draft) -> Scalar:
 def _read_names(node: Scalar, fields: Fields, scope: Scope) -> tuple[str, list[str], list[Values]]:
     """The name of the step (or of the whole matrix), the names of all its steps, and their values."""
     name = base_name(node.text) if "matrix" in fields.node.entries else node.text
+    if "matrix" not in fields.values and NAME.fullmatch(name):
+        return name, [name], []
     with scope.noting:
         if "matrix" in fields:
             combinations = read_matrix(fields.at("matrix"), scope)
@@ -136,10 +140,9 @@ def _read_names(node: Scalar, fields: Fields, scope: Scope) -> tuple[str, list[s
             if END in names:
                 raise scope.source.refuse("name", "a step of the matrix is called 'end', which runs last", node)
             return name, names, combinations
-        if not NAME.fullmatch(name):
-            hint = "values in a name need a 'matrix'" if "{" in name else ""
-            message = f"'{shorten(name)}' is not a name of letters, digits, '_' and '-'"
-            raise scope.source.refuse("name", message, node, hint=hint)
+        hint = "values in a name need a 'matrix'" if "{" in name else ""
+        message = f"'{shorten(name)}' is not a name of letters, digits, '_' and '-'"
+        raise scope.source.refuse("name", message, node, hint=hint)
     return name, [name], []
 
 
@@ -151,7 +154,7 @@ def _step_fields(fields: Fields, label: str, scope: Scope, settings: Settings) -
             values = _map_fields(fields, label, scope, settings)
     else:
         values = {**action_field(fields, label, scope), **command_fields(fields, scope, settings)}
-        if "workspace" in fields:
+        if "workspace" in fields.values:
             message = f"{label} has 'workspace' and no 'map': steps work in the worktree of the run"
             hint = "set 'workspace' at the top of the file, or use a map, whose items have one each"
             scope.note(scope.source.refuse("stray_key", message, fields.key("workspace"), hint=hint))

@@ -57,6 +57,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     # The most and the fewest nodes that a task of it may ask for.
     nodes: int = 1
     nodes_min: int = 1
+    # The version of Mulligan that it is; "" for 0.1, which did not say so.
+    version: str = ""
 
 
 class Offer(msgspec.Struct, frozen=True):

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from mulligan.history.route_outcomes import Fate
     from mulligan.language.suggestions import did_you_mean
     from mulligan.language.workspace_steps import with_default_workspace
+    from mulligan.lazy_modules import import_lazy_modules
     from mulligan.ports.server_records import (
         AuditRecord,
         Document,
@@ -113,7 +114,6 @@ if TYPE_CHECKING:
     from mulligan.service.inbox import GivenAnswer, Inbox, LogTail, PendingDetails
     from mulligan.service.items import Item, SomeItems
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
-    from mulligan.service.lazy_modules import import_lazy_modules
     from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
     from mulligan.service.log_following import LogPiece, LogSelection
     from mulligan.service.log_lines import LogIndex, LogLines, LogMatches
@@ -340,7 +340,7 @@ _NAMES = {
     "mulligan.service.inbox": "GivenAnswer Inbox LogTail PendingDetails",
     "mulligan.service.items": "Item SomeItems",
     "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
-    "mulligan.service.lazy_modules": "import_lazy_modules",
+    "mulligan.lazy_modules": "import_lazy_modules",
     "mulligan.service.live_feed": "LiveEvent LiveFeed Watch parse_watches",
     "mulligan.service.log_following": "LogPiece LogSelection",
     "mulligan.service.log_lines": "LogIndex LogLines LogMatches",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mulligan.errors import NotFound
-from mulligan.service.lazy_modules import LazyModule
+from mulligan.lazy_modules import LazyModule
 from mulligan.service.run_reader import RunReader
 
 if TYPE_CHECKING:

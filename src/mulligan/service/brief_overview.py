@@ -69,25 +69,25 @@ def brief_overview(reader: RunReader, run_id: int) -> dict[str, Any]:
 
 def _chosen(state: State) -> dict[str, list[str]]:
     """The steps to list, by the name of their matrix, or "" for none: in the order of the file."""
-    members = {name for group in state.graph.matrices.values() for name in group}
-    plain = [name for name in state.graph.nodes if name not in members]
+    plain = [name for name, node in state.graph.nodes.items() if not node.step.matrix_name]
     found = {name: _listed(state, group, MATRIX_STEPS_MAX) for name, group in state.graph.matrices.items()}
     return {**found, "": _listed(state, plain, STEPS_MAX)}
 
 
 def _listed(state: State, names: Iterable[str], most: int) -> list[str]:
     """These steps, or if they are too many the first of those that need attention, unhandled failures first."""
-    places = [state.places[name] for name in names] if state.places else []
-    if len(places) <= most:
-        return [place.key for place in places]
-    wanted = [(place, number) for number, place in enumerate(places) if place.status in ATTENTION]
+    names = list(names) if state.places else []
+    if len(names) <= most:
+        return names
+    wanted = [(name, number) for number, name in enumerate(names) if state.status_of(name) in ATTENTION]
     wanted.sort(key=lambda one: (_rank(state, one[0]), one[1]))
-    return [place.key for place, _ in sorted(wanted[:most], key=lambda one: one[1])]
+    return [name for name, _ in sorted(wanted[:most], key=lambda one: one[1])]
 
 
-def _rank(state: State, place: Place) -> int:
-    if place.status != "failed":
-        return ATTENTION.index(place.status)
+def _rank(state: State, name: str) -> int:
+    if (status := state.status_of(name)) != "failed":
+        return ATTENTION.index(status)
+    place = state.places[name]
     record = None if place.failure_index is None else state.failures[place.failure_index]
     return len(ATTENTION) if record is not None and is_handled(state, record) is True else 0
 
@@ -96,7 +96,8 @@ class _ItemCounts:
     """How many items of each map are in each status, without those that have ended in the state."""
 
     def __init__(self, state: State, ended: Mapping[str, tuple[str, bytes]]) -> None:
-        self._live = Counter((place.parent, place.status) for place in state.places.values() if place.role == "item")
+        items = (place for place in state.others() if place.role == "item")
+        self._live = Counter((place.parent, place.status) for place in items)
         self._ended = Counter((key[: key.rindex("[")], status) for key, (status, _) in ended.items())
         # Items are looked at one by one where some may have taken over the result of another run.
         rows = ended.items() if state.run.changed_only else ()

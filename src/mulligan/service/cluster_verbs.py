@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mulligan.errors import InputInvalid, SlurmRefused
+from mulligan.lazy_modules import LazyModule
 from mulligan.service.home import Home
-from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.run_reader import RunReader
 
 if TYPE_CHECKING:

@@ -17,18 +17,21 @@ from typing import Literal
 import apsw
 import msgspec
 
+from mulligan import __version__
 from mulligan.core.model.formatting import error_reason
 from mulligan.errors import MulliganError
 from mulligan.language import load_text
 from mulligan.ports import WorkerRecord, WorkerRegistry
 from mulligan.service.agent_checks import agents_here
 from mulligan.service.driver import machine
-from mulligan.service.home import Home, this_host
+from mulligan.service.home import DATABASE, Home, this_host
+from mulligan.service.locks import Locks
 from mulligan.service.overview import show_run
 from mulligan.service.run_control import RunControl, prepare
 from mulligan.service.run_reader import RunReader
 from mulligan.store.kinds import kind_of
-from mulligan.store.statements import migrations
+from mulligan.store.schema_look import StoreSchema, look_at_schema
+from mulligan.store.statements import newest
 from mulligan.worker import task_cgroups
 from mulligan.worker.installers import InstallFailed, describe_installer
 from mulligan.worker.own_cgroup import OomKills
@@ -44,6 +47,11 @@ DISK_BYTES_FEW, DISK_BYTES_MIN = 1 << 30, 100 << 20
 CLOCK_SECONDS_MAX = 2.0
 # Mulligan is younger than any earlier time, so a clock that shows one was never set.
 CLOCK_EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
+
+# What a worker is that records no version.
+FIRST_VERSION = "0.1"
+# How many workers of other versions are named.
+NAMED_MAX = 5
 
 _TRIAL = "name: doctor\nsteps: [{step: try, shell: 'true'}]\n"
 
@@ -74,7 +82,9 @@ def _checks(home: Home) -> Iterator[Check]:
     offset = time.time() - time.monotonic()
     yield python(sys.version_info[:3])
     yield sqlite(apsw.sqlite_lib_version())
-    yield _guarded("store", lambda: _store(home))
+    schema = _schema(home)
+    yield _guarded("store", lambda: _store(home, schema))
+    yield _guarded("versions", lambda: _versions(home, schema))
     yield _guarded("disk", lambda: disk(*_room(home.folder)))
     yield bash(shutil.which("bash"))
     yield _guarded("tasks", _tasks)
@@ -83,7 +93,7 @@ def _checks(home: Home) -> Iterator[Check]:
     yield memory_limits(task_cgroups.find_usable_parent(os.getpid()))
     yield _requirements()
     yield _guarded("agents", lambda: agents(*agents_here(os.environ)))
-    yield _guarded("clock", lambda: _clock(home, offset))
+    yield _guarded("clock", lambda: _clock(home, schema, offset))
 
 
 def _guarded(name: str, look: Callable[[], Check]) -> Check:
@@ -113,6 +123,33 @@ def sqlite(version: str) -> Check:
         return Check("sqlite", "ok", f"SQLite {version}")
     advice = f"install an apsw with SQLite {_dotted(WAL_RESET_FIXED)} or newer: pip install -U apsw"
     return Check("sqlite", "problem", f"SQLite {version}, which can damage databases in WAL mode", advice)
+
+
+def older_store(where: str, found: int, known: int) -> Check:
+    """A store of an older version: nothing has opened it with this one."""
+    what = f"{where} has schema {found} of an older Mulligan; this one migrates it to schema {known} when it opens it"
+    return Check(
+        "store", "warning", what, "end its workers and copy it before any other command: docs/operate/upgrade.md"
+    )
+
+
+def versions(here: str, workers: list[tuple[str, str]], *, is_migrated: bool = True) -> Check:
+    """The workers that are up, by name and version. 0.1 did not record its version."""
+    if not workers:
+        return Check("versions", "ok", f"this is Mulligan {here}; no worker is up")
+    named = [f"'{name}' is {version or FIRST_VERSION}" for name, version in sorted(workers) if version != here]
+    found = f"this is Mulligan {here}, workers: {len(workers) - len(named)} of this version"
+    if not named:
+        return Check("versions", "ok", found)
+    found += (
+        f"; {', '.join(named[:NAMED_MAX])}{f' and {len(named) - NAMED_MAX} more' if len(named) > NAMED_MAX else ''}"
+    )
+    if not is_migrated:
+        return Check("versions", "warning", found, "end the older workers before this version opens the store")
+    if all(version for _, version in workers):
+        return Check("versions", "ok", f"{found}: all know this schema")
+    advice = "the store refuses workers of 0.1: they end by themselves; start them again with this version"
+    return Check("versions", "warning", found, advice)
 
 
 def disk(folder: Path, free: int) -> Check:
@@ -170,14 +207,14 @@ def agents(ready: list[str], problems: list[str]) -> Check:
     return Check("agents", "ok", found)
 
 
-def clock(now: datetime, jumped_seconds: float, newest: datetime | None, skew_seconds: float | None) -> Check:
-    """`newest`: when the store was last written. `skew_seconds`: how far this clock is ahead of that of the store."""
+def clock(now: datetime, jumped_seconds: float, latest: datetime | None, skew_seconds: float | None) -> Check:
+    """`latest`: when the store was last written. `skew_seconds`: how far this clock is ahead of that of the store."""
     found = f"{now:%Y-%m-%d %H:%M:%S} UTC"
     advice = "set the clock, and keep it right: NTP"
     if now < CLOCK_EARLIEST:
         return Check("clock", "problem", f"the clock shows {found}", advice)
-    if newest is not None and (newest - now).total_seconds() > CLOCK_SECONDS_MAX:
-        return Check("clock", "problem", f"{found}, but a run was written at {newest:%Y-%m-%d %H:%M:%S}", advice)
+    if latest is not None and (latest - now).total_seconds() > CLOCK_SECONDS_MAX:
+        return Check("clock", "problem", f"{found}, but a run was written at {latest:%Y-%m-%d %H:%M:%S}", advice)
     if abs(jumped_seconds) > CLOCK_SECONDS_MAX:
         return Check("clock", "warning", f"{found}; it jumped by {jumped_seconds:+.1f}s during the check", advice)
     if skew_seconds is not None and abs(skew_seconds) > CLOCK_SECONDS_MAX:
@@ -194,24 +231,39 @@ def _dotted(version: tuple[int, ...]) -> str:
 # -- examining -------------------------------------------------------------------------------------------------------
 
 
-def _store(home: Home) -> Check:
-    """Whether the store opens and can be written. A store that does not exist is not created."""
+def _schema(home: Home) -> StoreSchema | None:
+    return look_at_schema(home.store_url or str(home.folder / DATABASE), home.lease_seconds)
+
+
+def _versions(home: Home, schema: StoreSchema | None) -> Check:
+    """Which versions of Mulligan work on the store now."""
+    if schema is None:
+        return versions(__version__, [])
+    locks = Locks(home, is_shared=bool(home.store_url))
+    workers = [(worker.name, worker.version) for worker in schema.workers if locks.seems_alive(worker)]
+    return versions(__version__, workers, is_migrated=not schema.is_older)
+
+
+def _store(home: Home, schema: StoreSchema | None) -> Check:
+    """Whether the store opens and can be written. One that does not exist is not created, an older one not migrated."""
     if not home.is_there:
         return _absent(home)
     if found := home.network_files:
         advice = 'start PostgreSQL: eval "$(mulligan postgres start)"; or move the folder to a local disk'
         problem = f"'{home.folder}' is on a network file system ({found}): its runs can be read, and not continued"
         return Check("store", "problem", problem, advice)
-    store = home.open()
     kind = kind_of(home.store_url)
+    where = kind.label if home.store_url else f"'{home.folder}'"
+    if schema is not None and schema.is_older:
+        return older_store(where, schema.found, schema.known)
+    store = home.open()
     try:
         if kind.dialect is None:
             return Check("store", "ok", f"the server at {home.store_url} answers")
         _write(store)
     finally:
         store.close()
-    where = kind.label if home.store_url else f"'{home.folder}'"
-    return Check("store", "ok", f"{where} is writable, schema {migrations(kind.dialect)[-1].number}")
+    return Check("store", "ok", f"{where} is writable, schema {newest(kind.dialect)}")
 
 
 def _absent(home: Home) -> Check:
@@ -265,16 +317,17 @@ def _requirements() -> Check:
         return Check("requirements", "problem", failed.message)
 
 
-def _clock(home: Home, offset: float) -> Check:
+def _clock(home: Home, schema: StoreSchema | None, offset: float) -> Check:
     jumped = time.time() - time.monotonic() - offset
-    newest, skew = None, None
-    if home.is_there:
+    latest, skew = None, None
+    # To open an older store is to migrate it.
+    if home.is_there and not (schema is not None and schema.is_older):
         store = home.open()
         try:
-            newest = max((run.updated_at for run in store.runs(limit=1)), default=None)
+            latest = max((run.updated_at for run in store.runs(limit=1)), default=None)
             # Only a store on a server has a clock.
             if (theirs := store.now()) is not None:
                 skew = (datetime.now(UTC) - theirs).total_seconds()
         finally:
             store.close()
-    return clock(datetime.now(UTC), jumped, newest, skew)
+    return clock(datetime.now(UTC), jumped, latest, skew)

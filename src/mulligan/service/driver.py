@@ -13,12 +13,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from mulligan import __version__
 from mulligan.core.model.fact_parts import HostCapacity
 from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
@@ -32,10 +34,10 @@ from mulligan.engine.worker_expiry import expire_dead_workers
 from mulligan.errors import HomeMoved, MulliganError, StoreRefused, StoreUnavailable
 from mulligan.history.views import waits_for_people
 from mulligan.language.expressions import Cel
+from mulligan.lazy_modules import LazyModule
 from mulligan.ports import Executor, Store, WorkerRecord
 from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.home import Home
-from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.locks import Locks
 from mulligan.store.clock import ProcessClock
 from mulligan.worker import lock
@@ -277,6 +279,7 @@ class Driver:
             nodes=capacity.nodes,
             nodes_min=capacity.nodes_min,
             labels=capacity.labels,
+            version=__version__,
             started_at=now,
             ends_at=None if left is None else now + timedelta(seconds=left),
             job=None if self._job is None else msgspec.structs.replace(self._job, memory=capacity.memory),
@@ -363,9 +366,10 @@ class Driver:
                 # The last turn of the run was the verb that we follow.
                 return "ended"
             self.engine.take_up(self._tree(run_id))
+        look = partial(self._ending, run_id, wait_seconds)
         with self._signals():
             while not self.interrupts:
-                ending = self._once(lambda: self._ending(run_id, wait_seconds))
+                ending = self._once(look)
                 if ending is not None:
                     return ending
             self._wind_up()
@@ -428,6 +432,9 @@ class Driver:
             self._once()
 
     def _ending(self, run_id: int, wait_seconds: float) -> Ending | None:
+        if run_id in self.engine.drivers and not self.engine.is_idle:
+            # Nearly every round: it goes on.
+            return None
         self.engine.refuse_abandoned(run_id)
         if self._has_ended(run_id):
             return "ended"

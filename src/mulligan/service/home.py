@@ -25,6 +25,7 @@ from mulligan.worker.folders import Folders, make_private, write_private_file
 _ANOTHER_PLACE = "choose another folder with --home DIR or MULLIGAN_HOME, or get permission to read and write this one"
 # How long a worker may be silent before others take its work. A busy machine would miss a shorter one.
 LEASE_SECONDS, LEASE_SECONDS_MIN = 30.0, 1.0
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _SERVER = re.compile(r"https?://((?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?)")
 
 
@@ -145,7 +146,7 @@ def find_home(folder: str | None = None, environ: Mapping[str, str] = os.environ
 
     If `folder` is a URL, or `$MULLIGAN_SERVER` names one and no folder is given, the server there has the runs.
     """
-    path = home_folder(folder, environ)
+    path = _checked_folder(folder, environ)
     lease_seconds = _lease_seconds(environ.get("MULLIGAN_LEASE", ""))
     store_url = environ.get("MULLIGAN_STORE", "")
     if server := server_url(folder, environ):
@@ -159,6 +160,18 @@ def find_home(folder: str | None = None, environ: Mapping[str, str] = os.environ
             hint="it names a database on a server; to use a folder: --home DIR or MULLIGAN_HOME=DIR",
         )
     return Home(Path(path), store_url, lease_seconds)
+
+
+def _checked_folder(folder: str | None, environ: Mapping[str, str]) -> str:
+    """The folder of a home. `InputInvalid` for a URL, of which a folder of that name would be made."""
+    # The text is not shown: it may have a password in it.
+    if folder is not None and _URL.match(folder) and not is_server(folder):
+        hint = "set MULLIGAN_STORE to the URL of a database; --home names the folder for the files beside it"
+        raise InputInvalid("the home is a URL, and not a folder or a server of Mulligan", hint=hint)
+    if not folder and _URL.match(named := environ.get("MULLIGAN_HOME", "")):
+        hint = f"set {SERVER if is_server(named) else 'MULLIGAN_STORE'} to this URL instead"
+        raise InputInvalid("MULLIGAN_HOME is a URL, and not a folder", hint=hint)
+    return home_folder(folder, environ)
 
 
 def _server_folder(path: str, url: str) -> Path:
@@ -198,7 +211,7 @@ def find_worker_home(
     server = server or server_url(folder, environ)
     if not server:
         return find_home(folder, environ)
-    path = home_folder(None if is_server(folder or "") else folder, environ)
+    path = _checked_folder(None if is_server(folder or "") else folder, environ)
     secret = checked_token(token.strip() or read_token_file(token_file)) if token.strip() or token_file else ""
     lease_seconds = _lease_seconds(environ.get("MULLIGAN_LEASE", ""))
     return Home(_server_folder(path, server), server, lease_seconds, secret, is_worker=True)

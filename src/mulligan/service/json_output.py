@@ -9,7 +9,7 @@ import msgspec
 
 from mulligan.core.state.scope import error_view
 from mulligan.errors import MulliganError, Problem
-from mulligan.service.lazy_modules import LazyModule
+from mulligan.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from mulligan.analysis.coverage import figures

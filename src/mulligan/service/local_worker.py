@@ -15,10 +15,10 @@ from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
 from mulligan.engine.observers import Observer
 from mulligan.errors import InputInvalid
 from mulligan.language.quantities import size
+from mulligan.lazy_modules import LazyModule
 from mulligan.ports import Executor, Store
 from mulligan.service.driver import LEASE_SECONDS, Capacity, Driver, WorkerIdentity, WorkerLimits
 from mulligan.service.home import Home, this_host
-from mulligan.service.lazy_modules import LazyModule
 from mulligan.store.clock import PROCESS_CLOCK, ProcessClock
 from mulligan.worker.allocation import slurm_job
 from mulligan.worker.local_executor import LocalExecutor

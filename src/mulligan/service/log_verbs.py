@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from mulligan.service.lazy_modules import LazyModule
+from mulligan.lazy_modules import LazyModule
 from mulligan.service.run_reader import AttemptLog, RunReader
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from mulligan.core.model.formatting import error_reason
 from mulligan.errors import InputInvalid, PostgresUnusable
 from mulligan.service.home import this_host
 from mulligan.store.network_filesystem import ALLOW_VARIABLE, is_allowed, network_type
-from mulligan.store.postgres_programs import PostgresPrograms, major_of, user_for_root
+from mulligan.store.postgres_programs import PostgresPrograms, installed_programs, major_of, user_for_root
 from mulligan.worker.folders import make_private
 
 # The variable that names the folder of the server.
@@ -111,6 +111,9 @@ def start_postgres(data: str | None = None, *, port: int | None = None, listen: 
     if port is not None and not 1 <= port <= 65535:
         raise InputInvalid(f"--port {port} is not a port", hint="choose a number from 1024 to 65535")
     server = PrivatePostgres(_folder(data))
+    if not server.is_there:
+        # Before a folder is made for it.
+        installed_programs()
     with server.locked():
         return server.start(port, listen)
 

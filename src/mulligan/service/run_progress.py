@@ -6,7 +6,7 @@ costs the same, only current activities are kept, and what is returned is bounde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain, islice
 from typing import Any, Literal
@@ -197,7 +197,7 @@ class RunProgress:
         is_known = state is self.root and self._counter is not None and self._counter.state is state
         if not is_known or len(state.graph.nodes) <= STEPS_ANNOUNCED_MAX:
             return False
-        return all(map(_is_ordinary, entries))
+        return _are_ordinary(entries)
 
     def _catch_up(self) -> None:
         """Take in the ordinary entries that wait, each place once: its status now is what counts."""
@@ -207,11 +207,10 @@ class RunProgress:
         assert self.root is not None and self._counter is not None
         self._failures.update(entries)
         self._counter.update(entries)
-        update_memory = _writer_for(self._writers, self.root).memory.update
+        _writer_for(self._writers, self.root).memory.update_all(entries)
         last: dict[str, e.Entry] = {}
         for entry in entries:
             fact = entry.fact
-            update_memory(fact)
             name = getattr(fact, "place", "") or getattr(fact, "step", "")
             if name not in last or isinstance(fact, e.AttemptStarted):
                 last[name] = entry
@@ -351,20 +350,25 @@ _ORDINARY = (e.StepCompleted, e.StepSkipped, e.MapExpanded)
 _RUN_ENDED = (e.RunCompleted, e.RunFailed, e.RunCancelled)
 
 
-def _is_ordinary(entry: e.Entry) -> bool:
-    """Whether it is about a step that a worker runs once, with success: a large run announces nothing of it."""
-    fact: Any = entry.fact
-    kind = type(fact)
-    if kind is e.AttemptStarted:
-        # Without a worker it is an approval, a child run or a wait.
-        return fact.worker != "" and not fact.instead_of
-    if kind is e.AttemptSucceeded:
-        return bool(fact.usage) and not fact.warnings and not fact.reused_run_id
-    if kind is e.StepCompleted:
-        return fact.visit == 1 and not fact.recovered_by and fact.step != END
-    if kind is e.StepEntered:
-        return bool(fact.visit == 1)
-    return kind is e.AttemptScheduled and fact.cause == "entered"
+def _are_ordinary(entries: Iterable[e.Entry]) -> bool:
+    """Whether all are about steps that a worker runs once, with success: a large run announces nothing of them."""
+    for entry in entries:
+        fact: Any = entry.fact
+        kind = type(fact)
+        if kind is e.AttemptStarted:
+            # Without a worker it is an approval, a child run or a wait.
+            is_ordinary = fact.worker != "" and not fact.instead_of
+        elif kind is e.AttemptSucceeded:
+            is_ordinary = bool(fact.usage) and not fact.warnings and not fact.reused_run_id
+        elif kind is e.StepCompleted:
+            is_ordinary = fact.visit == 1 and not fact.recovered_by and fact.step != END
+        elif kind is e.StepEntered:
+            is_ordinary = fact.visit == 1
+        else:
+            is_ordinary = kind is e.AttemptScheduled and fact.cause == "entered"
+        if not is_ordinary:
+            return False
+    return True
 
 
 def _is_announced(state: State, fact: e.Fact, is_root: bool) -> bool:

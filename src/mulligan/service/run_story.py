@@ -9,6 +9,7 @@ import msgspec
 
 from mulligan.core.model.place_keys import is_at_or_below, step_name
 from mulligan.core.state.state import State
+from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.history.story import StoryLine, story
 from mulligan.history.views import list_waits, step_json
 from mulligan.service.artifacts import with_artifact_paths
@@ -72,14 +73,16 @@ def _located_lines(
     for line in story(service.events(run_id), service.first_workflow(run_id), service.called(run_id)):
         if not is_selected(line.place):
             continue
-        yield LocatedLine(run_id, f"{prefix}{line.place}".rstrip("/"), line)
+        yield LocatedLine(run_id, f"{prefix}{line.place}".rstrip("/") if prefix else line.place, line)
         if is_tree and line.child_run_id:
             yield from _located_lines(service, line.child_run_id, lambda place: True, True, f"{prefix}{line.place}/")
 
 
 def run_waits(service: RunReader, run_id: int, step: str = "") -> list[LocatedWait]:
     """What the run, or one of its steps, waits for; for a child run, also what that waits for."""
-    state = service.state(run_id)
+    if not step and service.record(run_id).status in RUN_ENDED:
+        return []
+    state = service.brief_state(run_id)[0]
     waiting = _waits(service, state)
     if step:
         is_selected = _place_filter(service, run_id, step)
@@ -111,4 +114,4 @@ def _located_waits(
         where = f"{prefix}{wait.get('place', '')}".rstrip("/")
         yield LocatedWait(run_id, where, wait)
         if child := wait.get("child_run_id"):
-            yield from _located_waits(service, child, _waits(service, service.state(child)), f"{where}/")
+            yield from _located_waits(service, child, _waits(service, service.brief_state(child)[0]), f"{where}/")

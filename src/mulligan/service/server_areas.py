@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from mulligan.service.lazy_modules import LazyModule
+from mulligan.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from mulligan.service import (

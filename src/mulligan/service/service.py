@@ -16,12 +16,12 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
+from mulligan.lazy_modules import LazyModule
 from mulligan.ports.server_records import TokenLimits
 from mulligan.service.analysis_verbs import AnalysisVerbs
 from mulligan.service.cluster_verbs import ClusterVerbs
 from mulligan.service.home import Home, find_home, find_worker_home
 from mulligan.service.large_run_verbs import LargeRunVerbs
-from mulligan.service.lazy_modules import LazyModule
 from mulligan.service.log_verbs import LogVerbs
 from mulligan.service.notices.new_run_rules import rules_for_new_runs
 from mulligan.service.remote_verbs import RemoteVerbs

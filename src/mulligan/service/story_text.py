@@ -23,9 +23,14 @@ def format_story(story: Iterator[LocatedLine], text_of: Callable[[StoryLine], st
     """The lines of a story: time, place, text. `text_of` may add colours."""
     first = list(islice(story, MEASURED_MAX))
     width = max((len(one.where) for one in first if len(one.where) <= PLACE_CHARS_MAX), default=0)
+    indent, second, clock = " " * (width + len("00:00:00")), None, ""
     for one in chain(first, story):
-        tail = "".join(f"\n{'':{width + len('00:00:00')}}   | {written}" for written in one.line.tail)
-        yield f"{one.line.at.astimezone():%H:%M:%S} {one.where:<{width}}  {text_of(one.line)}{tail}"
+        line = one.line
+        # Thousands of lines of a large run have the same second.
+        if (at := line.at.replace(microsecond=0)) != second:
+            second, clock = at, f"{at.astimezone():%H:%M:%S}"
+        tail = "".join([f"\n{indent}   | {written}" for written in line.tail]) if line.tail else ""
+        yield f"{clock} {one.where:<{width}}  {text_of(line)}{tail}"
 
 
 def format_wait(located: LocatedWait) -> str:

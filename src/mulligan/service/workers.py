@@ -150,7 +150,7 @@ def find_worker_pool(home: Home, store: Store, state: State) -> WorkerPool | Non
 
     In a shared store any worker may. Otherwise the tasks of a run go to the process that drives it.
     """
-    if not any(place.status == "ready" for place in state.places.values()):
+    if "ready" not in state.statuses():
         return None
     if store.is_shared:
         return WorkerPool(capacities(home, store))

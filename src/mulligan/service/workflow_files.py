@@ -12,7 +12,7 @@ import msgspec
 from mulligan.core.model.workflow import AGENT, Workflow, all_commands
 from mulligan.errors import LanguageError, Problem
 from mulligan.formats import OURS, LoadResult, examine
-from mulligan.service.lazy_modules import LazyModule
+from mulligan.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from mulligan.service import agent_checks

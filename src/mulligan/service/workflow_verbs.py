@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mulligan.service.lazy_modules import LazyModule
+from mulligan.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from mulligan import formats

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 # A smaller difference does not mean that the wall clock was set: it was read a moment later, or is being slewed.
 STEP = timedelta(seconds=0.5)
@@ -16,16 +17,14 @@ _NO_STEP = timedelta(0)
 ANSWER_SECONDS_MAX, ANSWERS_MAX = 1.0, 3
 
 
-def _seconds_since_boot() -> float:
-    """Includes time in suspend, unlike `time.monotonic`."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
 def _wall() -> datetime:
     return datetime.now(UTC)
 
 
-_ELAPSED = _seconds_since_boot if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+# Includes time in suspend, unlike `time.monotonic`.
+_ELAPSED: Callable[[], float] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)
 
 
 class ProcessClock:

@@ -6,7 +6,7 @@ Each has a fixed type, so that a statement is prepared once, and nothing is quot
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 _PREFIX = struct.Struct("!i")
@@ -35,6 +35,8 @@ class Array:
     """Values of one column. Subclasses have `of`, the oid of its elements."""
 
     of: ClassVar[int]
+    # Makes bytes of one value alone, not as an array; not of None.
+    single: ClassVar[Callable[[Any], bytes]]
     # The beginning of an array with one element: most commits have one turn.
     _head_of_one: ClassVar[bytes]
 
@@ -50,68 +52,54 @@ class Array:
     @classmethod
     def encode(cls, values: Sequence[Any]) -> bytes:
         """The array of these values as the server reads it."""
-        if len(values) == 1 and values[0] is not None:
-            return cls._head_of_one + cls.element(values[0])
         if not values:
             return struct.pack("!iiI", 0, 0, cls.of)
-        element = cls.element
-        parts = [_NULL if value is None else element(value) for value in values]
-        return _head(cls.of, len(values), None in values) + b"".join(parts)
+        if len(values) == 1 and values[0] is not None:
+            head = cls._head_of_one
+        else:
+            head = _head(cls.of, len(values), None in values)
+        return head + b"".join(cls.elements(values))
 
     @staticmethod
-    def element(value: Any) -> bytes:
-        raise NotImplementedError
-
-    @staticmethod
-    def single(value: Any) -> bytes | None:
-        """One value alone, not as an array."""
+    def elements(values: Sequence[Any]) -> list[bytes]:
+        """The elements with their lengths. One call for all of them: a commit has a hundred."""
         raise NotImplementedError
 
 
 class Bigints(Array):
     of = 20
+    single = _SINGLE_BIGINT.pack
 
     @staticmethod
-    def element(value: int) -> bytes:
-        return _BIGINT.pack(8, value)
-
-    @staticmethod
-    def single(value: int | None) -> bytes | None:
-        return None if value is None else _SINGLE_BIGINT.pack(value)
+    def elements(values: Sequence[int | None]) -> list[bytes]:
+        return [_NULL if value is None else _BIGINT.pack(8, value) for value in values]
 
 
 class Floats(Array):
     of = 701
+    single = _SINGLE_FLOAT.pack
 
     @staticmethod
-    def element(value: float) -> bytes:
-        return _FLOAT.pack(8, value)
-
-    @staticmethod
-    def single(value: float | None) -> bytes | None:
-        return None if value is None else _SINGLE_FLOAT.pack(value)
+    def elements(values: Sequence[float | None]) -> list[bytes]:
+        return [_NULL if value is None else _FLOAT.pack(8, value) for value in values]
 
 
 class Texts(Array):
     of = 25
+    single = _text
 
     @staticmethod
-    def element(value: str) -> bytes:
-        data = _text(value)
-        return _PREFIX.pack(len(data)) + data
-
-    @staticmethod
-    def single(value: str | None) -> bytes | None:
-        return None if value is None else _text(value)
+    def elements(values: Sequence[str | None]) -> list[bytes]:
+        return [
+            _NULL if value is None else _PREFIX.pack(len(data := value.replace("\0", "\ufffd").encode())) + data
+            for value in values
+        ]
 
 
 class Blobs(Array):
     of = 17
+    single = bytes
 
     @staticmethod
-    def element(value: bytes) -> bytes:
-        return _PREFIX.pack(len(value)) + value
-
-    @staticmethod
-    def single(value: bytes | None) -> bytes | None:
-        return value
+    def elements(values: Sequence[bytes | None]) -> list[bytes]:
+        return [_NULL if value is None else _PREFIX.pack(len(value)) + value for value in values]

@@ -26,7 +26,7 @@ from mulligan.errors import (
 )
 from mulligan.store.postgres_connection import TimeoutConnection
 from mulligan.store.postgres_pipeline import Statement, pipeline
-from mulligan.store.statements import SEARCH, missing
+from mulligan.store.statements import SEARCH, missing, newest
 
 Result = TypeVar("Result")
 
@@ -48,6 +48,12 @@ _LIMITS = {
     # After that other workers have expired us anyway. Servers before 17 do not have this setting.
     "transaction_timeout": 1,
 }
+# Only what the server has is limited. Our own setting is read by the functions of the tables.
+_SETTINGS = """
+SELECT set_config(name, milliseconds, false)
+FROM pg_settings JOIN unnest(%s::text[], %s::text[]) AS t (name, milliseconds) USING (name)
+UNION ALL SELECT set_config('mulligan.schema', %s, false)
+"""
 # How long creating or migrating the tables may take.
 _MIGRATION_SECONDS_MAX = 3600.0
 # Errors of a server that refuses a connection, found by its message: our error, message and hint.
@@ -270,13 +276,18 @@ class PostgresClient:
     # -- opening
 
     def _open(self) -> str:
-        with self._translated(), self.connection().transaction():
+        # A migration takes the locks of many tables, which older processes may use meanwhile.
+        schema = self._again(self._migrated_schema)
+        self.connection().timeout_seconds = self._lease_seconds
+        self._has_opened = True
+        return schema
+
+    def _migrated_schema(self) -> str:
+        with self.connection().transaction():
             schema: str | None = self.execute("schema")[0][0]
             if schema is None:
                 raise StoreRefused(f"the schema of {self.where} does not exist", hint="create it: CREATE SCHEMA …")
             self._migrate()
-        self.connection().timeout_seconds = self._lease_seconds
-        self._has_opened = True
         return schema
 
     def _connect(self) -> TimeoutConnection:
@@ -288,19 +299,16 @@ class PostgresClient:
         connection = TimeoutConnection.connect(self._url, autocommit=True, prepare_threshold=None, **options)
         # By then other workers have expired us.
         connection.timeout_seconds = self._lease_seconds
-        self._limit(connection)
+        self._introduce(connection)
         return connection
 
-    def _limit(self, connection: TimeoutConnection) -> None:
-        """Let the server abort a transaction that hangs, since others wait for its locks.
+    def _introduce(self, connection: TimeoutConnection) -> None:
+        """Say which schema we know, and let the server abort a transaction that hangs, since others wait for its locks.
 
         Soon enough that they do not miss their own heartbeats.
         """
-        for name, share in _LIMITS.items():
-            seconds = self._lease_seconds * share
-            connection.execute(
-                "SELECT set_config(name, %s, false) FROM pg_settings WHERE name = %s", (f"{seconds * 1000:.0f}", name)
-            )
+        limits = [f"{self._lease_seconds * share * 1000:.0f}" for share in _LIMITS.values()]
+        connection.execute(_SETTINGS, (list(_LIMITS), limits, str(newest("postgres"))))
 
     def _migrate(self) -> None:
         if self._missing():
@@ -366,6 +374,11 @@ class PostgresClient:
                 return StoreForbidden(
                     f"{self.where} is not writable: {said}",
                     hint="the user must be able to create tables in the schema: GRANT USAGE, CREATE ON SCHEMA … TO …",
+                )
+            case pg.UndefinedFunction() if error.diag.constraint_name == "schema_needed":
+                return StoreRefused(
+                    f"{self.where} was migrated by a newer Mulligan while this process had it open",
+                    hint="stop this process and start it with the newer version",
                 )
             case pg.UndefinedTable() | pg.UndefinedColumn() | pg.UndefinedFunction():
                 # The tables were changed: waiting does not help.

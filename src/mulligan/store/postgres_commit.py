@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mulligan.core.effects.run_lists import RunFailures, attributes, corrected_inputs, input_words
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.codec import encode
+from mulligan.core.model.codec import encode_all
 from mulligan.core.model.events import AttemptScheduled
 from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewRun, Turn
 from mulligan.store.breaker_transaction import breaker_columns
@@ -32,7 +32,8 @@ def arrays(columns: Columns, rows: Iterable[Sequence[Any]]) -> list[Any]:
 def of_rows(name: str, columns: Columns, rows: Sequence[Sequence[Any]], *rest: Any) -> Statement:
     """A statement with these rows and further parameters. Most commits have one turn with one task."""
     if len(rows) == 1:
-        return name + OF_ONE, [*(column.single(cell) for column, cell in zip(columns, rows[0], strict=True)), *rest]
+        cells = zip(columns, rows[0], strict=True)
+        return name + OF_ONE, [*[None if cell is None else column.single(cell) for column, cell in cells], *rest]
     return name, [*arrays(columns, rows), *rest]
 
 
@@ -82,9 +83,15 @@ def _leases(commits: Sequence[Commit]) -> Iterator[Statement]:
 
 
 def _state(commits: Sequence[Commit]) -> Iterator[Statement]:
-    entries = [(commit.turn.run_id, entry.seq, encode(entry)) for commit in commits for entry in commit.entries]
-    if entries:
-        yield "insert_events", arrays((Bigints, Bigints, Blobs), entries)
+    run_ids: list[int] = []
+    seqs: list[int] = []
+    lines: list[bytes] = []
+    for commit in commits:
+        run_ids += [commit.turn.run_id] * len(commit.entries)
+        seqs += [entry.seq for entry in commit.entries]
+        lines += encode_all(commit.entries)
+    if lines:
+        yield "insert_events", [Bigints.encode(run_ids), Bigints.encode(seqs), Blobs.encode(lines)]
     # A statement may write a row only once: the last one wins.
     rows = {(commit.turn.run_id, *row[:2]): row[2:] for commit in commits for row in commit.rows}
     kept = [(*key, tag, data) for key, (tag, data) in rows.items() if data is not None]
@@ -155,8 +162,9 @@ def _tasks(commits: Sequence[Commit]) -> Iterator[Statement]:
 
 def _queued_before(commit: Commit) -> Iterator[Task]:
     """The taken tasks that an earlier turn has queued."""
-    facts = (entry.fact for entry in commit.entries)
-    fresh = {(fact.place, fact.attempt) for fact in facts if isinstance(fact, AttemptScheduled)}
+    fresh = {
+        (entry.fact.place, entry.fact.attempt) for entry in commit.entries if isinstance(entry.fact, AttemptScheduled)
+    }
     return (task for task in commit.taken if (task.place, task.attempt) not in fresh)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -72,9 +72,9 @@ def _sql(name: str) -> str:
     return _UNNEST.sub(lambda found: f"(VALUES ({found[1].replace('[]', '')}))", SQL[name.removesuffix(OF_ONE)])
 
 
-def _values(name: str, params: Sequence[Any] | Mapping[str, Any]) -> tuple[list[bytes | None], list[int]]:
+def _values(name: str, params: Sequence[Any] | dict[str, Any]) -> tuple[list[bytes | None], list[int]]:
     """The parameters as the server expects them, and their formats."""
-    if isinstance(params, Mapping):
+    if isinstance(params, dict):
         params = [params[key] for key in _numbered(name)[1]]
     values: list[bytes | None] = []
     formats: list[int] = []
@@ -115,8 +115,10 @@ def _exchanged(
     connection.flush()
     results = []
     for name, _, _ in sent:
-        refusal = _prepared(connection, prepared, name) if name in new else []
-        new = [other for other in new if other != name]
+        refusal = []
+        if name in new:
+            refusal = _prepared(connection, prepared, name)
+            new.remove(name)
         results.append(refusal + connection.results())
     end = connection.results()
     if not end or end[-1].status != pq.ExecStatus.PIPELINE_SYNC:
@@ -152,8 +154,8 @@ def _tuples(result: pq.abc.PGresult) -> Iterator[tuple[Any, ...]]:
     readers = [_READERS[result.ftype(column)] for column in range(result.nfields)]
     get_value = result.get_value
     for number in range(result.ntuples):
-        values = (get_value(number, column) for column in range(len(readers)))
-        yield tuple(None if value is None else read(value) for read, value in zip(readers, values, strict=True))
+        values = [get_value(number, column) for column in range(len(readers))]
+        yield tuple([None if value is None else read(value) for read, value in zip(readers, values, strict=True)])
 
 
 def _integer(value: bytes) -> int:

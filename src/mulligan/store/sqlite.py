@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -309,15 +309,17 @@ class SqliteStore:
         self._file.write(lambda db: db.executemany(SQL["release"], void))
 
     def commit(self, commits: Sequence[Commit]) -> list[CommitResult]:
-        done = self._write(lambda db: self._write_commits(db, commits))
+        done = self._write(partial(self._write_commits, commits))
         for commit, one in zip(commits, done, strict=True):
             self._leases.drop(commit.ended)
             self._leases.keep(one.leases)
         return done
 
-    def _write_commits(self, db: apsw.Cursor, commits: Sequence[Commit]) -> list[CommitResult]:
+    def _write_commits(self, commits: Sequence[Commit], db: apsw.Cursor) -> list[CommitResult]:
         done = write_batch(db, commits, self._tickets, self._leases)
-        counted = [one for commit in commits for one in commit.counted]
+        counted: list[GuardedOutcome] = []
+        for commit in commits:
+            counted += commit.counted
         if counted:
             self._count(db, counted)
         return done

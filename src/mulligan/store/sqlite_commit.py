@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import apsw
 from msgspec.structs import replace
 
 from mulligan.core.effects.run_lists import RunFailures, attributes, corrected_inputs, input_words
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.codec import encode
+from mulligan.core.model.codec import encode_all
 from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewRun, Turn
 from mulligan.store import refusals
 from mulligan.store.breaker_transaction import breaker_columns
@@ -53,7 +54,10 @@ def write_batch(
 ) -> list[CommitResult]:
     """Write all commits, or raise `Conflict`: the caller rolls the transaction back."""
     refusals.check_batch(commits)
-    numbers = iter(tickets.take(db, sum(len(commit.taken) + len(commit.queued) for commit in commits)))
+    tasks = 0
+    for commit in commits:
+        tasks += len(commit.taken) + len(commit.queued)
+    numbers = iter(tickets.take(db, tasks))
     return [_write(db, commit, numbers, held) for commit in commits]
 
 
@@ -62,7 +66,9 @@ def _write(db: apsw.Cursor, commit: Commit, tickets: Iterator[int], held: Leases
     if commit.ended:
         _end_leases(db, commit, held)
     _write_rows(db, commit)
-    _write_inputs(db, commit)
+    inputs = corrected_inputs(commit.entries)
+    if inputs is not None:
+        _write_inputs(db, commit.turn.run_id, inputs)
     if commit.failures is not None:
         _write_failures(db, commit.turn.run_id, commit.failures)
     if commit.drained:
@@ -80,7 +86,8 @@ def _write(db: apsw.Cursor, commit: Commit, tickets: Iterator[int], held: Leases
     if commit.notices:
         db.executemany(SQL["insert_notice"], map(notice_row, commit.notices))
     children = _start_children(db, commit) if commit.children else ()
-    _add_messages(db, commit)
+    if commit.outgoing or commit.child_reports:
+        _add_messages(db, commit)
     if commit.is_last:
         _end_round(db, commit.turn)
     return CommitResult(leases, children)
@@ -90,7 +97,11 @@ def _advance_run(db: apsw.Cursor, commit: Commit) -> None:
     """Advance the run, if the holder still has the turn and knows the whole log (the fence)."""
     turn = commit.turn
     seq = commit.entries[-1].seq if commit.entries else commit.after
-    state = next((data for kind, _, _, data in commit.rows if kind == _RUN), None)
+    state = None
+    for kind, _, _, data in commit.rows:
+        if kind == _RUN:
+            state = data
+            break
     about = (seq, commit.status, commit.round, micros(commit.at), commit.degraded, commit.reason, state)
     task_key = (turn.run_id, turn.fence, turn.holder, commit.after)
     for statement in ("advance_run", "advance_run_to_status"):
@@ -115,22 +126,24 @@ def _end_leases(db: apsw.Cursor, commit: Commit, held: Leases) -> None:
 def _write_rows(db: apsw.Cursor, commit: Commit) -> None:
     run_id = commit.turn.run_id
     first_id = run_id << 32
-    db.executemany(SQL["insert_event"], [(first_id + entry.seq, encode(entry)) for entry in commit.entries])
-    kept = [(run_id, *row) for row in commit.rows if row[3] is not None and row[0] != _RUN]
+    lines = zip(commit.entries, encode_all(commit.entries), strict=True)
+    db.executemany(SQL["insert_event"], [(first_id + entry.seq, line) for entry, line in lines])
+    kept, gone = [], []
+    for kind, key, tag, data in commit.rows:
+        if data is None:
+            gone.append((run_id, kind, key))
+        elif kind != _RUN:
+            kept.append((run_id, kind, key, tag, data))
     db.executemany(SQL["put_row"], kept)
-    gone = [(run_id, row[0], row[1]) for row in commit.rows if row[3] is None]
     if gone:
         db.executemany(SQL["delete_row"], gone)
 
 
-def _write_inputs(db: apsw.Cursor, commit: Commit) -> None:
-    """Replace the searchable inputs, if a corrected file has other ones."""
-    inputs = corrected_inputs(commit.entries)
-    if inputs is not None:
-        run_id = commit.turn.run_id
-        db.execute(SQL["remove_inputs"], (run_id,))
-        db.executemany(SQL["insert_attribute"], [(run_id, *one) for one in attributes(inputs, {})])
-        _set_words(db, ("set_new_input_words", "set_input_words"), run_id, input_words(inputs))
+def _write_inputs(db: apsw.Cursor, run_id: int, inputs: dict[str, Any]) -> None:
+    """Replace the searchable inputs: a corrected file has other ones."""
+    db.execute(SQL["remove_inputs"], (run_id,))
+    db.executemany(SQL["insert_attribute"], [(run_id, *one) for one in attributes(inputs, {})])
+    _set_words(db, ("set_new_input_words", "set_input_words"), run_id, input_words(inputs))
 
 
 def _write_failures(db: apsw.Cursor, run_id: int, failures: RunFailures) -> None:
@@ -161,11 +174,13 @@ def _drain(db: apsw.Cursor, commit: Commit) -> None:
 
 def _take(db: apsw.Cursor, commit: Commit, tickets: Iterator[int]) -> Sequence[Lease]:
     worker, at = commit.turn.holder, micros(commit.at)
-    leases = [Lease(task, worker, next(tickets)) for task in commit.taken]
-    for lease in leases:
-        db.execute(SQL["take_task"], (*_task_row(lease.task, lease.token, worker), at))
+    leases = []
+    for task in commit.taken:
+        lease = Lease(task, worker, next(tickets))
+        db.execute(SQL["take_task"], (*_task_row(task, lease.token, worker), at))
         if db.connection.changes() != 1:
-            raise refusals.not_free(lease.task)
+            raise refusals.not_free(task)
+        leases.append(lease)
     return leases
 
 

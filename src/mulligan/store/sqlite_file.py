@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TypeVar
 import apsw
 
 from mulligan.errors import MulliganError, StoreRefused, StoreUnavailable
-from mulligan.store.statements import SEARCH, missing
+from mulligan.store.statements import SEARCH, SQLITE_NEEDED, missing
 
 Result = TypeVar("Result")
 
@@ -56,6 +56,11 @@ def data_version(db: apsw.Cursor) -> int:
     # Not Connection.data_version(): that one changes with our own commits as well.
     version: int = fetch_all(db, "PRAGMA data_version")[0][0]
     return version
+
+
+def admit(db: apsw.Connection) -> None:
+    """Give a connection the function that whoever commits turns and leases tasks must have. Nothing calls it."""
+    db.create_scalar_function(SQLITE_NEEDED, lambda *_: None, 0, flags=apsw.SQLITE_INNOCUOUS)
 
 
 class SqliteFile:
@@ -157,6 +162,7 @@ class SqliteFile:
             # Query plans must not depend on bound values: otherwise a statement that could use a partial index is
             # prepared again for every value, which takes forty times as long as the statement.
             self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+            admit(self._db)
             if self._db.readonly("main"):
                 raise apsw.ReadOnlyError
             found, application, is_empty = self._retry_while_busy(self._look)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import apsw
 
@@ -37,7 +38,7 @@ class TicketSequence:
             self._left_count = max(count, _BLOCK)
             self._left = iter(next_numbers(db, "ticket", self._left_count))
         self._left_count -= count
-        return [next(self._left) for _ in range(count)]
+        return list(islice(self._left, count))
 
     def written(self, connection: apsw.Connection) -> None:
         """Note that our transaction is written: if the version changes until the next one, another connection wrote."""

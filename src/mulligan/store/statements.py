@@ -20,6 +20,9 @@ _FILES: dict[Dialect, tuple[str, ...]] = {
 
 # The migration after which the runs that are there already have to be read: `backfill`.
 SEARCH = 7
+# The function that a process must have to work on an SQLite file: the last migration that older ones cannot work beside
+# names it in triggers. A process without it ends with its name as the error.
+SQLITE_NEEDED = "a newer Mulligan has migrated it (schema 11); start this again with the newer version"
 
 
 class Migration(NamedTuple):
@@ -42,6 +45,11 @@ def migrations(dialect: Dialect) -> list[Migration]:
     return [Migration(number, path.read_text(encoding="utf-8")) for number, path in _paths(dialect)]
 
 
+def newest(dialect: Dialect) -> int:
+    """The schema of a store that this version of the program has migrated."""
+    return _paths(dialect)[-1][0]
+
+
 def _paths(dialect: Dialect) -> list[tuple[int, Path]]:
     names = sorted(os.listdir(_HERE / "migrations" / dialect))
     return [(int(name.split("_")[0]), _HERE / "migrations" / dialect / name) for name in names if name.endswith(".sql")]
@@ -49,7 +57,7 @@ def _paths(dialect: Dialect) -> list[tuple[int, Path]]:
 
 def missing(dialect: Dialect, found: int, where: str) -> list[Migration]:
     """The migrations that a store at version `found` still needs. StoreRefused if it is newer than this program."""
-    last, _ = _paths(dialect)[-1]
+    last = newest(dialect)
     if found > last:
         raise StoreRefused(
             f"{where} was written by a newer Mulligan (schema {found}, this one knows up to {last})",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,7 @@ SECONDS_MAX = 60.0
 # For each attempt: a history without end leaves no time for many.
 COMPUTING_SECONDS_MAX = 2.0
 FACTS_SHOWN = 30
+_NAME_OR_NUMBER = re.compile(r"'[^']*'|[\d.]+")
 
 _replace = msgspec.structs.replace
 
@@ -59,10 +61,6 @@ class BrokenHistory(msgspec.Struct, frozen=True):
     happened: Counter[str] = Counter()
     last_facts: str = ""
 
-    @property
-    def promise(self) -> str:
-        return self.sentence.partition(":")[0]
-
     def render(self) -> str:
         parts = [f"seed {self.seed}: {self.sentence}"]
         if self.workflow is not None:
@@ -98,7 +96,7 @@ def complaint(history: History, computing_seconds: float = COMPUTING_SECONDS_MAX
 
 
 def shrunk(histories: Histories, seed: int, sentence: str, history: History) -> BrokenHistory:
-    """Reduce the history of this seed while the same invariant is broken."""
+    """Reduce the history of this seed while the same invariant is broken in the same way."""
     until, tries = time.monotonic() + SECONDS_MAX, 0
     budget = ALL_FAULTS
     found = _found(seed, sentence, history, budget)
@@ -108,10 +106,15 @@ def shrunk(histories: Histories, seed: int, sentence: str, history: History) -> 
         workflow, budget = candidate
         again = histories(seed, workflow, budget=budget)
         sentence = complaint(again)
-        if sentence.partition(":")[0] == found.promise:
+        if _kind(sentence) == _kind(found.sentence):
             found = _found(seed, sentence, again, budget)
             candidates = _less(again, budget)
     return found
+
+
+def _kind(sentence: str) -> str:
+    """What a sentence says without its names and numbers. Another one about the same promise may be another defect."""
+    return _NAME_OR_NUMBER.sub("", sentence)
 
 
 def _found(seed: int, sentence: str, history: History, budget: FaultBudget) -> BrokenHistory:

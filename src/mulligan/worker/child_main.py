@@ -42,8 +42,8 @@ LOADING_EVENTS = frozenset({"ctypes.dlopen", "sqlite3.load_extension"})
 SILENT_MODULES = frozenset({"_posixsubprocess", "_xxsubinterpreters", "_interpreters"})
 INTERRUPTED_STATUS = 130
 TERMINATED_STATUS = 128 + SIGTERM
-# Variables with this prefix are passed to the C library only before a process is started.
-OWN_PREFIX = "MULLIGAN_"
+# Variables whose names begin so are passed to the C library only before a process is started.
+OWN_PREFIX = ("MULLIGAN_", "TRACEPARENT")
 OWN_PACKAGE = "mulligan."
 OUTPUT_FOLDER = "MULLIGAN_OUTPUT_DIR"
 # Loaded when an argument is an artifact: most steps have none.

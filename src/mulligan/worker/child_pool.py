@@ -5,6 +5,7 @@ from __future__ import annotations
 import selectors
 import time
 from collections.abc import Callable
+from functools import partial
 
 from mulligan.worker.fd_events import watch_reads, watch_writes
 from mulligan.worker.warm_child import BackgroundJob, CallRequest, ChildTask, WarmChild
@@ -58,7 +59,7 @@ class ChildPool:
             child.open_pipes(self._selector)
         self._children[child.key] = child
         self._launch(child)
-        watch_reads(self._selector, child, lambda: self._on_ready(child))
+        watch_reads(self._selector, child, partial(self._on_ready, child))
         return child
 
     def _find_idle(self, group: str, interpreter: str, *, is_redacted: bool) -> WarmChild | None:

@@ -231,7 +231,7 @@ class LocalExecutor:
 
     def reserve(self, task: Task) -> None:
         self._limits.take()
-        if not self._resources.fits(task) and self._prefetch.has_room(task):
+        if self._prefetch.has_room(task) and not self._resources.fits(task):
             self._prefetch.reserve(task)
         else:
             self._resources.reserve(task)
@@ -455,8 +455,10 @@ class LocalExecutor:
         if not self._ended:
             self._wait(timeout)
         self._run_due()
-        self._end_judged()
-        self._start_prefetched()
+        if self._shared_signal.held:
+            self._end_judged()
+        if self._prefetched or self._held_since:
+            self._start_prefetched()
         if self._ended.store_error is not None:
             self._retry_store()
         return self._ended.take()

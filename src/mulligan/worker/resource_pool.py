@@ -246,9 +246,9 @@ class Prefetch:
 
     def release(self, task: Task) -> bool:
         """Return whether it was reserved here, and forget it."""
-        if not self.contains(task):
+        if not self._reserved or (key := _key(task)) not in self._reserved:
             return False
-        self._reserved.remove(_key(task))
+        self._reserved.remove(key)
         return True
 
     def contains(self, task: Task) -> bool:

@@ -79,6 +79,8 @@ class Secrets:
 
     def redactor(self, task: Task) -> Redactor | None:
         """Return the redactor for the secrets that the task may know, from its own workflow or from a calling one."""
+        if not self._sources_by_root:
+            return None
         values = self.values(task)
         return _redactor(values) if values else None
 

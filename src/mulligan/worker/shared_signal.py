@@ -28,33 +28,33 @@ class SharedSignal:
         self._was_signalled = was_signalled
         self._monotonic = monotonic
         # By token: until when to wait, and how it ended.
-        self._held: dict[int, tuple[float, ProcessExit]] = {}
+        self.held: dict[int, tuple[float, ProcessExit]] = {}
 
     def add(self, token: int, process_exit: ProcessExit) -> None:
         """Note how the process of a task ended. `take` gives it back, if need be a moment later."""
         is_doubtful = _may_be_interrupted(process_exit) and (
             process_exit.signal == _SIGTERM or process_exit.exit_code == _SIGTERM_STATUS
         )
-        self._held[token] = (self._monotonic() + HOLD_SECONDS if is_doubtful else -math.inf, process_exit)
+        self.held[token] = (self._monotonic() + HOLD_SECONDS if is_doubtful else -math.inf, process_exit)
 
     @property
     def next_due(self) -> float:
         """When the first of the kept exits has waited long enough."""
-        return min((due for due, _ in self._held.values()), default=math.inf)
+        return min((due for due, _ in self.held.values()), default=math.inf)
 
     def take(self) -> list[tuple[int, ProcessExit]]:
         """The exits of which it is known now what they are: all of them when the worker was signalled."""
-        if not self._held:
+        if not self.held:
             return []
         was_signalled, now = self._was_signalled(), self._monotonic()
-        decided = [token for token, (due, _) in self._held.items() if was_signalled or due <= now]
-        exits = [(token, self._held.pop(token)[1]) for token in decided]
+        decided = [token for token, (due, _) in self.held.items() if was_signalled or due <= now]
+        exits = [(token, self.held.pop(token)[1]) for token in decided]
         return [
             (token, _interrupted(one) if was_signalled and _may_be_interrupted(one) else one) for token, one in exits
         ]
 
     def clear(self) -> None:
-        self._held.clear()
+        self.held.clear()
 
 
 def _may_be_interrupted(process_exit: ProcessExit) -> bool:

@@ -463,13 +463,14 @@ class Supervisor:
     def _kill_everything(self) -> None:
         """Kill everything below this process, until nothing is left."""
         while True:
-            snapshot = processes.snapshot()
-            processes.send_signal(processes.descendants(snapshot, [self._pid])[1:], SIGKILL)
             try:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
             except ChildProcessError:
+                # An orphan below us becomes our child, so without a child there is nothing below.
                 return
+            snapshot = processes.snapshot()
+            processes.send_signal(processes.descendants(snapshot, [self._pid])[1:], SIGKILL)
             time.sleep(0.001)
 
 
@@ -490,3 +491,5 @@ def main(sock_fd: str, lock_fd: str, worker: str, lease_seconds: str, grace_seco
     _ignore_signals()
     lease = float(lease_seconds) if lease_seconds else None
     Supervisor(int(sock_fd), worker, lease, float(grace_seconds)).run()
+    # The worker waits for this exit: unloading the modules would take longer than all of the above.
+    os._exit(0)

@@ -78,12 +78,8 @@ class TaskFiles:
     def look_for_files(self, running: RunningTask) -> None:
         """Note whether a task that has ended, and of which nothing runs any more, has written any file but its logs."""
         scratch = running.scratch
-        running.may_have_files = (
-            outputs.exists(scratch.error)
-            or outputs.exists(scratch.data_set)
-            or outputs.exists(scratch.output)
-            or outputs.exists(scratch.progress)
-            or outputs.exists(scratch.artifacts)
+        running.may_have_files = outputs.any_exists(
+            (scratch.error, scratch.data_set, scratch.output, scratch.progress, scratch.artifacts)
         )
 
     def prepare(self, running: RunningTask) -> None:
@@ -163,7 +159,7 @@ class TaskFiles:
             used += [scratch.stdin, scratch.prompt, scratch.agent_context]
         elif "stdin" in running.lease.task.params:
             used.append(scratch.stdin)
-        if all(outputs.remove_file(path) for path in used):
+        if not used or all(map(outputs.remove_file, used)):
             self._free.append(scratch)
         self.link_logs(running)
 

@@ -7,16 +7,11 @@ from __future__ import annotations
 
 import time
 
-
-def _elapsed() -> float:
-    """Return the seconds since the machine was started, those of a suspended machine included where it counts them."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if _HAS_BOOT_TIME else time.monotonic()
-
-
-_HAS_BOOT_TIME = hasattr(time, "CLOCK_BOOTTIME")
-_BASE = time.time() - _elapsed()
+# The seconds since the machine was started, those of a suspended machine included where it counts them.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_BASE = time.time() - time.clock_gettime(_CLOCK)
 
 
 def now() -> float:
     """Return the seconds since 1970."""
-    return _BASE + _elapsed()
+    return _BASE + time.clock_gettime(_CLOCK)

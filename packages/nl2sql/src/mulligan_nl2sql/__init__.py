@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mulligan_nl2sql.policy import Policies, Policy, read_policies
     from mulligan_nl2sql.schema import Schema
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Each public name and its module, imported on first use: the process of a query needs no parser of SQL.
 _LAZY = {

@@ -290,7 +290,7 @@ def _task_ended(now: Now, report: r.TaskEnded) -> Facts:
 
 def _attempt_ended(now: Now, report: r.TaskEnded) -> e.Fact:
     place = now.state.places[report.place]
-    found, notes = classify(_with_data_problem(now, report))
+    found, notes = classify(_with_data_problem(now, report) if report.data else report.outcome)
     warnings = tuple(add_location(now, place, note) for note in notes) if notes else ()
     if found is None and not (report.outcome.is_stopped and _was_stopped(now, place)):
         if not report.reused_run_id:
@@ -323,7 +323,7 @@ def _attempt_ended(now: Now, report: r.TaskEnded) -> e.Fact:
 
 def _with_data_problem(now: Now, report: r.TaskEnded) -> Outcome:
     """The outcome; its output is not valid if the data that it sets is too large."""
-    problem = size_problem(now.state.run.data, report.data) if report.data else ""
+    problem = size_problem(now.state.run.data, report.data)
     return msgspec.structs.replace(report.outcome, output_error=problem) if problem else report.outcome
 
 

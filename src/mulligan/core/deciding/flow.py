@@ -103,8 +103,9 @@ def remaining_start_batches(state: State) -> range:
     graph = state.graph
     if len(graph.starts) <= graph.starts_at_once:
         return range(0)
-    waiting = (i for i, name in enumerate(graph.starts) if may_enter(state, state.places[name]))
-    return range(next(waiting, len(graph.starts)), len(graph.starts), graph.starts_at_once)
+    waiting = (i for i, name in enumerate(graph.starts) if state.status_of(name) == "waiting")
+    enterable = (i for i in waiting if may_enter(state, state.places[graph.starts[i]]))
+    return range(next(enterable, len(graph.starts)), len(graph.starts), graph.starts_at_once)
 
 
 def may_enter(state: State, place: Place) -> bool:

@@ -165,8 +165,11 @@ def _failure_texts(record: FailureRecord) -> Iterator[str]:
 
 def corrected_inputs(entries: Iterable[Entry]) -> dict[str, Any] | None:
     """The inputs of a run after these entries; None if no corrected definition changes them."""
-    found = [entry.fact.inputs for entry in entries if isinstance(entry.fact, RunRevised)]
-    return found[-1] if found else None
+    found = None
+    for entry in entries:
+        if type(entry.fact) is RunRevised:
+            found = entry.fact.inputs
+    return found
 
 
 def attribute_text(value: Any) -> str | None:

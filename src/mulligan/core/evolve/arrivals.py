@@ -6,10 +6,11 @@ other step is recounted when it is put back.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable
 
 from mulligan.core.model.events import StepPutBack
-from mulligan.core.model.graph import Arc, Barrier
+from mulligan.core.model.graph import Arc, Barrier, Node
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import PastVisit, Place, State
 from mulligan.core.state.transitions import ACTIVE, PLACE
@@ -58,6 +59,39 @@ def settle(state: State, name: str, outcome: str, taken: Collection[int] = ()) -
     place = state.touch(name)
     place.settled = outcome
     node = state.graph.nodes[name]
+    _spread(state, node, outcome, taken)
+    for barrier in node.barriers:
+        _count_member(state, barrier, is_met(barrier.on, outcome))
+
+
+def cancel_waiting(state: State, places: Iterable[Place]) -> None:
+    """Cancel steps that wait, as `set_status` and `settle` do it one after the other.
+
+    A group is written once: a stop may cancel 100,000 members of one.
+    """
+    outcome = "cancelled"
+    nodes, broken = state.graph.nodes, Counter[str]()
+    for place in places:
+        state.touch(place.key)
+        set_status(state, place, outcome)
+        place.settled = outcome
+        node = nodes[place.key]
+        if node.arcs or node.dependents:
+            _spread(state, node, outcome, ())
+        for barrier in node.barriers:
+            is_broken = state.barriers[barrier.key][1] > 0
+            if is_broken and not is_met(barrier.on, outcome):
+                # One more member that did not meet the condition changes nothing else.
+                broken[barrier.key] += 1
+            else:
+                _count_member(state, barrier, is_met(barrier.on, outcome))
+    for key, count in broken.items():
+        unsettled, bad = state.barriers[key]
+        state.put(state.barriers, key, (unsettled - count, bad + count))
+
+
+def _spread(state: State, node: Node, outcome: str, taken: Collection[int]) -> None:
+    """Take or kill the edges of a step that has settled, and update the steps that need it alone."""
     for arc in node.arcs:
         if arc.to != END and not arc.is_loop:
             if arc.edge.index in taken:
@@ -65,8 +99,6 @@ def settle(state: State, name: str, outcome: str, taken: Collection[int] = ()) -
             _close(state, arc)
     for target, on in node.dependents:
         _count_need(state, target, outcome in _MET[on])
-    for barrier in node.barriers:
-        _count_member(state, barrier, is_met(barrier.on, outcome))
 
 
 def arrive(state: State, name: str, taken: Collection[int], *, is_decided: bool) -> None:

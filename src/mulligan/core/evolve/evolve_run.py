@@ -14,7 +14,16 @@ from typing import Any
 import msgspec
 
 from mulligan.core.evolve.apply_transition import SUBJECTS, check_transition, move_run
-from mulligan.core.evolve.arrivals import arrive, next_visit, put_back, reopen_arrivals, requeue, set_status, settle
+from mulligan.core.evolve.arrivals import (
+    arrive,
+    cancel_waiting,
+    next_visit,
+    put_back,
+    reopen_arrivals,
+    requeue,
+    set_status,
+    settle,
+)
 from mulligan.core.evolve.evolve_fork import run_forked
 from mulligan.core.evolve.evolve_places import (
     PLACE_HANDLERS,
@@ -191,9 +200,7 @@ def _run_stopping(state: State, fact: e.RunStopping, entry: e.Entry) -> None:
     run.loops = {}
     _lift_pause(run)
     if fact.not_begun:
-        for place in steps_not_begun(state):
-            set_status(state, state.touch(place.key), "cancelled")
-            settle(state, place.key, "cancelled")
+        cancel_waiting(state, steps_not_begun(state))
 
 
 def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:

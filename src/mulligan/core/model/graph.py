@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
+import msgspec
+
 from mulligan.core.model.workflow import END, Edge, Step, Workflow
 
 # Bounds the memory for a chain of many loops, each of which has the rest of the chain as its region.
@@ -44,31 +46,26 @@ class Barrier:
         self.targets: list[str] = []
 
 
-class Node:
-    """A step with its edges, needs and barriers."""
+class Node(msgspec.Struct, eq=False):
+    """A step with its edges, needs and barriers.
 
-    __slots__ = ("arcs", "arrivals", "barriers", "by_priority", "dependents", "needs", "order", "step", "waits")
+    Most of it is empty in most steps: the empty tuple, which all share, takes no memory.
+    """
 
-    def __init__(self, step: Step, order: int) -> None:
-        self.step = step
-        self.order = order
-        # Most of what follows is empty in most steps. A tuple that all share takes no memory.
-        self.arcs: tuple[Arc, ...] = tuple([Arc(step.name, edge) for edge in step.edges]) if step.edges else ()
-        # The order of evaluation: lowest priority first, those without a priority last, then file order.
-        self.by_priority: tuple[Arc, ...] = (
-            tuple(sorted(self.arcs, key=lambda a: (a.edge.priority is None, a.edge.priority or 0, a.edge.index)))
-            if len(self.arcs) > 1
-            else self.arcs
-        )
-        # Incoming arcs that count for the join: all except loops.
-        self.arrivals: Sequence[Arc] = ()
-        # The steps that need this one, and on which condition.
-        self.dependents: Sequence[tuple[str, str]] = ()
-        # Barriers that this step is a member of.
-        self.barriers: Sequence[Barrier] = ()
-        # What this step needs: single steps, and barriers.
-        self.needs: Sequence[tuple[str, str]] = ()
-        self.waits: Sequence[Barrier] = ()
+    step: Step
+    order: int
+    arcs: tuple[Arc, ...] = ()
+    # The order of evaluation: lowest priority first, those without a priority last, then file order.
+    by_priority: tuple[Arc, ...] = ()
+    # Incoming arcs that count for the join: all except loops.
+    arrivals: Sequence[Arc] = ()
+    # The steps that need this one, and on which condition.
+    dependents: Sequence[tuple[str, str]] = ()
+    # Barriers that this step is a member of.
+    barriers: Sequence[Barrier] = ()
+    # What this step needs: single steps, and barriers.
+    needs: Sequence[tuple[str, str]] = ()
+    waits: Sequence[Barrier] = ()
 
 
 class Graph:
@@ -84,6 +81,7 @@ class Graph:
         # The steps of the loop that a step is part of, for each step that is part of one.
         self.loops: dict[str, tuple[str, ...]] = {}
         self._regions: dict[str, frozenset[str]] = {}
+        self._link_edges()
         self._link_needs()
         self._mark_loops()
         self._link_arrivals()
@@ -94,10 +92,10 @@ class Graph:
     @cached_property
     def matrices(self) -> dict[str, tuple[str, ...]]:
         """The steps of each matrix by its name, in the order of their combinations."""
-        found: dict[str, list[str]] = {}
+        found: defaultdict[str, list[str]] = defaultdict(list)
         for step in self.workflow.steps:
-            if step.matrix_name:
-                found.setdefault(step.matrix_name, []).append(step.name)
+            if step.sweep and (name := step.matrix_name):
+                found[name].append(step.name)
         return {name: tuple(members) for name, members in found.items()}
 
     # -- queries -----------------------------------------------------------------------------------------------
@@ -148,6 +146,14 @@ class Graph:
 
     # -- building ------------------------------------------------------------------------------------------------
 
+    def _link_edges(self) -> None:
+        for name, node in self.nodes.items():
+            if node.step.edges:
+                node.arcs = arcs = tuple([Arc(name, edge) for edge in node.step.edges])
+                node.by_priority = tuple(
+                    sorted(arcs, key=lambda a: (a.edge.priority is None, a.edge.priority or 0, a.edge.index))
+                )
+
     def _link_needs(self) -> None:
         dependents: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for name, node in self.nodes.items():
@@ -174,10 +180,12 @@ class Graph:
             alone = (barrier,)
             for member in barrier.members:
                 node = self.nodes[member]
-                if isinstance(node.barriers, list):
+                if not node.barriers:
+                    node.barriers = alone
+                elif isinstance(node.barriers, list):
                     node.barriers.append(barrier)
                 else:
-                    node.barriers = [*node.barriers, barrier] if node.barriers else alone
+                    node.barriers = [*node.barriers, barrier]
         return self.barriers[key]
 
     def _link_arrivals(self) -> None:

@@ -494,7 +494,19 @@ class State:
 
     def steps(self) -> Iterator[Place]:
         """The steps in file order, without `end`."""
-        return (self.places[name] for name in self.graph.nodes)
+        return map(self.places.__getitem__, self.graph.nodes)
+
+    def status_of(self, name: str) -> str:
+        """The status of a step."""
+        return self.places[name].status
+
+    def statuses(self) -> Iterator[str]:
+        """The status of each place."""
+        return (place.status for place in self.places.values())
+
+    def others(self) -> Iterator[Place]:
+        """The places that are no steps: items, commands, checks."""
+        return (place for place in self.places.values() if place.role != "step")
 
     def step(self, name: str) -> Step:
         return self.workflow.end if name == END else self.graph.nodes[name].step
