@@ -63,6 +63,7 @@ TESTING_KNOWS = frozenset({"errors", "core", "history", "analysis", "language", 
 SIMULATED = {
     "mulligan/testing/simulated_results.py": frozenset({"worker"}),
     "mulligan/testing/simulated_remote.py": frozenset({"service"}),
+    "mulligan/testing/simulated_server.py": frozenset({"service"}),
 }
 
 PURE_MODULES = frozenset(

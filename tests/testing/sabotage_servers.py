@@ -58,16 +58,6 @@ def _(real: Any) -> Any:
     return lambda state, instants: state
 
 
-@defect(schedules, "settle")
-def _(real: Any) -> Any:
-    """of several runs that a schedule has started it forgets all but the last"""
-
-    def settle(state: Any, started: Any, skips: Any, failures: int = 0) -> Any:
-        return real(replace(state, active=()), list(started)[-1:], skips, failures)
-
-    return settle
-
-
 @defect(Schedules, "_results")
 def _(real: Any) -> Any:
     """a schedule takes every run for one that has ended"""
@@ -95,12 +85,6 @@ def _(real: Any) -> Any:
 def _(real: float) -> float:
     """the claim of a sender ends while it sends"""
     return 0.0
-
-
-@defect(MemoryServerRecords, "claim_notices")
-def _(real: Any) -> Any:
-    """two senders get the same notices"""
-    return lambda self, now, until, limit: real(self, now, now, limit)
 
 
 @defect(MemoryServerRecords, "settle_notice")

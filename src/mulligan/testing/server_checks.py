@@ -27,14 +27,12 @@ class ScheduleChecks:
         # The run of each instant, by the labels of the runs; and every instant that the schedule says it has started.
         self.runs: dict[datetime, int] = {}
         self.firings: dict[datetime, int] = {}
-        # While a person has paused it: what may still start. And the times of earlier pauses, which are not made up for.
+        # While a person has paused it: what may still start. And the times of earlier pauses.
         self.started_at_pause: frozenset[datetime] | None = None
         self._paused_after: datetime | None = None
         self._pauses: list[tuple[datetime, datetime]] = []
 
-    def check(
-        self, schedule: Schedule, since: datetime, state: ScheduleState, runs: Mapping[int, CheckedRun]
-    ) -> None:
+    def check(self, schedule: Schedule, since: datetime, state: ScheduleState, runs: Mapping[int, CheckedRun]) -> None:
         for one in (*state.active, *filter(None, (state.last,))):
             if self.firings.setdefault(one.instant, one.run_id) != one.run_id:
                 raise _broken(f"{one.instant} is said to be run {one.run_id}, and was {self.firings[one.instant]}")

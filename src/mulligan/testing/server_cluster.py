@@ -77,7 +77,9 @@ class ClusterWithServers(SimulatedCluster):
         self._servers_started += 1
         name, host = f"server {self._servers_started}", self.rng.choice(self.hosts)
         wall = self._walls[host]
-        self._server_connections[name] = self.database.open(self.clock if self.database.is_shared else wall.of_process())
+        self._server_connections[name] = self.database.open(
+            self.clock if self.database.is_shared else wall.of_process()
+        )
         store = _Claims(with_faults(self._server_connections[name], self), name, self.deliveries)
         self.servers.append(SimulatedServer(name, host, cast(Store, store), wall, self._deliver(name)))
 

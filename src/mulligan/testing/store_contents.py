@@ -206,9 +206,7 @@ def read_memory(tables: MemoryTables) -> StoreContents:
             BreakerRow(name, one.status, one.probe, one.failures) for name, one in sorted(tables.breakers.items())
         ],
         workers={name: row.beat_at for name, row in sorted(tables.workers.items())},
-        notices=[
-            _notice_row(one.run_id, one.target, one.body, one.key, one.status) for one in tables.notices.values()
-        ],
+        notices=[_notice_row(one.run_id, one.target, one.body, one.key, one.status) for one in tables.notices.values()],
     )
 
 
