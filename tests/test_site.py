@@ -1,4 +1,4 @@
-"""The documentation as a site: every page stands in the navigation once, links lead on, a broken page is found.
+"""The documentation as a site: the order of its pages, links from one to the next, a broken page that is found.
 
 `make docs` builds it, with a generator that the product does not need; the last test does so where that is installed.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tools.site import check, stage
-from tools.site.pages import read_navigation, relink
+from tools.site.pages import name_pages, read_navigation, relink, title_of
 
 ROOT = Path(__file__).parent.parent
 GENERATOR = ROOT / ".venv-docs/bin"
@@ -22,14 +22,10 @@ PAGE = (
 )
 
 
-def test_every_page_stands_in_the_navigation_once() -> None:
-    assert list(stage.navigation_problems(read_navigation())) == []
-
-
 def test_the_navigation_answers_in_the_order_in_which_a_reader_asks() -> None:
     site = read_navigation()
 
-    assert ", ".join(stage.title_of(site, entry) for entry in site.navigation) == ORDER
+    assert ", ".join(title_of(site, entry) for entry in site.navigation) == ORDER
 
 
 def test_a_page_that_is_forgotten_doubled_or_gone_is_named(tmp_path: Path) -> None:
@@ -55,6 +51,15 @@ def test_a_link_leads_from_page_to_page_as_it_did_from_file_to_file() -> None:
     expected = "[a](../agents/index.md#b) [c](../project/architecture.md) [d](../files/examples/map.yaml.md) "
     assert changed == expected + same
     assert ("examples/map.yaml", "files/examples/map.yaml.md") in stage.linked_files(site)
+
+
+def test_a_reader_of_the_site_sees_titles_and_not_names_of_files() -> None:
+    text = "see [map.md](../how-to/map.md#the-list), [api.md](api.md) and [this](client.md)"
+
+    named = name_pages(read_navigation(), "docs/operate/server.md", text)
+
+    expected = "see [Maps](../how-to/map.md#the-list), [The HTTP interface (REST)](api.md) and [this](client.md)"
+    assert named == expected
 
 
 def built(folder: Path, page: str, text: str = "# A\n\nOne [two](#a).\n") -> list[str]:

@@ -12,7 +12,6 @@ while a module of its own may be another one tomorrow, when `sys.path` is anothe
 from __future__ import annotations
 
 import marshal
-import mmap
 import os
 import sys
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -44,8 +43,9 @@ class ModuleArchive:
         self._code = memoryview(b"")
         self._imported_before = frozenset(sys.modules)
         try:
+            # Not mapped: on a network file system, another host may replace the file, and what is read later is gone.
             with open(self.path, "rb", buffering=0) as file:
-                data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                data = memoryview(file.read())
             start = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
             magic, entries = marshal.loads(data[_LENGTH_BYTES:start])  # noqa: S302 - as Python reads its own cache
         except (OSError, EOFError, ValueError, TypeError):

@@ -64,12 +64,12 @@ class FakeTasks:
     # -- resources
 
     def fits(self, task: Task) -> bool:
-        return self._has_slot(task) or self._may_hold(task)
+        return self._has_slot(task) or self.may_hold(task)
 
     def _has_slot(self, task: Task) -> bool:
         return self._reserved + task.cpus <= self.slots
 
-    def _may_hold(self, task: Task) -> bool:
+    def may_hold(self, task: Task) -> bool:
         return may_be_held(task) and len(self._reserved_ahead) < self._ahead
 
     def can_ever_fit(self, task: Task) -> bool:
@@ -87,7 +87,7 @@ class FakeTasks:
         return Offer(free, MEMORY, 0, labels=(), host=self.host, tasks_max=int(free), ahead=ahead)
 
     def reserve(self, task: Task) -> None:
-        if not self._has_slot(task) and self._may_hold(task):
+        if not self._has_slot(task) and self.may_hold(task):
             self._reserved_ahead.add(_key(task))
         else:
             self._reserved += task.cpus

@@ -34,7 +34,6 @@ from mulligan.testing.workflows import read_workflow
 
 BEATS_PER_LEASE = 6
 IDLE_RUNS_SECONDS = 1.0
-RUNS_TAKEN_MAX = 1000
 GRACE_SECONDS = 10.0
 # How long workers live that have an end: not longer than many a task.
 _LIFE_SECONDS = 40.0
@@ -307,11 +306,10 @@ class SimulatedWorker:
         if self.clock.monotonic() - self._idle_at < IDLE_RUNS_SECONDS:
             return
         self._idle_at = self.clock.monotonic()
-        if not engine.drivers and not self.store.is_shared:
+        if not engine.runs_held and not self.store.is_shared:
             self.clock.follow_wall()
         self._expire_dead_workers(engine)
-        unfinished = self.store.runs(limit=RUNS_TAKEN_MAX, statuses=("new", "running", "paused"))
-        engine.take_up([record.run_id for record in unfinished])
+        engine.take_up_idle()
 
     # -- leaving -----------------------------------------------------------------------------------------------------
 
