@@ -244,8 +244,9 @@ def _note_key(db: apsw.Cursor, key: str, run_id: int) -> None:
     if not key:
         return
     # All rows, of which there is at most one: a statement that is left open outlives the rollback, as a reader.
-    for (started,) in db.execute(SQL["started"], (key,)).fetchall():
-        raise refusals.key_used(key, started)
+    found = fetch_all(db, SQL["started"], key)
+    if found:
+        raise refusals.key_used(key, found[0][0])
     db.execute(SQL["insert_start"], (key, run_id))
 
 

@@ -107,8 +107,7 @@ class SqliteDatabase:
         return {ticket for (ticket,) in self._db.execute("SELECT ticket FROM tasks WHERE worker <> ''")}
 
     def count_messages(self) -> int:
-        ((count,),) = self._db.execute("SELECT count(*) FROM messages").fetchall()
-        return int(count)
+        return len(self._db.execute("SELECT id FROM messages").fetchall())
 
     def raw_values(self) -> Iterator[bytes]:
         return table_values(self._db)

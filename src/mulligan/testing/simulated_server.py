@@ -25,8 +25,8 @@ from mulligan.ports import NewRun, RunRecord, Store
 from mulligan.ports.server_records import Document, NoticeRecord
 from mulligan.service.background_jobs import JOBS, BackgroundJobs
 from mulligan.service.notices.configuration import TargetList
-from mulligan.service.notices.delivery import Delivery
-from mulligan.service.notices.messages import Message
+from mulligan.service.notices.delivery import Delivery as Delivery
+from mulligan.service.notices.messages import Message as Message
 from mulligan.service.notices.notices import Notices
 from mulligan.service.notices.sender import Sender
 from mulligan.service.notices.targets import Target
@@ -82,7 +82,7 @@ class _Service:
         home = SimpleNamespace(is_there=True, folder=Path("/"), store_url="", is_remote=False)
         self.reader = cast(RunReader, SimpleNamespace(store=store, home=home, inputs=lambda run_id: None))
         self.notices = _SimulatedNotices(self.reader, clock, deliver)
-        self.schedules = Schedules(self.reader, "server", "", self.now, lambda by, project: self)  # type: ignore[arg-type, return-value]
+        self.schedules = Schedules(self.reader, "server", "", self.now, lambda by, project: self)
         self.catalogue = _Catalogue(store)
         self._control = _Control(self.reader, self.now)
 
