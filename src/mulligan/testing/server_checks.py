@@ -16,7 +16,7 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.testing.invariant_checker import CheckedRun
 from mulligan.testing.store_contents import StoreContents
 
-# How many skipped instants a schedule remembers: what was skipped before cannot be told from what was lost.
+# How many skipped instants a schedule remembers: what was skipped before looks like what was lost.
 SKIPS_KEPT = 20
 
 
