@@ -185,6 +185,12 @@ def _revised(facts: LogFacts, fact: e.RunRevised, entry: e.Entry) -> None:
         facts.outcomes.pop(name, None)
 
 
+def _forked(facts: LogFacts, fact: e.RunForked, entry: e.Entry) -> None:
+    """The time between the last kept event and the fork has not passed for the new run."""
+    passed = entry.at - facts.log[-2].at
+    facts.entered_at = {place: at + passed for place, at in facts.entered_at.items()}
+
+
 def _reopened(facts: LogFacts, fact: e.RunReopened, entry: e.Entry) -> None:
     facts.begin_round(fact.round)
 
@@ -413,6 +419,7 @@ def _undo_ended(facts: LogFacts, fact: e.UndoCompleted | e.UndoFailed, entry: e.
 _LEARN: dict[type[e.Fact], Callable[[LogFacts, Any, e.Entry], None]] = {
     e.RunStarted: _started,
     e.RunRevised: _revised,
+    e.RunForked: _forked,
     e.RunReopened: _reopened,
     e.RunStopping: _stopping,
     **dict.fromkeys(TERMINAL, _over),
