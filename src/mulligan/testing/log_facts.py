@@ -58,6 +58,9 @@ class LogFacts:
         self.attempts: dict[str, int] = {}
         self.started: set[tuple[str, int]] = set()
         self.results: set[tuple[str, int]] = set()
+        # Attempts that their worker or its job has ended; and how often the time of workers was over, in each visit.
+        self.ended_by_worker: dict[tuple[str, int], e.AttemptInterrupted | e.AttemptLost] = {}
+        self.time_ends: Counter[str] = Counter()
         # The ladder.
         self.granted: dict[str, dict[int, int]] = {}
         self.tries: dict[str, int] = {}
@@ -153,6 +156,7 @@ class LogFacts:
         self.forget_retries(place)
         self.granted[place], self.tries[place], self.entered_at[place] = {}, 0, at
         self.causes[place] = Counter()
+        self.time_ends.pop(place, None)
 
 
 def format_entries(entries: list[e.Entry]) -> str:
@@ -305,6 +309,12 @@ def _failed(facts: LogFacts, fact: e.AttemptFailed, entry: e.Entry) -> None:
     facts.forget_retries(fact.place)
 
 
+def _ended_by_worker(facts: LogFacts, fact: e.AttemptInterrupted | e.AttemptLost, entry: e.Entry) -> None:
+    facts.ended_by_worker[fact.place, fact.attempt] = fact
+    is_time = fact.ending == "time" if isinstance(fact, e.AttemptLost) else fact.life_seconds is not None
+    facts.time_ends[fact.place] += is_time
+
+
 def _succeeded(facts: LogFacts, fact: e.AttemptSucceeded, entry: e.Entry) -> None:
     facts.results.add((fact.place, fact.attempt))
 
@@ -428,6 +438,8 @@ _LEARN: dict[type[e.Fact], Callable[[LogFacts, Any, e.Entry], None]] = {
     e.LoopFired: _loop_fired,
     e.AttemptScheduled: _scheduled,
     e.AttemptStarted: _attempt_started,
+    e.AttemptInterrupted: _ended_by_worker,
+    e.AttemptLost: _ended_by_worker,
     e.AttemptFailed: _failed,
     e.AttemptSucceeded: _succeeded,
     e.ResultRejected: _rejected,

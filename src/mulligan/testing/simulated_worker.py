@@ -27,6 +27,8 @@ from mulligan.ports import LockState, Store, WorkerRecord
 from mulligan.testing.databases import LEASE_SECONDS
 from mulligan.testing.execution_recorder import ExecutionRecorder, WorkerSearch
 from mulligan.testing.fake_tasks import FakeTasks
+from mulligan.testing.reuse_checks import ReuseChecks
+from mulligan.testing.simulated_results import SimulatedResults
 from mulligan.testing.timer_checks import CountedClock
 from mulligan.testing.workflows import read_workflow
 
@@ -47,6 +49,7 @@ class WorkerHost(Protocol):
     # Workflows by version: reading one takes as long as half a history.
     workflows: dict[str, tuple[Workflow, Graph]]
     recorder: ExecutionRecorder
+    reuse_checks: ReuseChecks
 
     def connect(self, worker: SimulatedWorker) -> Store: ...
 
@@ -168,6 +171,7 @@ class SimulatedWorker:
             life_seconds=_LIFE_SECONDS if _number(self.name) % 2 else None,
             # As if it knew already that tasks are short.
             ahead=2 * self.slots if self.store.is_shared else 0,
+            results=SimulatedResults(self.store, self.clock, self.around.reuse_checks.on_reuse),
         )
         recorder.watch(executor)
         return executor
