@@ -107,6 +107,9 @@ LOOKS: dict[Bar, Measure] = {
     Bar("show, a map of 100,000 items", 1): _look("map", "show", "1"),
     Bar("items, a map of 100,000 items", 1): _look("map", "items", "1", "each"),
     Bar("events, a million of them", 8): _look("log", "events", "1"),
+    Bar("show, one of 100,000 steps", 2): _look("plain", "show", "1", "s_500"),
+    Bar("logs, one of 100,000 steps", 2): _look("plain", "logs", "1", "s_500"),
+    Bar("items, one of 100,000 items", 2): _look("map", "items", "1", "each", "--item", "500"),
 }
 
 

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from tools.site.pages import read_navigation
+from tools.site.stage import navigation_problems
+
 ROOT = Path(__file__).parent.parent
 PINS = ("requirements/runtime.txt", "requirements/dev.txt", "requirements/image.txt", "requirements/docs.txt")
 PROSE = ("README.md", "CONTRIBUTING.md")
@@ -154,6 +157,10 @@ def test_the_pipeline_runs_the_test_command_of_the_readme_and_the_checks() -> No
     commands = re.findall(r"^make (\w+)$", read(".ci/run"), re.MULTILINE)
 
     assert commands == ["lint", "test"]
+
+
+def test_every_page_of_the_documentation_stands_in_the_navigation_of_the_site_once() -> None:
+    assert list(navigation_problems(read_navigation())) == []
 
 
 def test_the_types_are_shipped() -> None:

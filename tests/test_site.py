@@ -1,35 +1,33 @@
-"""The documentation as a site: every page stands in the navigation once, links lead on, a broken page is found.
+"""The documentation as a site: the order of its pages, links from one to the next, a broken page that is found.
 
 `make docs` builds it, with a generator that the product does not need; the last test does so where that is installed.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tools.site import check, stage
-from tools.site.pages import read_navigation, relink
+from tools.site.pages import name_pages, read_navigation, relink, title_of
 
 ROOT = Path(__file__).parent.parent
 GENERATOR = ROOT / ".venv-docs/bin"
 # What a reader asks, in that order.
 ORDER = "Why Mulligan, Install, First run, Tutorials, How-to, Concepts, Reference, Operate, Other systems, Project"
+CODE = re.compile(r"^(`{3,}).*?^\1$|(`+)(?!`).+?(?<!`)\2(?!`)", re.MULTILINE | re.DOTALL)
 PAGE = (
     """<link rel="stylesheet" href="style.css"><article><h1 id="a">A</h1><p>One <a href="#a">two</a>.</p></article>"""
 )
 
 
-def test_every_page_stands_in_the_navigation_once() -> None:
-    assert list(stage.navigation_problems(read_navigation())) == []
-
-
 def test_the_navigation_answers_in_the_order_in_which_a_reader_asks() -> None:
     site = read_navigation()
 
-    assert ", ".join(stage.title_of(site, entry) for entry in site.navigation) == ORDER
+    assert ", ".join(title_of(site, entry) for entry in site.navigation) == ORDER
 
 
 def test_a_page_that_is_forgotten_doubled_or_gone_is_named(tmp_path: Path) -> None:
@@ -55,6 +53,30 @@ def test_a_link_leads_from_page_to_page_as_it_did_from_file_to_file() -> None:
     expected = "[a](../agents/index.md#b) [c](../project/architecture.md) [d](../files/examples/map.yaml.md) "
     assert changed == expected + same
     assert ("examples/map.yaml", "files/examples/map.yaml.md") in stage.linked_files(site)
+
+
+def test_every_link_leads_to_a_file_that_the_generator_is_given(tmp_path: Path) -> None:
+    stage.main(tmp_path)
+    source = tmp_path / "source"
+    pages = {page: page.read_text(encoding="utf-8") for page in source.rglob("*.md")}
+
+    dead = [
+        (page.relative_to(source).as_posix(), link)
+        for page, text in pages.items()
+        for link in re.findall(r"\]\((?![a-z]+:)([^)\s#]+)", CODE.sub("", text))
+        if not (page.parent / link).exists() or "/." in link.replace("../", "")
+    ]
+
+    assert pages and dead == []
+
+
+def test_a_reader_of_the_site_sees_titles_and_not_names_of_files() -> None:
+    text = "see [map.md](../how-to/map.md#the-list), [api.md](api.md) and [this](client.md)"
+
+    named = name_pages(read_navigation(), "docs/operate/server.md", text)
+
+    expected = "see [Maps](../how-to/map.md#the-list), [The HTTP interface (REST)](api.md) and [this](client.md)"
+    assert named == expected
 
 
 def built(folder: Path, page: str, text: str = "# A\n\nOne [two](#a).\n") -> list[str]:

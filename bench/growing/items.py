@@ -24,6 +24,11 @@ def measure(place: Place, sizes: Sequence[int], rounds: int) -> Iterator[Point]:
         file = place.write("map.yaml", _MAP.format(count=size))
         spent = run(place.verb("run", file, "--json"), place.folder)
         yield point(GROUP, "run", place, size, spent, size, idle)
-        for verb in ("items", "show"):
-            arguments = (verb, str(number), "each") if verb == "items" else (verb, str(number))
-            yield point(GROUP, verb, place, size, best(place.verb(*arguments), place.folder, rounds))
+        run_id = str(number)
+        looks = {
+            "items": ("items", run_id, "each"),
+            "items --item": ("items", run_id, "each", "--item", "50"),
+            "show": ("show", run_id),
+        }
+        for series, arguments in looks.items():
+            yield point(GROUP, series, place, size, best(place.verb(*arguments), place.folder, rounds))

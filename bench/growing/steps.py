@@ -46,6 +46,9 @@ def measure(place: Place, sizes: Sequence[int], rounds: int) -> Iterator[Point]:
 def _looks(place: Place, run_id: str) -> Iterator[tuple[str, Command]]:
     for verb in ("show", "explain"):
         yield verb, place.verb(verb, run_id)
+    for verb in ("show", "logs"):
+        yield f"{verb} STEP", place.verb(verb, run_id, "s_500")
+    yield "suggest", place.verb("suggest")
     events = place.verb("events", run_id)
     pipe = ["sh", "-c", '"$@" | head -20 >/dev/null', "events", *events.arguments]
     yield "events | head", Command(pipe, events.environment)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.core.model.codec import VERSION, decode, decode_all, decode_log, encode, encode_log
+from mulligan.core.model.codec import VERSION, decode, decode_all, decode_log, encode, encode_all, encode_log
 from mulligan.core.model.events import FACTS, Entry
 from mulligan.core.model.fact_parts import Adjusted, Kept, Passed, Route
 from mulligan.core.model.failure import failure
@@ -159,10 +159,13 @@ def test_a_workflow_that_was_kept_and_is_damaged_is_refused_in_words():
     assert refused.value.message == "a stored workflow cannot be read: Expected `str`, got `int` - at `$.name`"
 
 
-def test_many_lines_are_read_as_each_of_them_alone():
+def test_many_lines_are_written_and_read_as_each_of_them_alone():
     log = History(workflow(step("a"))).start().ok("a").log
 
-    assert decode_all([encode(entry) for entry in log]) == log
+    lines = [encode(entry) for entry in log]
+
+    assert encode_all(log) == lines
+    assert decode_all(lines) == log
 
 
 @pytest.mark.parametrize("bad", [b"", b'{"v":1,"seq":', b'{"v":99}', "text", None])

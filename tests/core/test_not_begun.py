@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from mulligan.core.evolve.arrivals import cancel_waiting, set_status, settle
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.workflow import Workflow
+from mulligan.core.model.workflow import Need, Step, Workflow
+from mulligan.core.state.not_begun import steps_not_begun
 from mulligan.core.turn import fold
 from mulligan.testing.history import T0, History, edge, step, workflow
 
@@ -46,6 +48,23 @@ def test_a_log_with_such_a_stop_is_replayed_to_the_same_state() -> None:
     run = begun().cancel()
 
     assert fold(run.state.workflow, run.log) == run.state
+
+
+@pytest.mark.parametrize("on", ["success", "always"])
+def test_groups_are_counted_as_if_each_step_were_cancelled_alone(on: str) -> None:
+    needs = (Need("all", on, is_group=True),)  # type: ignore[arg-type]
+    late, later = Step(name="late", needs=needs), Step(name="later", needs=(*needs, Need("late")))
+    steps = (late, *map(step, "abcde"), later)
+    run = begun(Workflow(name="w", steps=steps, end=Step(name="end"), groups={"all": tuple("abcde")}))
+    expected = run.state.copy()
+    for place in steps_not_begun(expected):
+        set_status(expected, place, "cancelled")
+        settle(expected, place.key, "cancelled")
+
+    cancel_waiting(run.state, steps_not_begun(run.state))
+
+    assert run.state == expected
+    assert run.state.barriers[f"all:{on}"] == (2, 0 if on == "always" else 3)
 
 
 def test_a_few_steps_are_cancelled_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

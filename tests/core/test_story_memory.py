@@ -9,7 +9,7 @@ from mulligan.core.model.fact_parts import Route
 from mulligan.core.model.failure import failure
 from mulligan.core.model.workflow import Handler, Map, Need, Workflow
 from mulligan.history.story_memory import StoryMemory
-from mulligan.testing.history import command, expression, handler, step, workflow
+from mulligan.testing.history import History, command, expression, handler, step, workflow
 
 BAD = failure("EXIT_NONZERO", exit_code=1)
 
@@ -24,6 +24,15 @@ def remembering(flow: Workflow | None, *facts: e.Fact) -> StoryMemory:
 def failed(name: str, to: str = "", visit: int = 1, **fields: bool) -> e.StepFailed:
     route = Route("selected", 0, to, 1) if to else Route("no_route")
     return e.StepFailed(name, visit, BAD, route=route, **fields)
+
+
+def test_many_facts_are_remembered_as_each_of_them_alone() -> None:
+    log = History(workflow(step("a"), step("b"))).start().ok("a").ok("b").log
+    together = StoryMemory(NEEDY)
+
+    together.update_all(log)
+
+    assert vars(together) == vars(remembering(NEEDY, *(entry.fact for entry in log)))
 
 
 # -- needs -----------------------------------------------------------------------------------------------------------

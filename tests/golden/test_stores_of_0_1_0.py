@@ -89,6 +89,7 @@ def test_every_run_is_listed_shown_explained_and_what_its_log_says(service: Serv
         assert all(found.line.text for found in service.story(record.run_id))
         result = service.replay(record.run_id)
         assert (result.ok, result.differing) == (True, ()), record.workflow
+        assert service.plan_fork(record.run_id, next(iter(shown["steps"])), {}).steps
     assert {name: service.record(run_id).status for name, run_id in by_name(service).items()} == STATUSES
     assert len(records) > 80
 

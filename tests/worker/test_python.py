@@ -333,16 +333,17 @@ def test_each_step_has_its_own_environment_and_so_have_its_programs(work: Work) 
         "import os, subprocess\nNAMES = ['MULLIGAN_STEP', 'MULLIGAN_FENCE', 'MULLIGAN_ITEM', 'MINE']\n"
         "def main(): return [[os.environ.get(n, '') for n in NAMES],"
         " subprocess.run(['bash', '-c', 'echo $MULLIGAN_STEP,$MULLIGAN_FENCE,$MULLIGAN_ITEM,$MINE'],"
-        " capture_output=True, text=True).stdout]"
+        " capture_output=True, text=True).stdout,"
+        " subprocess.check_output(['printenv', 'TRACEPARENT'], text=True).strip() == os.environ['TRACEPARENT']]"
     )
 
     first = work.run_python(code, step="a", item=3, env={"MINE": "x"}).output
     second = work.run_python(code, step="b").output
     third = work.run_python(code, step="c", item=4, env={"MINE": "y"}).output
 
-    assert first == [["a", "1", "3", "x"], "a,1,3,x\n"]
-    assert second == [["b", "2", "", ""], "b,2,,\n"]
-    assert third == [["c", "3", "4", "y"], "c,3,4,y\n"]
+    assert first == [["a", "1", "3", "x"], "a,1,3,x\n", True]
+    assert second == [["b", "2", "", ""], "b,2,,\n", True]
+    assert third == [["c", "3", "4", "y"], "c,3,4,y\n", True]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,9 @@ _CODE_OR_TARGET = re.compile(
     r"(`+)(?!`)(?:(?!\n\n).)+?(?<!`)\1(?!`)|(?<=\]\()(?P<link>[^)\s]+)(?=\))|(?<=<img src=\")(?P<image>[^\"]+)",
     re.DOTALL,
 )
-_ROW = re.compile(r"^\| (?P<pages>[^|]*\]\([^|]*) \| (?P<text>.*) \|$", re.MULTILINE)
+# A row of docs/README.md: a page and what it is for, or what one wants and the page for it.
+_ROW = re.compile(r"^\| (?P<one>[^|]*) \| (?P<other>[^|]*) \|$", re.MULTILINE)
+_FILE_AS_TEXT = re.compile(r"\[[\w./-]+\.md\]\((?P<name>[^)\s#:]+\.md)(?P<anchor>#[^)\s]*)?\)")
 _TARGET = re.compile(r"\]\(([^)\s#]+)\)")
 _HEADING = re.compile(r"^# +(.+?) *$", re.MULTILINE)
 
@@ -53,6 +55,8 @@ class Site:
     navigation: tuple[Entry, ...]
     # Where each file of the clone stands in the site. Files that are linked to are added as they are met.
     places: dict[str, str] = field(default_factory=dict)
+    # What the page of each file is called.
+    titles: dict[str, str] = field(default_factory=dict)
 
     def entries(self) -> Iterator[Entry]:
         """All entries, in the order of reading."""
@@ -164,6 +168,8 @@ def place_of(site: Site, target: str) -> str:
 def _place_of_file(path: Path, target: str) -> str:
     if target.startswith("docs/") and path.suffix != ".md":
         return target.removeprefix("docs/")  # a picture
+    # The generator leaves out what begins with a dot.
+    target = "/".join(part.removeprefix(".") for part in target.split("/"))
     if path.is_dir():
         return f"files/{target}/index.md"
     if path.suffix == ".md":
@@ -174,17 +180,37 @@ def _place_of_file(path: Path, target: str) -> str:
 def written_text(site: Site, place: str) -> str | None:
     """The text of the clone that a page is made of; None if it was not written by a person."""
     sources = {entry.place: entry.source for entry in site.entries() if entry.source}
-    path = site.root / sources.get(place, place.removeprefix("files/").replace("index.md", "README.md"))
-    return path.read_text(encoding="utf-8") if path.is_file() else None
+    source = sources.get(place, place.removeprefix("files/").replace("index.md", "README.md"))
+    path = site.root / source
+    return name_pages(site, source, path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def descriptions(site: Site) -> dict[str, str]:
     """What docs/README.md says about each page, by its file."""
-    found = {}
+    found: dict[str, str] = {}
     for row in _ROW.finditer((site.root / "docs/README.md").read_text(encoding="utf-8")):
-        for target in _TARGET.findall(row["pages"]):
-            found[posixpath.normpath(posixpath.join("docs", target))] = row["text"]
+        for pages, text in ((row["one"], row["other"]), (row["other"], row["one"])):
+            for target in _TARGET.findall(pages):
+                found.setdefault(posixpath.normpath(posixpath.join("docs", target)), text)
     return found
+
+
+def title_of(site: Site, entry: Entry) -> str:
+    """What an entry is called in the navigation."""
+    return entry.title or heading((site.root / entry.source).read_text(encoding="utf-8"))
+
+
+def name_pages(site: Site, source: str, text: str) -> str:
+    """The text with the title of a page where a link has the name of its file: a reader of the site sees no files."""
+    if not site.titles:
+        site.titles = {entry.source: title_of(site, entry) for entry in site.entries() if entry.source}
+    titles = site.titles
+
+    def named(found: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), found["name"]))
+        return f"[{titles[target]}]({found['name']}{found['anchor'] or ''})" if target in titles else found[0]
+
+    return _FILE_AS_TEXT.sub(named, text)
 
 
 def heading(text: str) -> str:

@@ -22,11 +22,12 @@ from tools.site.pages import (
     descriptions,
     doubled_pages,
     fences,
-    heading,
     link_between,
     missing_pages,
+    name_pages,
     read_navigation,
     relink,
+    title_of,
 )
 
 HERE = Path(__file__).parent
@@ -120,7 +121,7 @@ def page_of(site: Site, entry: Entry, said: dict[str, str]) -> str:
 
 def page_of_text(site: Site, source: str, text: str) -> str:
     """A page as it is written in the clone, with the links and blocks of the site."""
-    return blocks_of_site(relink(site, source, text))
+    return blocks_of_site(relink(site, source, name_pages(site, source, text)))
 
 
 def page_of_section(site: Site, entry: Entry, said: dict[str, str]) -> str:
@@ -131,11 +132,6 @@ def page_of_section(site: Site, entry: Entry, said: dict[str, str]) -> str:
         for one in entry.below
     ]
     return "\n".join([f"# {entry.title}", "", entry.text, "", "| page | for |", "|---|---|", *rows, ""])
-
-
-def title_of(site: Site, entry: Entry) -> str:
-    """What an entry is called in the navigation."""
-    return entry.title or heading((site.root / entry.source).read_text(encoding="utf-8"))
 
 
 def linked_files(site: Site) -> Iterator[tuple[str, str]]:

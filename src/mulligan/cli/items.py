@@ -153,7 +153,7 @@ def _end(item: Item) -> str:
 
 
 def _show_some(service: Service, run_id: int, step: str, indexes: Sequence[int], as_json: bool) -> None:
-    found = [service.item_history(run_id, step, index) for index in indexes]
+    found = service.item_histories(run_id, step, indexes)
     if as_json:
         show_json(to_json(found))
         return

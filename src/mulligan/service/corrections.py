@@ -171,11 +171,11 @@ def changed_file(reader: RunReader, run_id: int) -> str:
     if not isinstance(started, RunStarted):
         return ""
     # In a later round a corrected file may have taken its place.
-    revision = reader.state(run_id).run.revision if record.round > 1 else None
+    revision = reader.lazy_state(run_id).run.revision if record.round > 1 else None
     known = revision or started
     if digest_of(known.file) in ("", known.digest):
         return ""
-    pinned = reader.state(run_id).workflow
+    pinned = reader.lazy_state(run_id).workflow
     # Was it read with --trust-templates? In JSON, quotes inside a text are escaped, so this cannot be a text.
     is_trusting = pinned.origin == NOETL and b'"trust_templates":true' in encode(pinned)
     try:

@@ -6,14 +6,15 @@ The steps of a matrix are its items here: each with its values, and with its own
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from mulligan.core.effects.snapshot import read_place
 from mulligan.core.evolve.revision import is_removed
-from mulligan.core.model.place_keys import is_at_or_below, item_key
+from mulligan.core.model.events import Entry
+from mulligan.core.model.place_keys import item_key, step_name
 from mulligan.core.state.scope import error_view
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -22,6 +23,7 @@ from mulligan.service.artifacts import add_file_paths, with_artifact_paths
 from mulligan.service.attempt_progress import add_progress
 from mulligan.service.attempts import AttemptRecord, list_attempts
 from mulligan.service.run_reader import RunReader
+from mulligan.service.step_events import StepEvents
 
 
 class UnknownItem(NotFound):
@@ -69,43 +71,89 @@ def list_some_items(
 ) -> SomeItems:
     """Items behind an index; with `is_failed` only those that failed. Of the others only the status is read."""
     state, ended = reader.brief_state(run_id)
+    statuses = _brief_statuses(reader, state, ended, step)
+    chosen = [index for index, status in enumerate(statuses) if not is_failed or status == "failed"]
+    left = [index for index in chosen if index > after] if after >= 0 else chosen
+    page = left if limit is None else left[:limit]
+    items = _brief_items(reader, state, ended, step, page, statuses)
+    return SomeItems(items, len(chosen), page[-1] if len(left) > len(page) else None, dict(Counter(statuses)))
+
+
+_Ended = Mapping[str, tuple[str, bytes]]
+
+
+def _brief_statuses(reader: RunReader, state: State, ended: _Ended, step: str) -> list[str]:
+    """The status of each item, with those that have ended and are not in the state."""
     statuses = item_statuses(reader, state, step)
     if step not in state.graph.matrices:
         for index, status in enumerate(statuses):
             found = ended.get(item_key(step, index))
             statuses[index] = status if found is None else found[0]
-    chosen = [index for index, status in enumerate(statuses) if not is_failed or status == "failed"]
-    left = [index for index in chosen if index > after] if after >= 0 else chosen
-    page = left if limit is None else left[:limit]
-    for key in (item_key(step, index) for index in page):
+    return statuses
+
+
+def _brief_items(
+    reader: RunReader, state: State, ended: _Ended, step: str, indexes: Sequence[int], statuses: Sequence[str]
+) -> list[Item]:
+    for key in (item_key(step, index) for index in indexes):
         if key in ended:
             state.places[key] = read_place(key, ended[key][1])
-    items = items_at(reader, state, step, page, statuses)
-    return SomeItems(items, len(chosen), page[-1] if len(left) > len(page) else None, dict(Counter(statuses)))
+    return items_at(reader, state, step, indexes, statuses)
 
 
-def item_history(reader: RunReader, run_id: int, step: str, index: int) -> Item:
-    """One item with every attempt at it."""
-    state = reader.state(run_id)
-    count = len(item_statuses(reader, state, step))
-    if not 0 <= index < count:
-        hint = f"its items are 0 to {count - 1}" if count else "it has no items yet"
-        raise UnknownItem(f"step '{step}' of run {run_id} has no item {index}", hint=hint, step=step, item=index)
-    (item,) = items_at(reader, state, step, [index])
-    if isinstance(item.name, str):
-        name = item.name
-        attempts = list_attempts(reader.events(run_id), lambda place: is_at_or_below(place, name))
-    else:
-        prefix = f"{item_key(step, index)}."
-        attempts = list_attempts(reader.events(run_id), lambda place: place.startswith(prefix))
-    add_progress(reader.home.folders, run_id, attempts)
-    add_file_paths(reader.store.artifacts, (kept for attempt in attempts for kept in attempt.artifacts))
-    return msgspec.structs.replace(item, history=attempts)
+def item_histories(reader: RunReader, run_id: int, step: str, indexes: Sequence[int]) -> list[Item]:
+    """Items with every attempt at them. State and log are read once, however many are asked for."""
+    state, ended = reader.brief_state(run_id)
+    statuses = _brief_statuses(reader, state, ended, step)
+    count = len(statuses)
+    for index in indexes:
+        if not 0 <= index < count:
+            hint = f"its items are 0 to {count - 1}" if count else "it has no items yet"
+            raise UnknownItem(f"step '{step}' of run {run_id} has no item {index}", hint=hint, step=step, item=index)
+    items = _brief_items(reader, state, ended, step, indexes, statuses)
+    attempts = _attempts(reader, state, items)
+    tried = [one for some in attempts.values() for one in some]
+    add_progress(reader.home.folders, run_id, tried)
+    add_file_paths(reader.store.artifacts, (kept for attempt in tried for kept in attempt.artifacts))
+    return [msgspec.structs.replace(item, history=attempts.get(_place(item), [])) for item in items]
+
+
+def _attempts(reader: RunReader, state: State, items: Sequence[Item]) -> dict[str, list[AttemptRecord]]:
+    """The attempts at items of a map, or at steps of a matrix, by their places."""
+    found: dict[str, list[AttemptRecord]] = {_place(item): [] for item in items}
+    owner = _item_of if items and items[0].name is msgspec.UNSET else step_name
+    for one in list_attempts(_entries(reader, state, items), lambda place: owner(place) in found):
+        found[owner(one.place)].append(one)
+    return found
+
+
+def _entries(reader: RunReader, state: State, items: Sequence[Item]) -> Iterable[Entry]:
+    """The events in which the attempts are. Of a single one the store finds its events, and no others are read."""
+    run_id = state.run.run_id
+    # The items of a map are not among the events of its step.
+    is_whole = len(items) != 1 or (isinstance(items[0].name, str) and state.step(items[0].name).map is not None)
+    if is_whole:
+        return reader.events(run_id)
+    (item,) = items
+    events = StepEvents(reader)
+    # The events of the run say when its rounds began.
+    find = events.entries_with_run if state.run.round > 1 else events.entries
+    return find(run_id, item.name) if isinstance(item.name, str) else find(run_id, item.step, item.index)
+
+
+def _place(item: Item) -> str:
+    """The place of an item of a map; of a matrix, its step."""
+    return item.name if isinstance(item.name, str) else item_key(item.step, item.index)
+
+
+def _item_of(place: str) -> str:
+    """The item that a place belongs to: `check[3].0` belongs to `check[3]`."""
+    return place.partition(".")[0]
 
 
 def refuse_matrix(reader: RunReader, run_id: int, step: str) -> None:
     """Refuse to retry single items of a matrix: its steps are steps, and `retry` runs them again."""
-    if step in reader.state(run_id).graph.matrices:
+    if step in reader.lazy_state(run_id).graph.matrices:
         raise Refused(
             f"'{step}' is a matrix, and its steps are retried with the run",
             hint=f"all that failed: mulligan retry {run_id}; one: mulligan retry {run_id} --from STEP",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mulligan.lazy_modules import LazyModule
@@ -10,7 +10,7 @@ from mulligan.service.run_reader import RunReader
 
 if TYPE_CHECKING:
     from mulligan.service import brief_overview, items, overview
-    from mulligan.service.items import SomeItems
+    from mulligan.service.items import Item, SomeItems
     from mulligan.service.run_progress import RunProgress
 else:
     brief_overview = LazyModule("mulligan.service.brief_overview")
@@ -43,3 +43,7 @@ class LargeRunVerbs:
     ) -> SomeItems:
         """Those behind an index, and how many of all are in each status."""
         return items.list_some_items(self.reader, run_id, step, is_failed=is_failed, after=after, limit=limit)
+
+    def item_histories(self, run_id: int, step: str, indexes: Sequence[int]) -> list[Item]:
+        """Items with every attempt at them; the log is read once."""
+        return items.item_histories(self.reader, run_id, step, indexes)

@@ -65,8 +65,7 @@ def find_attempts(
 ) -> list[tuple[str, int]]:
     """The attempts that are meant, by place and number. `UnknownStep`, `UnknownAttempt`."""
     place = step if item is None else item_key(step, item)
-    every = reader.attempts(run_id, step)
-    below = [one for one in every if is_at_or_below(one[0], place) and is_meant(place, one[0], part)]
+    below = [one for one in reader.attempts(run_id, step, item) if is_meant(place, one[0], part)]
     below = _without_conversations(_without_maps(below))
     meant = _last(below, place) if attempt is None else [one for one in below if _number(place, *one) == attempt]
     if not meant:

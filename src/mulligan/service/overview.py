@@ -10,6 +10,7 @@ import msgspec
 
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import END
+from mulligan.core.state.brief_state import BriefState
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import Refused, UnknownStep
@@ -197,7 +198,7 @@ def step_overview(
 
     `state`, `events`: the state of the run, and the events of its steps, if the caller has them.
     """
-    state = reader.state(run_id) if state is None else state
+    state = reader.lazy_state(run_id) if state is None else state
     if name in state.graph.matrices:
         shown = _run_with_steps(reader, run_id, _children(reader, run_id, [0]))
         group = shown["matrices"][name]
@@ -205,6 +206,9 @@ def step_overview(
         return {"run_id": run_id, "name": name, **group, "steps": steps}
     if name not in state.places or (name != END and name not in state.graph.nodes):
         _refuse_no_step(reader, run_id, state, name)
+    if isinstance(state, BriefState) and state.step(name).map is not None:
+        # Its items are counted.
+        state = reader.state(run_id)
     children = [child for child in reader.store.children(run_id) if step_name(child.parent_place) == name]
     events = events or StepEvents(reader)
     entries = events.entries(run_id, name)
@@ -238,10 +242,8 @@ def _by_attention(group: Mapping[str, Any], steps: Mapping[str, dict[str, Any]])
 
 def _matrix_of(state: State, name: str) -> dict[str, Any] | None:
     """The matrix that a step belongs to, and the values of the step."""
-    for matrix, members in state.graph.matrices.items():
-        if name in members:
-            return {"name": matrix, "values": msgspec.to_builtins(state.step(name).matrix)}
-    return None
+    step = state.step(name)
+    return {"name": step.matrix_name, "values": msgspec.to_builtins(step.matrix)} if step.matrix_name else None
 
 
 def children_by_step(children: list[dict[str, Any]]) -> dict[str, list[int]]:

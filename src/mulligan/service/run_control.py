@@ -386,7 +386,7 @@ class RunControl:
         if self.reader.record(run_id).status in RUN_ENDED or not self.reader.is_driven(run_id):
             # The state of a large run takes a while to read, and the core refuses what is left to refuse.
             return
-        stop = self.reader.state(run_id).run.stop
+        stop = self.reader.lazy_state(run_id).run.stop
         if stop is not None and stop.cause == "cancelled" and (stop.now or not now):
             hint = "" if now else f"to skip cleanup and undo: mulligan cancel {run_id} --now"
             raise Refused(f"run {run_id} is already being cancelled", hint=hint)
@@ -410,7 +410,7 @@ class RunControl:
         self.reader.record(run_id)
         with self.unknown_step(run_id, step):
             self.send(run_id, r.PauseRequested(_now(), self.by, reason, step))
-        state = self.reader.state(run_id)
+        state = self.reader.lazy_state(run_id)
         held = [state.places[name] for name in state.run.paused_steps if _is_named(state, name, step)]
         return [place.key for place in held if place.is_active and place.status != "ready"]
 
@@ -426,7 +426,7 @@ class RunControl:
         try:
             yield
         except UnknownStep as error:
-            state = self.reader.state(run_id)
+            state = self.reader.lazy_state(run_id)
             known = (*state.graph.nodes, *(one.sweep for one in state.workflow.steps if one.sweep))
             error.hint = did_you_mean(step, known) or f"list its steps: mulligan show {run_id}"
             raise

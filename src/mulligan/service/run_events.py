@@ -11,7 +11,6 @@ import msgspec
 from mulligan.core.model import events as e
 from mulligan.core.model.codec import encode
 from mulligan.core.model.place_keys import step_name
-from mulligan.core.model.workflow import Workflow, decode
 from mulligan.errors import InputInvalid
 from mulligan.history.story import StoryWriter, Tone
 from mulligan.language.suggestions import did_you_mean
@@ -128,7 +127,7 @@ def _lines(reader: RunReader, run_id: int, found: list[e.Entry]) -> list[EventLi
         return []
     shown = {entry.seq: entry for entry in found}
     first = max(0, found[0].seq - 1 - MEMORY)
-    writer = StoryWriter(_workflow(reader, run_id), reader.called(run_id))
+    writer = StoryWriter(reader.first_workflow(run_id), reader.called(run_id))
     lines = []
     for entry in reader.store.log(run_id, first, found[-1].seq - first):
         sentences = writer.lines_for(entry)
@@ -136,10 +135,6 @@ def _lines(reader: RunReader, run_id: int, found: list[e.Entry]) -> list[EventLi
             said = [one for one in sentences if not one.is_detail] or sentences
             lines.append(event_line(entry, said))
     return lines[::-1]
-
-
-def _workflow(reader: RunReader, run_id: int) -> Workflow:
-    return decode(reader.store.load(run_id).workflow)
 
 
 def event_line(entry: e.Entry, said: Iterable[Any]) -> EventLine:

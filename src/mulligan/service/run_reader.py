@@ -17,7 +17,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import KEY, fetch_references, parse_reference
 from mulligan.core.model.fact_parts import HostCapacity
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.place_keys import is_at_or_below, step_name
+from mulligan.core.model.place_keys import is_at_or_below, item_key, step_name
 from mulligan.core.model.reports import RunRequested
 from mulligan.core.model.workflow import END, Workflow, decode
 from mulligan.core.state.state import State
@@ -202,6 +202,13 @@ class RunReader:
             workflow, graph = self._definition(loaded)
             return restore_brief(workflow, loaded.rows, graph)
 
+    def lazy_state(self, run_id: int) -> State:
+        """The state for those who look at a few steps: these are decoded when they are asked for.
+
+        Without the items that have ended.
+        """
+        return self.brief_state(run_id)[0]
+
     def _definition(self, loaded: LoadedRun) -> tuple[Workflow, Graph]:
         """The workflow that the run was started with, and its graph. One command asks for the same again and again."""
         version, found = self._last_definition
@@ -224,9 +231,9 @@ class RunReader:
 
     def drawn(self, run_id: int) -> tuple[Workflow, dict[str, str]]:
         """What a picture of a run shows: its workflow, and the status of each step including `end`."""
-        state = self.state(run_id)
-        places = (*state.steps(), state.places[END]) if state.places else ()
-        return state.workflow, {place.key: place.status for place in places}
+        state = self.lazy_state(run_id)
+        names = (*state.graph.nodes, END) if state.places else ()
+        return state.workflow, {name: state.status_of(name) for name in names}
 
     def first_workflow(self, run_id: int) -> Workflow:
         """The workflow that the run was started with. Its log is read with that, and records later changes itself."""
@@ -236,23 +243,26 @@ class RunReader:
                 found = self._definition(self.store.load(run_id))
         return found[0]
 
-    def attempts(self, run_id: int, step: str) -> list[tuple[str, int]]:
+    def attempts(self, run_id: int, step: str, item: int | None = None) -> list[tuple[str, int]]:
         """Every attempt at a step, its items and its commands, in the order of scheduling: place and number.
 
-        `step` may also be a part of a step: `build.undo@1`, `check[3]`.
+        `step` may also be a part of a step: `build.undo@1`, `check[3]`. `item`: only the attempts at that item of it.
         """
         self.refuse_unknown(run_id, step)
-        facts = (entry.fact for entry in self.events(run_id))
+        place = step if item is None else item_key(step, item)
+        # What the stored JSON of such an event contains. Others may contain it too.
+        beginning = f'":{msgspec.json.encode(place).decode()[:-1]}'
+        facts = (entry.fact for entry in self.store.search_log(run_id, (beginning,)))
         scheduled = (fact for fact in facts if isinstance(fact, e.AttemptScheduled))
-        return [(fact.place, fact.attempt) for fact in scheduled if is_at_or_below(fact.place, step)]
+        return [(fact.place, fact.attempt) for fact in scheduled if is_at_or_below(fact.place, place)]
 
     def matrix_steps(self, run_id: int, name: str) -> tuple[str, ...]:
         """The steps of a matrix, in the order of their combinations; none if there is no such matrix."""
-        return self.state(run_id).graph.matrices.get(name, ())
+        return self.lazy_state(run_id).graph.matrices.get(name, ())
 
     def refuse_unknown(self, run_id: int, place: str) -> None:
         """Raise `UnknownStep` if the place belongs to no step of the run; the hint names what was probably meant."""
-        state, name = self.state(run_id), step_name(place)
+        state, name = self.lazy_state(run_id), step_name(place)
         if members := state.graph.matrices.get(place):
             message = f"'{place}' is a matrix of {len(members):,} steps in run {run_id}: name one of them"
             hint = f"for example '{members[0]}'; list them: mulligan show {run_id} {place}"
@@ -268,7 +278,7 @@ class RunReader:
 
     def refuse_removed(self, run_id: int, step: str) -> None:
         """Raise `UnknownStep` if a corrected file removed the step: only the log knows what it did."""
-        if is_removed(self.state(run_id), step):
+        if is_removed(self.lazy_state(run_id), step):
             message = f"'{step}' is not a step of run {run_id} any more: the corrected file removed it"
             hint = f"what it did: mulligan explain {run_id} {step}; what it wrote: mulligan logs {run_id} {step}"
             raise UnknownStep(message, hint=hint, step=step)
@@ -276,7 +286,7 @@ class RunReader:
     def _in_a_child(self, run_id: int, place: str) -> str:
         """A hint, if the step belongs to a run that this one called."""
         for child in self.store.children(run_id)[: -CHILDREN_SEARCHED_MAX - 1 : -1]:
-            if step_name(place) in self.state(child.run_id).graph.nodes:
+            if step_name(place) in self.lazy_state(child.run_id).graph.nodes:
                 number, caller = child.run_id, child.parent_place
                 return f"it is a step of run {number}, which '{caller}' called: mulligan show {number} {place}"
         return ""

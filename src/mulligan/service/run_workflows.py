@@ -9,6 +9,7 @@ import msgspec
 
 from mulligan.core.model.events import RunStarted
 from mulligan.core.model.workflow import encode, version
+from mulligan.core.state.state import State
 from mulligan.errors import MulliganError
 from mulligan.service.catalogue.catalogue import VERSION_LABEL, Catalogue
 from mulligan.service.corrections import digest_of
@@ -38,8 +39,8 @@ class RunWorkflow(msgspec.Struct, frozen=True):
 
 def read_run_workflow(reader: RunReader, catalogue: Catalogue, run_id: int) -> RunWorkflow:
     """The workflow of a run. `UnknownRun`."""
-    record, state = reader.record(run_id), reader.state(run_id)
-    file, is_same = _file(reader, run_id)
+    record, state = reader.record(run_id), reader.lazy_state(run_id)
+    file, is_same = _file(reader, run_id, state)
     used = state.run.present_version or record.version
     published, text = _published(reader, catalogue, run_id, record.workflow, used)
     if text is None and is_same:
@@ -58,9 +59,9 @@ def read_run_workflow(reader: RunReader, catalogue: Catalogue, run_id: int) -> R
     )
 
 
-def _file(reader: RunReader, run_id: int) -> tuple[str, bool]:
+def _file(reader: RunReader, run_id: int, state: State) -> tuple[str, bool]:
     started = next((entry.fact for entry in reader.store.log(run_id, limit=1)), None)
-    known: Any = reader.state(run_id).run.revision or started
+    known: Any = state.run.revision or started
     if not isinstance(started, RunStarted) or not known.file:
         return "", False
     return known.file, digest_of(known.file) == known.digest

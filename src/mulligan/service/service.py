@@ -520,7 +520,7 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
     def item_history(self, run_id: int, step: str, index: int) -> Item:
         """One item with every attempt at it."""
-        return items.item_history(self.reader, run_id, step, index)
+        return items.item_histories(self.reader, run_id, step, [index])[0]
 
     def output(self, run_id: int, place: str) -> StepOutput:
         """The whole output of a step or of one item, also where it is kept in an artifact."""
@@ -675,7 +675,7 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
     def matrices(self, run_id: int) -> Mapping[str, Sequence[str]]:
         """The names of the steps of each matrix of a run."""
-        return self.reader.state(run_id).graph.matrices
+        return self.reader.lazy_state(run_id).graph.matrices
 
     # -- decisions ---------------------------------------------------------------------------------------------------
 
@@ -723,7 +723,7 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
     def reading_of(self, run_id: int) -> dict[str, Any]:
         """How `load_workflow` reads a corrected file of a run: with the inputs and the options of the run."""
-        state = self.reader.state(run_id)
+        state = self.reader.lazy_state(run_id)
         return {"given": state.run.inputs, "options": formats.options_of(state.workflow)}
 
     def preview(

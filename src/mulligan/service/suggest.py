@@ -8,12 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from mulligan.analysis.suggest.changes import AddRule, Change, RemoveRule, apply_change, find_steps
+from mulligan.analysis.suggest.changes import AddRule, Change, RemoveRule, apply_change, steps_by_name
 from mulligan.analysis.suggest.evidence import Evidence
 from mulligan.analysis.suggest.proposals import Counted, Kind, Nearly, Proposal, Saving
 from mulligan.analysis.suggest.propose import Proposed, propose
 from mulligan.core.effects.run_lists import RunFilter
-from mulligan.core.model.workflow import Workflow, decode, version
+from mulligan.core.model.workflow import Step, Workflow, decode, version
 from mulligan.errors import InputInvalid, LanguageError, MulliganError, NotFound, UnknownStep
 from mulligan.formats import OURS, examine, title_of
 from mulligan.language.suggestions import did_you_mean
@@ -170,11 +170,12 @@ def suggest(
 
 
 def _shown(found: Proposed, policies: dict[str, Workflow]) -> list[SuggestedChange]:
-    return [_as_change(one, policies[one.workflow]) for one in found.proposals]
+    by_name = {name: steps_by_name(policies[name]) for name in {one.workflow for one in found.proposals}}
+    return [_as_change(one, by_name[one.workflow].get(one.step, [])) for one in found.proposals]
 
 
-def _as_change(one: Proposal, policy: Workflow) -> SuggestedChange:
-    has_rules = any(step.rules for step in find_steps(policy, one.step))
+def _as_change(one: Proposal, steps: list[Step]) -> SuggestedChange:
+    has_rules = any(step.rules for step in steps)
     return SuggestedChange(
         id=one.id,
         workflow=one.workflow,
@@ -275,7 +276,7 @@ def _definition(reader: RunReader, record: RunRecord, known: dict[str, Workflow]
 
 def _newest_definition(reader: RunReader, records: Sequence[RunRecord], name: str) -> Workflow:
     newest = next(record for record in records if record.workflow == name)
-    return reader.state(newest.run_id).workflow
+    return reader.lazy_state(newest.run_id).workflow
 
 
 def _keep_step(evidence: dict[str, Evidence], policies: dict[str, Workflow], step: str) -> None:

@@ -184,7 +184,7 @@ class Trends:
                 left_out += 1
         if not chosen:
             return WorkflowUsage(workflow, [], [], left_out)
-        newest = self._reader.state(chosen[0].run_id).workflow
+        newest = self._reader.lazy_state(chosen[0].run_id).workflow
         entries = chain.from_iterable(self._reader.events(record.run_id) for record in chosen)
         usage = [step_usage(chosen[0].run_id, one) for one in consumption(newest, entries)]
         return WorkflowUsage(workflow, [record.run_id for record in chosen], usage, left_out)

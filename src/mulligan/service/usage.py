@@ -51,7 +51,7 @@ class StepUsage(msgspec.Struct, frozen=True):
 
 def measure_usage(reader: RunReader, run_id: int) -> list[StepUsage]:
     """One entry for each step that was measured, in the order of the file; all steps of a matrix in one."""
-    workflow = reader.state(run_id).workflow
+    workflow = reader.lazy_state(run_id).workflow
     return [step_usage(run_id, one) for one in consumption(workflow, reader.events(run_id))]
 
 

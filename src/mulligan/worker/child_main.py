@@ -43,7 +43,7 @@ SILENT_MODULES = frozenset({"_posixsubprocess", "_xxsubinterpreters", "_interpre
 INTERRUPTED_STATUS = 130
 TERMINATED_STATUS = 128 + SIGTERM
 # Variables whose names begin so are passed to the C library only before a process is started.
-OWN_PREFIX = ("MULLIGAN_", "TRACEPARENT")
+OWN_PREFIXES = ("MULLIGAN_", "TRACEPARENT")
 OWN_PACKAGE = "mulligan."
 OUTPUT_FOLDER = "MULLIGAN_OUTPUT_DIR"
 # Loaded when an argument is an artifact: most steps have none.
@@ -484,7 +484,7 @@ class InterpreterState:
         """
         self.make_output_folder()
         for name, value in self._variables.items():
-            if name not in self._exported and name.startswith(OWN_PREFIX):
+            if name not in self._exported and name.startswith(OWN_PREFIXES):
                 os.putenv(name, value)
                 self._exported.add(name)
 
@@ -499,7 +499,7 @@ class InterpreterState:
         raw, noted = os.environ._data, self._raw  # type: ignore[attr-defined]
         for name, value in values.items():
             key = name.encode(_ENCODING, _ENCODING_ERRORS)
-            if name.startswith(OWN_PREFIX):
+            if name.startswith(OWN_PREFIXES):
                 raw[key] = value.encode(_ENCODING, _ENCODING_ERRORS)
             else:
                 os.environ[name] = value

@@ -6,6 +6,7 @@ only if it means exactly that.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -123,9 +124,12 @@ def _with_breaker(step: Step, name: str) -> Step:
     return _replace(step, breaker=name)
 
 
-def find_steps(workflow: Workflow, name: str) -> list[Step]:
-    """The steps that a file has under this name: one, or all of a matrix."""
-    return [step for step in workflow.steps if (step.sweep or step.name) == name]
+def steps_by_name(workflow: Workflow) -> dict[str, list[Step]]:
+    """The steps that a file has under each name: one, or all of a matrix."""
+    found: defaultdict[str, list[Step]] = defaultdict(list)
+    for step in workflow.steps:
+        found[step.sweep or step.name].append(step)
+    return dict(found)
 
 
 def has_items(step: Step) -> bool:

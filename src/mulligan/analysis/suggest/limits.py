@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mulligan.analysis.suggest.changes import SetLimit, find_steps, has_items
+from mulligan.analysis.suggest.changes import SetLimit, has_items, steps_by_name
 from mulligan.analysis.suggest.evidence import Evidence, UsedOverRuns
 from mulligan.analysis.suggest.proposals import RUNS_MIN, Answer, Counted, Nearly, Proposal, Question, Saving
 from mulligan.analysis.suggest.statistics import wilson_bounds
@@ -26,8 +26,9 @@ _RAN_FULL = 0.9
 
 def limit_questions(evidence: Evidence, workflow: Workflow) -> Iterator[Question]:
     """One look per limit of each step that was measured: its memory and its time."""
+    by_name = steps_by_name(workflow)
     for name, of_step in evidence.steps.items():
-        steps = find_steps(workflow, name)
+        steps = by_name.get(name, [])
         if steps and of_step.used.runs:
             asked = requested_by(steps)
             look = _Look(evidence.workflow, name, asked, of_step.used, is_own=not has_items(steps[0]))

@@ -13,7 +13,7 @@ from itertools import groupby
 
 import msgspec
 
-from mulligan.analysis.suggest.changes import AddBreaker, find_steps
+from mulligan.analysis.suggest.changes import AddBreaker, steps_by_name
 from mulligan.analysis.suggest.evidence import RUN_IDS_MAX, ErrorKey, Evidence
 from mulligan.analysis.suggest.proposals import RUNS_MIN, Answer, Counted, Proposal, Question, Saving
 from mulligan.analysis.suggest.retries import describe_error
@@ -35,8 +35,9 @@ _ACTIONS = frozenset({"shell", "python", "http", "sql", "agent"})
 
 def breaker_questions(evidence: Evidence, workflow: Workflow) -> Iterator[Question]:
     """One look for each step without a breaker and each error that can mean that a service is away."""
+    by_name = steps_by_name(workflow)
     for name, of_step in evidence.steps.items():
-        for step in find_steps(workflow, name)[:1]:
+        for step in by_name.get(name, [])[:1]:
             if step.breaker is not None or not _may_have_breaker(step):
                 continue
             attempts = sorted(of_step.attempts, key=lambda one: (one[0], one[1]))

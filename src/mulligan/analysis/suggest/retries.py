@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from datetime import datetime
 
-from mulligan.analysis.suggest.changes import AddRule, find_steps, is_risky_to_repeat
+from mulligan.analysis.suggest.changes import AddRule, is_risky_to_repeat, steps_by_name
 from mulligan.analysis.suggest.evidence import RUN_IDS_MAX, ErrorCount, ErrorKey, Evidence, StepEvidence
 from mulligan.analysis.suggest.messages import Template, is_found_safely, merge_templates, pattern_of, written
 from mulligan.analysis.suggest.proposals import RUNS_MIN, Answer, Counted, Nearly, Proposal, Question, Saving
@@ -35,8 +35,9 @@ _NEVER = frozenset({"CIRCUIT_OPEN", "BUDGET_EXCEEDED", "LOOP_LIMIT", "NO_ROUTE",
 
 def retry_questions(evidence: Evidence, workflow: Workflow) -> Iterator[Question]:
     """One look per step and error about which somebody decided, and one per message under it."""
+    by_name = steps_by_name(workflow)
     for name, of_step in evidence.steps.items():
-        steps = find_steps(workflow, name)
+        steps = by_name.get(name, [])
         if not steps:
             continue
         for key, whole in of_step.errors.items():

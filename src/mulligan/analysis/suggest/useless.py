@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mulligan.analysis.suggest.changes import Change, RemoveRule, find_steps
+from mulligan.analysis.suggest.changes import Change, RemoveRule, steps_by_name
 from mulligan.analysis.suggest.evidence import RUN_IDS_MAX, Evidence, StepEvidence, Tried, definition
 from mulligan.analysis.suggest.proposals import RUNS_MIN, Answer, Counted, Kind, Nearly, Proposal, Question, Saving
 from mulligan.analysis.suggest.statistics import wilson_bounds
@@ -18,8 +18,9 @@ SHARE_MAX = 0.25
 
 def useless_questions(evidence: Evidence, workflow: Workflow) -> Iterator[Question]:
     """One look for each rule, handler and remediation that the workflow has and that was tried."""
+    by_name = steps_by_name(workflow)
     for name, of_step in evidence.steps.items():
-        for step in find_steps(workflow, name)[:1]:
+        for step in by_name.get(name, [])[:1]:
             yield from _of_step(evidence.workflow, name, step, of_step)
 
 

@@ -285,15 +285,19 @@ def restore_brief(
     the time. Raises `CodecError` if the rows cannot be read; a damaged row of a step raises it later.
     """
     ended: dict[str, tuple[str, bytes]] = {}
-    return _restore(BriefState, workflow, rows, graph, ended_items=ended), ended
+    return _restore(BriefState, workflow, _without_ended_items(rows, ended), graph), ended
 
 
-def _take_ended_items(places: _Table, ended: dict[str, tuple[str, bytes]]) -> None:
+def _without_ended_items(rows: Iterable[Row], ended: dict[str, tuple[str, bytes]]) -> Iterator[Row]:
     read = _reader("heads")
-    for key in [key for key in places if key[-1:] == "]"]:
-        head = read(places[key])
-        if head.role == "item" and head.status in ENDED:
-            ended[key] = head.status, places.pop(key)
+    for row in rows:
+        kind, key, _, data = row
+        if key[-1:] == "]" and kind == "places" and data is not None:
+            head = read(data)
+            if head.role == "item" and head.status in ENDED:
+                ended[key] = head.status, data
+                continue
+        yield row
 
 
 def restore(
@@ -314,12 +318,9 @@ def _restore(
     graph: Graph | None,
     *,
     may_lack_steps: bool = False,
-    ended_items: dict[str, tuple[str, bytes]] | None = None,
 ) -> State:
     try:
         tables = _latest(rows)
-        if ended_items is not None:
-            _take_ended_items(tables["places"], ended_items)
         if tables[_DEFINITION]:
             workflow, graph = decode(tables[_DEFINITION][""]), None
         state = kind(workflow, graph)

@@ -33,10 +33,7 @@ class LazyPlaces(dict[str, Place]):
         return super().__contains__(key) or key in self._unmade
 
     def get(self, key: str, default: Any = None) -> Any:
-        try:
-            return self[key]
-        except KeyError:
-            return default
+        return self[key] if key in self._unmade else super().get(key, default)
 
     def __len__(self) -> int:
         return super().__len__() + len(self._unmade)

@@ -313,7 +313,7 @@ def build_report(service: RunReader, run_id: int, now: datetime) -> Report:
 
 def draw_graph(service: RunReader, report: Report) -> str:
     """The graph of the run's workflow as SVG, coloured by status; "" if it is too large."""
-    workflow = service.state(report.run_id).workflow
+    workflow = service.lazy_state(report.run_id).workflow
     if len(workflow.steps) > DRAWN_STEPS_MAX:
         return ""
     return draw_svg(workflow, {step.name: step.status for step in report.steps})
