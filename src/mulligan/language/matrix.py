@@ -85,7 +85,7 @@ def _values(form: Any, node: Node, name: str, scope: Scope) -> list[Any]:
 
 def _suggest_values(text: str) -> str:
     if "${" in text:
-        return "the values of a matrix are known before a run; for a list that an expression gives, use 'map: {over: …}'"
+        return "the values of a matrix are known before a run; for a list from an expression, use 'map: {over: …}'"
     return f"write it as {_suggest_range(text)}"
 
 
