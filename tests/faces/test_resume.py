@@ -86,12 +86,13 @@ def test_a_run_that_a_live_process_drives_is_refused_and_the_process_named():
     child = process("run", workflow(SLOW))
     pipe.hear()
 
-    said = mulligan("resume", 1)
+    said, any_run = mulligan("resume", 1), mulligan("resume")
 
     child.kill()
     child.communicate(timeout=60)
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith(f"error[run.driven]: run 1 is driven by process {child.pid} on ")
+    assert any_run.err == "error[refused]: there is no run to resume: every unfinished run is driven by a process\n"
 
 
 def test_a_run_that_has_ended_is_refused():
@@ -109,8 +110,8 @@ def test_where_there_is_nothing_to_resume_that_is_said(folder: Path):
     assert tuple(mulligan("resume")) == (
         2,
         "",
-        f"error[refused]: there is no run to resume in '{folder}/.mulligan': "
-        "every unfinished run is driven by a process\n",
+        f"error[refused]: there is no run to resume in '{folder}/.mulligan': no run is unfinished\n"
+        "  to run the failed steps of a run again: mulligan retry RUN\n",
     )
 
 

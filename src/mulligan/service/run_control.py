@@ -608,14 +608,15 @@ class RunControl:
         if run_id is not None:
             self._refuse_resume(self.reader.record(run_id))
             return run_id
-        idle = [
-            record.run_id
-            for record in self.reader.runs(statuses=("new", "running", "paused"))
-            if record.parent_run_id is None and self.reader.driver_of(record) is None
+        unfinished = [
+            one for one in self.reader.runs(statuses=("new", "running", "paused")) if one.parent_run_id is None
         ]
+        idle = [record.run_id for record in unfinished if self.reader.driver_of(record) is None]
         if not idle:
             where = "" if self.reader.home.is_there else f" in '{self.reader.home.folder}'"
-            raise Refused(f"there is no run to resume{where}: every unfinished run is driven by a process")
+            why = "every unfinished run is driven by a process" if unfinished else "no run is unfinished"
+            hint = "" if unfinished else "to run the failed steps of a run again: mulligan retry RUN"
+            raise Refused(f"there is no run to resume{where}: {why}", hint=hint)
         # Prefer a run that can continue by itself to one that waits for a person.
         asking = {waiting.run_id for waiting in self.reader.store.waiting_places()}
         return next((found for found in idle if found not in asking), idle[0])
