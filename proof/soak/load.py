@@ -34,9 +34,11 @@ _APPROVED: dict[str, Any] = {"reason": "soak"}
 class Load:
     """All clients of one server, and what they noted."""
 
-    def __init__(self, address: Address, runs: int, seconds: float, watchers: int, seed: int) -> None:
+    def __init__(
+        self, address: Address, *, runs: int, seconds: float, per_second: float, watchers: int, seed: int
+    ) -> None:
         self.address = address
-        self.runs, self.seconds, self.watchers = runs, seconds, watchers
+        self.runs, self.seconds, self.per_second, self.watchers = runs, seconds, per_second, watchers
         self.submissions: dict[int, Submission] = {}
         self.latencies: list[Latency] = []
         self.counts: Counter[str] = Counter()
@@ -91,10 +93,14 @@ class Load:
         async with self._connected() as connection:
             while self._next < self.runs and self.now < self.seconds:
                 number, self._next = self._next, self._next + 1
-                await asyncio.sleep(max(0.0, number * self.seconds / self.runs - self.now))
+                await asyncio.sleep(max(0.0, number / self.per_second - self.now))
                 if self.now >= self.seconds:
                     return
-                await self._submit(connection, number)
+                try:
+                    await self._submit(connection, number)
+                except OSError as error:
+                    self.findings.append(f"the client of request {number} gave up: {error}")
+                    return
 
     async def _submit(self, connection: Client, number: int) -> None:
         """Start one run, and stay until it has ended."""

@@ -49,6 +49,8 @@ class Settings(msgspec.Struct, frozen=True):
     watchers: int = 100
     workers: int = 2
     seed: int = 1
+    # Starts are spread over the time; or all are due at once.
+    is_spread: bool = True
 
     @property
     def seconds(self) -> float:
@@ -132,7 +134,14 @@ class Soak:
         """Let all clients do their work, and look at the processes meanwhile."""
         before = self._descriptors()
         settings = self.settings
-        self.load = Load(self.address, settings.runs, settings.seconds, settings.watchers, settings.seed)
+        self.load = Load(
+            self.address,
+            runs=settings.runs,
+            seconds=settings.seconds,
+            per_second=settings.runs / settings.seconds if settings.is_spread else float("inf"),
+            watchers=settings.watchers,
+            seed=settings.seed,
+        )
         begun = time.monotonic()
         try:
             asyncio.run(self.load.perform(self._look_on))
@@ -186,14 +195,20 @@ class Soak:
 
     def check(self) -> None:
         """What became of every run; then everybody ends in order."""
-        statuses = asyncio.run(read_statuses(self.address))
         lines = Counter(map(int, self.stage.journal.read_text().split()))
-        self.report.findings += judge_runs(self.load.submissions, statuses, lines)
-        for name, process in self.processes.items():
-            if process.poll() is not None:
-                self.report.findings.append(f"{name} ended by itself with {process.returncode}")
+        try:
+            statuses = asyncio.run(read_statuses(self.address))
+        except OSError as error:
+            self.report.findings.append(f"the server does not list the runs: {error}")
+        else:
+            self.report.findings += judge_runs(self.load.submissions, statuses, lines)
+        alive = {name: process for name, process in self.processes.items() if process.poll() is None}
+        dead = self.processes.keys() - alive.keys()
+        # What follows from a death is told behind it.
+        self.report.findings[:0] = [f"{name} ended by itself with {self.processes[name].returncode}" for name in dead]
+        for process in alive.values():
             process.send_signal(signal.SIGTERM)
-        for name, process in self.processes.items():
+        for name, process in alive.items():
             self._check_end(name, process)
         if left := self.stage.leftovers():
             self.report.findings.append(f"still running: {left}")
