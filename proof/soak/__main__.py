@@ -75,7 +75,7 @@ def told(report: Report) -> Iterator[str]:
         yield "interrupted: what follows is what there was until then, and nothing was judged"
     workers = f"{settings.workers} workers, {settings.watchers} watchers, {report.store}"
     yield f"{report.runs} of {settings.runs} runs in {report.seconds / 60:.1f} minutes, {workers}"
-    if report.runs < settings.runs:
+    if report.runs < settings.runs and not report.is_interrupted:
         yield "the machine was too slow for the others: the server was never given more than it could do"
     if report.loads:
         lowest, middle, most = min(report.loads), statistics.median(report.loads), max(report.loads)
