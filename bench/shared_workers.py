@@ -8,6 +8,8 @@
 Every round measures all of them, one after the other, so that a machine that is busy for a while is so for all. Beside
 the rate stands the processor time of the workers and of the server for a step, which a busy machine stretches less.
 Another checkout must have the same tables.
+Steps of 50 ms are as many for each worker, so that beginning and end weigh the same; the last column is the share of
+what the slots could do.
 The bar: two workers on PostgreSQL do 0.6 of what one does on SQLite.
 """
 
@@ -17,7 +19,7 @@ import argparse
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from subprocess import Popen
 from typing import NamedTuple
@@ -35,7 +37,8 @@ from mulligan.service.run_control import prepare
 
 BAR = 0.6
 _NO_OP = r"def main():\n    return None\n"
-_NAP = r"import time\ndef main():\n    time.sleep(0.05)\n"
+NAP_SECONDS = 0.05
+_NAP = rf"import time\ndef main():\n    time.sleep({NAP_SECONDS})\n"
 _UNFINISHED = ("new", "running", "paused")
 
 
@@ -45,6 +48,12 @@ class Workload(NamedTuple):
     text: str
     runs: int
     steps: int
+    # How long a step rests.
+    seconds: float = 0.0
+
+    def times(self, workers: int) -> Workload:
+        """For so many workers: as many steps for each, if they rest."""
+        return _fan(self.steps * workers, _NAP, self.seconds) if self.seconds else self
 
 
 class Rate(NamedTuple):
@@ -55,10 +64,9 @@ class Rate(NamedTuple):
     server: float
 
 
-def _fan(count: int, code: str) -> Workload:
-    return Workload(
-        f'name: fan\nsteps:\n  - {{step: "s_{{i}}", matrix: {{i: 1..{count}}}, python: "{code}"}}\n', 1, count
-    )
+def _fan(count: int, code: str, seconds: float = 0.0) -> Workload:
+    text = f'name: fan\nsteps:\n  - {{step: "s_{{i}}", matrix: {{i: 1..{count}}}, python: "{code}"}}\n'
+    return Workload(text, 1, count, seconds)
 
 
 def _chains(runs: int, length: int) -> Workload:
@@ -71,15 +79,19 @@ def workloads(scale: int) -> dict[str, Workload]:
         "one run, steps beside each other": _fan(200 * scale, _NO_OP),
         "one run, one step after the other": _chains(1, 75 * scale),
         "many runs of four steps": _chains(50 * scale, 4),
-        "one run, steps of 50 ms": _fan(50 * scale, _NAP),
+        "one run, steps of 50 ms": _fan(40 * scale, _NAP, NAP_SECONDS),
     }
 
 
 class Workers:
     """Workers on one store, and a run of each workload on them."""
 
-    def __init__(self, name: str, home: Home, store: Store, processes: list[Popen[bytes]], url: str) -> None:
+    def __init__(
+        self, name: str, home: Home, store: Store, processes: list[Popen[bytes]], url: str, slots: int
+    ) -> None:
         self.name = name
+        self.slots = slots
+        self.count = len(processes)
         self._url = url
         self._home = home
         self._store = store
@@ -87,6 +99,7 @@ class Workers:
 
     def measure(self, workload: Workload) -> Rate:
         """Start all runs at once, and wait until they have ended."""
+        workload = workload.times(self.count)
         workflow = prepare(load_text(workload.text), {}, Path.cwd())
         before, server_before = self._used(), self._used_by_server()
         began = time.perf_counter()
@@ -106,7 +119,12 @@ class Workers:
             return 0.0
         with psycopg.connect(self._url) as connection:
             rows = connection.execute("SELECT pid FROM pg_stat_activity WHERE datname = current_database()").fetchall()
-        return sum(used_by(pid)[0] for (pid,) in rows)
+        used = 0.0
+        for (pid,) in rows:
+            # A parallel worker of the server may have ended meanwhile.
+            with suppress(FileNotFoundError, ProcessLookupError):
+                used += used_by(pid)[0]
+        return used
 
 
 def start(stack: ExitStack, name: str, url: str, count: int, parallel: int, checkout: Path | None = None) -> Workers:
@@ -127,7 +145,7 @@ def start(stack: ExitStack, name: str, url: str, count: int, parallel: int, chec
             command = Command([sys.executable, "-m", "mulligan", *command.arguments[1:]], environment)
         processes.append(stack.enter_context(beside(command, own)))
     wait_until(lambda: len(store.workers()) == count, processes[-1])
-    return Workers(name, home, store, processes, place.database)
+    return Workers(name, home, store, processes, place.database, count * parallel)
 
 
 def main() -> int:
@@ -156,9 +174,9 @@ def main() -> int:
 
 
 def _measured(name: str, workload: Workload, all_workers: list[Workers], rounds: int) -> bool:
-    print(f"\n{name} ({workload.steps} steps)\n")
-    print("| | steps a second, best | median | beside SQLite | µs of workers | µs of the server |")
-    print("|---|---:|---:|---:|---:|---:|")
+    print(f"\n{name} ({workload.steps} steps{' for each worker' if workload.seconds else ''})\n")
+    print("| | steps a second, best | median | beside SQLite | µs of workers | µs of the server | of the slots |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
     for workers in all_workers:
         workers.measure(workload)  # Children are started, and averages known.
     rates: dict[str, list[Rate]] = {workers.name: [] for workers in all_workers}
@@ -173,7 +191,8 @@ def _measured(name: str, workload: Workload, all_workers: list[Workers], rounds:
         server = min(one.server for one in rates[workers.name])
         median = sorted(one.steps for one in rates[workers.name])[rounds // 2]
         rate = f"{best[workers.name]:,.0f} | {median:,.0f} | {ratio:.2f}"
-        print(f"| {workers.name} | {rate} | {used:,.0f} | {server:,.0f} |", flush=True)
+        share = f"{best[workers.name] * workload.seconds / workers.slots:.2f}" if workload.seconds else ""
+        print(f"| {workers.name} | {rate} | {used:,.0f} | {server:,.0f} | {share} |", flush=True)
     return best.get("PostgreSQL, 2", first) >= BAR * first
 
 

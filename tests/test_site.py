@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -17,6 +18,7 @@ ROOT = Path(__file__).parent.parent
 GENERATOR = ROOT / ".venv-docs/bin"
 # What a reader asks, in that order.
 ORDER = "Why Mulligan, Install, First run, Tutorials, How-to, Concepts, Reference, Operate, Other systems, Project"
+CODE = re.compile(r"^(`{3,}).*?^\1$|(`+)(?!`).+?(?<!`)\2(?!`)", re.MULTILINE | re.DOTALL)
 PAGE = (
     """<link rel="stylesheet" href="style.css"><article><h1 id="a">A</h1><p>One <a href="#a">two</a>.</p></article>"""
 )
@@ -51,6 +53,21 @@ def test_a_link_leads_from_page_to_page_as_it_did_from_file_to_file() -> None:
     expected = "[a](../agents/index.md#b) [c](../project/architecture.md) [d](../files/examples/map.yaml.md) "
     assert changed == expected + same
     assert ("examples/map.yaml", "files/examples/map.yaml.md") in stage.linked_files(site)
+
+
+def test_every_link_leads_to_a_file_that_the_generator_is_given(tmp_path: Path) -> None:
+    stage.main(tmp_path)
+    source = tmp_path / "source"
+    pages = {page: page.read_text(encoding="utf-8") for page in source.rglob("*.md")}
+
+    dead = [
+        (page.relative_to(source).as_posix(), link)
+        for page, text in pages.items()
+        for link in re.findall(r"\]\((?![a-z]+:)([^)\s#]+)", CODE.sub("", text))
+        if not (page.parent / link).exists() or "/." in link.replace("../", "")
+    ]
+
+    assert pages and dead == []
 
 
 def test_a_reader_of_the_site_sees_titles_and_not_names_of_files() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from mulligan.service.driver import IDLE_RUNS_SECONDS, RUNS_TAKEN_MAX
 from mulligan.service.home import Home
 
 from .figures import Point
@@ -14,6 +13,7 @@ from .measuring import HELLO, Place, Spent, beside, best, point, run, used_by
 GROUP = "waiting"
 AT_REST = "a minute at rest, processor"
 SECONDS_IDLE = 5.0
+SECONDS_SETTLED = 2.0
 
 
 def measure(place: Place, sizes: Sequence[int], rounds: int) -> Iterator[Point]:
@@ -24,7 +24,7 @@ def measure(place: Place, sizes: Sequence[int], rounds: int) -> Iterator[Point]:
         run(place.script("filling", 0, size - there, "timer"), place.folder)
         there = size
         with beside(place.verb("worker", "--parallel", "2"), place.folder / "worker") as worker:
-            used, megabytes = _settled(worker.pid, size)
+            used, megabytes = _settled(worker.pid)
             yield point(GROUP, "start of a worker, processor", place, size, Spent((used, used, megabytes)))
             time.sleep(SECONDS_IDLE)
             after, megabytes = used_by(worker.pid)
@@ -35,10 +35,15 @@ def measure(place: Place, sizes: Sequence[int], rounds: int) -> Iterator[Point]:
             yield point(GROUP, series, place, size, best(place.verb(*arguments), place.folder, rounds))
 
 
-def _settled(pid: int, size: int) -> tuple[float, float]:
-    """What the process has used when it has taken up what there is: a thousand a second, and then next to nothing."""
-    time.sleep(2.0 + size / RUNS_TAKEN_MAX * IDLE_RUNS_SECONDS)
-    return used_by(pid)
+def _settled(pid: int) -> tuple[float, float]:
+    """What the process has used when it has taken up what there is: when it uses next to nothing any more."""
+    used, megabytes = used_by(pid)
+    while True:
+        time.sleep(SECONDS_SETTLED)
+        after, megabytes = used_by(pid)
+        if used > 0.1 and after - used < 0.02 * SECONDS_SETTLED + 0.005:
+            return after, megabytes
+        used = after
 
 
 def _bury(place: Place) -> None:

@@ -102,3 +102,44 @@ CREDENTIALS = (
     "-----BEGIN PRIVATE KEY-----\nMIIEowIBAAKCAQEAx7abcdef\n-----END PRIVATE KEY-----\n",
     "token 5 of 7, password: required",
 )
+
+CRONS = [
+    "30 2 * * *\nEurope/Berlin",
+    "*/15 * * * MON-FRI\nUTC",
+    "0 0 29 2 *\nAmerica/New_York",
+    "0 0 L * *\nPacific/Apia",
+    "5,35 1-3 1,15 JAN-JUN/2 *\nAustralia/Lord_Howe",
+    "0 12 * * MON#2\nAsia/Kathmandu",
+    "0 0 31 2 *\nUTC",
+    "0 2 * * 5L\nAfrica/Casablanca",
+    "@daily\nEurope/London",
+    "@yearly",
+    "59 23 31 12 7",
+]
+SCHEDULES = [
+    '{"workflow": "nightly", "cron": "30 2 * * *", "timezone": "Europe/Berlin", "catch_up": "all(20)"}',
+    '{"workflow": "nightly", "every": "6h", "anchor": "2026-01-01T00:00:00Z", "overlap": "queue", "pause_after": 3}',
+    '{"workflow": "nightly", "every": 90.5, "catch_up": "none", "labels": {"team": "data"}, "inputs": {"n": [1]}}',
+    "15m",
+]
+ADDRESSES = [
+    "mailto://user:password@mail.example.org/?to=ops@example.org\nslack://T1/B2/C3/#ops",
+    "https://hooks.example.org/services/T1\nwhsec_aGVsbG8=",
+    "discord://id/token\ntgram://bot/chat\njson://user:pw@host:8080/path\nwhsec_x",
+    "ntfys://topic@host\nmatrixs://u:p@host/#room\nxml://[::1]:80/x\npagerduty://key@id/%20",
+]
+SERVER_FILES = [
+    '[server]\nhost = "0.0.0.0"\nport = 8642\nhosts = ["runs.example.org"]\ninsecure = true\n'
+    '[server.trusted_proxy]\naddresses = ["10.0.0.0/8"]\nscopes = ["read", "run"]\n',
+    '[targets.ops]\nurls = ["mailto://ops@example.org", {env = "OPS_URL"}]\nper_minute = 5\ngive_up_after = "24h"\n'
+    '[targets.program]\nwebhook = {file = "/run/hook"}\nsecret = [{env = "ONE"}, {env = "TWO"}]\ntimeout_seconds = 5\n'
+    '[otel]\nendpoint = "http://localhost:4318"\n',
+]
+NOTICES = [
+    '{"event": "failed", "title": "run 7 failed", "at": "2026-11-17T02:00:00Z", "run_id": 7, "workflow": "nightly",'
+    ' "status": "failed", "details": ["two steps failed"], "failures": [{"step": "fetch", "code": "EXIT",'
+    ' "message": "exit 3"}], "failures_count": 2, "has_run_out": true}',
+    '{"event": "needs_person", "title": "waits for you", "at": "2026-11-17T02:00:00+02:00", "run_id": 1, "step": "ask",'
+    ' "request": "approval"}',
+    '{"event": "test", "title": "a test", "at": "2026-11-17T02:00:00Z"}',
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
-from . import paths, playbooks, reading, records, samples, seeds, shells, texts
+from . import paths, playbooks, questions, reading, records, requests, samples, seeds, server_texts, shells, texts
 
 Run = Callable[[bytes], None]
 Seeds = Callable[[], Sequence[bytes]]
@@ -159,5 +159,29 @@ _ALL = [
         ["--json", "--home", "-i", "--", "=", "\n", "--error"],
         share=2,
     ),
+    Target(
+        "request", requests.request, requests.request_seeds, ["null", "-1", "?limit=", "&", "dry_run", "%00"], share=4
+    ),
+    Target("tool_call", requests.tool_call, requests.tool_seeds, ["null", "-1", '"1"', "dry_run"], share=3),
+    Target(
+        "cron",
+        server_texts.cron,
+        _written(*samples.CRONS),
+        ["*/", "L", "#", "W", "MON-FRI", "?", "@daily", "29 2", "Europe/Berlin", "Australia/Lord_Howe", "../", "UTC"],
+        share=2,
+    ),
+    Target(
+        "schedule",
+        server_texts.schedule,
+        _written(*samples.SCHEDULES),
+        ['"every":', '"anchor":', '"catch_up":', "all(20)", "6h", "1e300", "9999-12-31T23:59:59Z"],
+    ),
+    Target(
+        "notice_target", server_texts.notice_target, _written(*samples.ADDRESSES), ["://", "@", "whsec_", "?", "[::"]
+    ),
+    Target("server_file", server_texts.server_file, _written(*samples.SERVER_FILES), ["[targets.", "urls", "{env ="]),
+    Target("notice", server_texts.notice, _written(*samples.NOTICES), ['"failures":', '"details":', '"request":']),
+    Target("question", questions.question, questions.question_seeds, share=2),
+    Target("statement", questions.statement, questions.statement_seeds, ["with recursive", "pragma", "into"], share=2),
 ]
 TARGETS = {target.name: target for target in _ALL}

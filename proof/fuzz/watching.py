@@ -20,7 +20,7 @@ _DEEDS = frozenset({"os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fo
 _DEEDS |= frozenset({"socket.connect", "ctypes.dlopen", "pty.spawn"})
 _MAY_RUN = ("shell", "playbook_shell", "includes")
 # An expression that may take long is evaluated in a process that is forked, in which the same is watched.
-_MAY_FORK = ("expression",)
+_MAY_FORK = ("expression", "request", "tool_call")
 
 
 class TooLong(Wrong):

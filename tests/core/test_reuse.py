@@ -193,6 +193,20 @@ def test_no_run_takes_over_from_itself_nor_what_may_still_be_undone():
     assert found == [False, False, True, True]
 
 
+def test_no_run_takes_back_what_another_took_over_from_it():
+    row = row_of(started(step("a", cache=True)), reused_run_id=9)
+    asked = msgspec.structs.replace(wanted(started(step("a", cache=True))), run_id=9)
+
+    assert result_of(5, "completed", "a", row, asked) is None
+
+
+def test_what_can_be_undone_is_taken_from_the_run_that_did_it_alone():
+    undoable = step("a", cache=True, undo=command("true"))
+    asked = msgspec.structs.replace(wanted(started(undoable)), run_id=9)
+
+    assert result_of(6, "completed", "a", row_of(started(undoable), reused_run_id=5), asked) is None
+
+
 # -- files -----------------------------------------------------------------------------------------------------------
 
 

@@ -252,3 +252,14 @@ def test_a_parked_step_that_is_to_be_retried_counts_as_a_step_and_does_not_wait_
     assert run.queued == ["a"]
 
     assert run.ok("a").status == "paused"
+
+
+def test_an_approval_whose_handler_asks_again_counts_as_a_step_and_does_not_wait_for_ever() -> None:
+    asking = step("ask", action=ASK, on_failure=handler("fix", rerun=1))
+    run = History(workflow(asking, step("b", needs=["ask"]))).start()
+
+    run.pause().resume(steps=1).approve("ask", is_approved=False).ok("ask.on_failure@1.0")
+    assert (run["ask"].status, run["ask"].attempt) == ("running", 2)
+
+    assert run.approve("ask").status == "paused"
+    replayed(run)

@@ -221,7 +221,7 @@ def test_a_process_that_starts_when_the_wall_clock_was_stepped_back_goes_on_with
     first.expire(one)
     second = machine.process()
     two = second.engine(ends=fails_first())
-    two.take_up([run_id])
+    two.take_up_idle()
     second.settle(two)
     assert second.statuses(run_id) == {"a": "backing_off"}
     machine.pass_time(second, two, seconds=10.1)

@@ -62,6 +62,48 @@ def test_an_engine_that_is_alone_holds_as_many_as_its_executor_takes(world: Worl
     assert len(executor.running) == 11
 
 
+def _tokens(engine: Any) -> set[int]:
+    return {lease.token for lease in engine.executor.running}
+
+
+class Recording:
+    """A store that records in which calls tasks are reported and leased."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("lease", "report_all", "report_and_lease"):
+            self.calls.append(name)
+        return getattr(self._store, name)
+
+
+def test_a_worker_reports_tasks_of_the_run_of_another_and_gets_the_next_ones_at_once(world: World) -> None:
+    if not world.store.is_shared:
+        pytest.skip("tasks come with the turn of their run")
+    driving, working = world.engine(slots=0), world.engine(slots=2, ends=lambda task: None)
+    run_id = world.start(WIDE, driving)
+    for engine in (driving, working):
+        engine.set_alone(False)
+        engine.tick(0.0)
+    store = Recording(world.store)
+    working._tasks._store = working._supply._store = store  # type: ignore[assignment]
+    first = _tokens(working)
+
+    working.executor.ends = lambda task: Outcome()  # type: ignore[union-attr]
+    working.tick(0.0)
+    calls, second = list(store.calls), _tokens(working)
+    for _ in range(30):
+        world.settle(working)
+        driving.request_look()
+        world.settle(driving)
+
+    assert calls == ["report_and_lease"]
+    assert len(first) == len(second) == 2 and not first & second
+    assert world.status(run_id) == "completed"
+
+
 class Unavailable:
     """A store that is unavailable for the next report."""
 

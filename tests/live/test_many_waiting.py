@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from mulligan.engine.driven_runs import IDLE_AT_ONCE_MAX
 from mulligan.language import load_text
 from mulligan.service import Service
-from mulligan.service.driver import RUNS_TAKEN_MAX, Capacity
+from mulligan.service.driver import Capacity
 from mulligan.service.home import Home
 from mulligan.service.run_control import prepare
 
@@ -18,7 +19,7 @@ WAITING = "name: ask\nsteps: [{step: ask, approve: {message: May it?}}]"
 def test_a_thousand_runs_that_wait_do_not_hide_an_older_one_that_has_work(tmp_path: Path) -> None:
     service = Service(Home(tmp_path / "home"))
     (old,) = _left_by_a_dead_engine(service, WITH_WORK, 1)
-    _left_by_a_dead_engine(service, WAITING, RUNS_TAKEN_MAX)
+    _left_by_a_dead_engine(service, WAITING, IDLE_AT_ONCE_MAX)
     deadline = time.monotonic() + 60
 
     with service.driver(Capacity(cpus=1.0, memory=1 << 30)) as driver:

@@ -154,3 +154,8 @@ def test_a_missing_secret_is_named_and_never_shown(tmp_path: Path) -> None:
         missing.webhook_url()
     with pytest.raises(InputInvalid, match="continues with base64"):
         signing_key("whsec_%%%")
+
+
+def test_an_address_of_100_000_characters_is_refused_before_anything_reads_it() -> None:
+    with pytest.raises(msgspec.ValidationError, match="an address has at most 4,000 characters"):
+        msgspec.convert({"urls": ["x" * 100_000]}, Target)

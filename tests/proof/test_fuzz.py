@@ -33,6 +33,12 @@ INPUTS = {
     "includes": 15,
     "command_line": 25,
     "path": 40,
+    "request": 60,
+    "tool_call": 40,
+    "statement": 20,
+    "question": 25,
+    "notice_target": 25,
+    "cron": 40,
 }
 INPUTS_MAX = 80
 

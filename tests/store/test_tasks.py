@@ -305,13 +305,13 @@ def test_the_last_reports_and_new_leases_come_together(store: Store) -> None:
     queue(store, turn, task(turn.run_id, "check"), task(turn.run_id, "late"))
 
     done = [(lease.token, ended(lease.task.place), None) for lease in leases]
-    found = store.report_and_lease("w", done, offer(tasks_max=1))
+    _, found = store.report_and_lease("w", done, offer(tasks_max=1))
 
     assert [lease.task.place for lease in found] == ["check"]
     assert store.leases_of("w") == found
     assert [one.place for one in reports(store, turn.run_id) if isinstance(one, r.TaskEnded)] == ["build", "deploy"]
-    assert store.report_and_lease("w", [(found[0].token, ended("check"), None)], offer(tasks_max=0)) == []
-    assert store.report_and_lease("nobody", [], offer()) == []
+    assert store.report_and_lease("w", [(found[0].token, ended("check"), None)], offer(tasks_max=0))[1] == []
+    assert store.report_and_lease("nobody", [], offer()) == (False, [])
     assert store.leases_of("w") == []
 
 

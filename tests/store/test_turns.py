@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
+from mulligan.core.effects.effects import SetTimer
+from mulligan.core.model import reports as r
 from mulligan.errors import Conflict
 from mulligan.ports import Store, Turn
 
-from .keeping import Open, commit, new_run, started, worker
+from .keeping import T0, Open, commit, new_run, queue, started, take, task, worker
 
 
 def test_a_free_turn_is_taken_and_its_fence_grows_with_each_holder(store: Store) -> None:
@@ -115,3 +119,42 @@ def test_the_last_commit_of_a_round_gives_the_turn_back(store: Store) -> None:
         store.commit([commit(turn, 1)])
     (again,) = store.take_turns([turn.run_id], "w")
     store.commit([commit(again, 1)])
+
+
+def test_a_worker_finds_page_by_page_the_unfinished_runs_that_it_may_hold(opened: Open) -> None:
+    one, two = opened(), opened()
+    if one.is_shared:
+        pytest.skip("there any worker gets tasks and timers of any run, without its turn")
+    own, others = started(one), started(two, holder="other")
+    free = two.create([new_run(), new_run()])
+    over = started(one)
+    one.commit([commit(over, status="completed", is_last=True)])
+
+    first = one.idle_runs("w", (0, 0), 3)
+    assert first.after is not None
+    second = one.idle_runs("w", first.after, 3)
+
+    assert first.run_ids + second.run_ids == [own.run_id, *(turn.run_id for turn in free)]
+    assert second.after is None
+    assert two.run(others.run_id).holder == "other"
+
+
+def test_a_run_has_work_if_it_has_a_message_a_queued_task_or_no_reason_to_wait(store: Store) -> None:
+    if store.is_shared:
+        pytest.skip("there any worker gets tasks and timers of any run, without its turn")
+    asked = started(store)
+    store.put(asked.run_id, r.CancelRequested(T0))
+    queued, running, timed, paused, person, lost = (started(store) for _ in range(6))
+    queue(store, queued, task(queued.run_id))
+    take(store, running, task(running.run_id))
+    due = SetTimer("wait", T0 + timedelta(hours=1), "a", 1)
+    store.commit([commit(timed, timers=[due])])
+    store.commit([commit(paused, status="paused", queued=[task(paused.run_id)])])
+    store.commit([commit(person, rows=[("places", "ask", "approval", b"{}")])])
+    ahead = started(store)
+    store.commit([commit(ahead, at=T0 + timedelta(hours=1), timers=[due])])
+    everyone = (asked, queued, running, timed, paused, person, lost, ahead)
+
+    found = store.runs_with_work([turn.run_id for turn in everyone])
+
+    assert found == [turn.run_id for turn in (asked, queued, lost, ahead)]

@@ -64,6 +64,6 @@ def test_a_point_that_does_not_exist_cannot_be_armed() -> None:
         points.arm("after_lunch")
 
     assert caught.value.args == (
-        "there is no fault point 'after_lunch'; there are after_commit, after_drain, after_lease, before_commit, "
-        "before_report, before_turn",
+        "there is no fault point 'after_lunch'; there are after_commit, after_drain, after_lease, "
+        "after_schedule_decision, after_schedule_start, before_commit, before_report, before_turn",
     )

@@ -372,6 +372,17 @@ def test_a_retry_behind_its_deadline_is_found() -> None:
     )
 
 
+def test_the_time_before_a_fork_does_not_count_for_a_deadline() -> None:
+    promises = told(STARTED, ENTERED, FIRST, FAILED, definition=workflow(step("a", rules=retry(3), deadline=10.0)))
+    forked_at = START + timedelta(minutes=11)
+    promises.check_entry(e.Entry(5, forked_at, 0, e.RunForked(1, 4)))
+
+    promises.check_entry(e.Entry(6, forked_at, 4, e.RetryScheduled("a", 2, 0, 1, forked_at + timedelta(seconds=9))))
+    late = e.RetryScheduled("a", 3, 0, 2, forked_at + timedelta(seconds=10))
+    with pytest.raises(AssertionError, match="due after its deadline"):
+        promises.check_entry(e.Entry(7, forked_at, 6, late))
+
+
 @pytest.mark.parametrize(
     ("entry", "sentence"),
     [

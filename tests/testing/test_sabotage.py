@@ -9,9 +9,23 @@ from mulligan.testing.fault_budget import STORE_KINDS, FaultBudget, StoreKind
 from mulligan.testing.history import command, handler, retry, step, workflow
 from mulligan.testing.shrinking import complaint
 from mulligan.testing.simulator import Simulation
-from mulligan.testing.themes import GUESTS, HOLDS, OUTAGES, Theme
+from mulligan.testing.themes import (
+    CACHED,
+    GUESTS,
+    HOLDS,
+    OUTAGES,
+    RACING_SERVERS,
+    REMOTE,
+    SERVERS,
+    TOOLS,
+    Theme,
+)
 
+from . import sabotage_agents as sabotage_agents
+from . import sabotage_cache as sabotage_cache
 from . import sabotage_core as sabotage_core
+from . import sabotage_remote as sabotage_remote
+from . import sabotage_servers as sabotage_servers
 from .sabotage import DEFECTS
 
 # From the seed that is known to show it; others do too, should that one tell another story some day.
@@ -123,6 +137,36 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a step that is resumed is not queued again", PLAIN, "memory", 1, "promise 10"),
     ("an event is announced to nobody", None, "memory", 0, "promise 11"),
     ("what was done first is undone first", PLAIN, "memory", 20, "promise 4"),
+    ("what was undone is found by later runs", None, "shared", 53, "promise 12"),
+    ("a result is found before its step has completed", None, "shared", 50, "promise 12"),
+    ("a result is taken over that its run may still undo", None, "shared", 7, "promise 12"),
+    ("steps with other values have one fingerprint", None, "shared", 1, "promise 12"),
+    ("a step that is forced to run takes an earlier result", None, "shared", 4, "promise 12"),
+    ("a step that runs again on purpose takes an earlier result", None, "shared", 16, "promise 12"),
+    ("a result that has set data of the run is found by later runs", None, "memory", 8, "promise 12"),
+    ("a request that is repeated is carried out again", PLAIN, "shared", 236, "promise 10"),
+    ("a server that was started again carries out a repeated request", PLAIN, "shared", 274, "promise 10"),
+    ("what a remote worker has sent is forgotten before the server has it", PLAIN, "shared", 174, "promise 4"),
+    ("a server expires workers whose heartbeats it could not take", PLAIN, "shared", 27, "promise 7"),
+    ("the ends of tasks that come with a heartbeat are lost", PLAIN, "shared", 174, "promise 4"),
+    ("a lost request of a remote worker counts as answered by the one before", PLAIN, "shared", 3, "promise 10"),
+    ("the run of an instant has a key that no other server finds", None, "memory", 0, "promise 13"),
+    ("a server writes over what another server has decided meanwhile", None, "shared", 1, "promise 13"),
+    ("what a schedule has decided to start is taken for done", None, "memory", 0, "promise 13"),
+    ("an instant starts a run though the one before has not ended", None, "memory", 0, "promise 13"),
+    ("instants that were missed are not written down", None, "memory", 0, "promise 13"),
+    ("instants that would have to wait are dropped", None, "memory", 0, "promise 13"),
+    ("a schedule takes every run for one that has ended", None, "memory", 3, "promise 13"),
+    ("a schedule misses an instant at which a server looks a second late", None, "memory", 5, "promise 13"),
+    ("a notice that a target has refused counts as sent", None, "memory", 0, "promise 11"),
+    ("the claim of a sender ends while it sends", None, "memory", 0, "promise 11"),
+    ("what came of sending a notice is not written", None, "memory", 0, "promise 11"),
+    ("a notice that has to wait for its target is given up", None, "memory", 11, "promise 11"),
+    ("a task that its worker has interrupted has failed", None, "memory", 45, "promise 3"),
+    ("a task fails when the time of its first worker is over", None, "memory", 27, "promise 3"),
+    ("what an agent has spent is counted twice", None, "memory", 4, "promise 2"),
+    ("a tool is called though the calls of its agent are spent", None, "memory", 120, "promise 3"),
+    ("a tool that has answered is called again", None, "memory", 0, "promise 2"),
 ]
 # Where it takes more of one kind of thing than histories have.
 THEMES: dict[str, Theme] = {
@@ -130,6 +174,15 @@ THEMES: dict[str, Theme] = {
     "what our own tasks came to goes with a turn that is another's": GUESTS,
     "after an outage the first one back buries all others": OUTAGES,
     "a step that is resumed is not queued again": HOLDS,
+    **dict.fromkeys(sabotage_cache.SENTENCES, CACHED),
+    **dict.fromkeys(sabotage_remote.SENTENCES, REMOTE),
+    **dict.fromkeys(sabotage_servers.SENTENCES, SERVERS),
+    "a server writes over what another server has decided meanwhile": RACING_SERVERS,
+    "a task that its worker has interrupted has failed": Theme(),
+    "a task fails when the time of its first worker is over": Theme(),
+    "what an agent has spent is counted twice": Theme(),
+    "a tool is called though the calls of its agent are spent": TOOLS,
+    "a tool that has answered is called again": TOOLS,
 }
 
 
@@ -153,5 +206,12 @@ def test_every_defect_is_looked_for() -> None:
 @pytest.mark.parametrize("of", [COUNTED, CALLING, PLAIN, TRIAGED])
 def test_without_a_defect_nothing_is_found(of: Workflow, store: StoreKind) -> None:
     told = [complaint(Simulation(seed, of, budget=FaultBudget(store=store))) for seed in range(4)]
+
+    assert [one for one in told if one] == []
+
+
+@pytest.mark.parametrize("theme", [CACHED, REMOTE, SERVERS, RACING_SERVERS], ids=lambda theme: theme.name)
+def test_without_a_defect_nothing_is_found_where_there_is_more_of_something(theme: Theme) -> None:
+    told = [complaint(Simulation(seed, theme=theme)) for seed in range(6)]
 
     assert [one for one in told if one] == []

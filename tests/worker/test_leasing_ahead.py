@@ -55,6 +55,18 @@ def test_it_asks_for_more_tasks_than_it_has_slots_once_it_has_seen_a_short_one(w
     assert work.executor.offer().ahead > 0
 
 
+def test_it_holds_tasks_of_50_ms_only_if_no_other_worker_could_run_them(work: Work) -> None:
+    for _ in range(100):
+        work.executor._prefetch.record_duration(0.06)
+    work.executor.reserve(work.python("def main(): pass").task)
+    work.executor.reserve(work.python("def main(): pass").task)
+    more, large = work.python("def main(): pass").task, work.python("def main(): pass", cpus=2.0).task
+
+    assert not work.executor.fits(more)
+    assert work.executor.may_hold(more)
+    assert not work.executor.may_hold(large)
+
+
 def test_it_asks_again_when_it_has_started_half_of_what_it_holds(work: Work) -> None:
     most = work.executor.offer().ahead
     for _ in range(2 + most // 2 + 1):

@@ -168,6 +168,8 @@ def place_of(site: Site, target: str) -> str:
 def _place_of_file(path: Path, target: str) -> str:
     if target.startswith("docs/") and path.suffix != ".md":
         return target.removeprefix("docs/")  # a picture
+    # The generator leaves out what begins with a dot.
+    target = "/".join(part.removeprefix(".") for part in target.split("/"))
     if path.is_dir():
         return f"files/{target}/index.md"
     if path.suffix == ".md":

@@ -162,6 +162,7 @@ def test_a_result_that_is_called_like_a_hidden_column_does_not_lead_to_it() -> N
         (f"select {' + '.join(['1'] * 9000)}", {"statement_chars": 100_000}),
         ("select '" + "x" * 100 + "'", {"statement_chars": 100}),
         ("select 1 from orders a, orders b, orders c", {"tables": 2}),
+        ("select 1 from orders" + " join orders a" * 60, {}),
         ("select " + "case when 1 then " * 900 + "1" + " end" * 900, {"statement_chars": 100_000}),
     ],
 )

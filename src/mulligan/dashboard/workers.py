@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mulligan.api.routing import Answer, Call, Route
 from mulligan.dashboard.parts import figure, moment, run_link
 from mulligan.dashboard.shell import HTML, empty, heading, may, page, page_route, panel, path_to, table
@@ -153,7 +155,7 @@ def show_doctor(call: Call) -> Answer:
     if not _may_examine(call):
         words = "A token of one project may not examine the server. Ask who runs it."
         top = heading("Doctor", over=element("a", "Workers", href="/workers"))
-        return page(call, "Doctor", top, empty(words), section=_SECTION, styles=_STYLES)
+        return replace(page(call, "Doctor", top, empty(words), section=_SECTION, styles=_STYLES), status=403)
     found: Diagnosis = call.service.examine_machine()
     ordered = sorted(found.checks, key=lambda one: ("problem", "warning", "ok").index(one.health))
     problems = sum(one.health == "problem" for one in found.checks)

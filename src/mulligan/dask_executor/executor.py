@@ -124,6 +124,9 @@ class DaskExecutor:
     def fits(self, task: Task) -> bool:
         return self._limits.admits(task) and self._capacity.fits(task, self._clock.now())
 
+    def may_hold(self, task: Task) -> bool:
+        return False
+
     def can_ever_fit(self, task: Task) -> bool:
         return self._capacity.can_ever(task)
 

@@ -24,6 +24,8 @@ class ChangeWatch:
         self.is_requested = True
         self._looked_at = self._polled_at = 0.0
         self._changed_at = float("-inf")
+        # How often the store was looked into.
+        self.looks = 0
 
     def request(self) -> None:
         """Let the next round of the loop look into the store."""
@@ -47,6 +49,7 @@ class ChangeWatch:
 
     def begin_look(self) -> None:
         self.is_requested = False
+        self.looks += 1
         self._looked_at = self._clock.monotonic()
 
     def _has_changes(self, now: float) -> bool:

@@ -24,6 +24,8 @@ from mulligan.ports import Clock, EngineExecutor, EngineStore, LoadedRun, Messag
 
 # How many runs are loaded in one round of the loop: a heartbeat must not wait for more than that.
 TAKEN_AT_ONCE_MAX = 50
+# How many unfinished runs are looked at in one round of the loop for those that nobody holds.
+IDLE_AT_ONCE_MAX = 1000
 # The state of a run with more rows is left out when garbage is looked for.
 ROWS_COLLECTED_MAX = 10_000
 
@@ -114,6 +116,12 @@ class DrivenRuns:
         self._ended: list[RunDriver] = []
         # Runs that this process cannot drive because of a bug or damaged data.
         self._abandoned: set[int] = set()
+        # Runs whose turn we hold and that are not loaded: they wait, and a message will wake them.
+        self.unloaded: set[int] = set()
+        # Where the search for runs that nobody holds goes on; None if it is over. And how often the store had been
+        # looked into when it began.
+        self._idle_after: tuple[int, int] | None = None
+        self._idle_looks = -1
 
     @property
     def run_ids(self) -> list[int]:
@@ -130,6 +138,39 @@ class DrivenRuns:
             self._adopt(self._store.take_turns(batch, self._name), root_run_id)
             self.to_claim.discard(batch)
 
+    def begin_idle_search(self) -> None:
+        """Look for unfinished runs that nobody holds, in this round and the next ones.
+
+        Not if nothing was written since the last search: a turn becomes free only by a commit of another process, or
+        when we expire a worker, and both make us look into the store.
+        """
+        if self._idle_after is None and self._idle_looks != self._changes.looks:
+            self._idle_after, self._idle_looks = (0, 0), self._changes.looks
+
+    @property
+    def is_searching_idle(self) -> bool:
+        return self._idle_after is not None
+
+    def hold_idle(self) -> None:
+        """Take the turns of some runs that nobody holds, and load those that have something to do.
+
+        The others wait. Whatever wakes one of them, a timer, a person or the end of a task, is a message in its inbox,
+        and a run with a message is taken up. So a worker starts at once, however many runs wait.
+        """
+        assert self._idle_after is not None
+        found = self._store.idle_runs(self._name, self._idle_after, IDLE_AT_ONCE_MAX)
+        # Also those that we hold without knowing it: an answer of the store was lost.
+        known = (self.drivers, self.unloaded, self._abandoned)
+        run_ids = [run_id for run_id in found.run_ids if not any(run_id in some for some in known)]
+        held = [turn.run_id for turn in self._store.take_turns(run_ids, self._name)] if run_ids else []
+        if held:
+            with_work = self._store.runs_with_work(held)
+            self.unloaded.update(held)
+            self.to_claim.add(with_work)
+            # What was written for them so far has to be looked for, and their timers.
+            self._changes.request()
+        self._idle_after = found.after
+
     def _adopt(self, turns: Sequence[Turn], root_run_id: int | None) -> None:
         loaded = {one.record.run_id: one for one in self._store.load_all([turn.run_id for turn in turns])}
         for turn in turns:
@@ -141,6 +182,7 @@ class DrivenRuns:
                 if turn.run_id == root_run_id:
                     raise
                 self._abandoned.add(turn.run_id)
+                self.unloaded.discard(turn.run_id)
                 self._store.release([turn])
                 self._observer.trouble(f"run {turn.run_id} is left alone: {error.message}")
 
@@ -172,6 +214,7 @@ class DrivenRuns:
         )
         driver.is_alone = self._supply.is_alone
         self.drivers[turn.run_id] = driver
+        self.unloaded.discard(turn.run_id)
         if ahead:
             self._timers.ahead[turn.run_id] = ahead
         if driver.has_more_to_enter:
@@ -302,3 +345,5 @@ class DrivenRuns:
         self._supply.forget_all()
         self._timers.ahead.clear()
         self._ended.clear()
+        self.unloaded.clear()
+        self._idle_after, self._idle_looks = None, -1

@@ -6,9 +6,11 @@ may share a store: each drives the runs whose turns it holds, and the runs of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from datetime import datetime
 
+from mulligan.core.deciding.breaker import Guard
+from mulligan.core.model.reports import Report
 from mulligan.core.state.scope import Evaluator
 from mulligan.engine.change_watch import IDLE_SECONDS, ChangeWatch
 from mulligan.engine.driven_runs import DrivenRuns
@@ -22,7 +24,7 @@ from mulligan.engine.timer_watch import TimerWatch
 from mulligan.engine.timings import Timings
 from mulligan.engine.turns import TurnTaker
 from mulligan.engine.workflow_cache import WorkflowCache
-from mulligan.ports import Clock, EngineExecutor, EngineStore, NewRun, Turn
+from mulligan.ports import Clock, EngineExecutor, EngineStore, Lease, NewRun, Turn
 
 
 class Engine:
@@ -122,6 +124,19 @@ class Engine:
         """Drive these runs if their turns are free: a batch now, the others in the next rounds."""
         self._runs.take_up(run_ids, self.root_run_id)
 
+    def take_up_idle(self) -> None:
+        """Hold the turns of unfinished runs that nobody holds, in the next rounds; load those with something to do.
+
+        In a shared store there is no need: any worker with free capacity gets tasks of any run.
+        """
+        if not self._store.is_shared:
+            self._runs.begin_idle_search()
+
+    @property
+    def runs_held(self) -> int:
+        """How many runs we hold: those that we drive, and those that wait."""
+        return len(self.drivers) + len(self._runs.unloaded)
+
     def begin(self, turns: Iterable[Turn], runs: Iterable[NewRun]) -> None:
         """Drive runs that were just created, without reading them from the store."""
         self._runs.begin(turns, runs)
@@ -152,10 +167,13 @@ class Engine:
         if not self._supply.is_draining and self.was_signalled():
             # Before the turns: what was interrupted by the same signal would be started here again.
             self.drain()
+        self._report_ended()
         if self._timers.is_due:
             self._fire_timers()
         if self._timers.was_clock_set():
             self._changes.request()
+        if self._runs.is_searching_idle:
+            self._runs.hold_idle()
         if self._changes.is_due() or self._runs.to_claim:
             self._look()
         if self.workflows.has_breakers and self._supply.pacing.comes_first:
@@ -196,15 +214,28 @@ class Engine:
     @property
     def _has_more_to_do(self) -> bool:
         """Whether the next round need not wait."""
-        return bool(self._changes.is_requested or self._runs.ready or self._runs.to_claim)
+        runs = self._runs
+        return bool(self._changes.is_requested or runs.ready or runs.to_claim or runs.is_searching_idle)
 
     def _collect(self, timeout: float) -> None:
-        """Take in the tasks that have ended: a run that we drive gets the report at once, others by their inbox."""
+        """Take in the tasks that have ended."""
         if self.executor is None:
             self._store_wait.wait(timeout)
         elif self._tasks.collect(timeout, self._turns.gather_seconds):
             self._supply.pacing.has_more_room = True
-        self._tasks.report_except(self.drivers.keys())
+
+    def _report_ended(self) -> None:
+        """Give a run that we drive the reports of its ended tasks at once, and others theirs by their inbox.
+
+        With the latter we ask for the next tasks, unless turns of our own runs come first.
+        """
+        leases = (
+            self._tasks.report_except(self.drivers.keys())
+            if self._runs.ready
+            else self._tasks.report_except(self.drivers.keys(), self._report_and_lease)
+        )
+        if leases:
+            self._start_leased(leases)
         for lease, report in self._tasks.take_ended():
             driver = self.drivers[lease.task.run_id]
             self._runs.add_report(driver, QueuedReport(report, token=lease.token, guard=lease.task.guard))
@@ -238,8 +269,13 @@ class Engine:
 
     def _lease_tasks(self) -> None:
         leases = self._supply.lease(self.root_run_id)
-        if leases is None:
-            return
+        if leases is not None:
+            self._start_leased(leases)
+
+    def _report_and_lease(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> tuple[bool, list[Lease]] | None:
+        return self._supply.report_and_lease(ended, self.root_run_id)
+
+    def _start_leased(self, leases: Sequence[Lease]) -> None:
         # TaskStarted is in the inboxes: a run must process it before the end of the task.
         run_ids = {lease.task.run_id for lease in leases}
         self._runs.read_inboxes(self.drivers.keys() if self.workflows.has_breakers else run_ids & self.drivers.keys())

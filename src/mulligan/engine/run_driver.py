@@ -111,6 +111,8 @@ class RunDriver:
         self.run_id = turn.run_id
         # How far the run's time is ahead of our clock: the time in a log never goes back.
         self.ahead = ahead
+        # The same when the open turn began.
+        self._ahead_in_turn = ahead
         self.record = record
         self.state = state
         self.evaluator = evaluator
@@ -211,7 +213,7 @@ class RunDriver:
 
         Stops at the end of a round: the commit removes what is left of the round, and must not touch the next one.
         """
-        now += self.ahead
+        now, self._ahead_in_turn = now + self.ahead, self.ahead
         pending, reports = self._begin(), self.reports
         for _ in range(min(reports_max, len(reports))):
             if pending.is_last:
@@ -223,7 +225,7 @@ class RunDriver:
             pending.entered.append(self.starts.popleft())
             pending.next.append(r.StartsDue(now, pending.entered[-1]))
             self._follow(pending, now)
-        if (left := self.starts or pending.starts) and not (self.is_exclusive or self.is_paused or pending.is_last):
+        if (left := self.starts or pending.starts) and not (self.is_paused or pending.is_last):
             # If this worker dies now, a message must make the next one continue.
             pending.outgoing.append((self.run_id, r.StartsDue(now, left[0])))
 
@@ -298,8 +300,10 @@ class RunDriver:
             # Our own task: the time is by our clock.
             return replace(report, at=report.at + self.ahead) if self.ahead else report
         if isinstance(report, r.TimerFired) and report.at > now:
-            # The timer is due by the clock of another process, which is ahead of ours.
-            self.ahead += report.at - now if self.is_exclusive else NOT_AHEAD
+            # The timer is due by the clock of another process, which is ahead of ours. Another timer of this turn may
+            # have said so already.
+            if self.is_exclusive:
+                self.ahead = max(self.ahead, self._ahead_in_turn + (report.at - now))
             return report
         return replace(report, at=now)
 
@@ -372,9 +376,14 @@ class RunDriver:
         """
         if self.executor is None:
             return False
-        has_room = task.guard is None and self.executor.fits(task)
+        has_room = task.guard is None and self._has_room(task)
         is_ours = self.is_exclusive and self.is_alone
         return has_room or (is_ours and not self.executor.can_ever_fit(task))
+
+    def _has_room(self, task: Task) -> bool:
+        """Whether our executor can start it or, if nobody else could, hold it until a slot is free."""
+        assert self.executor is not None
+        return self.executor.fits(task) or (self.is_alone and self.executor.may_hold(task))
 
     def _take_or_refuse(self, pending: _Pending, task: Task, now: datetime) -> None:
         assert self.executor is not None

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from itertools import islice
 
 from msgspec.structs import replace
 
+from mulligan.core.deciding.breaker import Guard
 from mulligan.core.effects.lease_rules import has_time_for
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.reports import Report
 from mulligan.engine.run_driver import RunDriver
 from mulligan.engine.workflow_cache import WorkflowCache
-from mulligan.ports import Clock, Commit, Lease, TaskCapacity, TaskQueue
+from mulligan.ports import Clock, Commit, Lease, Offer, TaskCapacity, TaskQueue
 
 # How many runs are asked in a round of the loop whether a task of theirs fits: there may be thousands.
 CLAIMS_MAX = 200
@@ -167,7 +169,7 @@ class TaskSupply:
     def _is_full(self, rejected: Task | None) -> bool:
         """Whether a small task that did not fit still does not: then no other task fits either."""
         assert self._executor is not None
-        if rejected is None or self._executor.fits(rejected):
+        if rejected is None or self._executor.fits(rejected) or (self.is_alone and self._executor.may_hold(rejected)):
             return False
         # If this worker ends before the task might, that says nothing about others.
         return has_time_for(rejected, self._executor.offer().seconds_left)
@@ -178,6 +180,30 @@ class TaskSupply:
         A shared store gives tasks of any run, and so does one with workers of other hosts. Otherwise only tasks with a
         breaker have to be leased.
         """
+        offer = self._offer()
+        if offer is None:
+            return None
+        is_guarded = self.is_alone and not self._is_shared
+        leases = self._store.lease(self._name, offer, root_run_id=root_run_id, is_guarded=is_guarded)
+        self._note_leases(offer, leases)
+        return leases
+
+    def report_and_lease(
+        self, ended: Sequence[tuple[int, Report, Guard | None]], root_run_id: int | None
+    ) -> tuple[bool, list[Lease]] | None:
+        """Report ended tasks to a shared store and ask it for the next ones, at once; None if it was not asked.
+
+        And whether the turn of one of their runs may be free.
+        """
+        offer = self._offer() if self._is_shared else None
+        if offer is None:
+            return None
+        is_free, leases = self._store.report_and_lease(self._name, ended, offer, root_run_id=root_run_id)
+        self._note_leases(offer, leases)
+        return is_free, leases
+
+    def _offer(self) -> Offer | None:
+        """What to ask the store for; None if it is not worth it."""
         may_have_others = self._workflows.has_breakers or not self.is_alone
         if not self._may_start or not self.pacing.is_due(may_have_others=may_have_others):
             return None
@@ -189,12 +215,12 @@ class TaskSupply:
         if offer.tasks_max < 1 and offer.ahead < 1:
             self.pacing.note_no_room()
             return None
-        is_guarded = self.is_alone and not self._is_shared
-        leases = self._store.lease(self._name, offer, root_run_id=root_run_id, is_guarded=is_guarded)
+        return offer
+
+    def _note_leases(self, offer: Offer, leases: Sequence[Lease]) -> None:
         if offer.ahead and len(leases) <= offer.tasks_max:
             self.pacing.note_none_ahead()
         self.pacing.note_asked(may_have_more=len(leases) >= offer.tasks_max)
-        return leases
 
     def note_commit(self, commit: Commit) -> None:
         """Note whether a commit leaves tasks for us in the store."""

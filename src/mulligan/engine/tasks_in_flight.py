@@ -12,6 +12,9 @@ from mulligan.engine.change_watch import ChangeWatch
 from mulligan.errors import StaleLease, StoreUnavailable
 from mulligan.ports import Clock, Commit, EngineExecutor, Lease, StopRequest, TaskQueue, fault_point
 
+# Reports ended tasks and leases the next ones: see `TaskSupply.report_and_lease`.
+ReportAndLease = Callable[[Sequence[tuple[int, Report, Guard | None]]], tuple[bool, list[Lease]] | None]
+
 
 class TasksInFlight:
     """Leases and their executor. An engine without an executor has none.
@@ -132,23 +135,31 @@ class TasksInFlight:
             self._leases.pop(_key(lease), None)
             self._ended.popleft()
 
-    def report_except(self, run_ids: Collection[int]) -> None:
+    def report_except(
+        self, run_ids: Collection[int], report_and_lease: ReportAndLease = lambda ended: None
+    ) -> list[Lease]:
         """Put the reports of ended tasks into the inboxes of their runs, except of these, which get theirs directly.
 
-        All in one transaction. They are removed here once that is written, so that an error loses none.
+        All in one transaction, which may lease the next tasks: return those. The reports are removed here once it is
+        written, so that an error loses none.
         """
         if not self._ended:
-            return
+            return []
         others = [(lease, report) for lease, report in self._ended if lease.task.run_id not in run_ids]
         if not others:
-            return
+            return []
         self._check()
-        if self._store.report_all([(lease.token, report, lease.task.guard) for lease, report in others]):
+        ended = [(lease.token, report, lease.task.guard) for lease, report in others]
+        # With tasks of our own runs to answer first, these must not take their slots.
+        done = report_and_lease(ended) if len(others) == len(self._ended) else None
+        is_free, leases = (self._store.report_all(ended), []) if done is None else done
+        if is_free:
             # No worker has the run: it is ours to continue.
             self._changes.request()
         for lease, _ in others:
             self._leases.pop(_key(lease), None)
         self._ended = deque(one for one in self._ended if one[0].task.run_id in run_ids)
+        return leases
 
     def send_report(self, token: int, report: Report, guard: Guard | None) -> None:
         """Put the report of an ended task into the inbox of its run."""

@@ -20,6 +20,7 @@ from mulligan.ports.records import ChildReport as ChildReport
 from mulligan.ports.records import Commit as Commit
 from mulligan.ports.records import CommitResult as CommitResult
 from mulligan.ports.records import FindResults as FindResults
+from mulligan.ports.records import IdleRuns as IdleRuns
 from mulligan.ports.records import Lease as Lease
 from mulligan.ports.records import LoadedRun as LoadedRun
 from mulligan.ports.records import LockState as LockState

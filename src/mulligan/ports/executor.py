@@ -34,6 +34,9 @@ class TaskCapacity(Protocol):
     def fits(self, task: Task) -> bool:
         """Whether one more task like this fits now, given what is reserved."""
 
+    def may_hold(self, task: Task) -> bool:
+        """Whether it may be taken before a slot is free for it, if no other worker could run it meanwhile."""
+
     def can_ever_fit(self, task: Task) -> bool:
         """Whether it would fit if nothing else ran."""
 

@@ -247,6 +247,14 @@ class Look(msgspec.Struct, frozen=True):
     due: datetime | None
 
 
+class IdleRuns(msgspec.Struct, frozen=True):
+    """A page of the unfinished runs that a worker may hold: their turn is free, or its own."""
+
+    run_ids: list[int]
+    # Where the next page begins: root and id of the last run that was looked at; None if there is no further one.
+    after: tuple[int, int] | None
+
+
 class WaitingPlace(msgspec.Struct, frozen=True):
     """A place that waits for a person, in any run. `kind` is the row's tag (parked, approval)."""
 

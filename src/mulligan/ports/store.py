@@ -32,6 +32,7 @@ from mulligan.ports.records import (
     BreakerRecord,
     Commit,
     CommitResult,
+    IdleRuns,
     Lease,
     LoadedRun,
     Look,
@@ -252,6 +253,19 @@ class Turns(Protocol):
     def take_turns(self, run_ids: Collection[int], holder: str) -> list[Turn]:
         """Take the turns of these runs that are free; those that the holder has already are returned too."""
 
+    def idle_runs(self, holder: str, after: tuple[int, int], limit: int) -> IdleRuns:
+        """Those of the next `limit` unfinished runs whose turn is free or the holder's own, behind a root and an id.
+
+        A shared store has none: there any worker gets tasks and timers of any run, without its turn.
+        """
+
+    def runs_with_work(self, run_ids: Collection[int]) -> list[int]:
+        """Those of these runs that have to be loaded now. The others wait for a message, whatever it comes from.
+
+        One has to be loaded if it has a message or a queued task, if its time is ahead of the clock, or if nothing in
+        the store says what it waits for. A paused run waits for a message.
+        """
+
     def release(self, turns: Iterable[Turn]) -> None:
         """Give turns back. A void one is ignored."""
 
@@ -301,9 +315,14 @@ class TaskQueue(Protocol):
         """
 
     def report_and_lease(
-        self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
-    ) -> list[Lease]:
-        """`report_all`, and then `lease`: in a store in a file in one transaction, which costs half as much as two."""
+        self,
+        worker: str,
+        ended: Sequence[tuple[int, Report, Guard | None]],
+        offer: Offer,
+        *,
+        root_run_id: int | None = None,
+    ) -> tuple[bool, list[Lease]]:
+        """`report_all`, and then `lease`, in one transaction if possible, which costs half as much as two."""
 
     def stop_requests(self, worker: str) -> list[StopRequest]:
         """The requests to stop tasks of this worker. Each is repeated until its task has ended."""

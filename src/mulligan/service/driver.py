@@ -70,9 +70,6 @@ HOME_SECONDS = 0.05
 # The pause before asking an unavailable store again: first, at most, and at most this share of the lease. A worker that
 # is back gives the others one lease to come back too.
 STORE_SECONDS, STORE_SECONDS_MAX, STORE_LEASE_SHARE_MAX = 0.1, 2.0, 1 / 6
-# How many runs without a driver one worker takes up at a time.
-RUNS_TAKEN_MAX = 1000
-
 
 # The variable that says which GPUs a worker may use.
 GPUS_VARIABLE = VISIBLE_GPUS
@@ -205,7 +202,6 @@ class Driver:
         self._was_unproven = False
         self._heartbeat_at = 0.0
         self._idle_at = -IDLE_RUNS_SECONDS
-        self._idle_before: int | None = None
         self._held_at = -HELD_UP_SECONDS
         self._home_checked_at = 0.0
 
@@ -406,23 +402,15 @@ class Driver:
         return bool(self.end_reason)
 
     def _take_up_idle(self) -> None:
-        """Take up runs without a driver, in a store that is not shared: their tasks come only with their turns.
-
-        In a shared store any worker with free capacity gets tasks of any run.
-        """
+        """Take up runs that nobody holds, in a store that is not shared: their tasks come only with their turns."""
         if self.store.is_shared or time.monotonic() - self._idle_at < IDLE_RUNS_SECONDS:
             return
         self._idle_at = time.monotonic()
-        if not self.engine.drivers:
+        if not self.engine.runs_held:
             # No run depends on our clock now, so it may follow changes of the wall clock.
             self.clock.follow_wall()
         self.expire_dead_workers()
-        unfinished = self.store.runs(
-            limit=RUNS_TAKEN_MAX, before=self._idle_before, statuses=("new", "running", "paused")
-        )
-        # Older runs come next time: a thousand runs that wait for people must not hide one that has work.
-        self._idle_before = unfinished[-1].run_id if len(unfinished) == RUNS_TAKEN_MAX else None
-        self.engine.take_up([record.run_id for record in unfinished])
+        self.engine.take_up_idle()
 
     def turn(self, run_id: int, until: Callable[[], bool]) -> None:
         """Take the turns of the run, and run no tasks, until the condition holds."""

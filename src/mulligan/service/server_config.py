@@ -103,6 +103,8 @@ def parse_config(text: str, file: str = FILE) -> ServerConfig:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise refuse_syntax(error, text, file) from None
+    except RecursionError:
+        raise config_error(file, "the values are nested too deeply") from None
     targets = tree.get("targets")
     within: tuple[str, ...] = ()
     try:

@@ -277,7 +277,7 @@ class StoreCalls:
         leases: list[Lease] = []
         if offer is not None:
             # A worker that has expired gets none.
-            leases = store.report_and_lease(worker, known, offer)
+            _, leases = store.report_and_lease(worker, known, offer)
         elif known:
             store.report_all(known)
         watched = watched_runs(store.server_records, datetime.now(UTC)) if is_beat else []

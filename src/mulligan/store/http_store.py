@@ -37,6 +37,7 @@ from mulligan.ports import (
     BreakerRecord,
     Commit,
     CommitResult,
+    IdleRuns,
     Lease,
     LoadedRun,
     LogChunk,
@@ -317,10 +318,14 @@ class HttpStore:
         return True
 
     def report_and_lease(
-        self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
-    ) -> list[Lease]:
-        self.report_all(ended)
-        return self.lease(worker, offer)
+        self,
+        worker: str,
+        ended: Sequence[tuple[int, Report, Guard | None]],
+        offer: Offer,
+        *,
+        root_run_id: int | None = None,
+    ) -> tuple[bool, list[Lease]]:
+        return self.report_all(ended), self.lease(worker, offer, root_run_id=root_run_id)
 
     def stop_requests(self, worker: str) -> list[StopRequest]:
         if self._monotonic() - self._work.exchanged_at >= STOPS_SECONDS:
@@ -380,6 +385,12 @@ class HttpStore:
         return []
 
     def take_turns(self, run_ids: Collection[int], holder: str) -> list[Turn]:
+        return []
+
+    def idle_runs(self, holder: str, after: tuple[int, int], limit: int) -> IdleRuns:
+        return IdleRuns([], None)
+
+    def runs_with_work(self, run_ids: Collection[int]) -> list[int]:
         return []
 
     def release(self, turns: Iterable[Turn]) -> None:

@@ -40,6 +40,7 @@ from mulligan.ports import (
     Clock,
     Commit,
     CommitResult,
+    IdleRuns,
     Lease,
     LoadedRun,
     Look,
@@ -270,6 +271,30 @@ class MemoryStore:
         runs = (self.tables.runs[run_id] for run_id in sorted(set(run_ids)) if run_id in self.tables.runs)
         return [_take_turn(run, holder) for run in runs if run.holder in ("", holder)]
 
+    def idle_runs(self, holder: str, after: tuple[int, int], limit: int) -> IdleRuns:
+        keys = ((run.root_run_id, run.run_id) for run in self.tables.runs.values() if run.status not in RUN_ENDED)
+        page = sorted(key for key in keys if key > after)[:limit] if not self.is_shared else []
+        idle = [run_id for _, run_id in page if self.tables.runs[run_id].holder in ("", holder)]
+        return IdleRuns(idle, page[-1] if len(page) == limit else None)
+
+    def runs_with_work(self, run_ids: Collection[int]) -> list[int]:
+        return [run_id for run_id in sorted(run_ids) if self._has_work(self.tables.runs[run_id])]
+
+    def _has_work(self, run: StoredRun) -> bool:
+        tables, run_id = self.tables, run.run_id
+        if run.updated_at > self._clock.now() or any(
+            kept.message.run_id == run_id for kept in tables.messages.values()
+        ):
+            return True
+        if run.status == "paused":
+            return False
+        tasks = [kept for kept in tables.tasks.values() if kept.task.run_id == run_id]
+        if any(not kept.worker for kept in tasks):
+            return True
+        has_timer = any(timer[0] == run_id for timer in tables.timers)
+        has_child = any(child.status not in RUN_ENDED for child in tables.children(run_id))
+        return not (tasks or has_timer or has_child or any(tag in PERSON_TAGS for tag, _ in run.rows.values()))
+
     def release(self, turns: Iterable[Turn]) -> None:
         for turn in turns:
             run = self.tables.runs.get(turn.run_id)
@@ -472,11 +497,15 @@ class MemoryStore:
         return is_free
 
     def report_and_lease(
-        self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
-    ) -> list[Lease]:
-        if ended:
-            self.report_all(ended)
-        return self.lease(worker, offer)
+        self,
+        worker: str,
+        ended: Sequence[tuple[int, Report, Guard | None]],
+        offer: Offer,
+        *,
+        root_run_id: int | None = None,
+    ) -> tuple[bool, list[Lease]]:
+        is_free = bool(ended) and self.report_all(ended)
+        return is_free, self.lease(worker, offer, root_run_id=root_run_id)
 
     def stop_requests(self, worker: str) -> list[StopRequest]:
         return [StopRequest(kept.ticket, kept.grace_seconds) for kept in self._held(worker) if kept.is_stopping]

@@ -38,6 +38,7 @@ from mulligan.ports import (
     BreakerRecord,
     Commit,
     CommitResult,
+    IdleRuns,
     Lease,
     LoadedRun,
     Look,
@@ -65,6 +66,7 @@ from mulligan.store.postgres_commit import (
     MESSAGE,
     TASK_KEY,
     arrays,
+    commit_notices,
     commit_results,
     commit_statements,
     insert_run_statements,
@@ -134,18 +136,18 @@ class PostgresStore:
 
         return self._client.write(work)
 
-    def _message_statements(
-        self, messages: Sequence[tuple[int, str, int, Report]], sender: str = ""
-    ) -> Iterator[Statement]:
-        """Put reports about tasks into the inboxes of their runs, and notify the holders, except the sender."""
-        if messages:
-            rows = [(run_id, encoded(report), place, attempt) for run_id, place, attempt, report in messages]
-            yield "insert_messages", arrays(MESSAGE, rows)
-            yield "notify_holders", [*self._client.channels, Bigints({row[0] for row in rows}), sender]
+    def _message_statement(self, messages: Sequence[tuple[int, str, int, Report]], sender: str = "") -> Statement:
+        """Put reports about tasks into the inboxes of their runs, and then notify the holders, except the sender."""
+        rows = [(run_id, encoded(report), place, attempt) for run_id, place, attempt, report in messages]
+        self._client.notify(self._notify_holders({row[0] for row in rows}, sender))
+        return "insert_messages", arrays(MESSAGE, rows)
+
+    def _notify_holders(self, run_ids: Collection[int], sender: str = "") -> Statement:
+        return "notify_holders", [*self._client.channels, Bigints(run_ids), sender]
 
     def _add_messages(self, messages: Sequence[tuple[int, str, int, Report]]) -> None:
         if messages:
-            self._client.execute_in_pipeline(list(self._message_statements(messages)))
+            self._client.execute_in_pipeline([self._message_statement(messages)])
 
     # -- runs
 
@@ -157,10 +159,10 @@ class PostgresStore:
         asked += insert_run_statements(runs, turns, [None] * len(runs))
         if audit:
             asked.append(("insert_audit", arrays(AUDIT, map(audit_row, audit))))
-        if not holder:
-            asked.append(("notify", [self._client.channel, Texts(str(turn.run_id) for turn in turns)]))
+        created = Texts(str(turn.run_id) for turn in turns)
+        notices: list[Statement] = [] if holder else [("notify", [self._client.channel, created])]
         try:
-            self._client.execute_batch(asked)
+            self._client.execute_batch(asked, notices)
         except Unexpected as error:
             if error.what == "key":
                 self._refuse_used([run.key for run in runs])
@@ -274,7 +276,8 @@ class PostgresStore:
     # -- inboxes
 
     def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
-        rows = self._client.query("put", encoded(report), is_asking, run_id, self._client.channel)
+        notices: list[Statement] = [("notify", [self._client.channel, Texts([str(run_id)])])]
+        (rows,) = self._client.execute_batch([("put", [encoded(report), is_asking, run_id])], notices)
         if not rows:
             raise refusals.unknown_run(run_id)
         message_id: int = rows[0][0]
@@ -320,6 +323,12 @@ class PostgresStore:
         (rows,) = self._client.execute_batch([("take_turns", [holder, Bigints(run_ids)])])
         return [Turn(run_id, holder, fence) for run_id, fence in sorted(rows)]
 
+    def idle_runs(self, holder: str, after: tuple[int, int], limit: int) -> IdleRuns:
+        return IdleRuns([], None)
+
+    def runs_with_work(self, run_ids: Collection[int]) -> list[int]:
+        return []
+
     def release(self, turns: Iterable[Turn]) -> None:
         rows = [(turn.run_id, turn.fence, turn.holder) for turn in turns]
         self._client.execute_batch([("release", arrays((Bigints, Bigints, Texts), rows))])
@@ -329,21 +338,26 @@ class PostgresStore:
             return []
         refusals.check_batch(commits)
         children = [turn for commit in commits for turn in self._new_turns(len(commit.children), commit.turn.holder)]
-        asked = list(commit_statements(commits, children, self._client.channel, self._client.ends_channel))
+        asked = list(commit_statements(commits, children, self._client.channel))
+        notices = list(commit_notices(commits, self._client.channel, self._client.ends_channel))
         counted = [one for commit in commits for one in commit.counted]
         with _translate_conflicts(commits):
             found = (
-                self._client.write(lambda: self._ask_and_count(asked, counted))
+                self._client.write(lambda: self._ask_and_count(asked, counted, notices))
                 if counted
-                else self._client.execute_batch(asked)
+                else self._client.execute_batch(asked, notices)
             )
         tickets = [
             row for (name, _), rows in zip(asked, found, strict=True) if name.startswith("take_tasks") for row in rows
         ]
         return commit_results(commits, tickets, children)
 
-    def _ask_and_count(self, asked: Sequence[Statement], counted: Sequence[GuardedOutcome]) -> list[list[Any]]:
+    def _ask_and_count(
+        self, asked: Sequence[Statement], counted: Sequence[GuardedOutcome], notices: Sequence[Statement]
+    ) -> list[list[Any]]:
         """Lock breakers last, as everywhere: no transaction waits for a run or a task while it holds a breaker."""
+        for notice in notices:
+            self._client.notify(notice)
         found = self._client.execute_in_pipeline(asked)
         self._count(counted)
         return found
@@ -394,7 +408,15 @@ class PostgresStore:
         return self._client.write(lambda: self._hand_out(worker, offer, root_run_id, is_guarded))
 
     def _hand_out(self, worker: str, offer: Offer, root_run_id: int | None, is_guarded: bool) -> list[Lease]:
-        found, queued, at = self._free_tasks(worker, offer, root_run_id, is_guarded)
+        _, rows = self._client.execute_in_pipeline(self._free_tasks(worker, offer, root_run_id, is_guarded))
+        return self._lease_found(rows, worker, offer, root_run_id, is_guarded)
+
+    def _lease_found(
+        self, rows: Sequence[Sequence[Any]], worker: str, offer: Offer, root_run_id: int | None, is_guarded: bool
+    ) -> list[Lease]:
+        """Lease those of the found tasks that fit together and that their breakers admit."""
+        found = [(task_from(data), needs) for data, _, _, *needs in rows]
+        queued, at = (rows[0][1], moment_from(rows[0][2])) if rows else (0, _ANY_TIME)
         breakers = self._load_breakers({task.guard.name for task, _ in found if task.guard is not None})
         capacity, tasks = RemainingCapacity(offer), []
         capacity.allow_ahead(queued)
@@ -419,8 +441,8 @@ class PostgresStore:
 
     def _free_tasks(
         self, worker: str, offer: Offer, root_run_id: int | None, is_guarded: bool
-    ) -> tuple[list[tuple[Task, Sequence[Any]]], int, datetime]:
-        """The oldest tasks that fit, each on its own, with what it needs.
+    ) -> tuple[Statement, Statement]:
+        """The second finds the oldest tasks that fit, each on its own, with what it needs.
 
         And, if there are any, how many wait in the store, as far as it matters, and the time.
         """
@@ -442,9 +464,7 @@ class PostgresStore:
             "ahead": offer.ahead,
             "is_guarded": is_guarded,
         }
-        _, rows = self._client.execute_in_pipeline([("read_by_index", ()), ("free_tasks", asked)])
-        queued, at = (rows[0][1], moment_from(rows[0][2])) if rows else (0, _ANY_TIME)
-        return [(task_from(data), needs) for data, _, _, *needs in rows], queued, at
+        return ("read_by_index", ()), ("free_tasks", asked)
 
     def _leased(
         self,
@@ -458,8 +478,8 @@ class PostgresStore:
             return []
         task_key = [(task.run_id, task.place, task.attempt) for task in tasks]
         started = [(*key, TaskStarted(at, *key[1:], worker, host)) for key in task_key]
-        asked: list[Statement] = [("lease_tasks", [worker, *arrays(TASK_KEY, task_key)])]
-        rows = execute([*asked, *self._message_statements(started, worker)])[0]
+        asked: Statement = ("lease_tasks", [worker, *arrays(TASK_KEY, task_key)])
+        rows = execute([asked, self._message_statement(started, worker)])[0]
         tokens = {tuple(row[:3]): row[3] for row in rows}
         return [Lease(task, worker, tokens[key]) for task, key in zip(tasks, task_key, strict=True)]
 
@@ -470,19 +490,22 @@ class PostgresStore:
     def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> bool:
         return any(is_free for _, is_free, _ in self._reported(ended))
 
-    def _reported(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> list[tuple[int, bool, Any]]:
-        """End the leases that are not void. For each of them its token, and whether the turn of its run is free."""
-        rows = [(token, encoded(report)) for token, report, _ in ended]
-        asked: list[Statement] = [("report", [*arrays((Bigints, Blobs), rows), *self._client.channels])]
+    def _reported(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> list[tuple[int, bool, int]]:
+        """End the leases that are not void. For each: token, whether the turn of its run is free, run."""
+        asked = _report_statement(ended)
         guards = {token: (guard, report) for token, report, guard in ended if guard is not None}
         if guards:
             return self._client.write(lambda: self._accept_and_count(asked, guards))
-        return self._client.execute_batch(asked)[0]
+        (taken,) = self._client.execute_batch([asked])
+        if taken:
+            self._client.execute_batch([self._notify_holders({run_id for _, _, run_id in taken})])
+        return taken
 
     def _accept_and_count(
-        self, asked: Sequence[Statement], guards: Mapping[int, tuple[Guard, Report]]
-    ) -> list[tuple[int, bool, Any]]:
-        taken = self._client.execute_in_pipeline(asked)[0]
+        self, asked: Statement, guards: Mapping[int, tuple[Guard, Report]]
+    ) -> list[tuple[int, bool, int]]:
+        (taken,) = self._client.execute_in_pipeline([asked])
+        self._client.notify(self._notify_holders({run_id for _, _, run_id in taken}))
         counted = [
             GuardedOutcome(token, guards[token][0], breaker_verdict(guards[token][1], guards[token][0]))
             for token, _, _ in taken
@@ -493,11 +516,28 @@ class PostgresStore:
         return taken
 
     def report_and_lease(
-        self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
-    ) -> list[Lease]:
-        if ended:
-            self.report_all(ended)
-        return self.lease(worker, offer)
+        self,
+        worker: str,
+        ended: Sequence[tuple[int, Report, Guard | None]],
+        offer: Offer,
+        *,
+        root_run_id: int | None = None,
+    ) -> tuple[bool, list[Lease]]:
+        has_guards = any(guard is not None for _, _, guard in ended)
+        if not ended or has_guards or (offer.tasks_max < 1 and offer.ahead < 1):
+            # Breakers are locked last: not before tasks are looked for.
+            is_free = bool(ended) and self.report_all(ended)
+            return is_free, self.lease(worker, offer, root_run_id=root_run_id)
+
+        def work() -> tuple[bool, list[Lease]]:
+            asked = [_report_statement(ended), *self._free_tasks(worker, offer, root_run_id, is_guarded=False)]
+            taken, _, found = self._client.execute_in_pipeline(asked)
+            if taken:
+                self._client.notify(self._notify_holders({run_id for _, _, run_id in taken}))
+            leases = self._lease_found(found, worker, offer, root_run_id, is_guarded=False)
+            return any(is_free for _, is_free, _ in taken), leases
+
+        return self._client.write(work)
 
     def stop_requests(self, worker: str) -> list[StopRequest]:
         return [StopRequest(token, grace) for token, grace in self._client.query("stop_requests", worker)]
@@ -545,7 +585,7 @@ class PostgresStore:
         if changed:
             self._client.execute("put_breakers", *arrays((Texts, Texts, Bigints, Bigints, Bigints, Bigints), changed))
         if breakers.may_admit_others:
-            self._client.execute("notify", self._client.channel, Texts(["breakers"]))
+            self._client.notify(("notify", [self._client.channel, Texts(["breakers"])]))
 
     # -- time
 
@@ -591,6 +631,10 @@ class PostgresStore:
 
     def watch_run_ends(self) -> None:
         self._client.watch_run_ends()
+
+
+def _report_statement(ended: Sequence[tuple[int, Report, Guard | None]]) -> Statement:
+    return "report", arrays((Bigints, Blobs), [(token, encoded(report)) for token, report, _ in ended])
 
 
 def _message(row: Sequence[Any]) -> Message:

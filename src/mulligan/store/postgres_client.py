@@ -114,6 +114,8 @@ class PostgresClient:
         self._must_begin = False
         # Whether the last statements of a transaction have committed it.
         self._is_committed = False
+        # The notifications of the current transaction. They are sent with its commit, and executed after it.
+        self._notices: list[Statement] = []
         self._listener: TimeoutConnection | None = None
         self._is_behind = False
         self._hears_ends = False
@@ -158,17 +160,29 @@ class PostgresClient:
         with self._translated():
             return self.execute(name, *params, **named)
 
-    def execute_batch(self, asked: Sequence[Statement]) -> list[list[Any]]:
-        """The rows of each statement, in one transaction and one round trip. `Unexpected` rolls all back."""
-        return self._again(lambda: self.execute_in_pipeline(asked))
+    def execute_batch(self, asked: Sequence[Statement], notices: Sequence[Statement] = ()) -> list[list[Any]]:
+        """The rows of each statement, in one transaction and one round trip. `Unexpected` rolls all back.
 
-    def execute_in_pipeline(self, asked: Sequence[Statement]) -> list[list[Any]]:
+        `notices` are notifications that follow it: see `notify`.
+        """
+        return self._again(lambda: pipeline(self.connection(), self._prepared, asked, notices))
+
+    def execute_in_pipeline(self, asked: Sequence[Statement], notices: Sequence[Statement] = ()) -> list[list[Any]]:
         """The rows of each statement, in one round trip, inside the current transaction if there is one."""
         if not self._must_begin:
-            return pipeline(self.connection(), self._prepared, asked)
-        found = pipeline(self.connection(), self._prepared, [_BEGIN, *asked])
+            return pipeline(self.connection(), self._prepared, asked, notices)
+        found = pipeline(self.connection(), self._prepared, [_BEGIN, *asked], notices)
         self._must_begin = False
         return found[1:]
+
+    def notify(self, notice: Statement) -> None:
+        """Send a notification when the current transaction has committed.
+
+        A transaction that notifies holds a lock of the whole server until its data is on the disk: commits of all
+        workers would wait for each other. A notification in a transaction of its own writes nothing and is over at
+        once. If it is lost, because the server fails between the two, workers find the news when they look again.
+        """
+        self._notices.append(notice)
 
     def read_together(self, asked: Sequence[Statement]) -> list[list[Any]]:
         """The rows of each statement, in one round trip. All of them see the same state, and lock nothing."""
@@ -186,7 +200,7 @@ class PostgresClient:
 
     def execute_last(self, asked: Sequence[Statement]) -> list[list[Any]]:
         """The rows of each statement. Their round trip also commits the current transaction."""
-        found = self.execute_in_pipeline([*asked, _COMMIT])
+        found = self.execute_in_pipeline([*asked, _COMMIT], self._notices)
         self._is_committed = True
         return found[:-1]
 
@@ -197,11 +211,11 @@ class PostgresClient:
     def _transact(self, work: Callable[[], Result]) -> Result:
         connection = self.connection()
         # With the first statement, so that it takes no round trip.
-        self._must_begin, self._is_committed = True, False
+        self._must_begin, self._is_committed, self._notices = True, False, []
         try:
             result = work()
             if not (self._must_begin or self._is_committed):
-                self.execute_in_pipeline([_COMMIT])
+                self.execute_last(())
             return result
         except BaseException:
             if not connection.closed:

@@ -47,9 +47,7 @@ MESSAGE = (Bigints, Blobs, Texts, Bigints)
 NOTICE = (Texts, Texts, Bigints, Bigints, Texts, Texts, Bigints, Bigints, Texts, Blobs)
 
 
-def commit_statements(
-    commits: Sequence[Commit], children: Sequence[Turn], channel: str, ends_channel: str
-) -> Iterator[Statement]:
+def commit_statements(commits: Sequence[Commit], children: Sequence[Turn], channel: str) -> Iterator[Statement]:
     """The statements of a batch that have something to write; the checks come first."""
     # Ordered by run, so that two batches never wait for each other.
     runs = sorted((_run(commit) for commit in commits), key=lambda row: row[0])
@@ -63,8 +61,6 @@ def commit_statements(
     if over.values:
         yield "delete_timers", [over]
         yield "delete_tasks_of_round", [over]
-        yield "notify", [ends_channel, Texts(map(str, over.values))]
-    yield from _notifications(commits, channel)
 
 
 def _run(commit: Commit) -> tuple[Any, ...]:
@@ -235,8 +231,11 @@ def _new_run(run: NewRun, turn: Turn, parent: int | None) -> tuple[Any, ...]:
     )
 
 
-def _notifications(commits: Sequence[Commit], channel: str) -> Iterator[Statement]:
-    """Notify workers that wait for tasks, and the holders of runs with new messages."""
+def commit_notices(commits: Sequence[Commit], channel: str, ends_channel: str) -> Iterator[Statement]:
+    """Notify workers that wait for tasks, the holders of runs with new messages, and who waits for the end of a run."""
+    ended = [str(commit.turn.run_id) for commit in commits if commit.is_last]
+    if ended:
+        yield "notify", [ends_channel, Texts(ended)]
     runs = {commit.turn.run_id for commit in commits if commit.queued}
     runs.update(run_id for commit in commits for run_id, _ in commit.outgoing)
     if runs:

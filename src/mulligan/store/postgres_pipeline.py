@@ -1,6 +1,6 @@
 """Many statements in one round trip, directly on libpq: a commit is small, so the overhead must be small too.
 
-Each statement is prepared once for a connection. All statements before the end of the pipeline are one transaction.
+Each statement is prepared once for a connection. All statements before the end of a group are one transaction.
 """
 
 from __future__ import annotations
@@ -30,16 +30,23 @@ _UNNEST = re.compile(r"unnest\(((?:%s::\w+\[\](?:,\s*)?)+)\)")
 _PLACE = re.compile(r"%(?:%|s|\((\w+)\)s)")
 
 
-def pipeline(connection: TimeoutConnection, prepared: set[str], asked: Sequence[Statement]) -> list[list[Any]]:
-    """The rows of each statement. `prepared` has the names of those that the connection has prepared already."""
-    sent = [(name, *_values(name, params)) for name, params in asked]
+def pipeline(
+    connection: TimeoutConnection, prepared: set[str], asked: Sequence[Statement], notices: Sequence[Statement] = ()
+) -> list[list[Any]]:
+    """The rows of each statement. `prepared` has the names of those that the connection has prepared already.
+
+    `notices` are executed after the transaction, in one of their own, in the same round trip. What they return and
+    whether they succeed does not matter.
+    """
+    groups = [asked, notices] if notices else [asked]
+    sent = [[(name, *_values(name, params)) for name, params in group] for group in groups]
     try:
         results = _exchanged(connection, prepared, sent)
     except BaseException:
         # The state of the pipeline is unknown.
         connection.close()
         raise
-    return [_rows(connection, found) for found in results]
+    return [_rows(connection, found) for found in results[0]]
 
 
 # -- what is sent ----------------------------------------------------------------------------------------------------
@@ -100,31 +107,35 @@ def _text(param: Any) -> bytes:
 
 
 def _exchanged(
-    connection: TimeoutConnection, prepared: set[str], sent: Sequence[tuple[str, Any, Any]]
-) -> list[list[pq.abc.PGresult]]:
-    """The answers of the server. Without the end of the pipeline the result of all statements is unknown."""
+    connection: TimeoutConnection, prepared: set[str], groups: Sequence[Sequence[tuple[str, Any, Any]]]
+) -> list[list[list[pq.abc.PGresult]]]:
+    """The answers of the server, by group. Without the end of a group the result of its statements is unknown."""
     pgconn = connection.pgconn
     pgconn.enter_pipeline_mode()
     new: list[str] = []
-    for name, values, formats in sent:
-        if name not in prepared and name not in new:
-            pgconn.send_prepare(name.encode(), _numbered(name)[0])
-            new.append(name)
-        pgconn.send_query_prepared(name.encode(), values, formats, _BINARY)
-    pgconn.pipeline_sync()
+    for sent in groups:
+        for name, values, formats in sent:
+            if name not in prepared and name not in new:
+                pgconn.send_prepare(name.encode(), _numbered(name)[0])
+                new.append(name)
+            pgconn.send_query_prepared(name.encode(), values, formats, _BINARY)
+        pgconn.pipeline_sync()
     connection.flush()
-    results = []
-    for name, _, _ in sent:
-        refusal = []
-        if name in new:
-            refusal = _prepared(connection, prepared, name)
-            new.remove(name)
-        results.append(refusal + connection.results())
-    end = connection.results()
-    if not end or end[-1].status != pq.ExecStatus.PIPELINE_SYNC:
-        raise psycopg.OperationalError(pgconn.get_error_message())
+    answers = []
+    for sent in groups:
+        results = []
+        for name, _, _ in sent:
+            refusal = []
+            if name in new:
+                refusal = _prepared(connection, prepared, name)
+                new.remove(name)
+            results.append(refusal + connection.results())
+        end = connection.results()
+        if not end or end[-1].status != pq.ExecStatus.PIPELINE_SYNC:
+            raise psycopg.OperationalError(pgconn.get_error_message())
+        answers.append(results)
     pgconn.exit_pipeline_mode()
-    return results
+    return answers
 
 
 def _prepared(connection: TimeoutConnection, prepared: set[str], name: str) -> list[pq.abc.PGresult]:

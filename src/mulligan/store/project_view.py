@@ -37,6 +37,7 @@ from mulligan.ports import (
     BreakerRecord,
     Commit,
     CommitResult,
+    IdleRuns,
     Lease,
     LoadedRun,
     Look,
@@ -235,6 +236,13 @@ class ProjectView:
     def take_turns(self, run_ids: Collection[int], holder: str) -> list[Turn]:
         return self._of.take_turns(self._visible.among(run_ids), holder)
 
+    def idle_runs(self, holder: str, after: tuple[int, int], limit: int) -> IdleRuns:
+        found = self._of.idle_runs(holder, after, limit)
+        return IdleRuns(sorted(self._visible.among(found.run_ids)), found.after)
+
+    def runs_with_work(self, run_ids: Collection[int]) -> list[int]:
+        return self._of.runs_with_work(self._visible.among(run_ids))
+
     def release(self, turns: Iterable[Turn]) -> None:
         self._of.release(turns)
 
@@ -276,9 +284,15 @@ class ProjectView:
         return self._of.report_all(ended)
 
     def report_and_lease(
-        self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
-    ) -> list[Lease]:
-        return self._of.report_and_lease(worker, ended, replace(offer, project=self.project))
+        self,
+        worker: str,
+        ended: Sequence[tuple[int, Report, Guard | None]],
+        offer: Offer,
+        *,
+        root_run_id: int | None = None,
+    ) -> tuple[bool, list[Lease]]:
+        offer = replace(offer, project=self.project)
+        return self._of.report_and_lease(worker, ended, offer, root_run_id=root_run_id)
 
     def stop_requests(self, worker: str) -> list[StopRequest]:
         return self._of.stop_requests(worker)

@@ -40,6 +40,7 @@ from mulligan.ports import (
     Clock,
     Commit,
     CommitResult,
+    IdleRuns,
     Lease,
     LoadedRun,
     Look,
@@ -304,6 +305,16 @@ class SqliteStore:
 
         return self._file.write(work)
 
+    def idle_runs(self, holder: str, after: tuple[int, int], limit: int) -> IdleRuns:
+        rows = self._file.read(SQL["unfinished_page"], *after, limit)
+        last = rows[-1] if len(rows) == limit else None
+        found = [run_id for _, run_id, held_by in rows if held_by in ("", holder)]
+        return IdleRuns(found, (last[0], last[1]) if last else None)
+
+    def runs_with_work(self, run_ids: Collection[int]) -> list[int]:
+        rows = self._file.read(SQL["runs_with_work"], _array(run_ids), micros(self._clock.now()))
+        return [run_id for (run_id,) in rows]
+
     def release(self, turns: Iterable[Turn]) -> None:
         void = [(turn.run_id, turn.fence, turn.holder) for turn in turns]
         self._file.write(lambda db: db.executemany(SQL["release"], void))
@@ -388,17 +399,23 @@ class SqliteStore:
         return leases
 
     def report_and_lease(
-        self, worker: str, ended: Sequence[tuple[int, Report, Guard | None]], offer: Offer
-    ) -> list[Lease]:
+        self,
+        worker: str,
+        ended: Sequence[tuple[int, Report, Guard | None]],
+        offer: Offer,
+        *,
+        root_run_id: int | None = None,
+    ) -> tuple[bool, list[Lease]]:
         def work(db: apsw.Cursor) -> list[Lease]:
             for one in ended:
                 self._end_lease(db, *one)
-            return self._lease_fitting(db, worker, offer) if offer.tasks_max >= 1 else []
+            return self._lease_fitting(db, worker, offer, root_run_id) if offer.tasks_max >= 1 else []
 
         leases = self._write(work)
         self._leases.drop([token for token, _, _ in ended])
         self._leases.keep(leases)
-        return leases
+        # A look into a file costs next to nothing.
+        return bool(ended), leases
 
     def _fitting(
         self, db: apsw.Cursor, offer: Offer, root_run_id: int | None, breakers: BreakerTransaction, holder: str

@@ -243,9 +243,10 @@ def _insert_entries(db: apsw.Cursor, entries: Sequence[tuple[int, NewEntries]]) 
 def _note_key(db: apsw.Cursor, key: str, run_id: int) -> None:
     if not key:
         return
-    found = db.execute(SQL["started"], (key,)).fetchone()
+    # All rows, of which there is at most one: a statement that is left open outlives the rollback, as a reader.
+    found = fetch_all(db, SQL["started"], key)
     if found:
-        raise refusals.key_used(key, found[0])
+        raise refusals.key_used(key, found[0][0])
     db.execute(SQL["insert_start"], (key, run_id))
 
 

@@ -69,6 +69,8 @@ class AgentSpending:
 
 
 def _ran_nothing(fact: Any, has_started: bool) -> bool:
+    if isinstance(fact, e.AttemptSucceeded):
+        return fact.reused_run_id != 0
     if isinstance(fact, e.AttemptFailed):
         return not (fact.usage or fact.failure.exit_code or fact.failure.signal) and fact.failure.code != "WORKER_LOST"
     return isinstance(fact, e.AttemptCancelled) and not has_started

@@ -37,6 +37,9 @@ class Database(Protocol):
     def lease_tokens(self) -> set[int]:
         """Return the tokens of all leases."""
 
+    def count_messages(self) -> int:
+        """Return how many messages are in all inboxes."""
+
     def raw_values(self) -> Iterator[bytes]: ...
 
     def version(self) -> int:
@@ -63,6 +66,9 @@ class MemoryDatabase:
 
     def lease_tokens(self) -> set[int]:
         return {kept.ticket for kept in self._shelf.tasks.values() if kept.worker}
+
+    def count_messages(self) -> int:
+        return len(self._shelf.messages)
 
     def raw_values(self) -> Iterator[bytes]:
         return memory_values(self._shelf)
@@ -99,6 +105,9 @@ class SqliteDatabase:
 
     def lease_tokens(self) -> set[int]:
         return {ticket for (ticket,) in self._db.execute("SELECT ticket FROM tasks WHERE worker <> ''")}
+
+    def count_messages(self) -> int:
+        return len(self._db.execute("SELECT id FROM messages").fetchall())
 
     def raw_values(self) -> Iterator[bytes]:
         return table_values(self._db)

@@ -106,6 +106,15 @@ class ExecutionRecorder:
                 f"promise 2: a report about lease {void[0]} was accepted, and there was no such lease"
             )
 
+    def promise_2_void_leases_are_ignored(self, tokens: Collection[int], leased: Collection[int], count: int) -> None:
+        """Called after the store was given reports about these leases together, and put so many into inboxes."""
+        known = len({*tokens}.intersection(leased))
+        if count > known:
+            self.violations.append(f"promise 2: {count} reports were accepted, and {known} of their leases existed")
+
+    def count_messages(self) -> int:
+        return self._database.count_messages()
+
     def timers(self) -> dict[TimerKey, datetime]:
         return dict(self._database.read_contents().timers)
 
@@ -226,6 +235,16 @@ class _RecordedStore:
         self._store.report(token, report, guard=guard)
         recorder.promise_2_a_void_lease_is_ignored([token], leased)
         recorder.promise_7_what_fails_in_a_row_opens_a_breaker(counted, breakers)
+
+    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> bool:
+        if not ended:
+            return self._store.report_all(ended)
+        recorder = self._recorder
+        leased, before = recorder.lease_tokens(), recorder.count_messages()
+        answer = self._store.report_all(ended)
+        count = recorder.count_messages() - before
+        recorder.promise_2_void_leases_are_ignored([token for token, *_ in ended], leased, count)
+        return answer
 
     def commit(self, commits: Sequence[Commit]) -> list[CommitResult]:
         recorder = self._recorder

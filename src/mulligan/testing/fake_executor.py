@@ -48,6 +48,9 @@ class FakeExecutor:
     def fits(self, task: Task) -> bool:
         return self.reserved + task.cpus <= self.slots
 
+    def may_hold(self, task: Task) -> bool:
+        return False
+
     def can_ever_fit(self, task: Task) -> bool:
         return task.cpus <= self.slots
 

@@ -11,7 +11,9 @@ from mulligan.core.effects.lease_rules import HELD_SECONDS_MAX, may_be_held
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded, TaskInterrupted
+from mulligan.errors import StoreUnavailable
 from mulligan.ports import Clock, Lease, Offer
+from mulligan.testing.simulated_results import SimulatedResults
 
 MEMORY = 2**40
 
@@ -21,7 +23,7 @@ class FakeTasks:
 
     With `watchdog_seconds` all tasks are lost if no renewal has come for that long, as with a real supervisor.
     `starting` is called with each task before it runs. `life_seconds`: its worker stops because its time is over.
-    `ahead` is how many tasks it holds for a free slot.
+    `ahead` is how many tasks it holds for a free slot. `results` are earlier results, in place of which a task runs.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class FakeTasks:
         starting: Callable[[FakeTasks, Lease], None] = lambda executor, lease: None,
         life_seconds: float | None = None,
         ahead: int = 0,
+        results: SimulatedResults | None = None,
     ) -> None:
         self.name = name
         self.host = host
@@ -54,16 +57,19 @@ class FakeTasks:
         self._held: dict[int, Lease] = {}
         self._held_since: dict[int, float] = {}
         self._done: list[tuple[Lease, Report]] = []
+        self._results = results
+        # Tasks that have a slot and have not started: the store was not asked for earlier results, or did not answer.
+        self._not_ready: set[int] = set()
 
     # -- resources
 
     def fits(self, task: Task) -> bool:
-        return self._has_slot(task) or self._may_hold(task)
+        return self._has_slot(task) or self.may_hold(task)
 
     def _has_slot(self, task: Task) -> bool:
         return self._reserved + task.cpus <= self.slots
 
-    def _may_hold(self, task: Task) -> bool:
+    def may_hold(self, task: Task) -> bool:
         return may_be_held(task) and len(self._reserved_ahead) < self._ahead
 
     def can_ever_fit(self, task: Task) -> bool:
@@ -81,7 +87,7 @@ class FakeTasks:
         return Offer(free, MEMORY, 0, labels=(), host=self.host, tasks_max=int(free), ahead=ahead)
 
     def reserve(self, task: Task) -> None:
-        if not self._has_slot(task) and self._may_hold(task):
+        if not self._has_slot(task) and self.may_hold(task):
             self._reserved_ahead.add(_key(task))
         else:
             self._reserved += task.cpus
@@ -101,8 +107,10 @@ class FakeTasks:
 
     @property
     def unfinished(self) -> Collection[Lease]:
-        """The tasks that have not ended."""
-        return self._running.values()
+        """The tasks that run and have not ended."""
+        if not self._not_ready:
+            return self._running.values()
+        return [lease for token, lease in self._running.items() if token not in self._not_ready]
 
     def start(self, leases: Iterable[Lease]) -> None:
         """Start tasks, unless the lease has expired: a supervisor would refuse too."""
@@ -111,10 +119,27 @@ class FakeTasks:
                 self._held[lease.token] = lease
                 self._held_since[lease.token] = self._clock.monotonic()
                 continue
-            if not self._is_expired:
-                self._starting(self, lease)
             self._running[lease.token] = lease
+            self._not_ready.add(lease.token)
             self._started_at[lease.token] = self._clock.monotonic()
+            self._start(lease)
+
+    def _start(self, lease: Lease) -> None:
+        """Start a task, unless an earlier result stands for it."""
+        found = None
+        if self._results is not None and not self._is_expired:
+            try:
+                found = self._results.find(lease)
+            except StoreUnavailable:
+                return
+        if lease.token not in self._running:
+            # It was ended while the store was asked.
+            return
+        if found is not None:
+            self.end(lease, found)
+        elif not self._is_expired:
+            self._starting(self, lease)
+        self._not_ready.discard(lease.token)
 
     def _start_held(self) -> None:
         """Start tasks that wait for a slot, while there is one and the lease is certain."""
@@ -133,7 +158,7 @@ class FakeTasks:
 
     def token_of(self, run_id: int, place: str) -> int | None:
         """Return the token of the task of this place, unless the supervisor has ended it."""
-        tasks = () if self._is_expired else self._running.values()
+        tasks = () if self._is_expired else self.unfinished
         return next((one.token for one in tasks if (one.task.run_id, one.task.place) == (run_id, place)), None)
 
     def stop(self, token: int, grace_seconds: float | None) -> None:
@@ -158,18 +183,26 @@ class FakeTasks:
         self._held.clear()
         self._reserved_ahead.clear()
         self._done.clear()
+        self._not_ready.clear()
+        if self._results is not None:
+            self._results.clear()
         self._reserved = 0.0
 
     def end(self, lease: Lease, report: Report) -> None:
         """End the task; the engine collects the report."""
         if self._held.pop(lease.token, None) is None:
             del self._running[lease.token]
+        self._not_ready.discard(lease.token)
+        if self._results is not None:
+            report = self._results.record(lease, report)
         self.unreserve(lease.task)
         self._done.append((lease, report))
 
     def collect(self, timeout: float | None) -> list[tuple[Lease, Report]]:
         if self._is_expired:
             self.lose_all()
+        for token in sorted(self._not_ready):
+            self._start(self._running[token])
         self._start_held()
         self._give_back(self._clock.monotonic() - HELD_SECONDS_MAX)
         done, self._done = self._done, []

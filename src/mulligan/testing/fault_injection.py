@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from mulligan.errors import StoreUnavailable
-from mulligan.ports import ServerRecords, Store
+from mulligan.ports import RunLists, ServerRecords, Store
 from mulligan.testing.faults import Crash
 
 # What may happen to a call.
@@ -35,17 +35,12 @@ def with_faults(store: Store, fault_plan: FaultPlan) -> Store:
     return cast(Store, _FaultyStore(store, fault_plan))
 
 
-class _FaultyStore:
-    def __init__(self, store: Store, fault_plan: FaultPlan) -> None:
+class _FaultyPart:
+    """Any part of a store, each of whose methods may fail."""
+
+    def __init__(self, store: Any, fault_plan: FaultPlan) -> None:
         self._store = store
         self._fault_plan = fault_plan
-        self.is_shared = store.is_shared
-        self.artifacts = store.artifacts
-
-    @property
-    def server_records(self) -> ServerRecords:
-        """Passed on without faults: engines do not use it."""
-        return self._store.server_records
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         """Create the wrapper of a method once."""
@@ -59,6 +54,21 @@ class _FaultyStore:
 
         setattr(self, method, call)
         return call
+
+
+class _FaultyStore(_FaultyPart):
+    def __init__(self, store: Store, fault_plan: FaultPlan) -> None:
+        super().__init__(store, fault_plan)
+        self.is_shared = store.is_shared
+        self.artifacts = store.artifacts
+
+    @property
+    def server_records(self) -> ServerRecords:
+        return cast(ServerRecords, _FaultyPart(self._store.server_records, self._fault_plan))
+
+    @property
+    def lists(self) -> RunLists:
+        return cast(RunLists, _FaultyPart(self._store.lists, self._fault_plan))
 
 
 Ask = Callable[[], Any]

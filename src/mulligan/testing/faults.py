@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mulligan.ports import FAULT_POINTS, fault_listeners
+from mulligan.ports.fault_points import SERVER_FAULT_POINTS
 
 
 class Crash(BaseException):
@@ -27,13 +28,13 @@ class Faults:
     """Count the passes of every point, and die at the one that is armed."""
 
     def __init__(self) -> None:
-        self.passes = dict.fromkeys(FAULT_POINTS, 0)
+        self.passes = dict.fromkeys((*FAULT_POINTS, *SERVER_FAULT_POINTS), 0)
         self._armed: dict[str, int] = {}
 
     def arm(self, name: str, n: int = 1) -> None:
         """Die at the n-th pass of `name` from now on, once."""
-        if name not in FAULT_POINTS:
-            raise KeyError(f"there is no fault point '{name}'; there are {', '.join(sorted(FAULT_POINTS))}")
+        if name not in self.passes:
+            raise KeyError(f"there is no fault point '{name}'; there are {', '.join(sorted(self.passes))}")
         self._armed[name] = self.passes[name] + n
 
     def disarm(self) -> None:

@@ -27,6 +27,7 @@ from mulligan.testing.liveness import (
     promise_10_a_run_that_waits_says_for_what,
     promise_10_the_engine_has_met_no_bug,
 )
+from mulligan.testing.log_facts import LogFacts
 from mulligan.testing.run_invariants import (
     RunInvariants,
     promise_7_every_queued_task_has_a_place,
@@ -144,11 +145,21 @@ class InvariantChecker:
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
+    def facts_now(self, run_id: int) -> LogFacts | None:
+        """Return what the log of a run says at this moment; None if there is no such run."""
+        if run_id not in self.runs and all(record.run_id != run_id for record in self.store.runs(limit=100)):
+            return None
+        checked = self.runs.get(run_id) or self._checked_run(run_id)
+        self._read_log(checked)
+        return checked.invariants.facts
+
     def _read(self, run: RunRow) -> None:
         checked = self.runs.get(run.run_id) or self._checked_run(run.run_id)
-        if run.seq == len(checked.log):
-            return
-        for entry in self.store.log(run.run_id, after=len(checked.log)):
+        if run.seq != len(checked.log):
+            self._read_log(checked)
+
+    def _read_log(self, checked: CheckedRun) -> None:
+        for entry in self.store.log(checked.run_id, after=len(checked.log)):
             self._check_fork(checked, entry)
             checked.invariants.check_entry(entry)
             evolve(checked.state, entry)

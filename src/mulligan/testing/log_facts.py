@@ -58,6 +58,9 @@ class LogFacts:
         self.attempts: dict[str, int] = {}
         self.started: set[tuple[str, int]] = set()
         self.results: set[tuple[str, int]] = set()
+        # Attempts that their worker or its job has ended; and how often the time of workers was over, in each visit.
+        self.ended_by_worker: dict[tuple[str, int], e.AttemptInterrupted | e.AttemptLost] = {}
+        self.time_ends: Counter[str] = Counter()
         # The ladder.
         self.granted: dict[str, dict[int, int]] = {}
         self.tries: dict[str, int] = {}
@@ -153,6 +156,7 @@ class LogFacts:
         self.forget_retries(place)
         self.granted[place], self.tries[place], self.entered_at[place] = {}, 0, at
         self.causes[place] = Counter()
+        self.time_ends.pop(place, None)
 
 
 def format_entries(entries: list[e.Entry]) -> str:
@@ -179,6 +183,12 @@ def _revised(facts: LogFacts, fact: e.RunRevised, entry: e.Entry) -> None:
     facts.failures = [failed for failed in facts.failures if failed.step not in other]
     for name in (*fact.added, *fact.removed):
         facts.outcomes.pop(name, None)
+
+
+def _forked(facts: LogFacts, fact: e.RunForked, entry: e.Entry) -> None:
+    """The time between the last kept event and the fork has not passed for the new run."""
+    passed = entry.at - facts.log[-2].at
+    facts.entered_at = {place: at + passed for place, at in facts.entered_at.items()}
 
 
 def _reopened(facts: LogFacts, fact: e.RunReopened, entry: e.Entry) -> None:
@@ -299,6 +309,12 @@ def _failed(facts: LogFacts, fact: e.AttemptFailed, entry: e.Entry) -> None:
     facts.forget_retries(fact.place)
 
 
+def _ended_by_worker(facts: LogFacts, fact: e.AttemptInterrupted | e.AttemptLost, entry: e.Entry) -> None:
+    facts.ended_by_worker[fact.place, fact.attempt] = fact
+    is_time = fact.ending == "time" if isinstance(fact, e.AttemptLost) else fact.life_seconds is not None
+    facts.time_ends[fact.place] += is_time
+
+
 def _succeeded(facts: LogFacts, fact: e.AttemptSucceeded, entry: e.Entry) -> None:
     facts.results.add((fact.place, fact.attempt))
 
@@ -403,6 +419,7 @@ def _undo_ended(facts: LogFacts, fact: e.UndoCompleted | e.UndoFailed, entry: e.
 _LEARN: dict[type[e.Fact], Callable[[LogFacts, Any, e.Entry], None]] = {
     e.RunStarted: _started,
     e.RunRevised: _revised,
+    e.RunForked: _forked,
     e.RunReopened: _reopened,
     e.RunStopping: _stopping,
     **dict.fromkeys(TERMINAL, _over),
@@ -421,6 +438,8 @@ _LEARN: dict[type[e.Fact], Callable[[LogFacts, Any, e.Entry], None]] = {
     e.LoopFired: _loop_fired,
     e.AttemptScheduled: _scheduled,
     e.AttemptStarted: _attempt_started,
+    e.AttemptInterrupted: _ended_by_worker,
+    e.AttemptLost: _ended_by_worker,
     e.AttemptFailed: _failed,
     e.AttemptSucceeded: _succeeded,
     e.ResultRejected: _rejected,

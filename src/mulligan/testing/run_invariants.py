@@ -173,6 +173,21 @@ def promise_3_reruns_within_budget(facts: LogFacts, entry: e.Entry) -> None:
         raise facts.violation("promise 3", f"the handler of '{fact.place}' has granted {before} reruns already", entry)
 
 
+def promise_3_the_end_of_a_worker_spends_nothing(facts: LogFacts, entry: e.Entry) -> None:
+    """What its worker has interrupted runs again; it fails only after the time of several workers was too short."""
+    fact = entry.fact
+    assert isinstance(fact, e.AttemptFailed)
+    ended = facts.ended_by_worker.get((fact.place, fact.attempt))
+    if isinstance(ended, e.AttemptInterrupted):
+        is_free = ended.life_seconds is None or facts.time_ends[fact.place] <= 1
+    else:
+        spec = facts.specs[fact.place]
+        reruns = spec.on_lost == "rerun" and not any("WORKER_LOST" in rule.codes for rule in spec.rules)
+        is_free = ended is not None and ended.ending == "free" and reruns
+    if is_free:
+        raise facts.violation("promise 3", f"the worker of '{fact.place}' has ended, and that counts as a try", entry)
+
+
 def promise_3_agents_stay_within_their_budget(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, e.AttemptScheduled)
@@ -186,6 +201,16 @@ def promise_3_tools_stay_within_the_budget_of_their_agent(facts: LogFacts, entry
     assert isinstance(fact, e.ToolCalled)
     for spent in facts.spending.exceeded_tool_limits(facts.lineage(fact.place)[-1]) if fact.position >= 0 else ():
         raise facts.violation("promise 3", f"a tool of '{fact.place}' is called, and {spent} are spent", entry)
+
+
+def promise_2_what_agents_spend_is_counted_once(state: State, facts: LogFacts) -> None:
+    """The sums of a run are those of its log. Those of its child runs, and of a run that it continues, are added."""
+    started = facts.log[0].fact if facts.log else None
+    is_alone = isinstance(started, e.RunStarted) and started.forked_from is None and not state.workflow.children
+    spent, tokens = state.run.spent, facts.spending.tokens[""]
+    if is_alone and (spent.tokens or 0, spent.tool_calls) != (tokens, facts.spending.tool_calls[""]):
+        counted = f"{tokens} tokens and {facts.spending.tool_calls['']} tool calls"
+        raise AssertionError(f"promise 2: {counted} were spent, and {spent.tokens} and {spent.tool_calls} are counted")
 
 
 def promise_2_a_finished_call_is_not_made_again(facts: LogFacts, entry: e.Entry) -> None:
@@ -532,6 +557,7 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_3_tools_stay_within_the_budget_of_their_agent: (e.ToolCalled,),
     promise_3_retries_within_budget: (e.RetryScheduled,),
     promise_3_reruns_within_budget: (e.AttemptScheduled,),
+    promise_3_the_end_of_a_worker_spends_nothing: (e.AttemptFailed,),
     promise_3_agents_stay_within_their_budget: (e.AttemptScheduled,),
     promise_3_visits_within_budget: (e.StepEntered,),
     promise_3_nothing_runs_in_the_visit_beyond_the_last: (e.AttemptScheduled,),
@@ -589,6 +615,7 @@ class RunInvariants:
         promise_7_no_task_outlives_its_run(state, pending)
         promise_8_the_log_can_be_written_down(self.facts.log)
         promise_8_the_log_replays(state, self.facts.log, self.first)
+        promise_2_what_agents_spend_is_counted_once(state, self.facts)
         promise_10_a_run_has_a_story(self.facts.log)
 
 

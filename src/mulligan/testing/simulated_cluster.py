@@ -23,6 +23,7 @@ from mulligan.testing.fault_budget import STORE_KINDS, FaultBudget
 from mulligan.testing.fault_injection import with_faults
 from mulligan.testing.faults import Crash
 from mulligan.testing.invariant_checker import InvariantChecker
+from mulligan.testing.reuse_checks import ReuseChecks
 from mulligan.testing.simulated_worker import BEATS_PER_LEASE, SimulatedWorker
 from mulligan.testing.timer_checks import CountedClock, TimerChecks
 from mulligan.testing.workflows import SECRET, RandomEvaluator
@@ -66,6 +67,7 @@ class SimulatedCluster:
         self.recorder = ExecutionRecorder(
             self.database, LEASE_SECONDS if self.database.is_shared else None, self.timer_checks
         )
+        self.reuse_checks = ReuseChecks(self.checker.facts_now)
         self.workers: list[SimulatedWorker] = []
         self.happened: Counter[str] = Counter()
         # The faults, how often they happen, and what other processes do meanwhile.
@@ -81,6 +83,7 @@ class SimulatedCluster:
         self._names: dict[str, str] = {}
         self._bugs: list[str] = []
         self._seen_version = -1
+        self._created = 0
         self._has_crashed = False
 
     def close(self) -> None:
@@ -263,13 +266,31 @@ class SimulatedCluster:
     def create(self, workflow: Workflow, holder: SimulatedWorker | None = None, **request: Any) -> int:
         """Create a run; a holder that is up holds it at once, as `mulligan run` does."""
         data = encode(workflow)
-        asked = RunRequested(self.clock.now(), 0, {"target": "staging"}, version=version(data), by="someone", **request)
+        self._created += 1
+        asked = RunRequested(
+            self.clock.now(),
+            0,
+            {"target": "staging"},
+            version=version(data),
+            by="someone",
+            uid=f"run {self._created}",
+            **request,
+        )
         new = NewRun(data, asked.version, workflow.name, asked)
-        is_held = holder is not None and holder.engine is not None and holder.name in self.contents.workers
+        is_held = (
+            holder is not None
+            and holder.engine is not None
+            and holder.name in self.contents.workers
+            and self.can_drive(holder)
+        )
         (turn,) = self.operator.create([new], holder.name if holder is not None and is_held else "")
         if is_held and holder is not None and holder.engine is not None:
             holder.engine.begin([turn], [new])
         return turn.run_id
+
+    def can_drive(self, worker: SimulatedWorker) -> bool:
+        """Whether a worker may hold the turns of runs."""
+        return True
 
     def check(self) -> None:
         """Check what is new; after a crash also that the tables agree with the logs."""
@@ -281,7 +302,7 @@ class SimulatedCluster:
             self._has_crashed = False
             self.checker.check_tables()
         self.recorder.check(self.contents)
-        for violations in (self.recorder.violations, self.timer_checks.violations):
+        for violations in (self.recorder.violations, self.timer_checks.violations, self.reuse_checks.violations):
             if violations:
                 raise AssertionError(violations[0])
         if self._bugs:

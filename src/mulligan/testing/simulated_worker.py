@@ -27,12 +27,13 @@ from mulligan.ports import LockState, Store, WorkerRecord
 from mulligan.testing.databases import LEASE_SECONDS
 from mulligan.testing.execution_recorder import ExecutionRecorder, WorkerSearch
 from mulligan.testing.fake_tasks import FakeTasks
+from mulligan.testing.reuse_checks import ReuseChecks
+from mulligan.testing.simulated_results import SimulatedResults
 from mulligan.testing.timer_checks import CountedClock
 from mulligan.testing.workflows import read_workflow
 
 BEATS_PER_LEASE = 6
 IDLE_RUNS_SECONDS = 1.0
-RUNS_TAKEN_MAX = 1000
 GRACE_SECONDS = 10.0
 # How long workers live that have an end: not longer than many a task.
 _LIFE_SECONDS = 40.0
@@ -48,6 +49,7 @@ class WorkerHost(Protocol):
     # Workflows by version: reading one takes as long as half a history.
     workflows: dict[str, tuple[Workflow, Graph]]
     recorder: ExecutionRecorder
+    reuse_checks: ReuseChecks
 
     def connect(self, worker: SimulatedWorker) -> Store: ...
 
@@ -169,6 +171,7 @@ class SimulatedWorker:
             life_seconds=_LIFE_SECONDS if _number(self.name) % 2 else None,
             # As if it knew already that tasks are short.
             ahead=2 * self.slots if self.store.is_shared else 0,
+            results=SimulatedResults(self.store, self.clock, self.around.reuse_checks.on_reuse),
         )
         recorder.watch(executor)
         return executor
@@ -303,11 +306,10 @@ class SimulatedWorker:
         if self.clock.monotonic() - self._idle_at < IDLE_RUNS_SECONDS:
             return
         self._idle_at = self.clock.monotonic()
-        if not engine.drivers and not self.store.is_shared:
+        if not engine.runs_held and not self.store.is_shared:
             self.clock.follow_wall()
         self._expire_dead_workers(engine)
-        unfinished = self.store.runs(limit=RUNS_TAKEN_MAX, statuses=("new", "running", "paused"))
-        engine.take_up([record.run_id for record in unfinished])
+        engine.take_up_idle()
 
     # -- leaving -----------------------------------------------------------------------------------------------------
 

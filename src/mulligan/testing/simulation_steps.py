@@ -25,9 +25,11 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.turn import fold
 from mulligan.history.moments import is_at_rest
 from mulligan.ports import FAULT_POINTS, Lease
+from mulligan.ports.fault_points import SERVER_FAULT_POINTS
 from mulligan.testing.clock import START
 from mulligan.testing.corrections import correction
 from mulligan.testing.faults import Faults
+from mulligan.testing.server_cluster import ClusterWithServers
 from mulligan.testing.simulated_cluster import SimulatedCluster
 from mulligan.testing.simulated_worker import SimulatedWorker
 from mulligan.testing.workflows import BREAKERS
@@ -82,6 +84,8 @@ class SimulationSteps:
         self.failing_share = self.rng.choice((0.1, 0.3, 0.6))
         self.patience = self.rng.randint(0, 2)
         self._meanwhile = [name for name in _MEANWHILE if name not in without]
+        if self._servers is not None:
+            self._meanwhile += [*["serve"] * 5, "hold_schedule"]
         self._asked: list[int] = []
         self._timers_seen: dict[tuple[int, Any, str, int], None] = {}
 
@@ -158,6 +162,48 @@ class SimulationSteps:
         """Close breakers, as an operator does."""
         closed = [name for name in BREAKERS if self.cluster.operator.reset_breaker(name)]
         return bool(closed)
+
+    # -- servers -----------------------------------------------------------------------------------------------------
+
+    def serve(self) -> bool:
+        """Let a server look once; where there is none, start one."""
+        servers = self._servers
+        if servers is None:
+            return False
+        if not servers.servers:
+            servers.start_server()
+        if not servers.runnable_servers:
+            return False
+        servers.act_server(self.rng.choice(servers.runnable_servers))
+        return True
+
+    def lose_server(self) -> bool:
+        if self._servers is None or not self._servers.runnable_servers:
+            return False
+        self._servers.lose_server(self.rng.choice(self._servers.runnable_servers))
+        if self.rng.random() < 0.5:
+            self._servers.start_server()
+        return True
+
+    def freeze_server(self) -> bool:
+        if self._servers is None or not self._servers.runnable_servers:
+            return False
+        seconds = self.rng.choice((15, 60, 200))
+        self.rng.choice(self._servers.runnable_servers).frozen_until = self.cluster.clock.monotonic() + seconds
+        return True
+
+    def crash_server(self) -> None:
+        self.points.arm(self.rng.choice(list(SERVER_FAULT_POINTS)), self.rng.randint(1, 2))
+
+    def hold_schedule(self) -> bool:
+        if self._servers is None:
+            return False
+        self._servers.pause_or_resume()
+        return True
+
+    @property
+    def _servers(self) -> ClusterWithServers | None:
+        return self.cluster if isinstance(self.cluster, ClusterWithServers) else None
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
@@ -386,6 +432,15 @@ class SimulationSteps:
             has_inputs=dice.random() < 0.3,
             decision=decision,
         )
+        return True
+
+    def start_run(self) -> bool:
+        """Start another run of a workflow that was started before; some of them run again only what has changed."""
+        if len(self.cluster.contents.runs) >= RUNS_MAX:
+            return False
+        workflow = self._state(self._some_root()).workflow
+        forced = self.rng.choice(((), (), (workflow.steps[0].name,)))
+        self.cluster.create(workflow, changed_only=self.rng.random() < 0.5, forced=forced)
         return True
 
     def ask_nonsense(self) -> None:

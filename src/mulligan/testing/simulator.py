@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
+from msgspec.structs import replace
+
 from mulligan.core.model.codec import encode_log
 from mulligan.core.model.events import Entry
 from mulligan.core.model.workflow import Workflow
@@ -25,7 +27,9 @@ from mulligan.testing.fault_budget import ALL_FAULTS, FaultBudget
 from mulligan.testing.fault_injection import FAULTS
 from mulligan.testing.faults import Faults
 from mulligan.testing.log_facts import format_entries
+from mulligan.testing.server_cluster import ClusterWithServers
 from mulligan.testing.simulated_cluster import SimulatedCluster
+from mulligan.testing.simulated_remote import ClusterWithRemoteWorkers
 from mulligan.testing.simulated_worker import SimulatedWorker
 from mulligan.testing.simulation_steps import ALWAYS, SLOTS_ENOUGH, SOMETIMES, SimulationSteps, maps_of
 from mulligan.testing.themes import Theme, theme_of
@@ -53,11 +57,14 @@ class Simulation:
         forks: bool = True,
         theme: Theme | None = None,
     ) -> None:
-        self.theme = theme or theme_of(seed)
+        self.theme = theme or theme_of(seed, budget.store)
         self.workflow = workflow or random_workflow(Random(f"workflow {seed}"), often=self.theme.often)
+        if self.theme.is_remote:
+            # Workers of two hosts share it.
+            budget = replace(budget, store="shared")
         self.budget = budget
         self.forks = forks
-        self.cluster = SimulatedCluster(seed, budget)
+        self.cluster = _cluster(self.theme, seed, budget)
         self.rng = self.cluster.rng
         self.points = Faults()
         self.player = SimulationSteps(self.cluster, budget.without, self.points)
@@ -82,6 +89,8 @@ class Simulation:
                 self._run_to_end()
             self._deliver_late_reports()
             self._finish()
+            if isinstance(self.cluster, ClusterWithServers):
+                self.cluster.send_all()
         self.cluster.checker.check_finished(self.cluster.live_workers)
         self.cluster.close()
         return self
@@ -116,7 +125,8 @@ class Simulation:
     def _run_with_faults(self) -> None:
         names, weights = self._choose_steps()
         for _ in range(self._steps_now()):
-            if self._is_over:
+            # Schedules and notices go on when all runs have ended.
+            if self._is_over and not self.theme.has_servers:
                 break
             self.steps += 1
             self.player.do(self.rng.choices(names, weights)[0])
@@ -181,6 +191,10 @@ class Simulation:
         for worker in list(self.cluster.workers):
             if worker in self.cluster.workers:
                 self.cluster.act(worker)
+                self.check()
+        if isinstance(self.cluster, ClusterWithServers):
+            for server in list(self.cluster.servers):
+                self.cluster.act_server(server)
                 self.check()
         self.player.hear()
         return self.player.end_all_tasks() or self.cluster.events != before
@@ -264,6 +278,12 @@ class Simulation:
 
     def last_facts(self, count: int = 30) -> str:
         return format_entries(self.log[-count:])
+
+
+def _cluster(theme: Theme, seed: object, budget: FaultBudget) -> SimulatedCluster:
+    if theme.has_servers:
+        return ClusterWithServers(seed, budget)
+    return (ClusterWithRemoteWorkers if theme.is_remote else SimulatedCluster)(seed, budget)
 
 
 def _serves_all(worker: SimulatedWorker) -> bool:

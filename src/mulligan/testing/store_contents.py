@@ -81,6 +81,8 @@ class NoticeRow(msgspec.Struct, frozen=True):
     target: str
     kind: str
     seq: int
+    key: str = ""
+    status: str = "waiting"
 
 
 class StoreContents(msgspec.Struct, frozen=True):
@@ -145,7 +147,7 @@ _TIMERS = "SELECT run_id, kind, place, number, due FROM timers ORDER BY due, run
 _MESSAGES = "SELECT id, run_id, is_asking FROM messages ORDER BY id"
 _ANSWERS = "SELECT message_id FROM answers"
 _BREAKERS = "SELECT name, status, probe, failures FROM breakers ORDER BY name"
-_NOTICES = "SELECT run_id, target, body FROM notices ORDER BY id"
+_NOTICES = "SELECT run_id, target, body, key, status FROM notices ORDER BY id"
 _WORKERS = "SELECT name, beat_at FROM workers ORDER BY name"
 
 
@@ -167,9 +169,10 @@ def read_tables(connection: Connection) -> StoreContents:
     )
 
 
-def _notice_row(run_id: int, target: str, body: bytes) -> NoticeRow:
+def _notice_row(run_id: int, target: str, body: bytes, key: str, status: str) -> NoticeRow:
     said = msgspec.json.decode(bytes(body))
-    return NoticeRow(run_id, target, said["event"], said["seq"])
+    # A notice about a schedule is about no event.
+    return NoticeRow(run_id, target, said["event"], said.get("seq", 0), key, status)
 
 
 # Every table, so that tables of later releases are included.
@@ -203,7 +206,7 @@ def read_memory(tables: MemoryTables) -> StoreContents:
             BreakerRow(name, one.status, one.probe, one.failures) for name, one in sorted(tables.breakers.items())
         ],
         workers={name: row.beat_at for name, row in sorted(tables.workers.items())},
-        notices=[_notice_row(one.run_id, one.target, one.body) for one in tables.notices.values()],
+        notices=[_notice_row(one.run_id, one.target, one.body, one.key, one.status) for one in tables.notices.values()],
     )
 
 

@@ -97,4 +97,4 @@ class TimerChecks:
 
     def _clock_key(self, clock: CountedClock) -> object:
         """Return a key for the clock: one that was set again counts as another; a shared store has one for all."""
-        return "the store's" if self._is_shared else (id(clock), clock.settings)
+        return "the store's" if self._is_shared else (clock, clock.settings)

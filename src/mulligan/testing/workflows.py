@@ -114,7 +114,7 @@ class WorkflowGenerator:
 
     def __init__(self, rng: Random, calls: int = 0, often: str = "") -> None:
         self.rng = rng
-        # What it has more often: "breakers", "calls", "undo" or "tools".
+        # What it has more often: "breakers", "calls", "undo", "tools" or "cached".
         self._often = often
         # How many runs are above those of this workflow.
         self._calls = calls
@@ -151,7 +151,10 @@ class WorkflowGenerator:
             self._calls_child = True
             return Action("workflow", {"file": CHILD})
         self._agents += kind == "agent"
-        return Action(kind, {"text": "do it"}, self._bindings())
+        bindings = self._bindings()
+        # Where results are reused, the values count: so they are used.
+        text = {"${}": next(iter(bindings))} if bindings and self._often == "cached" else "do it"
+        return Action(kind, {"text": text}, bindings)
 
     def _wait(self) -> Action:
         if self.chance(0.3):
@@ -312,7 +315,15 @@ class WorkflowGenerator:
             is_start=self.chance(0.1),
             **what,
             **self.command_fields(0),
+            **self._cache_fields(),
         )
+
+    def _cache_fields(self) -> dict[str, Any]:
+        """Return whether a step may take an earlier result; where no theme is about that, no step says so."""
+        if self._often != "cached":
+            return {}
+        key = Template((self.expression("bool", "inputs"),)) if self.rng.random() < 0.2 else None
+        return {"cache": self.rng.choice((True, True, True, None, False)), "cache_key": key}
 
     def triage(self) -> Triage:
         self._triages += 1

@@ -213,6 +213,9 @@ class LocalExecutor:
     def fits(self, task: Task) -> bool:
         return self._limits.admits(task) and (self._resources.fits(task) or self._prefetch.fits(task))
 
+    def may_hold(self, task: Task) -> bool:
+        return self._leases_ahead and self._limits.admits(task) and self._prefetch.has_room(task)
+
     def can_ever_fit(self, task: Task) -> bool:
         return self._resources.can_ever(task)
 

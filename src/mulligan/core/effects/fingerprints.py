@@ -45,14 +45,19 @@ def fingerprint(task: Task, contents: Mapping[str, str]) -> str:
 def result_of(run_id: int, status: str, key: str, data: bytes, task: Task) -> Result | None:
     """The result in a row of the tables; None if it may not be taken over.
 
-    The result of a step with an `undo` counts only after its run has ended, since it may be undone until then. A row
-    that cannot be read is ignored: that is a problem of its own run.
+    A run takes no result of its own, also not from a run that has taken it over. The result of a step with an `undo`
+    counts only after its run has ended, since it may be undone until then; and only in the run that did the work, since
+    others that took it over do not know whether it was undone. A row that cannot be read is ignored: that is a problem
+    of its own run.
     """
-    about = task.reuse
-    if run_id == task.run_id or (about is not None and about.has_undo and status not in RUN_ENDED):
+    has_undo = task.reuse is not None and task.reuse.has_undo
+    if run_id == task.run_id or (has_undo and status not in RUN_ENDED):
         return None
     try:
         place = read_place(key, data)
     except CodecError:
         return None
-    return Result(place.result_run_id or run_id, place.output, place.files)
+    worked_run_id = place.result_run_id or run_id
+    if worked_run_id == task.run_id or (has_undo and worked_run_id != run_id):
+        return None
+    return Result(worked_run_id, place.output, place.files)

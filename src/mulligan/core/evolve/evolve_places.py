@@ -36,6 +36,7 @@ from mulligan.core.model.workflow import (
     is_added,
     triager_of,
 )
+from mulligan.core.state.held_steps import is_held_role, release
 from mulligan.core.state.state import NO_CLIMB, Climb, Items, Place, State
 from mulligan.errors import IllegalTransition
 
@@ -55,6 +56,9 @@ def _attempt_scheduled(state: State, place: Place, fact: e.AttemptScheduled, ent
         place.climb = _replace(place.climb, due=None, summary=_summary(place, fact, entry))
     if holds_conversation(place.spec):
         begin_turns(place)
+    if state.run.stepping is not None and is_held_role(place):
+        # A visit that had waited for an answer goes on only now, so it counts now.
+        release(state, state.step_of(place))
     if state.run.status == "paused" and is_engine_action(place.spec):
         state.run.unstarted = (*state.run.unstarted, place.key)
 

@@ -474,9 +474,6 @@ def _step_classified(state: State, place: Place, fact: e.StepClassified, entry: 
         ruling=decision,
         suggestion=None,
     )
-    if fact.verdict == "retry":
-        # It goes on only now, so it counts now if the run was resumed for some steps.
-        release(state, place)
     if fact.is_triagers:
         state.run.agent_decisions += 1
 

@@ -25,10 +25,14 @@ _HELD_ROLES = ("step", "do")
 def is_on_hold(state: State, place: Place) -> bool:
     """Whether an attempt at this place must wait until its step, or the run, is resumed."""
     run = state.run
-    if (not run.paused_steps and run.stepping is None) or place.role not in _HELD_ROLES:
+    if (not run.paused_steps and run.stepping is None) or not is_held_role(place):
         return False
     step = state.step_of(place)
     return step.pause is not None or is_beyond_steps(state, step)
+
+
+def is_held_role(place: Place) -> bool:
+    return place.role in _HELD_ROLES
 
 
 def is_beyond_steps(state: State, step: Place) -> bool:

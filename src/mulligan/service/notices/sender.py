@@ -13,7 +13,7 @@ import hashlib
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
 
@@ -60,12 +60,13 @@ class Sender:
         url: str = "",
         clock: Callable[[], float] = time.monotonic,
         threads: int = 16,
+        pool: Executor | None = None,
     ) -> None:
         self._outbox = outbox
         self._send = send
         self._url = url
         self._clock = clock
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="notices")
+        self._pool = pool or ThreadPoolExecutor(threads, thread_name_prefix="notices")
         self._running: dict[str, Future[None]] = {}
         self._results: SimpleQueue[_Result] = SimpleQueue()
         # Results that the store did not take yet.

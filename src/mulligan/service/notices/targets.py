@@ -6,7 +6,6 @@ An address often contains a token, so no message, log or answer quotes one.
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 import re
 from collections.abc import Mapping
@@ -21,8 +20,11 @@ from mulligan.errors import InputInvalid
 
 GIVE_UP_AFTER, GIVE_UP_SECONDS = "24h", 86_400.0
 TIMEOUT_SECONDS = 10.0
+# apprise takes seconds to look at a text of 100,000 characters.
+ADDRESS_CHARS_MAX = 4_000
 # How many messages a minute a target of people gets by default: what is beyond that is joined into one.
 PEOPLE_PER_MINUTE = 20
+_TOO_LONG = f"an address has at most {ADDRESS_CHARS_MAX:,} characters"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 # How secrets are written by the Standard Webhooks.
 _PREFIX = "whsec_"
@@ -80,6 +82,8 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if bool(self.urls) == bool(self.webhook):
             raise TargetRefused("a target has 'urls' or a 'webhook', one of the two")
+        if any(len(url) > ADDRESS_CHARS_MAX for url in (*self.urls, self.webhook) if isinstance(url, str)):
+            raise TargetRefused(_TOO_LONG)
         if self.secret and not self.webhook:
             raise TargetRefused("'secret' is for a 'webhook': it signs what is sent")
         if isinstance(self.webhook, str) and self.webhook:
@@ -110,7 +114,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The address of the webhook. `InputInvalid` if it is not there or not one."""
         if isinstance(self.webhook, str):
             return self.webhook
-        found = self.webhook.value()
+        found = _checked_length(self.webhook)
         try:
             _check_webhook(found)
         except TargetRefused as error:
@@ -119,10 +123,17 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def addresses(self) -> list[str]:
         """The addresses of apprise. `InputInvalid` if one of them is not there."""
-        return [url if isinstance(url, str) else url.value() for url in self.urls]
+        return [url if isinstance(url, str) else _checked_length(url) for url in self.urls]
 
     def signing_keys(self) -> list[bytes]:
         return [signing_key(source.value()) for source in self.secrets]
+
+
+def _checked_length(source: SecretSource) -> str:
+    found = source.value()
+    if len(found) > ADDRESS_CHARS_MAX:
+        raise InputInvalid(f"the {source.place}: {_TOO_LONG}")
+    return found
 
 
 def _check_webhook(url: str) -> None:
@@ -141,7 +152,7 @@ def signing_key(secret: str) -> bytes:
         return secret.encode()
     try:
         return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
-    except binascii.Error:
+    except ValueError:  # also of `binascii`, and for what is not ASCII
         message = f"a secret that begins with '{_PREFIX}' continues with base64, and this one does not"
         raise InputInvalid(message) from None
 

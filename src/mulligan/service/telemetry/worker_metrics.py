@@ -58,7 +58,7 @@ class WorkerMetrics:
             return
         engine = self.driver.engine
         families = self._exposition.worker_families(
-            self._counts, engine.timings, tasks=engine.tasks_running, runs=len(engine.drivers)
+            self._counts, engine.timings, tasks=engine.tasks_running, runs=engine.runs_held
         )
         part = self._file.with_name(f"{self._file.name}.{os.getpid()}.part")
         try:

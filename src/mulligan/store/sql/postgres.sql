@@ -259,11 +259,8 @@ DELETE FROM artifacts WHERE name = ANY(%s::text[])
 -- inboxes ------------------------------------------------------------------------------------------------------------
 
 -- name: put
-WITH inserted AS (
-    INSERT INTO messages (run_id, report, is_asking) SELECT run_id, %s, %s FROM runs WHERE run_id = %s
-    RETURNING id, run_id
-)
-SELECT id, pg_notify(%s, run_id::text) FROM inserted
+INSERT INTO messages (run_id, report, is_asking) SELECT run_id, %s, %s FROM runs WHERE run_id = %s
+RETURNING id
 
 -- name: insert_messages
 INSERT INTO messages (run_id, report, place, attempt)
@@ -283,14 +280,15 @@ WITH inserted AS (
 )
 SELECT pg_notify(%(channel)s, run_id::text) FROM inserted
 
+-- Notifications are transactions of their own: `PostgresClient.notify`. They need not wait for the disk.
 -- name: notify
-SELECT pg_notify(%s, payload) FROM unnest(%s::text[]) AS payload
+SELECT pg_notify(%s, payload), set_config('synchronous_commit', 'off', true) FROM unnest(%s::text[]) AS payload
 
 -- Each worker listens to a channel of its own too: what only the holder of a run can answer wakes no other worker.
 -- name: notify_holders
 SELECT pg_notify(
     CASE WHEN holder = '' THEN %s::text ELSE %s::text || left(encode(sha256(convert_to(holder, 'UTF8')), 'hex'), 32) END, run_id::text
-)
+), set_config('synchronous_commit', 'off', true)
 FROM runs, (SELECT %s::bigint[] AS run_ids, %s::text AS sender) AS given
 WHERE run_id = ANY (run_ids) AND (sender = '' OR holder <> sender)
 
@@ -530,10 +528,7 @@ WITH ended AS (
     INSERT INTO messages (run_id, report, place, attempt)
     SELECT run_id, report, place, attempt FROM ended ORDER BY number
 )
-SELECT ended.ticket, holder = '', pg_notify(
-    CASE WHEN holder = '' THEN %s::text ELSE %s::text || left(encode(sha256(convert_to(holder, 'UTF8')), 'hex'), 32) END, run_id::text
-)
-FROM ended JOIN runs USING (run_id)
+SELECT ended.ticket, holder = '', run_id FROM ended JOIN runs USING (run_id)
 
 -- lists --------------------------------------------------------------------------------------------------------------
 

@@ -226,6 +226,34 @@ UPDATE runs SET fence = fence + (holder = ''), holder = ?1
 WHERE run_id IN (SELECT value FROM json_each(?2)) AND holder IN ('', ?1)
 RETURNING run_id, fence
 
+-- name: unfinished_page
+SELECT root_run_id, run_id, holder FROM runs INDEXED BY runs_unfinished
+WHERE status NOT IN ('completed', 'failed', 'cancelled') AND root_run_id >= ?1 AND (root_run_id, run_id) > (?1, ?2)
+ORDER BY root_run_id, run_id LIMIT ?3
+
+-- The last condition is for runs that an interrupted process has left: nothing would ever wake them.
+-- name: runs_with_work
+SELECT run_id FROM runs r
+WHERE run_id IN (SELECT value FROM json_each(?1)) AND (
+    updated_at > ?2
+    OR EXISTS (SELECT 1 FROM messages m WHERE m.run_id = r.run_id)
+    OR (status <> 'paused' AND EXISTS (SELECT 1 FROM tasks t WHERE t.run_id = r.run_id AND worker = ''))
+    OR NOT (
+        status = 'paused'
+        OR EXISTS (SELECT 1 FROM timers t WHERE t.run_id = r.run_id)
+        OR EXISTS (SELECT 1 FROM tasks t WHERE t.run_id = r.run_id)
+        OR EXISTS (
+            SELECT 1 FROM rows s INDEXED BY rows_by_tag
+            WHERE tag <> '' AND tag IN ('parked', 'approval', 'paused') AND s.run_id = r.run_id
+        )
+        OR EXISTS (
+            SELECT 1 FROM runs c INDEXED BY runs_by_parent
+            WHERE c.parent_run_id = r.run_id AND c.status NOT IN ('completed', 'failed', 'cancelled')
+        )
+    )
+)
+ORDER BY run_id
+
 -- name: release
 UPDATE runs SET holder = '' WHERE run_id = ? AND fence = ? AND holder = ?
 

@@ -10,7 +10,7 @@ import hashlib
 import logging
 
 import msgspec
-from sqlglot import exp, parse
+from sqlglot import TokenType, exp, parse, tokenize
 from sqlglot.errors import ParseError, SqlglotError
 
 from mulligan_nl2sql.checking.allowed_functions import NAMES
@@ -25,6 +25,8 @@ from mulligan_nl2sql.schema import Schema
 # It warns of statements that it does not know; we refuse them.
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
+# Each doubles the time of the parser.
+BARE_JOINS_MAX = 8
 _POSITION = frozenset({"line", "col", "start", "end"})
 
 
@@ -88,11 +90,15 @@ def _parse(text: str, dialect: str, limits: Limits) -> exp.Query:
     if "\0" in text:
         raise refuse(Code.SYNTAX, "the statement has a NUL character")
     try:
+        _refuse_bare_joins(text, dialect)
         trees = [tree for tree in parse(text, dialect=dialect) if tree is not None]
     except ParseError as error:
         raise _not_parsed(error) from None
     except SqlglotError as error:
         raise refuse(Code.SYNTAX, f"the statement cannot be read: {str(error).splitlines()[0]}") from None
+    except (IndexError, KeyError, AttributeError, TypeError, ValueError):
+        # A parser that stumbles has not understood the text: `show all` is enough in DuckDB's dialect.
+        raise refuse(Code.SYNTAX, "the statement cannot be read; write a simpler one") from None
     trees = [tree for tree in trees if not isinstance(tree, exp.Semicolon)]
     if not trees:
         raise refuse(Code.SYNTAX, "there is no statement")
@@ -111,6 +117,18 @@ def _parse(text: str, dialect: str, limits: Limits) -> exp.Query:
         for name in [name for name in node.meta if name not in _POSITION]:
             del node.meta[name]
     return tree
+
+
+def _refuse_bare_joins(text: str, dialect: str) -> None:
+    """Refuse a long row of joins without conditions: the parser reads the rest of it twice at each of them."""
+    in_a_row = 0
+    for token in tokenize(text, read=dialect):
+        if token.token_type is TokenType.JOIN:
+            in_a_row += 1
+        elif token.token_type in (TokenType.ON, TokenType.USING):
+            in_a_row = 0
+        if in_a_row > BARE_JOINS_MAX:
+            raise refuse(Code.TOO_COMPLEX, f"more than {BARE_JOINS_MAX} joins in a row have no ON: write it after each")
 
 
 def _not_parsed(error: ParseError) -> QueryFailed:

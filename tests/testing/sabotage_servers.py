@@ -1,0 +1,108 @@
+"""Deliberate defects in what servers do beside the runs: schedules and notices."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from mulligan.core.schedules import deciding
+from mulligan.service.notices import sender
+from mulligan.service.notices.sender import Sender
+from mulligan.service.schedules import schedules
+from mulligan.service.schedules.schedules import Schedules
+from mulligan.store.memory_server_records import MemoryServerRecords
+
+from .sabotage import DEFECTS, defect
+
+_BEFORE = set(DEFECTS)
+
+
+@defect(schedules, "schedule_key")
+def _(real: Any) -> Any:
+    """the run of an instant has a key that no other server finds"""
+    return lambda project, name, instant: f"{real(project, name, instant)} {len(_KEYS.append(0) or _KEYS)}"
+
+
+_KEYS: list[int] = []
+
+
+@defect(MemoryServerRecords, "put_document")
+def _(real: Any) -> Any:
+    """a server writes over what another server has decided meanwhile"""
+    return lambda self, document, *, expected=None: real(self, document, expected=None)
+
+
+@defect(Schedules, "_carry_out")
+def _(real: Any) -> Any:
+    """what a schedule has decided to start is taken for done"""
+    return lambda self, document, schedule, state, now: replace(state, starting=(), cancelling=())
+
+
+@defect(schedules, "decide")
+def _(real: Any) -> Any:
+    """an instant starts a run though the one before has not ended"""
+    return lambda schedule, *rest: real(replace(schedule, overlap="allow"), *rest)
+
+
+@defect(deciding, "_missed")
+def _(real: Any) -> Any:
+    """instants that were missed are not written down"""
+    return lambda newest, older, reason: []
+
+
+@defect(deciding, "_queue")
+def _(real: Any) -> Any:
+    """instants that would have to wait are dropped"""
+    return lambda state, instants: state
+
+
+@defect(Schedules, "_results")
+def _(real: Any) -> Any:
+    """a schedule takes every run for one that has ended"""
+    return lambda self, document, state: {one.run_id: "succeeded" for one in state.active}
+
+
+@defect(schedules, "instants")
+def _(real: Any) -> Any:
+    """a schedule misses an instant at which a server looks a second late"""
+
+    def instants(schedule: Any, at: Any, *, backwards: bool = False) -> Any:
+        found = real(schedule, at, backwards=backwards)
+        return (one for one in found if not backwards or at - one > timedelta(seconds=30)) if backwards else found
+
+    return instants
+
+
+@defect(Sender, "_settle_one")
+def _(real: Any) -> Any:
+    """a notice that a target has refused counts as sent"""
+    return lambda self, targets, result, now: real(self, targets, replace(result, delivery=sender.Delivery()), now)
+
+
+@defect(sender, "CLAIM_SECONDS")
+def _(real: float) -> float:
+    """the claim of a sender ends while it sends"""
+    return 0.0
+
+
+@defect(MemoryServerRecords, "settle_notice")
+def _(real: Any) -> Any:
+    """what came of sending a notice is not written"""
+    return lambda self, notice_id, status, **said: None
+
+
+@defect(Sender, "_put_off")
+def _(real: Any) -> Any:
+    """a notice that has to wait for its target is given up"""
+
+    def put_off(self: Any, notices: Any, due: Any, why: str) -> None:
+        for notice in notices:
+            self._write(notice, "sent", notice.attempts, due, why)
+
+    return put_off
+
+
+# Those of this module: all of them show only where there are servers.
+SENTENCES = tuple(sentence for sentence in DEFECTS if sentence not in _BEFORE)
