@@ -12,17 +12,15 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NoReturn
+from typing import NoReturn
+
+from tests.forked_process import become, load
 
 import mulligan
-from mulligan.cli import main
-from mulligan.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 # Isolated and without `site`: it loads nothing but a socket.
@@ -47,15 +45,19 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 @contextmanager
-def forked_cli(environment: Mapping[str, str]) -> Iterator[str]:
-    """The text of a program `mulligan`. The environment is that in which Mulligan is loaded; each call has its own."""
+def forked_cli(environment: Mapping[str, str], python: str = sys.executable) -> Iterator[str]:
+    """The text of a program `mulligan`. The environment is that in which Mulligan is loaded; each call has its own.
+
+    Another interpreter loads what is installed beside it.
+    """
+    path = {"PYTHONPATH": str(Path(mulligan.__file__).parents[1])} if python == sys.executable else {}
     with TemporaryDirectory(prefix="mulligan-cli-") as folder:
         address, caller = os.path.join(folder, "socket"), Path(folder) / "caller.py"
         caller.write_text(CALLER_PROGRAM, encoding="utf-8")
         with subprocess.Popen(
-            [sys.executable, "-m", "tests.forked_cli", address],
+            [python, "-m", "tests.forked_cli", address],
             cwd=ROOT,
-            env={**environment, "PYTHONPATH": str(Path(mulligan.__file__).parents[1])},
+            env={**environment, **path},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         ) as server:
@@ -68,9 +70,7 @@ def forked_cli(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def serve(address: str) -> None:
-    for where, _ in COMMANDS.values():
-        import_module(where.partition(":")[0])
-    import_module("mulligan.cli.dispatch")
+    load()
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
     listener.listen()
@@ -98,21 +98,6 @@ def answer(caller: socket.socket) -> NoReturn:
         os.close(stream)
     caller.sendall(b"%d" % os.waitpid(pid, 0)[1])
     os._exit(0)
-
-
-def become(call: dict[str, Any], streams: list[int]) -> NoReturn:
-    """This process is the command line from now on."""
-    for number, stream in enumerate(streams):
-        os.dup2(stream, number)
-        os.close(stream)
-    os.chdir(call["folder"])
-    os.environ.clear()
-    os.environ.update(call["environment"])
-    time.tzset()
-    # As `python -m mulligan` has it.
-    sys.path[0] = call["folder"]
-    sys.argv = ["mulligan", *call["words"]]
-    main.main()
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from importlib.metadata import PathDistribution
 from pathlib import Path
 
 import pytest
+from tests.forked_cli import forked_cli
 from tests.linked_environment import link_environment, unpack
 
 from mulligan.service import read_pages
@@ -139,11 +140,13 @@ def test_the_package_alone_runs_and_names_the_extra_for_all_that_it_cannot_do(
     unpacked: PathDistribution, tmp_path: Path
 ) -> None:
     programs = link_environment(tmp_path / "environment", [unpacked])
-
-    type_in(programs, tmp_path, [*FIRST, *(command for extra in EXTRAS.values() for command in extra.without)])
-
+    without = [command for extra in EXTRAS.values() for command in extra.without]
     schema = Command("mulligan schema", (PACKAGE / "workflow.schema.json").read_text("utf-8"))
-    run_command(schema, programs, tmp_path, {})
+
+    type_in(programs, tmp_path, FIRST)
+    with forked_cli({"LANG": "C.UTF-8"}, str(programs / "python")) as text:
+        (programs / "mulligan").write_text(text, encoding="utf-8")
+        type_in(programs, tmp_path, [schema, *without])
 
 
 @pytest.mark.parametrize("extra", [name for name, extra in EXTRAS.items() if not all(c.nightly for c in extra.with_it)])

@@ -79,7 +79,8 @@ def told(report: Report) -> Iterator[str]:
         yield "the machine was too slow for the others: the server was never given more than it could do"
     if report.loads:
         lowest, middle, most = min(report.loads), statistics.median(report.loads), max(report.loads)
-        yield f"load of the machine: {middle:.1f} in the median, {lowest:.1f} to {most:.1f}; {_told_loads(report.loads)}"
+        thirds = _told_loads(report.loads)
+        yield f"load of the machine: {middle:.1f} in the median, {lowest:.1f} to {most:.1f}; {thirds}"
     yield ", ".join(f"{count} {what}" for what, count in sorted(report.counts.items()))
     if report.trends:
         yield f"\n{'':32} {'':12} {'after warm-up':>14} {'at the end':>12} {'':>8}"

@@ -13,12 +13,14 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 import pytest
+from tests.store_files import write_empty_store
 
 from mulligan.api.app import Api
 from mulligan.api.auth import find_stored_token
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Pages, Route
 from mulligan.service import Home, Scope, ServerConfig, Service, TokenRecord, digest_of
+from mulligan.service.home import DATABASE
 
 # One token for each scope, and two that count for nothing.
 SCOPES: tuple[Scope, ...] = ("read", "run", "decide", "propose", "write", "admin", "worker")
@@ -172,6 +174,7 @@ def open_client(
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
+    write_empty_store(tmp_path / "home" / DATABASE)
     return Home(tmp_path / "home")
 
 

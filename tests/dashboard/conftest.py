@@ -17,10 +17,12 @@ from typing import Any
 
 import pytest
 from tests.api.conftest import Client, open_client
+from tests.store_files import write_empty_store
 
 from mulligan.dashboard.pages import PAGES
 from mulligan.service import Home, Service
 from mulligan.service.driver import Capacity
+from mulligan.service.home import DATABASE
 
 # What a step, an item, an error, a label or a file name may contain. None of it may become an element.
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"' onmouseover=alert(1) &lt;b&gt; </textarea>"
@@ -56,6 +58,7 @@ class Flows:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
+    write_empty_store(tmp_path / "home" / DATABASE)
     return Home(tmp_path / "home")
 
 

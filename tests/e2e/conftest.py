@@ -12,11 +12,14 @@ import pytest
 from mulligan.worker.processes import Process, environment_of, send_signal, snapshot
 from proof.stage import Stage
 
+from .forked_stage import ForkedStage, end_forked
+
 
 @pytest.fixture(autouse=True)
 def _nothing_runs_on(tmp_path: Path) -> Iterator[None]:
     """However the test goes, what it started ends with it."""
     yield
+    end_forked()
     while found := _started_below(tmp_path):
         send_signal(found, signal.SIGKILL)
 
@@ -40,19 +43,19 @@ def store_url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def stage(tmp_path: Path, store_url: str) -> Stage:
     """A stage on each kind of store."""
-    return Stage(tmp_path, store_url)
+    return ForkedStage(tmp_path, store_url)
 
 
 @pytest.fixture
 def file_stage(tmp_path: Path) -> Stage:
     """A stage on SQLite."""
-    return Stage(tmp_path)
+    return ForkedStage(tmp_path)
 
 
 @pytest.fixture
 def server_stage(tmp_path: Path, store_schema_url: str) -> Stage:
     """A stage on PostgreSQL."""
-    return Stage(tmp_path, store_schema_url)
+    return ForkedStage(tmp_path, store_schema_url)
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from mulligan.core.model import events as e
 from mulligan.service.home import DATABASE
 from proof.stage import Stage, answered, wait_until
 
+from .forked_stage import ForkedStage
+
 # The first time it waits to be ended.
 LONG = """
 name: long
@@ -71,7 +73,7 @@ def test_a_run_whose_home_was_moved_goes_on_at_its_new_place_and_no_two_attempts
     assert answered(process)[0] == 1
     file_stage.expect_no_overlap()
     assert [line.name for line in file_stage.lines() if line.verb == "start"] == ["before", "long", "long"]
-    at_new = Stage(file_stage.folder, home=new)
+    at_new = ForkedStage(file_stage.folder, home=new)
     with at_new.service() as service:
         at_new.expect_promises(service, 1)
         lost = [entry.fact for entry in service.reader.events(1) if isinstance(entry.fact, e.AttemptLost)]

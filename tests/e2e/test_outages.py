@@ -22,6 +22,7 @@ from mulligan.worker.processes import send_signal
 from proof.chaos.faults import family_of
 from proof.stage import Stage, heard, wait_until
 
+from .forked_stage import ForkedStage
 from .three import begun, expect_done_once
 
 # So long that a worker renews it in time on a machine that has much else to do: the test waits, and computes nothing.
@@ -86,7 +87,7 @@ def test_a_worker_that_starts_while_the_server_waits_until_it_is_served(
     tmp_path: Path, server: PostgresServer, begin: Callable[[PostgresServer], tuple[str, Callable[[], None]]]
 ) -> None:
     url, end = begin(server)
-    process = Stage(tmp_path, url).start("worker")
+    process = ForkedStage(tmp_path, url).start("worker")
 
     said = heard(process, "; waiting for it")
     end()
@@ -102,7 +103,7 @@ def test_a_worker_that_starts_while_the_server_waits_until_it_is_served(
 
 def test_a_process_that_drives_runs_holds_two_connections(tmp_path: Path, named_url: str) -> None:
     """This is the figure of docs/operate/workers.md."""
-    stage = Stage(tmp_path, named_url)
+    stage = ForkedStage(tmp_path, named_url)
     name = conninfo_to_dict(named_url)["application_name"]
     with psycopg.connect(named_url, application_name="onlooker", autocommit=True) as checker:
 
@@ -125,7 +126,7 @@ def test_a_process_that_drives_runs_holds_two_connections(tmp_path: Path, named_
 
 
 def test_a_worker_that_waits_for_its_server_can_be_told_to_end(tmp_path: Path) -> None:
-    process = Stage(tmp_path, "postgresql://nobody@127.0.0.1:1/nowhere").start("worker")
+    process = ForkedStage(tmp_path, "postgresql://nobody@127.0.0.1:1/nowhere").start("worker")
     heard(process, "; waiting for it")
 
     process.send_signal(signal.SIGTERM)
@@ -138,7 +139,7 @@ def test_a_worker_that_waits_for_its_server_can_be_told_to_end(tmp_path: Path) -
 def test_an_outage_longer_than_a_lease_costs_no_finished_step_and_no_loss(
     tmp_path: Path, server: PostgresServer, begin: Callable[[PostgresServer, list[int]], Callable[[], None]]
 ) -> None:
-    stage = Stage(tmp_path, server.url)
+    stage = ForkedStage(tmp_path, server.url)
     with workers(stage) as fleet:
         with stage.service() as service:
             (run_id,) = service.start(prepare(load_text(FLOW), {}, tmp_path))

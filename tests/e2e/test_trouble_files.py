@@ -14,6 +14,7 @@ import pytest
 from mulligan.service.home import DATABASE
 from proof.stage import Stage, answered, heard, wait_until
 
+from .forked_stage import ForkedStage
 from .three import THREE, begun, expect_done_once
 
 # -- a full disk -----------------------------------------------------------------------------------------------------
@@ -47,7 +48,7 @@ def fill(folder: Path) -> Path:
 
 
 def test_a_run_waits_while_the_disk_is_full_and_goes_on_when_there_is_room(small_disk: Path, tmp_path: Path) -> None:
-    stage = Stage(tmp_path, home=small_disk / "home")
+    stage = ForkedStage(tmp_path, home=small_disk / "home")
     process = begun(stage)
 
     filler = fill(small_disk)
@@ -60,7 +61,7 @@ def test_a_run_waits_while_the_disk_is_full_and_goes_on_when_there_is_room(small
 
 
 def test_a_run_is_not_begun_on_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
-    stage = Stage(tmp_path, home=small_disk / "home")
+    stage = ForkedStage(tmp_path, home=small_disk / "home")
     fill(small_disk)
 
     code, shown, said = answered(stage.start("run", stage.workflow(THREE), "--json"))
@@ -79,7 +80,7 @@ steps: [{step: build, shell: 'sh $ACT build; test -e mended'}]
 
 
 def test_nothing_is_begun_or_lost_by_what_is_asked_of_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
-    stage = Stage(tmp_path, home=small_disk / "home")
+    stage = ForkedStage(tmp_path, home=small_disk / "home")
     failed = answered(stage.start("run", stage.workflow(FAILS), "--json"))
     (tmp_path / "mended").touch()
     filler = fill(small_disk)
@@ -133,7 +134,7 @@ def closed_folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_home_that_cannot_be_made_is_refused(closed_folder: Path, tmp_path: Path) -> None:
-    stage = Stage(tmp_path, home=closed_folder / "home")
+    stage = ForkedStage(tmp_path, home=closed_folder / "home")
 
     code, shown, said = answered_without_privilege(stage, "run", stage.workflow(THREE))
 
@@ -145,7 +146,7 @@ def test_a_home_that_cannot_be_made_is_refused(closed_folder: Path, tmp_path: Pa
 
 
 def test_a_home_that_may_not_be_written_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+    stage = ForkedStage(tmp_path)
     (tmp_path / "go").touch()
     first = answered(stage.start("run", stage.workflow(THREE), "--json"))
     for path in [*stage.home.folder.rglob("*"), stage.home.folder]:

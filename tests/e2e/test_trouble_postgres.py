@@ -19,6 +19,7 @@ from mulligan.testing.postgres import own_server
 from proof.crashes.command_server import lose_connections
 from proof.stage import Stage, answered, heard, wait_until
 
+from .forked_stage import ForkedStage
 from .three import THREE, begun, expect_done_once
 
 LEASE_SECONDS = 0.5
@@ -27,7 +28,7 @@ LEASE_SECONDS = 0.5
 @pytest.mark.parametrize("how", ["immediate", "fast"])
 def test_a_server_that_is_restarted_in_the_middle_of_a_run_is_waited_for(tmp_path: Path, how: str) -> None:
     with own_server() as server:
-        stage = Stage(tmp_path, server.url)
+        stage = ForkedStage(tmp_path, server.url)
         process = begun(stage)
 
         server.stop(how)
@@ -44,7 +45,7 @@ def test_a_server_that_is_restarted_in_the_middle_of_a_run_is_waited_for(tmp_pat
 
 def test_a_run_can_be_interrupted_while_its_server_is_away_and_be_resumed_when_it_is_back(tmp_path: Path) -> None:
     with own_server() as server:
-        stage = Stage(tmp_path, server.url)
+        stage = ForkedStage(tmp_path, server.url)
         process = stage.start("run", stage.workflow(THREE))
         wait_until(lambda: stage.has_begun("two"), "it did not begin")
 
@@ -66,7 +67,7 @@ def test_a_run_can_be_interrupted_while_its_server_is_away_and_be_resumed_when_i
 @pytest.fixture
 def worker(tmp_path: Path, named_url: str) -> Iterator[tuple[Stage, subprocess.Popen[str]]]:
     """A worker with a short lease, and the stage it serves."""
-    stage = Stage(tmp_path, named_url)
+    stage = ForkedStage(tmp_path, named_url)
     process = stage.start_program("-m", "proof.serving", LEASE_SECONDS)
     assert process.stdout is not None
     assert process.stdout.readline() == "serving\n"
@@ -81,7 +82,7 @@ def test_a_worker_that_was_given_up_while_it_had_no_connection_starts_anew(
     stage, process = worker
     other = PostgresStore(store_schema_url, lease_seconds=LEASE_SECONDS)
     # Its own connection is not cut.
-    with Stage(stage.folder, store_schema_url).service() as service:
+    with ForkedStage(stage.folder, store_schema_url).service() as service:
         (run_id,) = service.start(prepare(load_text(THREE), {}, stage.folder))
         wait_until(lambda: stage.has_begun("two"), "it did not begin")
         (before,) = other.workers()
@@ -123,7 +124,7 @@ def test_a_worker_that_hangs_in_a_transaction_holds_up_nobody(store_schema_url: 
 def test_a_worker_whose_connection_was_lost_while_it_was_idle_still_says_farewell(
     tmp_path: Path, named_url: str
 ) -> None:
-    stage = Stage(tmp_path, named_url)
+    stage = ForkedStage(tmp_path, named_url)
     with stage.service() as service, service.control.driver(None):
         lose_connections(named_url)
 

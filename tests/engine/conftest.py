@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.store_files import write_empty_store
 
 from mulligan.core.model import reports as r
 from mulligan.core.model.events import Entry
@@ -115,4 +116,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 def _opened(request: pytest.FixtureRequest, folder: Path, clock: JumpingClock) -> Store:
     if request.param == "postgres":
         return open_store(request.getfixturevalue("store_schema_url"))
-    return open_store("memory:" if request.param == "memory" else folder / "mulligan.db", clock=clock)
+    if request.param == "memory":
+        return open_store("memory:", clock=clock)
+    write_empty_store(folder / "mulligan.db")
+    return open_store(folder / "mulligan.db", clock=clock)

@@ -7,10 +7,11 @@ import json
 import os
 import re
 import subprocess
-import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tests.forked_process import start_mulligan
 
 from mulligan.cli.dispatch import exit_code
 
@@ -76,6 +77,5 @@ def ran(text: str, *words: object) -> Said:
 def process(*words: object, **options: Any) -> subprocess.Popen[bytes]:
     """The same in a process of its own, as another terminal would have it."""
     environment = {**os.environ, "PYTHONPATH": str(SRC)}
-    command = [sys.executable, "-m", "mulligan", *map(str, words)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.Popen(command, env=environment, **pipes)
+    return start_mulligan(words, environment, **pipes)

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +30,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from tests.forked_process import start_mulligan
+from tests.store_files import write_empty_store
 
 import mulligan
 from mulligan.core.model import events as e
@@ -38,7 +39,7 @@ from mulligan.core.state.state import State
 from mulligan.formats import load
 from mulligan.service import Service
 from mulligan.service.driver import Capacity, Driver, Ending
-from mulligan.service.home import Home
+from mulligan.service.home import DATABASE, Home
 from mulligan.service.logs import Part
 from mulligan.service.outcome import exit_code
 from mulligan.service.run_control import prepare
@@ -275,9 +276,8 @@ class Live:
     @contextmanager
     def process(self, *words: object) -> Iterator[subprocess.Popen[str]]:
         """A command line in a process that may be killed; what is left of it ends with the context."""
-        command = [sys.executable, "-m", "mulligan", *map(str, words)]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        child = subprocess.Popen(command, cwd=self.folder, env=self.environment, text=True, **pipes)  # type: ignore[call-overload]
+        child = start_mulligan(words, self.environment, cwd=self.folder, text=True, **pipes)
         try:
             yield child
         finally:
@@ -311,6 +311,8 @@ class Live:
 def opened(folder: Path, store_url: str = "") -> Iterator[Live]:
     """A runner whose commands work in an empty folder below this one, on SQLite or on the server that is named."""
     (folder / "work").mkdir()
+    if not store_url:
+        write_empty_store(folder / "home" / DATABASE)
     found = Live(folder / "work", Home(folder / "home", store_url))
     try:
         yield found

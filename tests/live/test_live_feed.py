@@ -15,6 +15,7 @@ from mulligan.errors import InputInvalid, UnknownRun
 from mulligan.language import load_text
 from mulligan.service import Service, StepQuery
 from mulligan.service import live_feed as feeds
+from mulligan.service.home import DATABASE
 from mulligan.service.json_output import to_json
 from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
 from mulligan.service.run_control import prepare
@@ -150,6 +151,7 @@ def test_the_list_and_what_waits_are_followed_and_come_back_by_their_positions(l
 
 def test_a_home_without_runs_is_watched_until_it_has_one(live_file: Live) -> None:
     feed, watch = LiveFeed(), Watch("runs")
+    (live_file.home.folder / DATABASE).unlink()
     with Service(live_file.home) as watching:
         feed.join(watching, watch, "")
         is_changed = feed.has_changes(watching)

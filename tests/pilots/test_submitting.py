@@ -411,3 +411,8 @@ def test_of_two_pilots_with_one_number_the_younger_one_is_cancelled(slurm: FakeS
         (102, 1, "CANCELLED"),
         (103, 2, "PENDING"),
     ]
+
+
+def test_a_file_of_profiles_that_is_nested_too_deeply_is_refused_in_words() -> None:
+    with pytest.raises(LanguageError, match="nested too deeply"):
+        parse_profiles("a = " + "[" * 3000, "slurm.toml")

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.store_files import write_empty_store
 
 from mulligan.ports import Store
 
@@ -16,7 +17,9 @@ from .keeping import Memory, Open, Place, PostgresSchema, SqliteFolder
 @pytest.fixture(params=["sqlite", "postgres", "memory"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "sqlite":
-        return SqliteFolder(tmp_path)
+        folder = SqliteFolder(tmp_path)
+        write_empty_store(folder.path)
+        return folder
     return Memory() if request.param == "memory" else PostgresSchema(request.getfixturevalue("store_schema_url"))
 
 

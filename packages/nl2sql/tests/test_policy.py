@@ -100,6 +100,7 @@ def test_a_file_has_a_section_for_each_database(tmp_path: Path) -> None:
     ("text", "message"),
     [
         (b"[databases", "is not TOML"),
+        (b"a = " + b"[" * 3000, "nested too deeply"),
         (b"\xff", "is not UTF-8"),
         (b"[database.shop]", "unknown key 'database'; did you mean 'databases'?"),
         (b"[databases.shop]\ntabels = []", "unknown key 'tabels' in databases.*; did you mean 'tables'?"),

@@ -110,6 +110,8 @@ def read_policies(path: Path) -> Policies:
         raise _invalid(f"{path} is not UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise _invalid(f"{path} is not TOML: {error}") from None
+    except RecursionError:
+        raise _invalid(f"{path} is nested too deeply") from None
     except msgspec.ValidationError as error:
         raise _invalid(f"{path}: {describe_invalid(error)}") from None
 

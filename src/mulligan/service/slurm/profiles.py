@@ -18,7 +18,7 @@ from mulligan.language.nodes import Refusal, Source, TooManyProblems
 from mulligan.language.shapes import Key, Record
 from mulligan.language.slurm_profiles import PROFILE, PROFILES, read_profiles
 from mulligan.language.suggestions import did_you_mean
-from mulligan.service.toml_positions import position, refuse_syntax
+from mulligan.service.toml_positions import config_error, position, refuse_syntax
 
 # The file in the folder of the runs, the variable that names another one, and the user's own.
 FILE, VARIABLE, USER_FILE = "mulligan.toml", "MULLIGAN_SLURM_PROFILES", Path("mulligan") / "slurm.toml"
@@ -91,6 +91,8 @@ def parse_profiles(text: str, file: str) -> dict[str, SlurmProfile]:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise refuse_syntax(error, text, file) from None
+    except RecursionError:
+        raise config_error(file, "the values are nested too deeply") from None
     profiles: dict[str, SlurmProfile] = {}
     try:
         _refuse_bare_keys(tree, text, source)
