@@ -323,7 +323,12 @@ def test_a_value_of_a_matrix_written_as_in_a_name_is_warned_about_where_it_is_te
               ./sim.sh {i:02d} ${matrix.i} {other} ${i} '{{mode}}' '{"i": 1}'
             env: {MODE: "{mode}"}
             needs: ["prep_{i}"]
-          - {step: "prep_{i}", matrix: {i: 1..2}, python: "def main(i): return {i}", args: {i: 1}}
+            reads: "out/part_{i}.csv"
+          - step: "prep_{i}"
+            matrix: {i: 1..2}
+            python: "def main(i): return {i}"
+            args: {i: 1}
+            writes: "out/part_{i}.csv"
           - {step: alone, shell: "echo {i}"}
         """
     )

@@ -169,7 +169,8 @@ def _correction(
     """The corrected workflow with its options, if --file was given."""
     if file is None and (inputs or force or keep_completed):
         option = "--input" if inputs else "--force" if force else "--keep-completed"
-        raise UsageRefused(f"{option} needs --file", hint="name the file: --file FILE")
+        other = "; to run with another value of an input: mulligan fork RUN --from STEP -i KEY=VALUE" if inputs else ""
+        raise UsageRefused(f"{option} needs --file", hint=f"name the file: --file FILE{other}")
     if workflow is None or file is None:
         return None
     return CorrectedWorkflow(

@@ -24,8 +24,8 @@ else:
     shell_safety = LazyModule("mulligan.language.shell_safety")
 
 _PLACEHOLDER = lazy_regex(r"(?<![$\w{\\])\{(?P<name>[A-Za-z_]\w*)(?::[^{}\s]*)?\}(?!\})", re.A)
-# Keys that contain step names, and the matrix itself.
-_NAMING = frozenset({"step", "needs", "next", "matrix", "python"})
+# Keys in which `{i}` is replaced, in names of steps and files and in paths, and the matrix itself.
+_NAMING = frozenset({"step", "needs", "next", "reads", "writes", "matrix", "python"})
 _WITH_BRACES = frozenset({"python", "noetl"})
 # Texts below these keys are not shell text.
 _WITHOUT_SHELL = frozenset("http sql agent env args stdin cwd logs inputs outputs wait approve when validate".split())
@@ -107,7 +107,7 @@ def refuse_foreign_templates(root: Mapping, source: Source) -> None:
 
 
 def warn_matrix_placeholders(root: Mapping, source: Source) -> None:
-    """Warn about `{i}` in a matrix step outside names, where it is not replaced."""
+    """Warn about `{i}` in a matrix step outside names and paths of files, where it is not replaced."""
     steps = root.get("steps")
     for step in steps.items if isinstance(steps, Sequence) else ():
         matrix = step.get("matrix") if isinstance(step, Mapping) else None

@@ -75,12 +75,18 @@ def _values(form: Any, node: Node, name: str, scope: Scope) -> list[Any]:
         found = _RANGE.fullmatch(form)
         if not found:
             message = f"'{name}' is {describe(node)}, a list or a range such as 1..10 is expected"
-            raise scope.source.refuse("matrix", message, node, hint=f"write it as {_suggest_range(form)}")
+            raise scope.source.refuse("matrix", message, node, hint=_suggest_values(form))
         written = [float(number or 1) for number in found.groups()]
         if max(map(abs, written)) > RANGE_MAX:
             raise scope.source.refuse("matrix", f"a range must lie between {-RANGE_MAX:g} and {RANGE_MAX:g}", node)
         start, stop, step = map(_round_number, written)
     return _range(start, stop, step, node, scope)
+
+
+def _suggest_values(text: str) -> str:
+    if "${" in text:
+        return "the values of a matrix are known before a run; for a list from an expression, use 'map: {over: …}'"
+    return f"write it as {_suggest_range(text)}"
 
 
 def _suggest_range(text: str) -> str:
