@@ -25,7 +25,7 @@ unexport CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo nl2sql-demo quick test browser slurm pictures check lint format bench growth simulate crashes chaos mutants fuzz generated docs pins dist dist-check clean
+.PHONY: help demo nl2sql-demo quick test browser slurm pictures check lint format bench growth simulate crashes chaos soak mutants fuzz generated docs pins dist dist-check clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -89,6 +89,9 @@ crashes: $(STAMP) ## trouble for real processes at each EVERY-th moment, for all
 
 chaos: $(STAMP) ## RUNS runs on PostgreSQL, MINUTES of killed workers, restarted servers, cut connections
 	$(BIN)/python -m proof.chaos --minutes $(MINUTES) --runs $(RUNS) --seed $(SEED)
+
+soak: $(STAMP) ## RUNS small runs in MINUTES, 100 watchers: nothing may grow: make soak MINUTES=60 RUNS=50000
+	$(BIN)/python -m proof.soak --seed $(SEED) $(if $(filter file,$(origin MINUTES)),,--minutes $(MINUTES)) $(if $(filter file,$(origin RUNS)),,--runs $(RUNS))
 
 fuzz: $(STAMP) ## MINUTES of inputs that nobody would write, to all that reads: make fuzz MINUTES=10 SEED=7
 	$(BIN)/python -m proof.fuzz --minutes $(MINUTES) --seed $(SEED)

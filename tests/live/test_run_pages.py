@@ -7,7 +7,7 @@ import pytest
 from mulligan.core.state.state import STATE_TABLES, State
 from mulligan.errors import InputInvalid, UnknownRun, UnknownStep
 from mulligan.language import load_text
-from mulligan.service import ItemQuery, Service, StepQuery
+from mulligan.service import ItemQuery, Service, StepQuery, run_cache
 from mulligan.service.run_control import prepare
 
 from .runner import Live
@@ -87,6 +87,18 @@ def test_a_run_is_read_in_pages_and_moved_on_by_its_log(live: Live) -> None:
     again = service.changes_since(run_id, changes.seq)
     assert (again.kind, again.round, "last" in {step.name for step in again.steps}) == ("steps", 2, True)
     assert is_same(service.cache.get(run_id).state, service.reader.state(run_id))
+
+
+def test_small_runs_that_were_looked_at_long_ago_are_given_up(live_file: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_cache, "RUNS_MAX", 2)
+    service = live_file.service
+    prepared = prepare(load_text("name: small\nsteps: [{step: work, shell: 'true'}]"), {}, live_file.folder)
+    first, second, third = (service.start(prepared)[0] for _ in range(3))
+
+    for run_id in (first, second, first, third):
+        service.step_page(run_id, StepQuery())
+
+    assert [service.cache.has(run_id) for run_id in (first, second, third)] == [True, False, True]
 
 
 def test_what_cannot_be_asked_for_is_refused(live_file: Live) -> None:

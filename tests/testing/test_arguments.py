@@ -21,6 +21,7 @@ PROJECT = Path(__file__).parents[2]
         ("mulligan.testing.simulate", ["--histories", "0"], "argument --histories: 0 is less than 1"),
         ("proof.crashes", ["--every", "0"], "argument --every: 0 is less than 1"),
         ("proof.chaos", ["--minutes", "-1"], "argument --minutes: -1 is not greater than 0"),
+        ("proof.soak", ["--runs", "0"], "argument --runs: 0 is less than 1"),
         ("proof.fuzz", ["--minutes", "long"], "argument --minutes: 'long' is not a number"),
     ],
 )

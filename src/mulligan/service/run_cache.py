@@ -25,8 +25,9 @@ from mulligan.service.step_events import StepEvents
 
 # How many events a state is moved on by; behind more of them it is loaded again.
 ENTRIES_MAX = 5_000
-# How many places all states together may have: about 2 kB each. The run that was asked for last always stays.
-PLACES_MAX = 100_000
+# How many runs are kept, about 10 kB each with their definition; and how many places all of them together may have,
+# about 2 kB each. The run that was asked for last always stays.
+RUNS_MAX, PLACES_MAX = 500, 100_000
 
 
 class CachedRun:
@@ -151,5 +152,7 @@ class RunCache:
             return CachedRun(restore(decode(loaded.workflow), loaded.rows))
 
     def _make_room(self) -> None:
-        while len(self._runs) > 1 and sum(len(run.state.places) for run in self._runs.values()) > PLACES_MAX:
+        while len(self._runs) > 1 and (
+            len(self._runs) > RUNS_MAX or sum(len(run.state.places) for run in self._runs.values()) > PLACES_MAX
+        ):
             del self._runs[next(iter(self._runs))]
