@@ -365,7 +365,8 @@ def command_of(facts: LogFacts, fact: e.CommandEntered) -> Command:
     if above.tools is not None or above.session:
         # A model is asked with the parameters of its agent, whose rules decide about its failures.
         kind = above.action.kind if above.action else ""
-        single["model"] = Command(action=Action(kind, {}), on_lost=above.on_lost)
+        handles_loss = any("WORKER_LOST" in rule.codes for rule in above.rules)
+        single["model"] = Command(action=Action(kind, {}), on_lost="fail" if handles_loss else above.on_lost)
         choices["tool"] = above.tools.commands if above.tools else ()
         choices["tool_list"] = tuple(server.command for server in above.tools.servers) if above.tools else ()
     found = single[fact.role] if fact.role in single else choices[fact.role][fact.index]

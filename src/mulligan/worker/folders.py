@@ -12,6 +12,10 @@ from typing import IO, NamedTuple
 from mulligan.core.model.place_keys import file_name
 
 
+# Of so many runs a worker remembers that their folders exist.
+RUNS_REMEMBERED_MAX = 1000
+
+
 class Logs(NamedTuple):
     """Standard output and error of an attempt. An attempt that writes nothing has no files."""
 
@@ -86,6 +90,9 @@ class Folders:
             self._check_home()
             make_private(f"{self.home}/runs/{run_id}/logs")
             make_private(self.outputs(run_id))
+            if len(self._made) >= RUNS_REMEMBERED_MAX:
+                # A worker may serve runs for months. Those that are still open are looked at once more.
+                self._made.clear()
             self._made.add(run_id)
 
     def make_worker(self, worker: str) -> bool:
