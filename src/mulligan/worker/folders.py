@@ -11,7 +11,6 @@ from typing import IO, NamedTuple
 
 from mulligan.core.model.place_keys import file_name
 
-
 # Of so many runs a worker remembers that their folders exist.
 RUNS_REMEMBERED_MAX = 1000
 
