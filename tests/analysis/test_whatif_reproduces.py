@@ -52,8 +52,11 @@ def simulated_runs(seed: object) -> list[tuple[Workflow, list[e.Entry], int]]:
 
     def read_and_close() -> None:
         for run_id in cluster.contents.runs:
-            workflow = decode(cluster.operator.load(run_id).workflow)
-            runs.append((workflow, cluster.operator.log(run_id), cluster.starts_at_once))
+            workflow, log = decode(cluster.operator.load(run_id).workflow), cluster.operator.log(run_id)
+            started = log[0].fact
+            # See FORKED.
+            if isinstance(started, e.RunStarted) and not started.forked_at:
+                runs.append((workflow, log, cluster.starts_at_once))
         close()
 
     cluster.close = read_and_close  # type: ignore[method-assign]

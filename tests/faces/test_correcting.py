@@ -194,7 +194,10 @@ def test_what_is_about_a_file_needs_one(words: tuple[str, ...]):
 
     said = mulligan("retry", 1, *words)
 
-    assert (said.code, said.err.splitlines()[1]) == (2, "  name the file: --file FILE")
+    fork = (
+        "; to run with another value of an input: mulligan fork RUN --from STEP -i KEY=VALUE" if "-i" in words else ""
+    )
+    assert (said.code, said.err.splitlines()[1]) == (2, f"  name the file: --file FILE{fork}")
 
 
 def test_a_run_that_completed_is_forked_instead():

@@ -18,8 +18,12 @@ class Trap:
     def find_spec(self, name, path=None, target=None):
         if name == MODULE:
             os.kill(os.getpid(), NUMBER)
+class Finders(list):
+    "The trap stays the first of them: the command line has a finder of its own for its modules."
+    def insert(self, index, finder):
+        super().insert(index + 1, finder)
 MODULE, NUMBER = sys.argv[1], int(sys.argv[2])
-sys.meta_path.insert(0, Trap())
+sys.meta_path = Finders([Trap(), *sys.meta_path])
 from mulligan.cli.main import main
 del sys.argv[1:3]
 main()

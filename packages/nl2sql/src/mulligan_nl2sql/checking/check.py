@@ -120,13 +120,17 @@ def _parse(text: str, dialect: str, limits: Limits) -> exp.Query:
 
 
 def _refuse_bare_joins(text: str, dialect: str) -> None:
-    """Refuse a long row of joins without conditions: the parser reads the rest of it twice at each of them."""
-    in_a_row = 0
+    """Refuse a long row of joins without conditions: the parser reads the rest of it twice at each of them.
+
+    Cross and natural joins never have one, and the parser knows.
+    """
+    in_a_row, last = 0, None
     for token in tokenize(text, read=dialect):
         if token.token_type is TokenType.JOIN:
-            in_a_row += 1
+            in_a_row += last not in (TokenType.CROSS, TokenType.NATURAL)
         elif token.token_type in (TokenType.ON, TokenType.USING):
             in_a_row = 0
+        last = token.token_type
         if in_a_row > BARE_JOINS_MAX:
             raise refuse(Code.TOO_COMPLEX, f"more than {BARE_JOINS_MAX} joins in a row have no ON: write it after each")
 
