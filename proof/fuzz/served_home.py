@@ -10,13 +10,13 @@ import tempfile
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from mulligan.api.app import Api
 from mulligan.dashboard.pages import PAGES
 from mulligan.service import Home, ServerConfig, Service, TokenForm
+from mulligan.testing.asgi import ask_asgi
 
 NAME, STEP = "nightly", "fetch"
 WORKFLOW = (
@@ -87,8 +87,8 @@ class ServedHome:
             "scheme": "http",
         }
         self._log.lines.clear()
-        status, media, answer = self._runner.run(self._ask(self._server(), scope, body))
-        return Reply(status, media, answer, "; ".join(self._log.lines))
+        answer = self._runner.run(ask_asgi(self._server(), scope, body, pieces_max=1))
+        return Reply(answer.status, answer.headers.get("content-type", ""), answer.body, "; ".join(self._log.lines))
 
     def home(self) -> Home:
         """The home that the next request is about."""
@@ -106,27 +106,6 @@ class ServedHome:
             config = msgspec.convert(_CONFIG, ServerConfig)
             self._api = Api(Home(self._folder / str(self._copies)), config, pages=PAGES)
         return self._api
-
-    async def _ask(self, api: Api, scope: dict[str, Any], data: bytes) -> tuple[int, str, bytes]:
-        has_sent, has_left, messages = False, asyncio.Event(), []
-
-        async def receive() -> dict[str, Any]:
-            nonlocal has_sent
-            if not has_sent:
-                has_sent = True
-                return {"type": "http.request", "body": data, "more_body": False}
-            await has_left.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            messages.append(message)
-            if len(messages) > 1:
-                has_left.set()
-
-        await api(scope, receive, send)
-        headers = {name.decode(): value.decode("latin-1") for name, value in messages[0]["headers"]}
-        pieces = b"".join(one.get("body", b"") for one in messages[1:])
-        return messages[0]["status"], headers.get("content-type", ""), pieces
 
 
 def _fill(folder: Path) -> dict[str, str]:
@@ -152,22 +131,11 @@ def _fill(folder: Path) -> dict[str, str]:
 async def _publish(api: Api, secret: str) -> None:
     schedule = {"workflow": NAME, "cron": "30 2 * * *", "timezone": "Europe/Berlin"}
     for path, body in ((f"workflows/{NAME}", {"text": WORKFLOW}), (f"schedules/{NAME}", schedule)):
-        statuses: list[int] = []
-
-        async def receive(sent: bytes = msgspec.json.encode(body)) -> dict[str, Any]:
-            return {"type": "http.request", "body": sent, "more_body": False}
-
-        async def send(message: Any, found: list[int] = statuses) -> None:
-            found.append(message.get("status", 0))
-
         headers = [(b"host", b"localhost"), (b"authorization", f"Bearer {secret}".encode())]
         headers.append((b"content-type", b"application/json"))
-        await api(
-            {"type": "http", "method": "PUT", "path": f"/api/v1/{path}", "query_string": b"", "headers": headers},
-            receive,
-            send,
-        )
-        assert statuses[0] in (200, 201), (path, statuses)
+        scope = {"type": "http", "method": "PUT", "path": f"/api/v1/{path}", "query_string": b"", "headers": headers}
+        answer = await ask_asgi(api, scope, msgspec.json.encode(body))
+        assert answer.status in (200, 201), (path, answer)
 
 
 @cache

@@ -21,6 +21,7 @@ from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Pages, Route
 from mulligan.service import Home, Scope, ServerConfig, Service, TokenRecord, digest_of
 from mulligan.service.home import DATABASE
+from mulligan.testing.asgi import ask_asgi
 
 # One token for each scope, and two that count for nothing.
 SCOPES: tuple[Scope, ...] = ("read", "run", "decide", "propose", "write", "admin", "worker")
@@ -111,29 +112,7 @@ class Client:
             "client": (source or self.source, 50_000),
             "scheme": "http",
         }
-        return self._runner.run(self._ask(scope_, data, pieces_max))
-
-    async def _ask(self, scope: dict[str, Any], data: bytes, pieces_max: int | None) -> Reply:
-        sent, left = False, asyncio.Event()
-        messages: list[Any] = []
-
-        async def receive() -> dict[str, Any]:
-            nonlocal sent
-            if not sent:
-                sent = True
-                return {"type": "http.request", "body": data, "more_body": False}
-            await left.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            messages.append(message)
-            if pieces_max is not None and len(messages) > pieces_max:
-                left.set()
-
-        await self.api(scope, receive, send)
-        start = messages[0]
-        headers = {name.decode(): value.decode("latin-1") for name, value in start["headers"]}
-        return Reply(start["status"], headers, b"".join(one.get("body", b"") for one in messages[1:]))
+        return Reply(*self._runner.run(ask_asgi(self.api, scope_, data, pieces_max=pieces_max)))
 
     def close(self) -> None:
         self.api.close()
