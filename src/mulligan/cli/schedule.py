@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from mulligan.cli.options import AsJson, By, HomeFolder, Inputs, Reason, pairs, service_at, where
 from mulligan.cli.parameters import Argument, Option
@@ -78,7 +78,7 @@ def schedule(
     """Start published workflows on time: list, show, put, pause, resume, backfill or delete schedules.
 
     `mulligan server` starts what is due; without one nothing is started by itself, and `fire` starts what is due at
-    this moment. `put` creates a schedule or replaces it.
+    this moment. `put` creates a schedule or replaces it; -i day='${schedule.date}' is the date of each start.
     """
     if word not in _WORDS:
         raise UsageRefused(f"'{word[:40]}' is not what schedule can do", hint=f"write one of: {', '.join(_WORDS)}")
@@ -210,7 +210,8 @@ def _lines(one: ScheduleView, home: str | None) -> list[tuple[str, str]]:
         why = f": {one.pause.reason}" if one.pause.reason else ""
         lines.append(("paused", f"{who} at {_time(one.pause.at)}{why}"))
         lines.append(("", f"it stays paused until somebody types: mulligan schedule resume {one.name}{where(home)}"))
-    lines += [("next" if not number else "", _time(at)) for number, at in enumerate(one.next[:SHOWN_NEXT])]
+    for number, at in enumerate(one.next[:SHOWN_NEXT]):
+        lines.append(("next" if not number else "", f"{_time(at)}{_inputs_of(one.next_inputs, number)}"))
     if one.last is not None:
         lines.append(("last", f"run {one.last.run_id}, of {_time(one.last.instant)}"))
     if one.active:
@@ -221,6 +222,12 @@ def _lines(one: ScheduleView, home: str | None) -> list[tuple[str, str]]:
         until = f" to {_time(each.until)}" if each.until else ""
         lines.append(("skipped", f"{_time(each.instant)}{until}: {cut(each.reason, 200)}"))
     return lines
+
+
+def _inputs_of(found: tuple[dict[str, Any], ...], number: int) -> str:
+    """What a start gets for its instant: `  day=2026-11-16`."""
+    texts = [f"{name}={format_input(value)}" for name, value in found[number].items()] if found else []
+    return f"  {cut(', '.join(texts), 200)}" if texts else ""
 
 
 def _time(at: datetime) -> str:
@@ -237,8 +244,8 @@ def _backfill(service: Service, name: str, begin: str | None, end: str | None, *
         show_json(to_json(found))
         return
     show(_backfill_text(found))
-    for instant in found.instants if is_dry else ():
-        show(f"  {instant_text(instant)}")
+    for number, instant in enumerate(found.instants if is_dry else ()):
+        show(f"  {instant_text(instant)}{_inputs_of(found.inputs, number)}")
 
 
 def _backfill_text(found: Backfill) -> str:
