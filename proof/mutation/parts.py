@@ -49,6 +49,7 @@ PARTS = {
             "mulligan.service.notices.webhooks",
         ),
         (
+            "tests/core/test_notice_text.py",
             "tests/core/test_notices.py",
             "tests/notices/test_messages.py",
             "tests/notices/test_sender.py",
