@@ -3,6 +3,7 @@
 python -m proof.crashes                                    all sweeps, at every moment: many hours
 python -m proof.crashes kills disk --every 7               some of them, at each 7th moment
 python -m proof.crashes sqlite/kill:after_commit@12        one trial, again
+python -m proof.crashes http_server remote --every 5       the processes around a run, at each 5th moment
 python -m proof.crashes --flow kills                       the same over a flow: its steps are Python functions
 """
 
@@ -19,6 +20,7 @@ from pathlib import Path
 from mulligan.testing.arguments import positive_float, positive_int
 from proof.crashes import calls, short_writes
 from proof.crashes.faults import Trial, parsed
+from proof.crashes.scenarios import SCENARIOS
 from proof.crashes.sweeps import SWEEPS, pairs, swept
 from proof.crashes.trials import Theatre, Tried
 from proof.crashes.workflow import FLOW, YAML
@@ -30,6 +32,7 @@ NEEDED = {
     "calls": ("strace", calls.is_there),
     "supervisors": ("strace", calls.is_there),
     "short_writes": ("C compiler", short_writes.is_there),
+    **{kind: (scenario.needs, scenario.is_there) for kind, scenario in SCENARIOS.items() if scenario.needs},
 }
 
 
