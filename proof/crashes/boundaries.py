@@ -24,6 +24,7 @@ ACTS = {
     "call": "a call of a remote worker to its server",
     "message": "a message of a Dask worker to the driver of a run",
     "order": "an order of the driver that a Dask worker takes in",
+    "start": "an order to start tasks, carried out",
     "program": "a program of Slurm",
 }
 _WRITES = re.compile(r"\b(?:INSERT|UPDATE|DELETE|MERGE)\b")
@@ -48,7 +49,7 @@ def _install_write() -> None:
     exchange = client.pipeline
 
     def pipeline(connection: Any, prepared: Any, asked: Any, notices: Any = ()) -> Any:
-        """One round trip. A statement that writes outside of a transaction is one; otherwise the commit is the moment."""
+        """One round trip. A statement that writes alone is a transaction; otherwise the commit is the moment."""
         names = [name for name, _ in asked]
         is_single = "begin" not in names and not connection.info.transaction_status
         is_reading = "begin_reading" in names
@@ -82,6 +83,19 @@ def _install_request() -> None:
     api._answer = answered
 
 
+def _install_start() -> None:
+    session: Any = import_module("mulligan.dask_executor.session")
+    kind = import_module("mulligan.dask_executor.messages").Start
+    inner = session._HANDLERS[kind]
+
+    def outer(*words: Any) -> None:
+        fault_point("before_start")
+        inner(*words)
+        fault_point("after_start")
+
+    session._HANDLERS[kind] = outer
+
+
 def _around(act: str, module: str, owner: str, name: str) -> None:
     """Pass the two points of an act around a function, or a method of a class."""
     holder: Any = import_module(module)
@@ -105,5 +119,6 @@ _INSTALL: dict[str, Callable[[], None]] = {
     "call": lambda: _around("call", "mulligan.store.http_connection", "HttpTransport", "call"),
     "message": lambda: _around("message", "mulligan.dask_executor.channel", "Channel", "send"),
     "order": lambda: _around("order", "mulligan.dask_executor.session", "Session", "_receive"),
+    "start": _install_start,
     "program": lambda: _around("program", "mulligan.service.slurm.client", "SlurmClient", "_call"),
 }

@@ -102,7 +102,7 @@ SCENARIOS = {
     "dask_worker": Scenario(
         lambda stage, cast, expected: DaskTrial(stage, cast.processes_with_dask, expected),
         ("sqlite",),
-        points("message", "order"),
+        points("message", "order", "start"),
         is_compared=True,
         needs="Dask (pip install 'mulligan[dask]')",
         is_there=dask_trials.is_there,
