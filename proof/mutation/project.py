@@ -11,22 +11,27 @@ from .mutants import Source
 
 
 class Project:
-    """The packages whose mutants are run, and their tests."""
+    """The packages and modules whose mutants are run, and their tests."""
 
-    def __init__(self, root: Path, packages: tuple[str, ...], tests: tuple[str, ...], judged: Path) -> None:
+    def __init__(
+        self, root: Path, packages: tuple[str, ...], tests: tuple[str, ...], judged: Path, kept: str = ""
+    ) -> None:
         self.root = root
         self.packages = packages
         self.tests = tests
         self.judged = judged
-        self.kept = root / ".mutants"
+        self.kept = root / ".mutants" / kept
 
     @cached_property
     def sources(self) -> dict[str, Source]:
         """The modules of the packages by their short names, which are unique."""
-        folders = [self.root / "src" / package.replace(".", "/") for package in self.packages]
-        paths = [path for folder in folders for path in sorted(folder.rglob("*.py")) if path.stem != "__init__"]
+        paths = [path for package in self.packages for path in self._paths(package) if path.stem != "__init__"]
         assert len({path.stem for path in paths}) == len(paths), "two modules have the same short name"
         return {path.stem: Source(path, path.stem) for path in paths}
+
+    def _paths(self, package: str) -> list[Path]:
+        folder = self.root / "src" / package.replace(".", "/")
+        return sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
 
     def import_name(self, module: str) -> str:
         """The dotted name of a module that is known by its short name."""

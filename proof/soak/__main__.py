@@ -16,8 +16,9 @@ import msgspec
 
 from mulligan.testing.arguments import positive_float, positive_int
 from mulligan.testing.postgres import own_server
+from proof.soak.figures import figures
 from proof.soak.soak import Report, Settings, Soak
-from proof.soak.verdict import MEMORY, WARM_UP_SHARE, Trend
+from proof.soak.verdict import MEMORY, Trend
 
 # The first findings are enough.
 SHOWN_MAX = 40
@@ -79,23 +80,17 @@ def told(report: Report) -> Iterator[str]:
         yield "the machine was too slow for the others: the server was never given more than it could do"
     if report.loads:
         lowest, middle, most = min(report.loads), statistics.median(report.loads), max(report.loads)
-        thirds = _told_loads(report.loads)
-        yield f"load of the machine: {middle:.1f} in the median, {lowest:.1f} to {most:.1f}; {thirds}"
+        yield f"load of the machine: {middle:.1f} in the median, {lowest:.1f} to {most:.1f}"
     yield ", ".join(f"{count} {what}" for what, count in sorted(report.counts.items()))
+    if report.machine:
+        yield ""
+        yield from figures(report)
     if report.trends:
         yield f"\n{'':32} {'':12} {'after warm-up':>14} {'at the end':>12} {'':>8}"
         yield from map(_told_trend, report.trends)
         yield ""
     yield f"{len(report.findings)} findings"
     yield from (f"  {found}" for found in report.findings[:SHOWN_MAX])
-
-
-def _told_loads(loads: list[float]) -> str:
-    """That of the thirds whose p99 is compared: other work on the machine makes everything slower."""
-    third = max(1, round(len(loads) * (1 - WARM_UP_SHARE) / 3))
-    begin = round(len(loads) * WARM_UP_SHARE)
-    first, last = statistics.median(loads[begin : begin + third] or loads), statistics.median(loads[-third:])
-    return f"{first:.1f} in the first third after the warm-up, {last:.1f} in the last"
 
 
 def _told_trend(trend: Trend) -> str:

@@ -20,6 +20,7 @@ from proof.chaos.api_server import BUGS
 from proof.chaos.http_client import Address, last_address
 from proof.soak.holdings import holdings, sample_tree
 from proof.soak.load import Load, read_statuses
+from proof.soak.machine import MachineTime, parent_of, sample_machine
 from proof.soak.verdict import (
     HANDLES_AT_REST_MAX,
     Latency,
@@ -64,6 +65,7 @@ class Report(msgspec.Struct):
     store: str
     # Of the machine, one minute each, at the samples.
     loads: list[float] = msgspec.field(default_factory=list)
+    machine: list[MachineTime] = msgspec.field(default_factory=list)
     samples: list[Sample] = msgspec.field(default_factory=list)
     latencies: list[Latency] = msgspec.field(default_factory=list)
     counts: dict[str, int] = msgspec.field(default_factory=dict)
@@ -85,6 +87,8 @@ class Soak:
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self._exits = ExitStack()
         self._database: psycopg.Connection[tuple[int]] | None = None
+        # The first process of the database, if it runs on this machine.
+        self._database_pid = 0
 
     def __enter__(self) -> Soak:
         with self.stage.service() as service:
@@ -99,6 +103,7 @@ class Soak:
         self.address = address
         if self.url:
             self._database = self._exits.enter_context(psycopg.connect(self.url, autocommit=True))
+            self._database_pid = parent_of(self._database.info.backend_pid)
         wait_until(lambda: all("is up" in self._said(name) for name in self.workers), "a worker does not start")
         return self
 
@@ -168,6 +173,8 @@ class Soak:
     def sample(self, at: float) -> None:
         report = self.report
         report.loads.append(os.getloadavg()[0])
+        first = {os.getpid(), self._database_pid, *(process.pid for process in self.processes.values())} - {0}
+        report.machine.append(sample_machine(at, first))
         for name, process in self.processes.items():
             report.samples += sample_tree(at, name, process.pid)
         if self._database is not None:
@@ -229,6 +236,6 @@ class Soak:
         report = self.report
         report.trends = [
             *judge_holdings(report.samples, self.settings.seconds),
-            *judge_latencies(report.latencies, self.settings.seconds),
+            *judge_latencies(report.latencies, self.settings.seconds, report.machine),
         ]
         report.findings += [f"{trend.name}: {trend.finding}" for trend in report.trends if trend.finding]

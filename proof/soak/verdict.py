@@ -3,6 +3,9 @@
 The first sixth of the time is warm-up and is not judged: caches fill, pools open, modules are imported. A trend is the
 line of Theil and Sen through the rest, the median of the slopes between all pairs of samples: a peak does not move it,
 and steady growth does, however much the samples scatter.
+
+How long things take depends on what else the machine does. So the p99 of a part of the last third is compared with that
+of a part of the first third in which others used as much of the machine.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 import msgspec
+
+from proof.soak.machine import MachineTime, share_of_others
 
 WARM_UP_SHARE = 1 / 6
 # Growth of memory from the end of the warm-up to the end. Less than the slack is not counted: it is 5 % of 10 MiB.
@@ -27,7 +32,10 @@ P99_RATIO_MAX, P99_SLACK_SECONDS = 1.5, 0.01
 # Fewer samples, or answers in a third, say nothing.
 SAMPLES_MIN, ANSWERS_MIN = 12, 100
 # A third is cut into so many windows; its p99 is the median of theirs, so that one bad moment is not the verdict.
-WINDOWS_PER_THIRD = 5
+WINDOWS_PER_THIRD = 10
+# Two windows are compared if the shares of the machine that others used in them differ by this at most. With fewer
+# pairs than this the conditions were not the same, and nothing can be said.
+SHARES_DIFFER_MAX, PAIRS_MIN = 0.1, 5
 # The first of a kind are enough.
 TOLD_MAX = 10
 
@@ -141,7 +149,14 @@ def judge_rest(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]
 # -- how long things took
 
 
-def judge_latencies(latencies: Sequence[Latency], seconds: float) -> Iterator[Trend]:
+class Window(NamedTuple):
+    """A part of the time: its answers, and the share of the machine that others used."""
+
+    seconds: list[float]
+    others: float
+
+
+def judge_latencies(latencies: Sequence[Latency], seconds: float, machine: Sequence[MachineTime]) -> Iterator[Trend]:
     """The p99 of the first third after the warm-up beside that of the last, for each kind."""
     by_kind: dict[str, list[Latency]] = defaultdict(list)
     for latency in latencies:
@@ -149,29 +164,47 @@ def judge_latencies(latencies: Sequence[Latency], seconds: float) -> Iterator[Tr
     begin = WARM_UP_SHARE * seconds
     third = (seconds - begin) / 3
     for kind, own in sorted(by_kind.items()):
-        first, last = _within(own, begin, third), _within(own, seconds - third, third)
-        fewest = min(len(first), len(last))
-        if fewest < ANSWERS_MIN:
-            yield Trend(kind, "answers", len(first), len(last), f"{fewest} answers in a third are too few to judge")
+        first, last = (windows_of(own, start, third, machine) for start in (begin, seconds - third))
+        counts = [sum(len(window.seconds) for window in windows) for windows in (first, last)]
+        if min(counts) < ANSWERS_MIN:
+            yield Trend(kind, "answers", counts[0], counts[1], f"{min(counts)} answers in a third are too few to judge")
+            continue
+        pairs = paired(first, last)
+        if len(pairs) < PAIRS_MIN:
+            said = f"only {len(pairs)} of {WINDOWS_PER_THIRD} windows had the same conditions in both thirds"
+            yield Trend(kind, "windows", WINDOWS_PER_THIRD, len(pairs), said)
             continue
         for share in (0.5, 0.99):
-            before, after = _by_windows(first, share), _by_windows(last, share)
+            before, after = (statistics.median(percentile(pair[n].seconds, share) for pair in pairs) for n in (0, 1))
             finding = ""
             if share > 0.5 and after > P99_RATIO_MAX * before and after - before > P99_SLACK_SECONDS:
                 finding = f"p99 went from {before * 1000:.0f} to {after * 1000:.0f} ms, {after / before:.2f} times"
             yield Trend(kind, f"p{share * 100:.0f}", before, after, finding)
 
 
-def _within(latencies: Iterable[Latency], begin: float, seconds: float) -> list[Latency]:
-    return [latency for latency in latencies if begin <= latency.at < begin + seconds]
+def windows_of(
+    latencies: Iterable[Latency], begin: float, seconds: float, machine: Sequence[MachineTime]
+) -> list[Window]:
+    """The windows of a third that have answers."""
+    size = seconds / WINDOWS_PER_THIRD
+    answers: dict[int, list[float]] = defaultdict(list)
+    for latency in latencies:
+        if begin <= latency.at < begin + seconds:
+            answers[min(WINDOWS_PER_THIRD - 1, int((latency.at - begin) / size))].append(latency.seconds)
+    return [
+        Window(found, share_of_others(machine, begin + n * size, begin + (n + 1) * size))
+        for n, found in sorted(answers.items())
+    ]
 
 
-def _by_windows(latencies: Sequence[Latency], share: float) -> float:
-    """The median over windows with the same number of answers each."""
-    ordered = [latency.seconds for latency in sorted(latencies, key=lambda latency: latency.at)]
-    size = len(ordered) / WINDOWS_PER_THIRD
-    windows = [ordered[round(n * size) : round((n + 1) * size)] for n in range(WINDOWS_PER_THIRD)]
-    return statistics.median(percentile(window, share) for window in windows)
+def paired(first: Sequence[Window], last: Sequence[Window]) -> list[tuple[Window, Window]]:
+    """Windows of both thirds in the same conditions, the most similar ones first; each is used once."""
+    differences = sorted((abs(a.others - b.others), n, m) for n, a in enumerate(first) for m, b in enumerate(last))
+    found: dict[int, int] = {}
+    for difference, n, m in differences:
+        if difference <= SHARES_DIFFER_MAX and n not in found and m not in found.values():
+            found[n] = m
+    return [(first[n], last[m]) for n, m in found.items()]
 
 
 # -- what became of the runs

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 _names: list[str] = []
@@ -15,8 +17,12 @@ class LazyModule:
         self._name = name
         _names.append(name)
 
+    @cached_property
+    def _module(self) -> ModuleType:
+        return import_module(self._name)
+
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self._name), name)
+        return getattr(self._module, name)
 
 
 def import_lazy_modules() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,33 @@ def test_all_clients_of_the_same_things_get_the_same_bytes(bench: Bench) -> None
         await one.aclose()
         assert hub.clients == [two]
 
+    bench.play(scene)
+
+
+def test_runs_whose_watchers_left_during_a_look_are_not_looked_at_for_ever(bench: Bench) -> None:
+    class Leaving(Service):
+        """Reads while a client leaves."""
+
+        def records(self, run_ids: Any) -> Any:
+            found = super().records(run_ids)
+            for leave in leaving:
+                leave()
+            return found
+
+    leaving: list[Callable[[], None]] = []
+
+    async def scene(hub: StreamHub) -> None:
+        stays = await hub.join(TOKEN, RUNS)
+        for _ in range(3):
+            run_id = bench.start()
+            leaving[:] = [partial(hub.leave, await hub.join(TOKEN, {Watch("run", run_id): ""}))]
+            await hub.look()
+        await hub.look()
+
+        assert hub.clients == [stays]
+        assert hub.followed_runs == []
+
+    bench.reading = Leaving(bench.home)
     bench.play(scene)
 
 

@@ -148,7 +148,7 @@ def furnish(site: Site) -> None:
     site.settle(PARKED_RUN)
     site.ask("POST", f"runs/{RUNNING_RUN}:pause", {"reason": HOSTILE})
 
-    schedule = {"workflow": "hostile", "labels": LABELS, "inputs": {"text": HOSTILE}}
+    schedule = {"workflow": "hostile", "labels": LABELS, "inputs": {"text": HOSTILE.replace("${", "$${")}}
     site.ask("PUT", "schedules/nightly", {**schedule, "cron": "30 2 * * *", "timezone": "Asia/Tokyo"})
     site.ask("PUT", "schedules/often", {**schedule, "every": "1h"})
     site.ask("POST", "schedules/often:pause", {"reason": HOSTILE})

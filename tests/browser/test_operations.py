@@ -37,18 +37,21 @@ def test_a_schedule_is_made_with_a_preview_paused_resumed_backfilled_and_removed
     page.get_by_label("Name").fill("nightly")
     page.get_by_label("Workflow").fill("hello")
     page.get_by_label("Time zone").fill("Asia/Tokyo")
-    page.get_by_label("who").fill("everybody")
+    page.get_by_label("who").fill("${schedule.dat}")
+    page.locator("#form-problem", has_text="did you mean 'date'?").wait_for()
+    page.get_by_label("who").fill("${schedule.date}")
     page.get_by_label("Cron", exact=True).fill("30 2 * *")
     page.locator("#form-problem", has_text="cron").wait_for()
     page.get_by_label("Cron", exact=True).fill("30 2 * * *")
     page.locator("#preview tbody tr").nth(9).wait_for()
     page.locator("#preview", has_text=", 02:30").wait_for()
+    page.locator("#preview tbody tr", has_text="who=20").nth(9).wait_for()
     page.get_by_role("button", name="Make the schedule").click()
 
     page.get_by_role("heading", name="nightly", exact=True).wait_for()
     made = site.ask("GET", "schedules/nightly")
     assert (made["cron"], made["timezone"], made["workflow"]) == ("30 2 * * *", "Asia/Tokyo", "hello")
-    assert made["inputs"] == {"who": "everybody"}
+    assert made["inputs"] == {"who": "${schedule.date}"}
 
     page.get_by_role("button", name="Pause").click()
     asked = dialog(page, "Pause nightly")
@@ -63,6 +66,7 @@ def test_a_schedule_is_made_with_a_preview_paused_resumed_backfilled_and_removed
     page.get_by_role("button", name="Backfill…").click()
     asked = dialog(page, "Backfill nightly")
     asked.get_by_text("1 start:").wait_for()
+    assert "with who=20" in asked.inner_text()
     asked.get_by_role("button", name="Start them").click()
     # The calendar shows the run without a reload.
     page.locator(".calendar a.instant").first.wait_for()

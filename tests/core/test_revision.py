@@ -492,3 +492,31 @@ def test_a_removed_step_whose_failure_was_routed_on_does_not_stop_the_run():
     run.retry_with(workflow(step("fix"), fail_fast="never")).fail("fix")
 
     assert (run.status, run.facts(e.RunStopping)) == ("failed", [])
+
+
+@pytest.mark.parametrize("then", ["rerun", "continue"])
+@pytest.mark.parametrize("end", ["ok", "fail"])
+def test_the_remediation_of_a_step_that_is_gone_ends_like_any_other_step(then: Any, end: str):
+    fails = step("a", next=[edge("fix", "failure", then=then)])
+    others = step("b", next=[edge("fix")]), step("fix", join="each")
+    first = workflow(fails, *others, fail_fast="never")
+    # The failure is routed to the second visit, which does not begin in this round.
+    run = History(first).start().ok("b").fail("a").cancel(now=True).fail("fix")
+
+    run.retry_with(workflow(*others, fail_fast="never"))
+    getattr(run, end)("fix")
+
+    assert (run["fix"].visit, run.status) == (2, {"ok": "completed", "fail": "failed"}[end])
+    assert run.facts(e.StepSettled, e.StepPutBack, e.StepStoodIn) == []
+    assert is_sound(run, first)
+
+
+def test_a_step_is_not_visited_again_for_a_step_that_is_gone():
+    others = step("b", next=[edge("gather")]), step("gather", join="each")
+    first = workflow(step("a", next=[edge("gather")]), *others)
+    run = History(first).start().ok("a").ok("b").cancel(now=True).fail("gather")
+
+    run.retry_with(workflow(*others)).ok("gather")
+
+    assert (run["gather"].visit, run.status) == (2, "completed")
+    assert is_sound(run, first)

@@ -130,6 +130,22 @@ def test_a_schedule_is_edited_with_a_field_for_each_input(pages: Client, service
     assert "data-input" not in unknown and "Name a published workflow" in text_of(unknown)
 
 
+def test_a_schedule_shows_and_edits_inputs_that_read_the_instant(pages: Client, service: Service) -> None:
+    typed = "inputs: {year: integer, full: {type: boolean, default: false}}\nsteps:\n  - {step: a, shell: echo hi}\n"
+    service.catalogue.publish("typed", typed)
+    year = "${timestamp(schedule.instant).getFullYear()}"
+    inputs = {"year": year, "full": "${schedule.date.endsWith('-01')}"}
+    put = service.schedules.put("yearly", ScheduleForm("typed", cron="0 6 1 1 *", inputs=inputs))
+
+    shown = text_of(show(pages, "/schedules/yearly"))
+    edit = show(pages, "/schedules/yearly/edit")
+
+    assert f"year={put.next[0].year}, full=true" in shown
+    assert f'value="{year}"' in edit
+    assert '<option value="&quot;${schedule.date.endsWith(&#x27;-01&#x27;)}&quot;" selected>' in edit
+    assert "${schedule.previous_date}" in text_of(edit)
+
+
 def test_a_paused_schedule_says_who_why_and_how_to_go_on(pages: Client, nightly: Service) -> None:
     nightly.schedules.pause("nightly", HOSTILE)
 

@@ -85,6 +85,23 @@ def test_a_schedule_is_put_shown_paused_filled_and_deleted(published: Path) -> N
     assert mulligan("schedule", "list", "--json").json["schedules"][0]["name"] == "nightly.night"
 
 
+def test_each_start_says_what_it_gets_for_its_instant(published: Path) -> None:
+    words = ("schedule", "put", "days", "--workflow", "nightly", "--cron", "0 6 * * *", "-i", "who=${schedule.date}")
+    put = mulligan(*words)
+    fill = mulligan("schedule", "backfill", "days", "--from", "2026-01-01", "--to", "2026-01-03", "--dry-run")
+    typo = mulligan(*words[:-1], "who=${schedule.dat}")
+
+    assert "  inputs       who=${schedule.date}\n" in put.out
+    coming = [line.split()[-2:] for line in put.out.splitlines() if "T06:00:00Z" in line]
+    assert [given for _, given in coming] == [f"who={at[:10]}" for at, _ in coming]
+    assert len(coming) == 5
+    assert fill.out.splitlines()[1:] == [
+        "  2026-01-01T06:00:00Z  who=2026-01-01",
+        "  2026-01-02T06:00:00Z  who=2026-01-02",
+    ]
+    assert typo.err == "error[input.invalid]: input 'who': 'schedule' has no 'dat'\n  did you mean 'date'?\n"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

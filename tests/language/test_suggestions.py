@@ -13,7 +13,7 @@ UNDER_RESOURCES = "put it under 'resources'"
 IN_MAP = "put it into 'map' as 'max_parallel'"
 TO_END = "write it as 'end' at the top of the file"
 ON_A_NEED = "write it as 'on' of an entry of 'needs'"
-WHO_STARTS = "start it with cron or systemd: a workflow file has no schedule"
+WHO_STARTS = "write it under 'schedules', such as {nightly: {cron: '30 2 * * *'}}"
 
 
 @pytest.mark.parametrize(

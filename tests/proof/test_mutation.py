@@ -10,12 +10,12 @@ from textwrap import dedent
 
 import pytest
 
-from proof.mutation.__main__ import core
 from proof.mutation.judged import Judgement, faults, read
 from proof.mutation.ledger import Ledger
 from proof.mutation.line_coverage import Killer, LineCoverage
 from proof.mutation.mutant_runs import Result
 from proof.mutation.mutants import Mutant, Source
+from proof.mutation.parts import PARTS, project_of
 from proof.mutation.project import Project
 from proof.mutation.trial import first_to_fail
 
@@ -351,11 +351,17 @@ def test_what_is_judged_exists_has_a_kind_and_a_reason_and_is_judged_once():
     ]
 
 
-def test_every_survivor_of_the_core_that_was_judged_is_of_a_function_that_exists():
-    project = core()
-    units = {module: {unit.name for unit in source.units} for module, source in project.sources.items()}
+def test_every_survivor_that_was_judged_is_of_a_function_that_exists():
+    sources = [source for part in PARTS for source in project_of(part).sources.values()]
+    units = {source.module: {unit.name for unit in source.units} for source in sources}
 
-    judgements = read(project.judged)
+    judgements = read(project_of("core").judged)
 
     assert [one for one in judgements if one.function not in units.get(one.module, ())] == []
     assert list(faults(judgements, {one.module: {o.name for o in judgements} for one in judgements})) == []
+
+
+def test_a_module_has_one_name_in_all_parts():
+    found = {(source.module, source.path) for part in PARTS for source in project_of(part).sources.values()}
+
+    assert len(found) == len({module for module, _ in found})

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from proof.soak.__main__ import told
+from proof.soak.figures import figures
 from proof.soak.flows import FLOWS, expected_of, flow_of
 from proof.soak.holdings import holdings
 from proof.soak.soak import Settings, Soak
@@ -20,6 +21,7 @@ def test_a_server_with_two_workers_and_watchers_loses_doubles_and_keeps_nothing(
         soak.endure()
         soak.check()
 
+    table = [line.split() for line in figures(soak.report)]
     sampled = {sample.name for sample in soak.report.samples if sample.holdings["memory"] > 0}
 
     assert soak.report.findings == []
@@ -27,6 +29,8 @@ def test_a_server_with_two_workers_and_watchers_loses_doubles_and_keeps_nothing(
     assert {"server", "server: background", "worker 1", "worker 2"} <= sampled
     assert (soak.report.counts["asked again"], soak.report.counts["left before the answer"]) == (2, 1)
     assert soak.report.counts["streams"] > 1
+    assert [words[0] for words in table] == ["minutes", "1", "2", "2", "3", "4", "5"]
+    assert [words[1] for words in table] == ["runs", str(SHORT.runs), "0", "0", "0", "0", "0"]
     assert {latency.kind for latency in soak.report.latencies} >= {"submit: accepted", "get: list of runs"}
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 
 import pytest
 
+from proof.soak.machine import MachineTime, own_seconds, parent_of, sample_machine, share_of_others
 from proof.soak.verdict import (
     Expected,
     Latency,
@@ -34,6 +36,20 @@ def samples(memory: Callable[[float], float], files: Callable[[float], float] = 
 def latencies(seconds: Callable[[float, random.Random], float]) -> list[Latency]:
     chance = random.Random(1)
     return [Latency(n / 5000 * SECONDS, "submit", seconds(n / 5000, chance)) for n in range(5000)]
+
+
+def machine(others: Callable[[float], float] = lambda at: 0.0) -> list[MachineTime]:
+    """Two cores, of which the soak uses one; `others` is the share that others use at a moment."""
+    times = [MachineTime(0.0, 0.0, 0.0, 0.0, 0.0)]
+    for n in range(1, 361):
+        last = times[-1]
+        used = 20 * others((n - 0.5) / 360)
+        times.append(MachineTime(n * 10.0, last.total + 20, last.busy + 10 + used, 0.0, last.own + 10))
+    return times
+
+
+def judged(answers: list[Latency], times: list[MachineTime]) -> list[str]:
+    return [trend.finding for trend in judge_latencies(answers, SECONDS, times) if trend.finding]
 
 
 def findings(samples: list[Sample]) -> list[str]:
@@ -118,15 +134,55 @@ def test_descriptors_that_stay_when_all_clients_are_gone_are_found() -> None:
     ids=["flat", "bad moments", "nearly nothing", "slower", "some are slower"],
 )
 def test_a_p99_that_rises_over_hours_is_found(seconds: Callable[[float, random.Random], float], is_found: bool) -> None:
-    found = [trend.what for trend in judge_latencies(latencies(seconds), SECONDS) if trend.finding]
+    found = [trend.what for trend in judge_latencies(latencies(seconds), SECONDS, machine()) if trend.finding]
 
     assert found == (["p99"] if is_found else [])
+
+
+def test_times_are_compared_with_times_in_which_others_used_as_much_of_the_machine() -> None:
+    def busy(at: float) -> float:
+        """Others use half of the machine, for a third of the first third and most of the last one."""
+        return 0.5 * (0.2 < at < 0.3 or at > 0.82)
+
+    def slow(at: float, chance: random.Random) -> float:
+        return 0.05 * chance.expovariate(1) * (1 + 4 * busy(at))
+
+    def slower(at: float, chance: random.Random) -> float:
+        return slow(at, chance) * (1 + at)
+
+    assert judged(latencies(slow), machine(busy)) == []
+    assert [found[:3] for found in judged(latencies(slower), machine(busy))] == ["p99"]
+    # The same answers on a machine that nobody else used have become slower.
+    assert [found[:3] for found in judged(latencies(slow), machine())] == ["p99"]
+
+
+def test_nothing_is_said_of_times_in_different_conditions() -> None:
+    found = judged(latencies(lambda at, chance: 0.01), machine(lambda at: 0.4 * (at > 0.5)))
+
+    assert found == ["only 0 of 10 windows had the same conditions in both thirds"]
+
+
+def test_the_share_of_others_is_what_is_busy_beside_the_soak() -> None:
+    times = machine(lambda at: 0.25 if at < 0.5 else 0.0)
+
+    assert share_of_others(times, 600, 1200) == pytest.approx(0.25)
+    assert share_of_others(times, 1795, 1805) == pytest.approx(0.125)
+    assert share_of_others(times, 2400, 9999) == 0.0
+
+
+def test_the_time_of_a_process_and_of_its_descendants_is_own_time() -> None:
+    mine = sample_machine(7.0, {os.getpid()})
+
+    assert (mine.at, own_seconds({0})) == (7.0, 0.0)
+    assert 0 < mine.own <= own_seconds({os.getppid()})
+    assert mine.own < mine.busy < mine.total
+    assert parent_of(os.getpid()) == os.getppid()
 
 
 def test_answers_that_stop_are_no_good_p99() -> None:
     stopped = [one for one in latencies(lambda at, chance: 0.01) if one.at < SECONDS / 2]
 
-    (trend,) = judge_latencies(stopped, SECONDS)
+    (trend,) = judge_latencies(stopped, SECONDS, machine())
 
     assert trend.finding == "0 answers in a third are too few to judge"
 

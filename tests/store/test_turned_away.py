@@ -25,6 +25,7 @@ from mulligan.ports import WorkerRecord
 from mulligan.store import open_store
 from mulligan.testing.postgres import GIVEN
 
+from ..live.runner import wait_until
 from ..worker.test_sql_failures import says, serving
 
 needs_own_server = pytest.mark.skipif(GIVEN in os.environ, reason="another server may ask for passwords")
@@ -185,4 +186,7 @@ def test_a_store_takes_one_connection_and_one_more_once_somebody_waits_for_news(
         store.record_heartbeat("w")
         store.has_changes()
         assert count() == 2
+        # A server has a worker for each decision about a run that nobody drives, with this store.
+        store.retire("w")
+        wait_until(lambda: count() == 1)
         store.close()

@@ -58,6 +58,12 @@ def _(real: Any) -> Any:
     return lambda state, instants: state
 
 
+@defect(schedules, "inputs_at")
+def _(real: Any) -> Any:
+    """the inputs of a run are of an instant after its own"""
+    return lambda name, schedule, instant: real(name, schedule, instant + timedelta(seconds=schedule.every))
+
+
 @defect(Schedules, "_results")
 def _(real: Any) -> Any:
     """a schedule takes every run for one that has ended"""

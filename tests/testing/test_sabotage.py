@@ -156,6 +156,7 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("an instant starts a run though the one before has not ended", None, "memory", 0, "promise 13"),
     ("instants that were missed are not written down", None, "memory", 0, "promise 13"),
     ("instants that would have to wait are dropped", None, "memory", 0, "promise 13"),
+    ("the inputs of a run are of an instant after its own", None, "memory", 0, "promise 13"),
     ("a schedule takes every run for one that has ended", None, "memory", 3, "promise 13"),
     ("a schedule misses an instant at which a server looks a second late", None, "memory", 5, "promise 13"),
     ("a notice that a target has refused counts as sent", None, "memory", 0, "promise 11"),

@@ -13,7 +13,7 @@ import binascii
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
@@ -149,6 +149,11 @@ class StreamHub:
         self._heartbeat_at = self._tokens_at = 0.0
 
     @property
+    def followed_runs(self) -> list[int]:
+        """The runs that are looked at for somebody."""
+        return self._feed.run_ids
+
+    @property
     def clients(self) -> list[StreamClient]:
         return [client for group in self._groups.values() for client in group]
 
@@ -200,7 +205,7 @@ class StreamHub:
         self._watched.subtract(client.watches)
         gone = [watch for watch in client.watches if not self._watched[watch]]
         self._tokens, self._watched = +self._tokens, +self._watched
-        self._feed.forget(gone)
+        # The feed belongs to the thread for readers, which may be in the middle of a look: the next look forgets them.
         for watch in gone:
             self._positions.pop(watch, None)
 
@@ -260,15 +265,16 @@ class StreamHub:
     async def look(self) -> tuple[bool, float]:
         """One look, for all clients: whether it found something, and how long it took."""
         async with self._lock:
-            watches = list(self._watched)
+            watches = dict.fromkeys(self._watched)
             events, took = await self._read(lambda service: self._look(service, watches))
             self._deliver(events)
         await self._check_tokens()
         return bool(events), took
 
-    def _look(self, service: Service, watches: Sequence[Watch]) -> tuple[list[LiveEvent], float]:
+    def _look(self, service: Service, watches: Collection[Watch]) -> tuple[list[LiveEvent], float]:
         """What has changed, and how long the look took. Runs in the thread for readers."""
         began, worked = time.perf_counter(), time.thread_time()
+        self._feed.keep_only(watches)
         is_changed = self._feed.has_changes(service)
         events = self._feed.poll(service, watches, is_changed=is_changed)
         # Waiting for a processor costs nobody anything; waiting for a database may cost it as much as us.

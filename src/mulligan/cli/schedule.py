@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
-from mulligan.cli.options import AsJson, By, HomeFolder, Inputs, Reason, pairs, service_at, where
+from mulligan.cli.given_inputs import Inputs, InputsFile, given_inputs
+from mulligan.cli.options import AsJson, By, HomeFolder, Reason, pairs, service_at, where
 from mulligan.cli.parameters import Argument, Option
-from mulligan.cli.run import given_inputs
 from mulligan.cli.tables import cut, length, show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service import (
@@ -51,6 +51,7 @@ def schedule(
     ] = None,
     anchor: Annotated[str | None, Option("--anchor", metavar="TIME", help="put: from when --every is counted.")] = None,
     inputs: Inputs = None,
+    inputs_file: InputsFile = None,
     label: Annotated[
         list[str] | None, Option("--label", metavar="KEY=VALUE", help="put: a label of its runs (repeatable).")
     ] = None,
@@ -78,7 +79,7 @@ def schedule(
     """Start published workflows on time: list, show, put, pause, resume, backfill or delete schedules.
 
     `mulligan server` starts what is due; without one nothing is started by itself, and `fire` starts what is due at
-    this moment. `put` creates a schedule or replaces it.
+    this moment. `put` creates a schedule or replaces it; -i day='${schedule.date}' is the date of each start.
     """
     if word not in _WORDS:
         raise UsageRefused(f"'{word[:40]}' is not what schedule can do", hint=f"write one of: {', '.join(_WORDS)}")
@@ -91,7 +92,8 @@ def schedule(
         elif name is None:
             _list(service, home, as_json=as_json)
         elif word == "put":
-            form = _form(workflow, cron, timezone, every, anchor, inputs, label, catch_up, overlap, pause_after)
+            given = given_inputs(inputs, inputs_file)
+            form = _form(workflow, cron, timezone, every, anchor, given, label, catch_up, overlap, pause_after)
             _show(service.schedules.put(name, form, dry_run=is_dry), home, as_json=as_json)
         elif word == "backfill":
             _backfill(service, name, begin, end, is_dry=is_dry, as_json=as_json)
@@ -113,7 +115,7 @@ def _form(
     timezone: str | None,
     every: str | None,
     anchor: str | None,
-    inputs: list[str] | None,
+    inputs: dict[str, Any],
     label: list[str] | None,
     catch_up: str,
     overlap: str,
@@ -131,7 +133,7 @@ def _form(
         timezone=timezone,
         every=every,
         anchor=anchor,
-        inputs=dict(given_inputs(inputs or [])),
+        inputs=inputs,
         labels=pairs(label, "label", "--label name=value"),
         catch_up=catch_up,
         overlap=overlap,  # type: ignore[arg-type]
@@ -210,7 +212,8 @@ def _lines(one: ScheduleView, home: str | None) -> list[tuple[str, str]]:
         why = f": {one.pause.reason}" if one.pause.reason else ""
         lines.append(("paused", f"{who} at {_time(one.pause.at)}{why}"))
         lines.append(("", f"it stays paused until somebody types: mulligan schedule resume {one.name}{where(home)}"))
-    lines += [("next" if not number else "", _time(at)) for number, at in enumerate(one.next[:SHOWN_NEXT])]
+    for number, at in enumerate(one.next[:SHOWN_NEXT]):
+        lines.append(("next" if not number else "", f"{_time(at)}{_inputs_of(one.next_inputs, number)}"))
     if one.last is not None:
         lines.append(("last", f"run {one.last.run_id}, of {_time(one.last.instant)}"))
     if one.active:
@@ -221,6 +224,12 @@ def _lines(one: ScheduleView, home: str | None) -> list[tuple[str, str]]:
         until = f" to {_time(each.until)}" if each.until else ""
         lines.append(("skipped", f"{_time(each.instant)}{until}: {cut(each.reason, 200)}"))
     return lines
+
+
+def _inputs_of(found: tuple[dict[str, Any], ...], number: int) -> str:
+    """What a start gets for its instant: `  day=2026-11-16`."""
+    texts = [f"{name}={format_input(value)}" for name, value in found[number].items()] if found else []
+    return f"  {cut(', '.join(texts), 200)}" if texts else ""
 
 
 def _time(at: datetime) -> str:
@@ -237,8 +246,8 @@ def _backfill(service: Service, name: str, begin: str | None, end: str | None, *
         show_json(to_json(found))
         return
     show(_backfill_text(found))
-    for instant in found.instants if is_dry else ():
-        show(f"  {instant_text(instant)}")
+    for number, instant in enumerate(found.instants if is_dry else ()):
+        show(f"  {instant_text(instant)}{_inputs_of(found.inputs, number)}")
 
 
 def _backfill_text(found: Backfill) -> str:

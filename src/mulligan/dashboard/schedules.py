@@ -240,7 +240,7 @@ def _segment(name: str) -> str:
 
 
 def _coming(one: ScheduleView, zone: ZoneInfo) -> Html:
-    title = one.timezone or "UTC"
+    heads = (one.timezone or "UTC", "Your time", "", *(("Inputs",) if one.next_inputs else ()))
     soon = datetime.now(UTC) + timedelta(days=7)
     rows = [
         element(
@@ -248,10 +248,15 @@ def _coming(one: ScheduleView, zone: ZoneInfo) -> Html:
             element("td", f"{at.astimezone(zone):%A %-d %B, %H:%M}"),
             element("td", moment(at, "time")),
             element("td", moment(at) if at < soon else "", class_="muted"),
+            *([element("td", _input_texts(one.next_inputs[number]))] if one.next_inputs else []),
         )
-        for at in one.next
+        for number, at in enumerate(one.next)
     ]
-    return table((title, "Your time", ""), rows, label="The next instants")
+    return table(heads, rows, label="The next instants")
+
+
+def _input_texts(inputs: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={format_input(value)}" for name, value in inputs.items())
 
 
 def _settings(one: ScheduleView) -> Html:
@@ -276,9 +281,7 @@ def _settings(one: ScheduleView) -> Html:
     if one.failures:
         found.append(("Failed in a row", element("span", one.failures, class_="status bad")))
     if one.inputs:
-        found.append(
-            ("Inputs", join_html([f"{name}={format_input(value)}" for name, value in one.inputs.items()], ", "))
-        )
+        found.append(("Inputs", _input_texts(one.inputs)))
     if one.labels:
         found.append(("Labels", ", ".join(f"{name}={value}" for name, value in one.labels.items())))
     if one.is_from_file:
@@ -554,7 +557,12 @@ def _inputs(call: Call, one: ScheduleView | None, workflow: str) -> Html:
     except MulliganError:
         declared = None
     if declared is not None:
-        fields = input_fields(declared, given)
+        fields = input_fields(declared, given, allows_placeholders=True)
+    if declared:
+        date, before = (element("code", f"${{schedule.{field}}}") for field in ("date", "previous_date"))
+        words = (date, " is the date of each start, ", before, " that of the start before it.")
+        note = element("p", *words, class_="note")
+        fields = join_html([fields, note])
     title = element("legend", "Inputs of each run")
     return element("fieldset", title, fields, id="schedule-inputs", class_="inputs", data_given=json.dumps(given))
 

@@ -6,6 +6,9 @@ from mulligan.core.model.graph import Graph
 from mulligan.core.model.slurm_profile import profile_labels
 from mulligan.core.model.workflow import Workflow, decode
 
+# A worker may run for months, and every change of a file makes a version. A run keeps its own workflow.
+VERSIONS_KEPT_MAX = 500
+
 
 class WorkflowCache:
     """Workflows and graphs by version."""
@@ -19,6 +22,8 @@ class WorkflowCache:
 
     def remember(self, version: str, workflow: Workflow) -> None:
         """Add a workflow that is already decoded."""
+        if version not in self._workflows and len(self._workflows) >= VERSIONS_KEPT_MAX:
+            del self._workflows[next(iter(self._workflows))]
         self._workflows[version] = workflow, Graph(workflow)
         self.note_definition(workflow)
 

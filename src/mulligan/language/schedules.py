@@ -11,6 +11,7 @@ import msgspec
 from mulligan.core.model.durations import parse_time
 from mulligan.core.model.schedule import CATCH_UP_MAX, EVERY_SECONDS_MIN, PAUSE_AFTER_MAX, Schedule, parse_catch_up
 from mulligan.language.nodes import Source
+from mulligan.language.schedule_inputs import check_schedule_nodes, has_placeholders
 from mulligan.language.shapes import LIMIT, Choice, Fields, Json, Key, MapOf, Record, Value, whole
 
 _NAMES = r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}"
@@ -65,7 +66,7 @@ SCHEDULE = Record(
             Value("a time such as 2026-01-31T09:00:00Z", _time, {"type": "string", "format": "date-time"}),
             "from when 'every' is counted (default 1970-01-01T00:00:00Z)",
         ),
-        "inputs": Key(MapOf(Json()), "the inputs of its runs"),
+        "inputs": Key(MapOf(Json()), "the inputs of its runs; ${schedule.date} is the date of the instant"),
         "catch_up": Key(
             Value(
                 f"none, last, all or all(N) with N up to {CATCH_UP_MAX}",
@@ -103,6 +104,9 @@ def _read(form: Fields, source: Source) -> Schedule:
         hint = f"at least {EVERY_SECONDS_MIN:g}s"
         source.note(source.refuse("schedules", "'every' is too short", form.at("every"), hint=hint))
     schedule = Schedule("", **form.pick("cron", "timezone", "every", "inputs", "overlap", "pause_after"))
+    if has_placeholders(schedule.inputs):
+        check_schedule_nodes(form.at("inputs"), source)
+        schedule = msgspec.structs.replace(schedule, reads_instant=True)
     if "anchor" in form:
         schedule = msgspec.structs.replace(schedule, anchor=parse_time(form["anchor"]))
     if "catch_up" in form:

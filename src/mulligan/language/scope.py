@@ -30,6 +30,7 @@ _WHERE_KNOWN = {
     "previous": "'previous' is known in 'do' of a map with 'max_parallel: 1', but not in shell text: pass it in 'env'",
     "matrix": "'matrix' is known in a step with 'matrix'",
     "item": "'item' is known in a map",
+    "schedule": "'schedule' is known in the inputs of a schedule: read an input that it fills in",
     "attempt": "'attempt' is known in what an attempt is given: its action, 'env', 'cwd' and 'logs'",
 }
 NO_STEPS = ""
@@ -66,11 +67,16 @@ class Position(NamedTuple):
 
     def span(self, path: tuple[str, ...], depth: int) -> tuple[int, int]:
         """The offset and length of the name at `depth` of `path` in the node's text."""
-        between = r"\s*(?:\.\s*|\[\s*['\"])"
-        pattern = rf"(?<![\w.]){between.join(map(re.escape, path[: depth + 1]))}(?!\w)"
-        found = re.search(pattern, self.source)
-        length = len(path[depth])
-        return (self.offset + found.end() - length, length) if found else (self.offset, len(self.source))
+        return span_of_name(self.source, self.offset, path, depth)
+
+
+def span_of_name(source: str, offset: int, path: tuple[str, ...], depth: int) -> tuple[int, int]:
+    """The offset and length of the name at `depth` of `path` in the text in which `source` starts at `offset`."""
+    between = r"\s*(?:\.\s*|\[\s*['\"])"
+    pattern = rf"(?<![\w.]){between.join(map(re.escape, path[: depth + 1]))}(?!\w)"
+    found = re.search(pattern, source)
+    length = len(path[depth])
+    return (offset + found.end() - length, length) if found else (offset, len(source))
 
 
 class Use(NamedTuple):

@@ -8,7 +8,6 @@ decides that a value is in danger: this module accepts a part of what the lexer 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from mulligan.core.model.lazy_regex import lazy_regex
@@ -52,24 +51,26 @@ def find_safe_values(text: str, names: Names) -> list[SafeValue] | None:
     if not REEVALUATING_WORDS.isdisjoint(_NAMES.findall(remove_quoting(text))):
         return None
     try:
-        found = list(_values(text, names))
+        return _find_values(text, names)
     except ExpressionRefused:
         return None
-    return None if any(value is None for value in found) else [value for value in found if value]
 
 
-def _values(text: str, names: Names) -> Iterator[SafeValue | None]:
-    """The values; None for one that may be the shell's, or has a name that is not known."""
+def _find_values(text: str, names: Names) -> list[SafeValue] | None:
+    """The values; None if one may be the shell's, or has a name that is not known."""
+    found: list[SafeValue] = []
     is_quoted = False
     for match in _QUOTE_OR_VALUE.finditer(text):
         source = match["source"]
         if source is None:
             is_quoted = not is_quoted
-        elif not names.is_start_of(source.lstrip()):
-            yield None
-        elif _ONLY_PATH.fullmatch(source):
-            yield SafeValue(source, match.start(), match.end(), is_quoted)
-        else:
+            continue
+        if not names.is_start_of(source.lstrip()):
+            return None
+        if not _ONLY_PATH.fullmatch(source):
             expression = check(source)
-            is_known = all(map(names.knows, expression.reads))
-            yield SafeValue(expression.source, match.start(), match.end(), is_quoted) if is_known else None
+            if not all(map(names.knows, expression.reads)):
+                return None
+            source = expression.source
+        found.append(SafeValue(source, *match.span(), is_quoted))
+    return found

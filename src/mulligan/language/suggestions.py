@@ -101,7 +101,7 @@ _BELONGS_ELSEWHERE = {
         "resource_requirements": "put it under 'defaults' as 'resources'",
         **dict.fromkeys(
             "schedule schedule_interval cron on".split(),
-            "start it with cron or systemd: a workflow file has no schedule",
+            "write it under 'schedules', such as {nightly: {cron: '30 2 * * *'}}",
         ),
         "on_failure": "write it on a step, or name it under 'handlers'",
     },

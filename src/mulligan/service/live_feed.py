@@ -164,11 +164,14 @@ class LiveFeed:
     def position(self, watch: Watch) -> str:
         return self._source(watch).position
 
-    def forget(self, watches: Iterable[Watch]) -> None:
-        """Nobody watches these any more. The lists are kept, so that a client may come back."""
-        for watch in watches:
-            if watch.kind == "run":
-                self._sources.pop(watch, None)
+    @property
+    def run_ids(self) -> list[int]:
+        """The runs whose changes it looks for."""
+        return [watch.run_id for watch in self._sources if watch.kind == "run"]
+
+    def keep_only(self, watches: Collection[Watch]) -> None:
+        """Forget the runs that nobody watches any more. The lists are kept, so that a client may come back."""
+        self._sources = {watch: one for watch, one in self._sources.items() if watch.kind != "run" or watch in watches}
 
     def _poll(self, service: Service, watch: Watch) -> list[LiveEvent]:
         return self._source(watch).poll(_service_of(service, watch))

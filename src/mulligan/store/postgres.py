@@ -112,6 +112,7 @@ class PostgresStore:
         return bool(self._client.query("record_heartbeat", name))
 
     def retire(self, name: str) -> None:
+        self._client.stop_listening_as(name)
         self.expire(name, is_dead=True)
 
     def workers(self) -> list[WorkerRecord]:

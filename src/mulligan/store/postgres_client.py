@@ -258,6 +258,13 @@ class PostgresClient:
             # The next listener listens for it too.
             self._drop_listener()
 
+    def stop_listening_as(self, worker: str) -> None:
+        """The worker ends. A server has one for each decision about a run that nobody drives."""
+        if worker in self._workers:
+            self._workers.remove(worker)
+            # It is opened again if somebody else asks for changes.
+            self._drop_listener()
+
     def watch_run_ends(self) -> None:
         """From now on the end of a run counts as a change."""
         self._hears_ends = True

@@ -39,6 +39,7 @@ class ScheduleChecks:
         for run_id, instant in _instants_of(runs):
             self._promise_13_an_instant_starts_one_run(run_id, instant)
             self._promise_13_a_paused_schedule_starts_nothing(instant)
+            self._promise_13_the_inputs_are_of_the_instant(schedule, instant, _inputs_of(runs[run_id]))
         if self.started_at_pause is not None and state.pause is None:
             raise _broken("a person has paused it, and it is not paused")
         self._promise_13_no_instant_is_lost(schedule, since, state)
@@ -62,6 +63,15 @@ class ScheduleChecks:
     def _promise_13_a_paused_schedule_starts_nothing(self, instant: datetime) -> None:
         if self.started_at_pause is not None and instant not in self.started_at_pause:
             raise _broken(f"{instant} was started, and the schedule is paused")
+
+    def _promise_13_the_inputs_are_of_the_instant(
+        self, schedule: Schedule, instant: datetime, inputs: Mapping[str, str]
+    ) -> None:
+        """Whoever starts the run, and however late: it works on the interval that ends with its instant."""
+        assert schedule.every is not None
+        wanted = {"until": instant, "after": instant - timedelta(seconds=schedule.every)}
+        if {name: parse_time(text) for name, text in inputs.items()} != wanted:
+            raise _broken(f"the run of {instant} has the inputs {dict(inputs)}")
 
     def _promise_13_no_instant_is_lost(self, schedule: Schedule, since: datetime, state: ScheduleState) -> None:
         """Each instant about which it has decided was started, waits, or was skipped with a reason."""
@@ -110,6 +120,12 @@ def _instants_of(runs: Mapping[int, CheckedRun]) -> Iterable[tuple[int, datetime
         started = run.log[0].fact if run.log else None
         if isinstance(started, RunStarted) and started.forked_from is None and "schedule_instant" in started.labels:
             yield run_id, parse_time(started.labels["schedule_instant"])
+
+
+def _inputs_of(run: CheckedRun) -> Mapping[str, str]:
+    started = run.log[0].fact
+    assert isinstance(started, RunStarted)
+    return started.inputs
 
 
 class DeliveryChecks:

@@ -62,6 +62,8 @@ class ClusterWithServers(SimulatedCluster):
             catch_up_max=3,
             overlap=dice.choice(_OVERLAPS),
             pause_after=dice.choice((None, None, 2)),
+            inputs={"until": "${schedule.instant}", "after": "${schedule.previous}"},
+            reads_instant=True,
         )
         self._since = now
         put_schedule(self.operator, self._schedule, now)

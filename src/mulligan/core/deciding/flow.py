@@ -264,6 +264,9 @@ def _after_remediation(now: Now, fix: Place, visit: int) -> Facts:
     # Computed first: a source that fails again at once may visit the fix again, or stop the run.
     is_repaired, output = is_open and (fix.status == "completed" or fix.settled == "stood_in"), fix.output
     for record in _sent_to(now.state, fix.key, visit):
+        if record.is_closed:
+            # Its step runs again, or a corrected definition has no such step.
+            continue
         source = now.state.places[record.step]
         if source.visit != record.visit or source.loop_edge is not None or not _awaits_remediation(now.state, source):
             continue

@@ -332,12 +332,20 @@ def _forget_items(state: State, name: str) -> None:
 
 
 def _forget_edges(state: State, old: Graph) -> None:
-    """Drop the arcs of steps whose edges have changed: they are known by the index of the edge."""
+    """Drop the arcs of steps whose edges have changed, which are known by the index of the edge, and their arrivals."""
     new = state.graph.nodes
+    dropped = set()
     for name, node in old.nodes.items():
         if name not in new or node.step.edges != new[name].step.edges:
             for arc in node.arcs:
                 state.drop(state.arcs, arc.key)
+                dropped.add(arc.key)
+    for name in new:
+        place = state.places.get(name)
+        if place is not None and not dropped.isdisjoint((place.arrival, *place.queue)):
+            place = state.touch(name)
+            place.arrival = "" if place.arrival in dropped else place.arrival
+            place.queue = tuple(key for key in place.queue if key not in dropped)
     arcs = {arc.key for node in new.values() for arc in node.arcs}
     state.run.loops_taken = {key: number for key, number in state.run.loops_taken.items() if key in arcs}
 

@@ -39,6 +39,9 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     overlap: Overlap = "skip"
     # It pauses itself after so many failed runs in a row.
     pause_after: int | None = None
+    # Texts in `inputs` have placeholders, which each start fills in for its instant. A server of an older version
+    # does not know this field, and refuses the schedule instead of starting runs with the placeholders as text.
+    reads_instant: bool = False
 
     @property
     def timing(self) -> tuple[Any, ...]:

@@ -10,6 +10,8 @@ function valueOf(control) {
   if (control.localName === "select") return JSON.parse(text);
   const kind = control.dataset.type;
   if (kind === "string") return text;
+  // In a schedule: the server evaluates it for each start.
+  if ("placeholders" in control.dataset && text.trim().startsWith("${")) return text.trim();
   if (kind === "integer" || kind === "number") {
     const number = Number(text);
     if (!Number.isFinite(number) || (kind === "integer" && !Number.isInteger(number))) throw new Error(kind === "integer" ? "it must be a whole number" : "it must be a number");

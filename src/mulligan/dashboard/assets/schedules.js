@@ -17,7 +17,7 @@ document.addEventListener("click", (event) => {
 function describeBackfill(plan) {
   const times = plan.instants.map((one) => new Date(one));
   if (!times.length) return ["there is no instant in this time"];
-  const shown = times.slice(0, 8).map((at) => formatTime(at, "time"));
+  const shown = times.slice(0, 8).map((at, number) => [formatTime(at, "time"), inputTexts(plan.inputs[number])].filter(Boolean).join(" with "));
   const lines = [`${times.length.toLocaleString()} ${times.length === 1 ? "start" : "starts"}: ${shown.join(" · ")}${times.length > 8 ? " · …" : ""}`];
   lines.push("those that have a run already are left out");
   if (plan.is_paused) lines.push("the schedule is paused: they are started once it is resumed");
@@ -67,6 +67,9 @@ function startForm(form) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     submit.disabled = true;
+    // A preview that is under way would clear what the server says about this.
+    clearTimeout(timer);
+    asked += 1;
     try {
       const made = await put(form, false);
       location.assign(`/schedules/${segment(made.name)}`);
@@ -127,15 +130,23 @@ function showInstants(preview, found) {
   const there = new Intl.DateTimeFormat("en-GB", { timeZone: zone, weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
   const table = document.createElement("table");
   const head = table.createTHead().insertRow();
-  for (const title of [zone, "Your time", ""]) head.append(Object.assign(document.createElement("th"), { textContent: title, scope: "col" }));
+  const hasInputs = found.next_inputs.length > 0;
+  for (const title of [zone, "Your time", "", ...(hasInputs ? ["Inputs"] : [])]) head.append(Object.assign(document.createElement("th"), { textContent: title, scope: "col" }));
   const body = table.createTBody();
-  for (const one of found.next) {
+  for (const [number, one] of found.next.entries()) {
     const at = new Date(one);
     const row = body.insertRow();
     const isSoon = at.getTime() - Date.now() < 7 * 86_400_000;
     for (const words of [there.format(at), formatTime(at, "time"), isSoon ? formatTime(at) : ""]) Object.assign(row.insertCell(), { textContent: words, className: "nowrap" });
+    if (hasInputs) row.insertCell().textContent = inputTexts(found.next_inputs[number]);
   }
   preview.replaceChildren(table);
+}
+
+/** What a start gets for its instant: `day=2026-11-16`. */
+function inputTexts(inputs) {
+  const texts = Object.entries(inputs ?? {}).map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`);
+  return texts.join(", ");
 }
 
 function line(text, className) {

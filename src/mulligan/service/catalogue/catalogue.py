@@ -20,7 +20,6 @@ from mulligan.core.model.schedule import Schedule
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import InputInvalid, NotFound, Problem, Refused, RevisionMismatch
 from mulligan.formats import Converted
-from mulligan.language import check_inputs
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports.server_records import Document, ServerRecords, WorkflowVersion
 from mulligan.service.catalogue.drawn_texts import ExaminedText, examine_and_draw
@@ -142,7 +141,7 @@ class _DraftData(msgspec.Struct, frozen=True, omit_defaults=True):
 class FileSchedules(Protocol):
     """Who takes over the schedules that stand in a text."""
 
-    def check_timing(self, schedule: Schedule) -> None: ...
+    def check_of_file(self, name: str, schedule: Schedule, workflow: Workflow) -> None: ...
 
     def refuse_taken(self, workflow: str, names: Iterable[str]) -> None: ...
 
@@ -398,8 +397,7 @@ class Catalogue:
     def _check_schedule(self, name: str, schedule: Schedule, workflow: Workflow) -> None:
         """Refuse a schedule of a text that would start nothing."""
         try:
-            self._schedules().check_timing(schedule)
-            check_inputs(workflow, schedule.inputs)
+            self._schedules().check_of_file(f"{schedule.workflow}.{name}", schedule, workflow)
         except InputInvalid as error:
             raise InputInvalid(f"schedule '{name}': {error.message}", hint=error.hint) from None
 

@@ -77,11 +77,6 @@ def cron_instants(cron: str, zone: str, at: datetime, *, backwards: bool = False
             if stamp > last:
                 last = stamp
                 yield datetime.fromtimestamp(sign * stamp, UTC)
-    while found:
-        stamp = heappop(found)
-        if stamp > last:
-            last = stamp
-            yield datetime.fromtimestamp(sign * stamp, UTC)
 
 
 def _walls(fields: str, begin: datetime, *, backwards: bool) -> Iterator[datetime]:

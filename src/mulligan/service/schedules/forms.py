@@ -19,6 +19,7 @@ from mulligan.core.model.schedule import (
 )
 from mulligan.core.schedules.intervals import interval_instants
 from mulligan.errors import InputInvalid
+from mulligan.language.schedule_inputs import has_placeholders
 from mulligan.service.preflight import check_labels
 from mulligan.service.schedules.cron import check_cron, cron_instants, zone_of
 
@@ -78,6 +79,7 @@ def read_schedule(form: ScheduleForm, now: datetime) -> Schedule:
         catch_up_max=catch_up_max,
         overlap=form.overlap,
         pause_after=form.pause_after,
+        reads_instant=has_placeholders(form.inputs),
     )
     check_timing(schedule, now)
     return schedule

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import msgspec
 
 from mulligan.core.model.schedule import Overlap, Schedule, catch_up_text
+from mulligan.core.model.workflow import Workflow
 from mulligan.core.schedules.deciding import (
     WAITING_MAX,
     Firing,
@@ -40,7 +41,6 @@ from mulligan.errors import (
     StoreUnavailable,
 )
 from mulligan.history.notice_text import NoticeBody
-from mulligan.language import check_inputs
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports import RunRecord
 from mulligan.ports.fault_points import fault_point
@@ -50,6 +50,7 @@ from mulligan.service.catalogue.texts import check_name, is_name
 from mulligan.service.run_control import Prepared
 from mulligan.service.run_reader import RunReader
 from mulligan.service.schedules.forms import ScheduleForm, check_timing, instant_text, instants, read_schedule
+from mulligan.service.schedules.instant_inputs import check_inputs_of_next, inputs_at, inputs_by_instant
 from mulligan.service.schedules.past_instants import (
     PAST_MAX,
     PastInstants,
@@ -129,6 +130,8 @@ class ScheduleView(msgspec.Struct, frozen=True):
     updated_by: str
     revision: int
     dry_run: bool = False
+    # For each of `next` the inputs that depend on the instant; empty if none do.
+    next_inputs: tuple[dict[str, Any], ...] = ()
 
 
 class Backfill(msgspec.Struct, frozen=True):
@@ -139,6 +142,8 @@ class Backfill(msgspec.Struct, frozen=True):
     # The schedule is paused: they are started once it is resumed.
     is_paused: bool
     dry_run: bool = False
+    # For each of `instants` the inputs that depend on it; empty if none do.
+    inputs: tuple[dict[str, Any], ...] = ()
 
 
 class Schedules:
@@ -204,17 +209,19 @@ class Schedules:
         if old is not None:
             self._refuse_of_file(name, old, "change")
         schedule = read_schedule(form, self._now())
-        self.check(schedule)
+        self.check(name, schedule)
         return self._put(name, schedule, old, expected=expected, dry_run=dry_run)
 
-    def check(self, schedule: Schedule) -> None:
-        """Refuse a schedule whose workflow is not published, or does not have these inputs."""
+    def check(self, name: str, schedule: Schedule) -> None:
+        """Refuse a schedule whose workflow is not published, or would not start with these inputs."""
         workflow = self._in_project(self._by, self._project).catalogue.load(schedule.workflow, schedule.version)
-        check_inputs(workflow, schedule.inputs)
+        check_inputs_of_next(name, schedule, workflow, self._now())
 
-    def check_timing(self, schedule: Schedule) -> None:
-        """Refuse a time that cannot be read, or never comes."""
-        check_timing(schedule, self._now())
+    def check_of_file(self, name: str, schedule: Schedule, workflow: Workflow) -> None:
+        """Refuse a time that cannot be read or never comes, and inputs with which the workflow would not start."""
+        now = self._now()
+        check_timing(schedule, now)
+        check_inputs_of_next(name, schedule, workflow, now)
 
     def delete(self, name: str) -> None:
         """Remove a schedule. Its runs stay."""
@@ -292,7 +299,7 @@ class Schedules:
         is_paused = _state(self._records.document(self._project, STATE, name)).pause is not None
         if found and not dry_run:
             self._change(name, lambda state: self._queued(state, found))
-        return Backfill(name, found, is_paused, dry_run)
+        return Backfill(name, found, is_paused, dry_run, inputs_by_instant(name, schedule, found))
 
     # -- starting what is due ----------------------------------------------------------------------------------------
 
@@ -404,7 +411,8 @@ class Schedules:
 
     def _start(self, service: ProjectService, document: Document, schedule: Schedule, instant: datetime) -> int:
         labels = {**schedule.labels, **instant_labels(document.name, instant)}
-        prepared = service.catalogue.prepare(schedule.workflow, schedule.version, schedule.inputs, labels)
+        inputs = inputs_at(document.name, schedule, instant)
+        prepared = service.catalogue.prepare(schedule.workflow, schedule.version, inputs, labels)
         try:
             return service.start_once(prepared, schedule_key(document.project, document.name, instant))
         except KeyUsed as used:
@@ -517,6 +525,7 @@ class Schedules:
         stored = _stored(document)
         schedule = stored.schedule
         is_paused = state.pause is not None
+        following = () if is_paused else tuple(islice(instants(schedule, self._now()), SHOWN_NEXT))
         return ScheduleView(
             name=document.name,
             workflow=schedule.workflow,
@@ -533,7 +542,7 @@ class Schedules:
             is_from_file=stored.is_from_file,
             is_paused=is_paused,
             pause=state.pause,
-            next=() if is_paused else tuple(islice(instants(schedule, self._now()), SHOWN_NEXT)),
+            next=following,
             last=state.last,
             active=state.active,
             waiting=len(state.waiting) + len(state.starting),
@@ -542,6 +551,7 @@ class Schedules:
             updated_at=document.updated_at,
             updated_by=document.updated_by,
             revision=document.revision,
+            next_inputs=inputs_by_instant(document.name, schedule, following),
         )
 
 

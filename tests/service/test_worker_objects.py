@@ -1,0 +1,55 @@
+"""A worker that runs for months: what it holds does not depend on how many runs it has driven."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from pathlib import Path
+
+from mulligan.cli.worker import Log
+from mulligan.service import Home, Prepared, Service
+from mulligan.service.driver import Capacity, Driver
+
+FLOW = """
+name: flow
+steps:
+  - {step: one, shell: 'true'}
+  - {step: two, needs: [one], shell: 'exit 3', on_failure: [{shell: 'true'}]}
+"""
+RUNS = 6
+# What has a bound that so few runs do not reach, and a test of it.
+BOUNDED = {"Folders._made"}
+
+
+def objects_of_ours() -> Counter[str]:
+    """How many objects of each class of ours there are, and how many entries their containers have."""
+    gc.collect()
+    found: Counter[str] = Counter()
+    for one in gc.get_objects():
+        if type(one).__module__.startswith("mulligan."):
+            name = type(one).__qualname__
+            found[name] += 1
+            for field, value in getattr(one, "__dict__", {}).items():
+                if isinstance(value, dict | set | list):
+                    found[f"{name}.{field}"] += len(value)
+    return found
+
+
+def drive(service: Service, driver: Driver, prepared: Prepared) -> Counter[str]:
+    """What there is of ours after some more runs."""
+    for run_id in service.start(prepared, driver, times=RUNS):
+        driver.drive(run_id, 0.0)
+    return objects_of_ours()
+
+
+def test_a_worker_holds_as_much_after_more_runs(tmp_path: Path) -> None:
+    file = tmp_path / "flow.yaml"
+    file.write_text(FLOW)
+    with Service(Home(tmp_path / "home")) as service:
+        prepared = service.prepare(service.load_workflow(file), {}, tmp_path)
+        with service.driver(Capacity(2.0, 1 << 30), Log()) as driver:
+            before = drive(service, driver, prepared)
+            after = drive(service, driver, prepared)
+
+    grown = {name: (before[name], count) for name, count in after.items() if count - before[name] >= RUNS / 2}
+    assert grown.keys() == BOUNDED
