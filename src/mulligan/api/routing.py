@@ -59,6 +59,8 @@ class Call:
     arrived: float = 0.0
     # What all clients of live streams share.
     hub: StreamHub = field(default=None, repr=False)  # type: ignore[assignment]
+    # Whether the server ends: whoever waits answers at once.
+    is_closing: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True)
