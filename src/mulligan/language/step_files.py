@@ -23,7 +23,7 @@ from mulligan.language.suggestions import did_you_mean
 
 _KEYS = ("reads", "writes")
 _WILDCARDS = frozenset("*?[")
-# Names in a command of an item that do not tell its item from others.
+# Names in a command of an item that may be the same for several items.
 _NOT_OF_ITEM = frozenset({"previous", "attempt", "step"})
 
 
