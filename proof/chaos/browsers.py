@@ -22,6 +22,9 @@ KNOWN_FILE, LINK_FILE = "browser.json", "browser.link"
 # The rows of the list, and whether the page knows that it is live.
 ROWS = "Object.fromEntries([...document.querySelectorAll('[id^=run-]')].map(row => [row.id.slice(4), row.innerText]))"
 STATE = "document.querySelector('#connection')?.dataset.state ?? ''"
+# How often a page was rendered again, since it was opened.
+COUNT = "window.renderings = 0, main.addEventListener('refreshed', () => window.renderings++)"
+RENDERINGS = "window.renderings ?? 0"
 
 
 def why_not() -> str:
@@ -43,10 +46,14 @@ def watch() -> None:
             page.on("pageerror", lambda error: problems.append(str(error)))
         _open(context, pages, Error)
         while True:
-            shown = {path: {"rows": page.evaluate(ROWS), "state": page.evaluate(STATE)} for path, page in pages.items()}
+            shown = {path: _look(page) for path, page in pages.items()}
             Path(f"{KNOWN_FILE}.new").write_text(json.dumps({"pages": shown, "problems": problems}))
             os.replace(f"{KNOWN_FILE}.new", KNOWN_FILE)
             pages["/"].wait_for_timeout(WRITE_SECONDS * 1000)
+
+
+def _look(page: Any) -> dict[str, Any]:
+    return {"rows": page.evaluate(ROWS), "state": page.evaluate(STATE), "renderings": page.evaluate(RENDERINGS)}
 
 
 def _open(context: Any, pages: dict[str, Any], error: type[Exception]) -> None:
@@ -64,6 +71,7 @@ def _open(context: Any, pages: dict[str, Any], error: type[Exception]) -> None:
                     for path, page in pages.items():
                         page.goto(base + path)
                         page.locator("#connection[data-state=live]").wait_for(timeout=10_000)
+                        page.evaluate(COUNT)
                     return
             except error:
                 pass

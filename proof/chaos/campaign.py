@@ -293,6 +293,9 @@ class Chaos:
             process.kill()
             process.wait()
         self.report.watched = json.loads(self._paper("watchers.json").read_text())["counts"]
+        if self.settings.has_browser and self._paper("browser.json").exists():
+            pages = json.loads(self._paper("browser.json").read_text())["pages"]
+            self.report.watched["renderings of pages"] = sum(page["renderings"] for page in pages.values())
 
     def _wait_for_notices(self) -> None:
         """Until all of them are sent: what a dead sender had claimed is free."""
