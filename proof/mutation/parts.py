@@ -49,6 +49,7 @@ PARTS = {
             "mulligan.service.notices.webhooks",
         ),
         (
+            "tests/core/test_notice_text.py",
             "tests/core/test_notices.py",
             "tests/notices/test_messages.py",
             "tests/notices/test_sender.py",
@@ -85,6 +86,7 @@ PARTS = {
         (
             "tests/core/test_reuse.py",
             "tests/core/test_reuse_keys.py",
+            "tests/worker/test_file_hashes.py",
             "tests/worker/test_result_cache.py",
             "tests/worker/test_result_cache_decisions.py",
         ),
@@ -103,6 +105,7 @@ PARTS = {
             "tests/core/test_ladder_adjust.py",
             "tests/core/test_resource_usage.py",
             "tests/core/test_resource_usage_limits.py",
+            "tests/core/test_sizes.py",
             "tests/pilots/test_planning.py",
             "tests/worker/test_allocation.py",
             "tests/worker/test_resource_counts.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 from collections.abc import Iterator
 from functools import cached_property
@@ -21,6 +22,8 @@ class Project:
         self.tests = tests
         self.judged = judged
         self.kept = root / ".mutants" / kept
+        self._test_digests: dict[tuple[str, str], str] = {}
+        self._test_trees: dict[str, list[ast.stmt]] = {}
 
     @cached_property
     def sources(self) -> dict[str, Source]:
@@ -48,10 +51,27 @@ class Project:
             for file in sorted(path.rglob("test_*.py")) if path.is_dir() else [path]:
                 yield file.relative_to(self.root).as_posix()
 
+    def test_digest(self, test: str) -> str:
+        """A digest of one test and of what helps it: the other tests of its file may change, and new ones may come."""
+        file, _, inside = test.partition("::")
+        name = inside.partition("[")[0].partition("::")[0]
+        if (file, name) not in self._test_digests:
+            path = self.root / file
+            if file not in self._test_trees:
+                self._test_trees[file] = ast.parse(path.read_text()).body if path.exists() else []
+            kept = [node for node in self._test_trees[file] if not _is_other_test(node, name)]
+            text = "\n".join(ast.unparse(node) for node in kept).encode()
+            self._test_digests[file, name] = _digest(*_helpers(path), text=text)
+        return self._test_digests[file, name]
+
+
+def _is_other_test(node: ast.stmt, name: str) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and node.name != name
+
 
 def _helpers(test_file: Path) -> list[Path]:
     return sorted(path for path in test_file.parent.glob("*.py") if not path.name.startswith("test_"))
 
 
-def _digest(*paths: Path) -> str:
-    return hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()[:16]
+def _digest(*paths: Path, text: bytes = b"") -> str:
+    return hashlib.sha256(b"\0".join([text, *(path.read_bytes() for path in paths)])).hexdigest()[:16]

@@ -72,6 +72,12 @@ def test_an_attempt_that_is_lost_or_interrupted_stays_a_call() -> None:
     assert run["a"].spent == Spent(3, 9)
 
 
+def test_a_lost_attempt_that_counts_as_failed_stays_a_call() -> None:
+    run = History(workflow(agent("a", on_lost="fail"))).start().lose("a")
+
+    assert (run["a"].status, run["a"].spent) == ("failed", Spent(1))
+
+
 def test_a_result_that_is_reported_twice_is_counted_once() -> None:
     run = History(workflow(agent("a", rules=retry(1)))).start().fail("a", usage={"tokens": 7})
 
@@ -105,11 +111,11 @@ def test_a_call_that_was_cancelled_in_the_queue_is_given_back_and_one_that_ran_i
     assert run["b"].spent == Spent()
 
 
-@pytest.mark.parametrize("ended", [{"signal": 9}, {"exit_code": 2}, {"usage": {"tokens": 0}}])
-def test_a_call_that_failed_after_it_began_stays_a_call(ended: dict[str, Any]) -> None:
-    run = History(workflow(agent("a"))).start()
-
-    run.fail("a", ended.pop("exit_code", 0), code="EXIT_NONZERO", **ended)
+@pytest.mark.parametrize(
+    ("code", "ended"), [(None, {"signal": 9}), (2, {}), (0, {"code": "INPUT_INVALID", "usage": {"tokens": 0}})]
+)
+def test_a_call_that_failed_after_it_began_stays_a_call(code: Any, ended: dict[str, Any]) -> None:
+    run = History(workflow(agent("a"))).start().fail("a", code, **ended)
 
     assert run["a"].spent.calls == 1
 

@@ -15,14 +15,15 @@ from mulligan.core.effects.snapshot import changes, restore
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.artifacts import Artifact, make_reference
 from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.triage_answers import ANSWER_SCHEMA, REASON_CHARS_MAX, RULE_CHARS_MAX, read_answer
 from mulligan.core.model.workflow import Action, Budget, Command, Resources, Rule, Triage, TriageAgent
 from mulligan.core.state.state import Suggestion, Tally
 from mulligan.core.turn import fold, turn
-from mulligan.errors import StepNotParked
-from mulligan.testing.history import T0, History, retry, step, workflow
+from mulligan.errors import ExpressionFailed, StepNotParked
+from mulligan.testing.history import T0, Answers, History, retry, step, workflow
 
 GIB = 2**30
 ASKED = Command(action=Action("agent", {"provider": "claude"}), timeout=300.0, deadline=300.0)
@@ -186,11 +187,12 @@ def test_an_answer_that_a_check_of_the_agent_refuses_is_no_decision():
 def test_an_answer_that_cannot_be_read_any_more_is_no_decision():
     """A large answer is kept beside the log, and its file may be gone."""
     run = parked()
-    reference = {"$artifact": {"sha256": "0" * 64, "size": 9}}
+    run.evaluator = Answers({"output": ExpressionFailed("artifact '1/a/output.json' is gone" + "." * 600)})
 
-    found = suggestion(run.ok("a.triager@1", output=reference))
+    found = suggestion(run.ok("a.triager@1", output=make_reference(Artifact("1/a/output.json", 9, "0" * 64))))
 
     assert (found.why_not, found.verdict) == ("invalid_answer", None)
+    assert found.detail == "artifact '1/a/output.json' is gone" + "." * 466
 
 
 def test_an_agent_for_which_no_budget_is_left_is_not_asked():
@@ -424,11 +426,10 @@ def test_a_prompt_says_the_task_what_the_author_says_the_limits_and_how_to_answe
     assert task.startswith("A step of a workflow run has failed")
     assert "untrusted" in evidence
     assert authors.splitlines() == ["The author of the workflow says about such decisions:", "Mirrors are flaky."]
-    assert [line.partition(":")[0] for line in limits.splitlines()] == [
-        "The verdicts",
-        "- retry",
-        "- fail",
-        "You may not decide retry or fail",
+    head, retry_, fail_, *rest = limits.splitlines()
+    assert (head, retry_[:8], fail_[:7]) == ("The verdicts:", "- retry:", "- fail:")
+    assert rest == [
+        "You may not decide retry or fail: if that is right, say so, and a person decides.",
         "With a retry you may give memory up to 2.0GiB and a timeout up to 60s.",
     ]
     assert answer.startswith("Answer with one JSON object and nothing else:\n{")
@@ -483,6 +484,26 @@ def test_the_last_ten_decisions_about_the_step_are_listed_with_the_beginning_of_
 
     assert [one["attempt"] for one in listed] == [*range(3, 13)]
     assert {len(one["reason"]) for one in listed} == {500}
+
+
+def test_decisions_about_other_steps_are_not_listed_and_the_oldest_comes_first():
+    run = History(workflow(step("a", triage=policy(when="always")), step("z", triage=Triage()))).start()
+    run.fail("z").fail("a").classify("z", "fail")
+    for number in range(1, 12):
+        run.classify("a", "retry", reason=str(number)).fail("a")
+    # As a store gives them back: by the text of their keys.
+    run.state.decisions = dict(sorted(run.state.decisions.items(), key=str))
+
+    listed = make_task(run.state, "a.triager@12").params["context"]["decided_before"]
+
+    assert [one["reason"] for one in listed] == [str(number) for number in range(2, 12)]
+
+
+def test_a_decision_about_another_step_is_no_decision_before():
+    run = History(workflow(step("a", triage=policy()), step("z", triage=Triage()))).start()
+    run.fail("z").classify("z", "fail").fail("a")
+
+    assert "decided_before" not in make_task(run.state, "a.triager@1").params["context"]
 
 
 def test_credentials_in_what_was_decided_are_hidden():

@@ -251,6 +251,9 @@ class Touching:
         self.kept = kept
         self.digests = {"tests/test_bill.py": "as it is"}
 
+    def test_digest(self, test: str) -> str:
+        return self.digests[test.partition("::")[0]]
+
     def of(self, mutant: Mutant) -> list[Killer]:
         return [Killer("tests/test_bill.py::test_all_is_spent_in_the_end", 0.01, -1, 1)]
 
@@ -271,6 +274,25 @@ def test_whoever_survived_since_time_was_short_is_hunted_by_those_who_have_more(
     ledger.note(first, Result(0, status, "tests/test_bill.py::test_all_is_spent_in_the_end"))
 
     assert (ledger.task(mutant, touching, patience) is not None) == is_hunted  # type: ignore[arg-type]
+
+
+def test_a_kill_is_known_while_the_killer_and_its_helpers_stay_the_same(toy: Path):
+    def digest() -> str:
+        project = Project(toy, ("toy.core",), ("tests",), toy / "judged.toml")
+        return project.test_digest("tests/test_bill.py::test_a_day_costs_ten_an_hour[x]")
+
+    tests = toy / "tests/test_bill.py"
+    digests = [digest()]
+    for change in (
+        lambda text: text + "\n\ndef test_more():\n    pass\n",
+        lambda text: text + "\n\ndef help():\n    pass\n",
+        lambda text: text.replace("price(2) == 20", "price(3) == 30"),
+    ):
+        tests.write_text(change(tests.read_text()))
+        digests.append(digest())
+
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
 
 
 def test_whoever_survived_for_want_of_patience_is_hunted_again_with_more(toy: Path):

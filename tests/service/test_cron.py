@@ -11,7 +11,8 @@ import pytest
 from cronsim import CronSim
 
 from mulligan.errors import InputInvalid
-from mulligan.service.schedules.cron import check_cron, cron_instants
+from mulligan.service.schedules import cron as cron_module
+from mulligan.service.schedules.cron import CronMissing, check_cron, cron_instants
 
 BEGIN, END = datetime(2025, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)
 # Both changes of the clock, a change of half an hour, changes at midnight, half-hour and quarter-hour zones, none.
@@ -109,6 +110,31 @@ def test_two_times_that_the_clock_leaves_out_are_one_instant() -> None:
     found = cron_instants("0,30 2 * * *", "Europe/Berlin", datetime(2025, 3, 29, 12, tzinfo=UTC))
 
     assert [f"{one:%d %H:%M}" for one in islice(found, 3)] == ["30 01:00", "31 00:00", "31 00:30"]
+
+
+def test_every_time_that_the_clock_leaves_out_is_the_end_of_the_gap() -> None:
+    begin, end = datetime(2025, 3, 29, 12, tzinfo=UTC), datetime(2025, 3, 30, 1, tzinfo=UTC)
+
+    assert {next(cron_instants(f"{minute} 2 * * *", "Europe/Berlin", begin)) for minute in range(60)} == {end}
+
+
+def test_an_expression_without_an_instant_before_the_end_of_the_calendar_is_refused() -> None:
+    with pytest.raises(InputInvalid) as found:
+        check_cron("0 0 1 1 *", "UTC", datetime(9999, 6, 1, tzinfo=UTC))
+
+    assert found.value.message == "cron '0 0 1 1 *' has no instant"
+    assert found.value.hint.startswith("no year has that day; five fields: ")
+
+
+def test_without_the_library_the_extra_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cron_module, "CronSim", None)
+
+    with pytest.raises(CronMissing) as found:
+        check_cron("0 0 * * *", "UTC", BEGIN)
+
+    assert found.value.message == "cron expressions need 'cronsim', which is not installed"
+    assert found.value.hint == "pip install 'mulligan[server]'; or use 'every:'"
+    assert (found.value.code, found.value.exit_code) == ("schedule.library_missing", 2)
 
 
 def test_the_moment_at_which_it_begins_counts_only_backwards() -> None:

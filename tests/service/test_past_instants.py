@@ -117,6 +117,7 @@ def test_what_is_being_started_waits_and_the_newest_reason_counts() -> None:
     starting, skipped = judge_instants([hour(2)], {}, ScheduleState(starting=(hour(3),), skips=skips))
 
     assert (starting.instant, starting.outcome) == (hour(3), "waiting")
+    assert starting.reason == "it is started when those before it have ended"
     assert (skipped.outcome, skipped.reason) == ("missed", "no server was there in time, and catch_up is none")
 
 
