@@ -127,7 +127,7 @@ class LiveFeed:
         # Of the service that was asked last.
         self._version: tuple[Service, int | str | None] | None = None
         self._sources: dict[Watch, Source] = {}
-        # What was found in a look that the store did not let end: the next one hands it on.
+        # What was found in a look that the store did not let end: the next one reports it.
         self.undelivered: list[LiveEvent] = []
 
     def has_changes(self, service: Service) -> bool:
@@ -317,7 +317,7 @@ class RunListSource:
         try:
             return self._compare(service)
         except BaseException:
-            # The store went away in the middle: what has changed is not told yet.
+            # The store went away in the middle: what has changed is not reported yet.
             self._seen, self._open, self._said, self._checked_at, self._is_first = known
             raise
 
@@ -412,7 +412,7 @@ class PendingSource:
         seqs = {key: found.get(key[0], 0) for key in waiting}
         changed = {key: waiting[key] for key, seq in seqs.items() if self._seqs.get(key) != seq}
         removed = [key for key in self._seqs if key not in seqs]
-        # All that is read comes first: if the store goes away meanwhile, what has changed is not told yet.
+        # All that is read comes first: if the store goes away meanwhile, what has changed is not reported yet.
         shown = [] if len(changed) > ENTRIES_MAX else [to_json(entry) for entry in read_waiting(store, changed)]
         is_first, self._is_first = self._is_first, False
         self._seqs = seqs
