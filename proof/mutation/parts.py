@@ -35,6 +35,7 @@ PARTS = {
             "tests/service/test_cron.py",
             "tests/service/test_past_instants.py",
             "tests/service/test_schedule_forms.py",
+            "tests/service/test_schedule_inputs.py",
             "tests/service/test_schedules.py",
         ),
     ),
