@@ -79,6 +79,16 @@ def test_a_skipped_step_did_nothing_in_every_run_and_a_failed_one_something_unkn
     assert about(failed).after == {"a": "failed in u1"}
 
 
+@pytest.mark.parametrize("writes", [(), ("f",)])
+def test_work_that_was_not_accepted_is_known_only_in_its_own_run(writes: tuple[str, ...]):
+    steps = step("a", writes=writes, validator=command("false")), step("b", needs=[Need("a", on="always")])
+    files = tuple(FileRecord(name, name, "1") for name in writes)
+
+    run = ended(started(*steps), tag="tag", files=files).fail("a.validator@1")
+
+    assert about(run).after == {"a": "failed in u1"}
+
+
 @pytest.mark.parametrize("kind", ["wait", "approve"])
 def test_a_wait_or_an_approval_is_the_same_in_every_run(kind: str):
     run = started(step("a", action=Action(kind, {"seconds": 0})), step("b", needs=["a"]))
@@ -188,13 +198,14 @@ def test_a_child_run_of_a_forced_step_reuses_nothing_and_neither_does_a_group_th
     plain = step("c", action=Action("workflow", {"file": "child.yaml"}), rules=retry(1))
     group = step("c", action=Action("workflow", {"file": "child.yaml", "group": True}), rules=retry(1))
 
-    def forced(call: Any, tries: int = 0, **fields: Any) -> tuple[str, ...]:
+    def forced(call: Any, tries: int = 0, visit: int = 1, **fields: Any) -> tuple[str, ...]:
         run = started(call, **fields)
+        run.state.places["c"].visit = visit
         run.state.places["c"].climb = replace(run["c"].climb, tries=tries)
         return forced_child_steps(run.state, run["c"], child)
 
     assert forced(plain) == forced(group) == forced(plain, tries=1) == ()
-    assert forced(plain, forced=("c",)) == forced(group, tries=1) == ("x", "fit")
+    assert forced(plain, forced=("c",)) == forced(group, tries=1) == forced(group, visit=2) == ("x", "fit")
 
 
 # -- artifacts -------------------------------------------------------------------------------------------------------

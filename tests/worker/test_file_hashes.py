@@ -93,8 +93,17 @@ def test_the_hash_of_a_folder_is_the_same_in_later_versions(tmp_path: Path) -> N
     (tmp_path / "inner").mkdir()
     write(tmp_path / "inner" / "file")
     (tmp_path / "link").symlink_to("inner")
+    os.mkfifo(tmp_path / "pipe")
 
-    assert recorded(tmp_path).sha256 == "f7fa443399293cb53743366518c8067bcda6a8be65e0598f71185e4353b71c11"
+    assert recorded(tmp_path).sha256 == "9effabb5b3a87d630b271868e55e7d7a2d014d1f0054e882515016718d9ad5e0"
+
+
+def test_a_folder_may_have_names_that_are_no_text(tmp_path: Path) -> None:
+    empty = recorded(tmp_path).sha256
+    (tmp_path / os.fsdecode(b"\xff")).mkdir()
+    write(tmp_path / os.fsdecode(b"\xff") / os.fsdecode(b"\xfe"))
+
+    assert recorded(tmp_path).sha256 not in ("", empty)
 
 
 def test_a_child_answers_with_plain_data(tmp_path: Path) -> None:

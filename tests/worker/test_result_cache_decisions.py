@@ -181,7 +181,7 @@ def test_a_result_fits_only_while_its_files_are_as_they_were_written(world: Worl
 
 
 def test_a_result_whose_files_were_never_read_fits_no_more(world: World) -> None:
-    world.write("out")
+    os.mkfifo(world.folder / "out")
     world.keep(5, files=(FileRecord("out", "out"),))
 
     assert world.cache.find(world.task(files={"out": "out"})) is None
@@ -339,6 +339,14 @@ def test_nobody_takes_over_a_result_whose_inputs_changed_while_it_ran(
         os.unlink(world.folder / "in")
 
     assert bool(recorded(world, running).fingerprint) == is_kept
+
+
+def test_nobody_takes_over_a_result_if_what_was_not_there_cannot_be_read_now(world: World) -> None:
+    running = world.task(reads={"i": "in"})
+    world.cache.find(running)
+    os.mkfifo(world.folder / "in")
+
+    assert recorded(world, running).fingerprint == ""
 
 
 def test_large_files_are_recorded_by_a_child_and_reported_then(world: World) -> None:
