@@ -88,7 +88,6 @@ PARTS = {
             "tests/core/test_reuse.py",
             "tests/core/test_reuse_keys.py",
             "tests/worker/test_file_hashes.py",
-            "tests/worker/test_result_cache.py",
             "tests/worker/test_result_cache_decisions.py",
         ),
     ),
