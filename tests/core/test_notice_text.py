@@ -95,10 +95,18 @@ def test_a_late_run_says_what_it_is_at() -> None:
         many.started(f"s{number:02}")
 
     assert last(run).title == "run 1 of test is late: it has lasted longer than 60s"
-    assert last(run).details == ("'a' is running",)
+    assert (last(run).details, last(run).step, last(run).request) == (("'a' is running",), "", "")
     assert last(many.wait(61)).details == (
         ", ".join(f"'s{number:02}' is running" for number in range(10)) + " and 3 other steps",
     )
+
+
+def test_ten_active_steps_are_all_listed() -> None:
+    run = run_of(*(step(f"s{number}") for number in range(10)))
+    for number in range(10):
+        run.started(f"s{number}")
+
+    assert last(run.wait(61)).details == (", ".join(f"'s{number}' is running" for number in range(10)),)
 
 
 # -- what is asked ---------------------------------------------------------------------------------------------------
@@ -175,6 +183,7 @@ def test_a_run_that_fails_at_its_end_says_so() -> None:
     body = last(run)
 
     assert [(one.step, one.answer) for one in body.failures] == [("end", "the run fails")]
+    assert (body.step, body.title) == ("", "run 1 of test failed")
 
 
 @pytest.mark.parametrize(("count", "counted"), [(10, 0), (11, 11)])

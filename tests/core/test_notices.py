@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.core.model.workflow import Action, Command, NoticeRule, Triage, TriageAgent
+from mulligan.core.model.workflow import Action, Command, Map, NoticeRule, Triage, TriageAgent
 from mulligan.core.notices.due_notices import due_notices
 from mulligan.core.state.notice_rules import rules_for_child
 from mulligan.core.turn import fold
 from mulligan.history.notice_text import NoticeBody, notice_body
-from mulligan.testing.history import History, edge, handler, retry, step, workflow
+from mulligan.testing.history import History, edge, expression, handler, retry, step, workflow
 
 ALL = ("needs_person", "failed", "degraded", "completed", "recovered")
 OPS = NoticeRule(on=ALL, to=("ops",))  # type: ignore[arg-type]
@@ -80,6 +80,13 @@ def test_the_rules_that_a_run_is_started_with_are_added_to_those_of_its_workflow
     run = History(workflow(step("a"), notify=(OPS,))).start(notify=(mine,)).ok("a")
 
     assert told(run) == [("completed", "ops"), ("completed", "me")]
+
+
+def test_a_map_asks_nobody() -> None:
+    mapped = step("m", map=Map(over=expression("items")), do=(Command(action=Action("shell", {"text": "x"})),))
+    run = History(workflow(mapped, notify=(OPS,)), {"items": [1]}).start().ok("m[0].0")
+
+    assert told(run) == [("completed", "ops")]
 
 
 def test_a_run_without_rules_tells_nobody() -> None:

@@ -123,6 +123,7 @@ def test_a_digest_has_each_notice_under_its_key_and_a_key_of_its_own() -> None:
     [
         ([""], "mulligan"),
         (["a", "b", "a", "c"], "a, b, c"),
+        (["a", "b", "c", "d"], "a, b, c and 1 other"),
         (["a", "b", "c", "d", "e"], "a, b, c and 2 others"),
     ],
 )
