@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from mulligan.core.deciding.agent_context import AgentContext, PriorOutput
 from mulligan.core.effects.fingerprints import fingerprint
 from mulligan.core.effects.reuse import Reuse, contents_of, forced_child_steps, reuse_of
 from mulligan.core.effects.tasks import make_task
@@ -15,7 +16,7 @@ from mulligan.core.model import reports as r
 from mulligan.core.model.artifacts import Artifact, make_reference
 from mulligan.core.model.file_records import FileRecord, StaleFile, last_writers
 from mulligan.core.model.workflow import Action, Command, Map, Need
-from mulligan.testing.history import History, command, expression, handler, retry, step, workflow
+from mulligan.testing.history import T0, History, command, expression, handler, retry, step, workflow
 
 
 def started(*steps: Any, uid: str = "u1", **fields: Any) -> History:
@@ -97,6 +98,12 @@ def test_a_wait_or_an_approval_is_the_same_in_every_run(kind: str):
     assert about(run).after == {"a": kind}
 
 
+def test_an_approval_that_was_refused_is_known_only_in_its_own_run():
+    asked = step("a", action=Action("approve", {})), step("b", needs=[Need("a", on="always")])
+
+    assert about(started(*asked).approve("a", False)).after == {"a": "failed in u1"}
+
+
 def test_what_wrote_its_files_is_known_by_their_contents_and_its_output():
     writes = {"writes": ("f", "g")}
     files = (FileRecord("f", "f", "1"), FileRecord("g", "g", "2"))
@@ -112,14 +119,16 @@ def test_what_wrote_its_files_is_known_by_their_contents_and_its_output():
 
 
 def test_a_map_is_known_by_its_items_if_all_of_them_are_known():
-    def mapped(*tags: str) -> dict[str, str]:
+    def mapped(*tags: str, forgets: str = "") -> dict[str, str]:
         items = step("a", map=Map(over=expression("items")), do=(command("true"),))
         run = History(workflow(items, step("b", needs=["a"])), {"items": [*range(len(tags))]})
         run.start(changed_only=True, uid="u1")
         for index, tag in enumerate(tags):
             ended(run, f"a[{index}].0", tag)
+        run.state.places.pop(forgets, None)
         return about(run).after
 
+    assert mapped("x", "y", forgets="a[1]") == {"a": "completed in u1"}
     assert mapped("x", "y") == mapped("x", "y") != mapped("y", "x")
     assert mapped("x", "") == {"a": "completed in u1"}
     assert mapped() == {"a": "completed in u1"}
@@ -253,6 +262,13 @@ def test_everything_that_goes_into_a_task_is_part_of_its_fingerprint(field: str)
     changed = replace(task, reuse=replace(task.reuse, **{name: value})) if whose else replace(task, **{name: value})
 
     assert fingerprint(task, {}) != fingerprint(changed, {})
+
+
+def test_what_an_agent_is_told_of_earlier_steps_is_part_of_its_fingerprint():
+    task = make_task(started(step("a")).state, "a")
+    told = [AgentContext("a", outputs=(PriorOutput("z", 1, 1, 1, 2, T0, one),)) for one in ("x", "y")]
+
+    assert len({fingerprint(replace(task, agent_context=one), {}) for one in (None, *told)}) == 3
 
 
 def test_the_fingerprint_of_a_task_is_the_same_in_later_versions():

@@ -13,6 +13,7 @@ from mulligan.core.model.file_records import FileRecord
 from mulligan.worker.file_hashes import (
     SETTLED_NANOSECONDS,
     FileHashCache,
+    _is_settled,
     are_small_enough,
     is_untouched,
     problem_of,
@@ -97,8 +98,10 @@ def test_the_hash_of_a_folder_is_the_same_in_later_versions(tmp_path: Path) -> N
     write(tmp_path / "inner" / "file")
     (tmp_path / "link").symlink_to("inner")
     os.mkfifo(tmp_path / "pipe")
+    for name in "gfedcba":
+        (tmp_path / name).mkdir()
 
-    assert recorded(tmp_path).sha256 == "9effabb5b3a87d630b271868e55e7d7a2d014d1f0054e882515016718d9ad5e0"
+    assert recorded(tmp_path).sha256 == "8a19158284931c2a10401e651c0143b1ba73f8ef8b8e7cfa4e9e5bfc7c8a9279"
 
 
 def test_a_folder_may_have_names_that_are_no_text(tmp_path: Path) -> None:
@@ -163,6 +166,32 @@ def test_what_was_read_is_known_until_the_file_is_another_one(tmp_path: Path) ->
     assert cache.find(path) is None
     os.unlink(path)
     assert cache.find(path) is None
+
+
+def test_several_files_are_known_at_once(tmp_path: Path) -> None:
+    paths = [write(tmp_path / name) for name in "ab"]
+    cache = FileHashCache()
+    for path in paths:
+        cache.keep(recorded(path))
+
+    assert [cache.find(path) for path in paths] == [recorded(path) for path in paths]
+
+
+def test_a_file_that_was_written_to_while_it_was_read_is_not_settled(tmp_path: Path) -> None:
+    path = write(tmp_path / "file")
+    before = os.stat(path)
+    assert _is_settled(path, before)
+
+    write(tmp_path / "file", "longer")
+
+    assert not _is_settled(path, before)
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root reads every folder")
+def test_a_folder_of_which_a_part_cannot_be_read_has_no_content(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir(mode=0)
+
+    assert recorded(tmp_path).sha256 == ""
 
 
 def test_only_what_is_known_for_sure_is_kept(tmp_path: Path) -> None:

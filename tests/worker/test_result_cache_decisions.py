@@ -147,6 +147,15 @@ def test_the_newest_result_that_fits_is_reported(world: World) -> None:
     assert world.asked == [(running.fingerprint, RESULTS_MAX)]
 
 
+def test_a_result_is_reported_with_its_files(world: World) -> None:
+    world.write("out")
+    world.keep(5, files=(world.record("out"),))
+
+    found = world.cache.find(world.task(files={"out": "out"}))
+
+    assert found is not None and found.files == (world.record("out"),)
+
+
 def test_a_task_that_does_not_look_is_known_by_its_fingerprint_all_the_same(world: World) -> None:
     world.keep(5)
     path = world.write("in", "one")
@@ -199,7 +208,8 @@ def test_a_result_whose_files_were_never_read_fits_no_more(world: World) -> None
 )
 def test_a_result_fits_only_while_its_artifacts_are_kept(world: World, name: str, size: int, is_found: bool) -> None:
     world.write("5-a-there", "abc")
-    world.keep(5, {"rows": [make_reference(Artifact(name, size, "s"))]})
+    kept = make_reference(Artifact("5/a/there", 3, "s"))
+    world.keep(5, {"rows": [make_reference(Artifact(name, size, "s")), kept]})
 
     assert (world.cache.find(world.task()) is not None) == is_found
 
