@@ -103,9 +103,11 @@ PARTS = {
         ),
         (
             "tests/core/test_ladder_adjust.py",
+            "tests/core/test_ladder_triage.py",
             "tests/core/test_resource_usage.py",
             "tests/core/test_resource_usage_limits.py",
             "tests/core/test_sizes.py",
+            "tests/core/test_triage_agent.py",
             "tests/pilots/test_planning.py",
             "tests/worker/test_allocation.py",
             "tests/worker/test_resource_counts.py",
