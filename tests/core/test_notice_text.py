@@ -75,6 +75,14 @@ def test_a_step_that_ran_out_of_memory_is_said_to_need_more(outcome: dict[str, A
     assert last(run_of(step("a")).fail("a", 1, **outcome)).has_run_out == has_run_out
 
 
+def test_one_step_that_ran_out_is_enough_and_only_a_failed_run_is_said_to_need_more() -> None:
+    run = run_of(step("a"), step("b"), step("c", triage=Triage()), fail_fast="never")
+    run.fail("a", 1, is_out_of_memory=True).fail("b").fail("c")
+
+    assert not last(run).has_run_out
+    assert last(run.classify("c", "fail")).has_run_out
+
+
 def test_a_run_that_was_paused_by_a_bug_says_what_broke_in_one_line() -> None:
     run = run_of(step("a"))
     bug = e.Entry(

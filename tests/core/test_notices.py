@@ -89,6 +89,14 @@ def test_a_map_asks_nobody() -> None:
     assert told(run) == [("completed", "ops")]
 
 
+def test_a_task_that_starts_asks_nobody_also_if_it_is_forgotten_since() -> None:
+    run = run_of(step("a", on_failure=handler("clean", strategy="fallback"))).started("a").fail("a")
+    run.started("a.on_failure@1.0").ok("a.on_failure@1.0")
+
+    assert "a.on_failure@1.0" not in run.state.places
+    assert told(run) == [("degraded", "ops")]
+
+
 def test_a_run_without_rules_tells_nobody() -> None:
     assert told(run_of(step("a"), notify=()).fail("a")) == []
 
@@ -164,6 +172,11 @@ def test_the_keys_follow_from_the_log_and_are_all_different() -> None:
 
     assert keys == again
     assert len(set(keys)) == len(keys) == 4
+    # A receiver knows a notice by it, whichever version of ours sends it again.
+    assert keys[0] == "notice_7be57304afffc340193aa303772ff134"
+    first, second = (History(workflow(step("a"), notify=(two,))).start().fail("a") for _ in range(2))
+    second.state.run.run_id = 2
+    assert due_notices(first.state, first.log)[0].key != due_notices(second.state, second.log)[0].key
     other = History(workflow(step("a"), notify=(two,))).start(uid="u2").fail("a")
     assert not {notice.key for notice in due_notices(other.state, other.log)} & set(keys)
 
