@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mulligan.core.model import events as e
-from mulligan.core.model.workflow import Action, Command, NoticeRule, Rule, Triage
+from mulligan.core.model.workflow import Action, Command, Map, NoticeRule, Rule, Triage
 from mulligan.core.notices.due_notices import DueNotice, due_notices
 from mulligan.history.notice_text import NoticeBody, notice_body
-from mulligan.testing.history import History, command, edge, handler, retry, step, workflow
+from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 
 KINDS: Any = ("needs_person", "failed", "degraded", "completed", "recovered", "late")
 OPS = NoticeRule(on=KINDS, to=("ops",), late_after=60.0)
@@ -150,6 +151,13 @@ def test_a_parked_step_says_why_it_is_parked_what_was_tried_and_what_happens_wit
     assert last(plain).details == ("parked: no rule matched",)
 
 
+def test_a_parked_step_says_what_all_rungs_did() -> None:
+    rule = Rule(any=True, max_retries=1, recovery_script=Command(action=Action("shell", {"text": "mend"})))
+    run = run_of(step("a", triage=Triage("exhausted"), rules=(rule,))).fail("a").ok("a.script@1").fail("a")
+
+    assert last(run).details[1] == "retried without success, its recovery script ran"
+
+
 # -- what the rungs did ----------------------------------------------------------------------------------------------
 
 
@@ -167,6 +175,16 @@ def test_rungs_of_other_steps_are_not_counted() -> None:
     run = run_of(step("a", rules=retry(2)), step("b", rules=retry(1))).fail("a").fail("a").ok("a").fail("b").ok("b")
 
     assert answers(run) == {"a": "retried twice, then completed", "b": "retried, then completed"}
+    assert {one.what for one in last(run).failures} == {"failed"}
+
+
+def test_what_the_rungs_did_for_several_items_is_added_up() -> None:
+    mapped = step("m", map=Map(over=expression("items")), do=(replace(command("x"), rules=retry(1)),))
+    run = History(workflow(mapped, notify=(OPS,)), {"items": [1, 2]}).start()
+    for item in ("m[0].0", "m[1].0"):
+        run.fail(item).ok(item)
+
+    assert answers(run) == {"m": "retried twice, then completed"}
 
 
 def test_what_failed_in_an_earlier_round_ran_again() -> None:

@@ -428,6 +428,13 @@ def test_a_target_that_is_being_sent_to_gets_no_second_thread(outbox: Outbox, ma
     pool.run()
     assert sender.send_due(TARGETS, START, 0) == after(2)
     assert (statuses(outbox), sender.is_sending) == (["sent", "waiting"], False)
+    # What has ended since the last look makes way before more is taken.
+    outbox.put_notices([notice(3)])
+    sender.send_due(TARGETS, START, 0)
+    pool.run()
+    outbox.put_notices([notice(4)])
+    sender.send_due(TARGETS, START, 0)
+    assert len(pool.calls) == 1
 
 
 @pytest.mark.parametrize("takes", [20, 25])
@@ -469,6 +476,20 @@ def test_what_was_sent_before_a_sender_is_closed_is_written_if_it_is_told_the_ti
         sender.close(now)
 
     assert statuses(outbox) == ["waiting", "sent"]
+
+
+def test_a_sender_that_is_closed_knows_how_long_its_targets_are_tried(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(1)])
+    sender = made(outbox, Wire(DOWN), pool=Later())
+    sender.send_due({"ops": Target(webhook="https://a", give_up_after="1h")}, after(3600), 0)
+
+    sender.close(after(3600))
+
+    assert statuses(outbox) == ["given_up"]
+
+
+def test_a_sender_that_had_nothing_to_do_can_be_closed(outbox: Outbox, made: Any) -> None:
+    made(outbox, Wire()).close(START)
 
 
 def test_nobody_waits_longer_than_asked_for_what_is_being_sent(outbox: Outbox, made: Any) -> None:
