@@ -337,6 +337,6 @@ def test_schedules_of_two_projects_have_the_same_name_and_runs_of_their_own(serv
         service = server.service.in_the_name_of("ada", project=project)
         (run,) = service.list_runs(RunQuery()).runs
         assert [one.last and one.last.run_id for one in service.schedules.all()] == [run.run_id]
-        records, labels = read_runs(service.reader.store, "often", project, 10)
+        records, labels = read_runs(server.service.reader.store, "often", project, 10)
         assert ([one.run_id for one in records], [*labels]) == ([run.run_id], [run.run_id])
     assert server.service.in_the_name_of("ada", project="").schedules.all() == []
