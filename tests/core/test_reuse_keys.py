@@ -14,7 +14,7 @@ from mulligan.core.effects.reuse import Reuse, contents_of, forced_child_steps, 
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import reports as r
 from mulligan.core.model.artifacts import Artifact, make_reference
-from mulligan.core.model.file_records import FileRecord, StaleFile, last_writers
+from mulligan.core.model.file_records import FileRecord, StaleFile, last_writers, stale_files
 from mulligan.core.model.workflow import Action, Command, Map, Need
 from mulligan.testing.history import T0, History, command, expression, handler, retry, step, workflow
 
@@ -291,6 +291,12 @@ def test_the_later_of_two_writers_counts_in_whichever_order_they_come():
 def test_a_stale_file_says_what_became_of_it():
     assert StaleFile("a", "f", "gone").text == "f is gone"
     assert StaleFile("a", "f", "changed").text == "f has changed"
+
+
+def test_only_files_with_a_problem_are_stale():
+    written = [("a", FileRecord("x", "f")), ("b", FileRecord("y", "g"))]
+
+    assert stale_files(written, lambda record: "gone" if record.path == "f" else None) == (StaleFile("a", "f", "gone"),)
 
 
 def test_a_record_leaves_out_what_it_does_not_know():

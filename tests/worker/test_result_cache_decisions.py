@@ -20,6 +20,7 @@ from mulligan.core.model.file_records import FileRecord
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.turn import turn
+from mulligan.errors import CodecError
 from mulligan.ports import Lease
 from mulligan.testing.history import T0, History, step, workflow
 from mulligan.worker.file_hashes import RECORD_FILES, record_file, record_files
@@ -224,6 +225,15 @@ def test_without_a_store_of_artifacts_or_of_results_nothing_is_asked_of_them(wor
 
     assert without_artifacts.find(world.task()) is not None
     assert without_results.find(world.task()) is None
+
+
+def test_a_damaged_row_of_another_run_makes_the_task_run(world: World) -> None:
+    def damaged(tag: str, limit: int) -> list[Row]:
+        raise CodecError("a row cannot be read")
+
+    cache = ResultCache(world.jobs, damaged, None, on_ready=lambda: None, report_end=lambda *_: None)  # type: ignore[arg-type]
+
+    assert cache.find(world.task()) is None
 
 
 # -- large files -----------------------------------------------------------------------------------------------------
