@@ -6,6 +6,7 @@ a test of something else detects is a gap here. A module may be in several parts
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -116,6 +117,7 @@ PARTS = {
 }
 
 
+@cache
 def project_of(part: str) -> Project:
     """The modules of a part, its tests, and what was judged."""
     here = Path(__file__)
