@@ -10,7 +10,7 @@ from mulligan.service.run_control import prepare
 from proof.crashes.faults import Fault
 from proof.crashes.forked_processes import ForkedProcesses
 from proof.crashes.outcome_checks import LAWS, TrialOutcome, complaints, nothing_lies_about, steady
-from proof.crashes.served import ServedStage, has_ended
+from proof.crashes.served import ServedStage, expire_the_dead, has_ended
 from proof.crashes.workflow import LABEL, LABELLED, written
 from proof.stage import Stage
 
@@ -54,8 +54,12 @@ class RemoteTrial:
                 run_id = self._start(service, file)
                 served.wait_until(lambda: has_ended(service, run_id), f"run {run_id} does not end")
                 # What the dead one had is given back when its lease is over.
-                served.wait_until(lambda: len(service.reader.store.workers()) <= 2, "a dead worker is kept")
+                served.wait_until(
+                    lambda: {worker.pid for worker in service.reader.store.workers()} <= served.pids,
+                    "a dead worker is kept",
+                )
                 wrong = served.end()
+                expire_the_dead(service)
                 shown = service.show(run_id)
                 self.outcome = steady(shown)
                 after = TrialOutcome(self._stage, service, shown, self._expected or self.outcome)

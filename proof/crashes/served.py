@@ -90,6 +90,11 @@ class ServedStage:
             elif not process.is_alive:
                 raise AssertionError(f"'{name}' has ended by itself: {process.said()}")
 
+    @property
+    def pids(self) -> set[int]:
+        """Of all that run now."""
+        return {process.pid for process in self._running.values() if process.is_alive}
+
     def wait_until(self, is_so: Callable[[], Any], otherwise: str | Callable[[], str]) -> Any:
         """Look after the processes until it is so."""
 
@@ -161,6 +166,20 @@ def runs_of(service: Service) -> list[RunRecord]:
 
 def has_ended(service: Service, run_id: int) -> bool:
     return service.reader.record(run_id).status in RUN_ENDED
+
+
+def expire_the_dead(service: Service) -> None:
+    """When all processes have ended: what one that was killed at its very end has left is found by the next worker."""
+    store = service.reader.store
+
+    def is_nobody_left() -> bool:
+        if store.workers():
+            # A worker that comes, expires the dead, and goes.
+            with service.control.driver(None):
+                pass
+        return not store.workers()
+
+    wait_until(is_nobody_left, lambda: f"a dead worker is kept: {store.workers()}")
 
 
 class Received(NamedTuple):

@@ -15,7 +15,7 @@ from mulligan.service import Service
 from proof.crashes.faults import Fault
 from proof.crashes.forked_processes import ForkedProcesses
 from proof.crashes.outcome_checks import LAWS, TrialOutcome, complaints, nothing_lies_about, steady
-from proof.crashes.served import ServedStage
+from proof.crashes.served import ServedStage, expire_the_dead
 from proof.crashes.workflow import YAML, written
 from proof.stage import Stage, wait_until
 
@@ -88,24 +88,13 @@ class PilotTrial:
         """The pilots end when they are told to, and what the dead one had is given back."""
         self._slurm.run("scancel", "--full", "--signal=TERM", "--name=pilot")
         wait_until(lambda: not self._slurm.run("squeue", "--noheader").strip(), "the pilots do not end")
-        with service.control.driver(None):
-            pass
-        store = service.reader.store
-        wait_until(lambda: _is_expired(service), lambda: f"a dead worker is kept: {store.workers()}")
+        expire_the_dead(service)
         said = self._said()
         if "Traceback" in said:
             yield f"a pilot wrote: {said}"
 
     def _said(self) -> str:
         return "\n".join(path.read_text() for path in sorted(self._stage.folder.glob("pilot-*.out")))
-
-
-def _is_expired(service: Service) -> bool:
-    """Whether nobody is left. Each look is a worker that comes, expires the dead, and goes."""
-    if service.reader.store.workers():
-        with service.control.driver(None):
-            pass
-    return not service.reader.store.workers()
 
 
 class AllocatorTrial:
