@@ -14,7 +14,7 @@ import pytest
 
 from mulligan.api import stream_hub
 from mulligan.api.stream_hub import StreamClient, StreamHub, decode_cursor, encode_cursor, next_interval
-from mulligan.errors import StoreUnavailable, TooManyRequests, UnknownRun
+from mulligan.errors import RequestRefused, StoreUnavailable, TooManyRequests, UnknownRun
 from mulligan.service import Home, Prepared, Service, TokenRecord, Watch, parse_watches
 
 NOW = datetime.now(UTC)
@@ -140,6 +140,17 @@ def test_runs_whose_watchers_left_during_a_look_are_not_looked_at_for_ever(bench
         assert hub.followed_runs == []
 
     bench.reading = Leaving(bench.home)
+    bench.play(scene)
+
+
+def test_a_client_that_left_while_it_waited_for_its_turn_costs_no_look(bench: Bench) -> None:
+    async def scene(hub: StreamHub) -> None:
+        run_id = bench.start()
+        with pytest.raises(RequestRefused):
+            await hub.join(TOKEN, {Watch("run", run_id): ""}, has_left=lambda: True)
+
+        assert (hub.clients, hub.followed_runs) == ([], [])
+
     bench.play(scene)
 
 

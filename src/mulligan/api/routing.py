@@ -59,6 +59,8 @@ class Call:
     arrived: float = 0.0
     # What all clients of live streams share.
     hub: StreamHub = field(default=None, repr=False)  # type: ignore[assignment]
+    # For coroutines: whether the client has left. What waited for long need not be done then.
+    has_left: Callable[[], bool] = field(default=lambda: False, repr=False)
 
 
 @dataclass(frozen=True)

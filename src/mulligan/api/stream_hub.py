@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from mulligan.errors import MulliganError, TooManyRequests
+from mulligan.errors import MulliganError, RequestRefused, TooManyRequests
 from mulligan.service import LiveEvent, LiveFeed, Service, TokenRecord, Watch
 
 # How many streams one token, and the whole server, may have at once.
@@ -159,10 +159,18 @@ class StreamHub:
 
     # -- coming and going ---------------------------------------------------------------------------------------------
 
-    async def join(self, token: TokenRecord, wanted: Mapping[Watch, str], last_event_id: str = "") -> StreamClient:
+    async def join(
+        self,
+        token: TokenRecord,
+        wanted: Mapping[Watch, str],
+        last_event_id: str = "",
+        *,
+        has_left: Callable[[], bool] = lambda: False,
+    ) -> StreamClient:
         """A new client. `wanted` says from which position on; the cursor of an earlier stream takes precedence.
 
-        `UnknownRun`, `TooManyRequests`.
+        `UnknownRun`, `TooManyRequests`; `RequestRefused` if the client has left when it is its turn. Otherwise clients
+        that give up and come again would wait in a queue that gets longer and longer while the machine is busy.
         """
         self._refuse_too_many(token)
         watches = tuple(sorted(wanted, key=lambda watch: (watch.kind, watch.run_id)))
@@ -174,6 +182,8 @@ class StreamHub:
         self._watched.update(watches)
         try:
             async with self._lock:
+                if has_left():
+                    raise RequestRefused("the client left before the stream began")
                 found = await self._read(lambda service: self._catch_up(service, wanted, known))
                 self._deliver([event for others, _, _ in found for event in others])
                 for watch, (_, _, position) in zip(wanted, found, strict=True):
