@@ -96,8 +96,8 @@ soak: $(STAMP) ## RUNS small runs in MINUTES, 100 watchers: nothing may grow: ma
 fuzz: $(STAMP) ## MINUTES of inputs that nobody would write, to all that reads: make fuzz MINUTES=10 SEED=7
 	$(BIN)/python -m proof.fuzz --minutes $(MINUTES) --seed $(SEED)
 
-mutants: $(STAMP) ## change the core in thousands of places and see which changes no test notices: make mutants MODULE=ladder
-	nice -n 19 $(BIN)/python -m proof.mutation $(MODULE)
+mutants: $(STAMP) ## change the core in thousands of places and see which changes no test notices: make mutants PART=notices, MODULE=ladder
+	nice -n 19 $(BIN)/python -m proof.mutation $(addprefix --part ,$(PART)) $(MODULE)
 
 generated: $(STAMP) ## write what is made from the code: the references in docs/, the JSON Schema, the table of completion
 	$(BIN)/python -m mulligan.language.reference

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mulligan.testing.arguments import positive_float, positive_int
 from mulligan.testing.postgres import own_server
+from proof.chaos import browsers
 from proof.chaos.campaign import Chaos, Report, Settings
 
 # The first findings of a kind are enough.
@@ -24,7 +25,11 @@ def main(words: list[str]) -> int:
     # In the background Ctrl-C may be ignored; a SIGTERM has to clean up too.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    settings = Settings(given.seed, given.runs, given.minutes, given.workers, given.lease)
+    if why := browsers.why_not():
+        print(f"no browser watches: {why}", file=sys.stderr)
+    settings = Settings(
+        given.seed, given.runs, given.minutes, given.workers, given.lease, watchers=given.watchers, has_browser=not why
+    )
     folder = Path(tempfile.mkdtemp(prefix="mulligan-chaos-"))
     report = perform(settings, folder)
     for line in told(report):
@@ -44,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=positive_int, default=4)
     parser.add_argument("--lease", type=positive_float, default=2.0, metavar="SECONDS")
+    parser.add_argument("--watchers", type=positive_int, default=20, help="how many follow the list of runs")
     parser.add_argument("--keep", action="store_true", help="keep what everybody said, whatever was found")
     return parser
 
@@ -81,6 +87,8 @@ def told(report: Report) -> Iterator[str]:
     yield "the operators: " + (
         ", ".join(f"{count} {deed}" for deed, count in sorted(report.deeds.items())) or "nothing"
     )
+    for what, counts in (("the watchers", report.watched), ("the schedule and its notices", report.announced)):
+        yield f"{what}: " + ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
     yield f"{report.unfetched} answers that nobody fetched"
     yield f"{len(report.findings)} findings"
     yield from (f"  {found}" for found in report.findings[:SHOWN_MAX])

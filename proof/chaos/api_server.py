@@ -7,7 +7,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterable
 
-from mulligan.worker.processes import find_process
+from mulligan.worker.processes import find_process, send_signal, snapshot
 from proof.chaos.fleet import stopped
 from proof.chaos.proxy import Proxy
 from proof.stage import Stage
@@ -19,16 +19,21 @@ BUGS = ("Traceback", "internal error")
 class ApiServer:
     """A place for `mulligan server`, its way to the database, and the process that is there now."""
 
-    def __init__(self, stage: Stage, proxy: Proxy) -> None:
+    def __init__(self, stage: Stage, proxy: Proxy, config: str = "") -> None:
         self.stage = stage
         self.proxy = proxy
         self.said = stage.folder / "api-server"
         # It has no worker: the fleet works.
         self.config = stage.folder / "server.toml"
-        self.config.write_text("[server]\nworker = false\n")
+        limits = "requests_per_second = 100000\nrequests_at_once = 100000\n"
+        self.config.write_text(f"[server]\nworker = false\n{limits}{config}")
         self.port = free_port()
         self.starts = 0
         self.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
         """Start it, and do not wait for it: its first line says when it is there."""
@@ -49,6 +54,11 @@ class ApiServer:
         self.process.kill()
         self.process.wait()
         self.start()
+
+    def kill_background(self) -> None:
+        """Kill the process that fires schedules and sends notices: the server starts another one."""
+        children = [process for process in snapshot().values() if process.parent == self.process.pid]
+        send_signal(children, signal.SIGKILL)
 
     def stop(self) -> Callable[[], None]:
         """Until what is returned is called."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -11,27 +12,40 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psycopg
 
 from mulligan.core.model.codec import encode
-from mulligan.service import Service
+from mulligan.service import Service, TokenForm
 from mulligan.testing.postgres import PostgresServer
 from mulligan.worker.processes import kill_with_variable
-from proof.chaos import flows
+from proof.chaos import announcements, flows
 from proof.chaos.api_server import ApiServer
-from proof.chaos.checker import TOLD_MAX, InvariantChecker, Totals, check_all, check_rest, read_store_contents
+from proof.chaos.checker import (
+    TOLD_MAX,
+    InvariantChecker,
+    Totals,
+    all_runs,
+    check_all,
+    check_rest,
+    read_store_contents,
+)
 from proof.chaos.faults import FaultInjector
 from proof.chaos.fleet import Fleet, growth_of
 from proof.chaos.journal import Journal
 from proof.chaos.proxy import Proxy
+from proof.chaos.watchers import TOKEN_FILE
 from proof.stage import Stage, wait_until
 
 ACT = Path(__file__).with_name("act.sh")
 CLIENTS, OPERATORS = 3, 2
-# This client asks the HTTP server; the others ask the database.
-HTTP_CLIENT = 2
+# These ask the HTTP server; the others ask the database.
+HTTP_CLIENT, HTTP_OPERATOR = 2, 1
+# How many runs a watcher must know the end of, and how long it may take to come back.
+WATCHED_RUNS, WATCH_SECONDS = 40, 60.0
+SEND_SECONDS = 60.0
 LOOK_SECONDS = 0.05
 SAMPLE_SECONDS, ONLOOK_SECONDS, PROGRESS_SECONDS = 5.0, 3.0, 30.0
 # How long a worker that is told to end may take: its grace, and a server that is slow.
@@ -54,6 +68,9 @@ class Settings(msgspec.Struct, frozen=True):
     # How long everything may take to come to its end when the trouble is over; and of that without any new work.
     finish_minutes: float = 30.0
     hang_minutes: float = 2.0
+    # Who follows the list of runs all the time, and whether a real browser does too.
+    watchers: int = 8
+    has_browser: bool = False
 
 
 class Report(msgspec.Struct):
@@ -66,6 +83,9 @@ class Report(msgspec.Struct):
     totals: Totals = msgspec.field(default_factory=Totals)
     deeds: dict[str, int] = msgspec.field(default_factory=dict)
     unfetched: int = 0
+    # What watchers saw, and what came of the notices.
+    watched: dict[str, int] = msgspec.field(default_factory=dict)
+    announced: dict[str, int] = msgspec.field(default_factory=dict)
     trouble_seconds: float = 0.0
     finish_seconds: float = 0.0
     check_seconds: float = 0.0
@@ -96,22 +116,32 @@ class Chaos:
         # The tables exist before any process connects.
         with self.stage.service() as service:
             assert service.reader.store.runs() == []
+            announcements.put_schedule(service)
+            tokens = {user: _token(service, user, *scopes) for user, scopes in TOKENS.items()}
+        self._paper(TOKEN_FILE).write_text(tokens["watcher"])
+        self.target = announcements.Target(self.settings.seed)
+        self._exits.callback(self.target.close)
         self.fleet = self._exits.enter_context(Fleet(self.stage, self.server.url, self.settings.workers))
         proxy = self._exits.enter_context(Proxy(self.server.url))
-        self.api = ApiServer(self.stage, proxy)
+        self.api = ApiServer(self.stage, proxy, self.target.config)
         self._exits.callback(self.api.close)
+        self._of_server = {"MULLIGAN_STORE": "", "MULLIGAN_SERVER": self.api.url, "MULLIGAN_TOKEN": tokens["operator"]}
+        self.fleet.add_remote(self.api.url, tokens["remote"])
         self.trouble = FaultInjector(self.settings.seed, self.server, self.fleet, self.settings.lease_seconds)
         self.trouble.api = self.api
         self.trouble.restarted = self._note_restart
         self.trouble.position = lambda: self.journal.position
         self.clients = [self._client(number) for number in range(CLIENTS)]
         self.operators = [self._program("operator", number, self.settings.seed + number) for number in range(OPERATORS)]
+        self.watchers = [self._program("watchers", 0, self.settings.watchers)]
+        if self.settings.has_browser:
+            self.watchers.append(self._program("browsers", 0))
         return self
 
     def __exit__(self, *_: object) -> None:
         """Also what was stopped when it was interrupted goes on, and then ends."""
         self.trouble.end()
-        for process in (*self.clients, *self.operators):
+        for process in (*self.clients, *self.operators, *self.watchers):
             process.kill()
             process.wait()
         self._exits.close()
@@ -125,11 +155,13 @@ class Chaos:
 
     def _program(self, name: str, number: int, *words: object, paper: str = "") -> subprocess.Popen[str]:
         """Start a client or operator program, on the connection of a worker, so that it is cut off with that one."""
-        worker = self.fleet.workers[(number + 1) % len(self.fleet.workers)]
+        worker = self.fleet.workers[(number + 1) % self.settings.workers]
+        is_served = name == "operator" and number == HTTP_OPERATOR
         noted = self._paper(f"{paper or name}-{number}")
         said = noted.with_name(f"{noted.name}.stderr")
         with said.open("a") as errors, noted.open("a") as lines:
-            options = {"environment": worker.environment, "stdout": lines, "stderr": errors}
+            environment = self._of_server if is_served else worker.environment
+            options = {"environment": environment, "stdout": lines, "stderr": errors}
             return self.stage.start_program("-m", f"proof.chaos.{name}", *words, **options)
 
     def _paper(self, name: str) -> Path:
@@ -153,6 +185,9 @@ class Chaos:
         """End all faults."""
         self.trouble.end()
         self._paper("calm").touch()
+        self.target.is_calm = True
+        with self.stage.service() as service:
+            service.schedules.pause(announcements.SCHEDULE, "it is calm")
         self.report.troubles = dict(self.trouble.counts)
 
     def look(self) -> None:
@@ -206,6 +241,8 @@ class Chaos:
         self.report.finish_seconds = time.monotonic() - begun_at
         if not self.is_all_done():
             self._tell_who_hangs()
+        self.find(list(self._check_watchers()))
+        self._wait_for_notices()
         self._end_everybody()
 
     def _hangs_at(self) -> float:
@@ -236,6 +273,39 @@ class Chaos:
             worker.process.wait()
             worker.start()
 
+    def _check_watchers(self) -> Iterator[str]:
+        """Whoever watched all the time knows how the last runs ended, as soon as the server is back."""
+        with self.stage.service() as service:
+            newest = [run for run in service.reader.store.runs(limit=5 * WATCHED_RUNS) if run.parent_run_id is None]
+        expected = {str(run.run_id): run.status for run in newest[:WATCHED_RUNS]}
+        for name, wrong in (("watchers", wrong_watchers), ("browsers", wrong_pages)):
+            paper = self._paper("watchers.json" if name == "watchers" else "browser.json")
+            if name == "browsers" and not self.settings.has_browser:
+                continue
+            until = time.monotonic() + WATCH_SECONDS
+            while (found := wrong(paper, expected)) and time.monotonic() < until:
+                self.look()
+                time.sleep(LOOK_SECONDS)
+            yield from found
+        for process in self.watchers:
+            if process.poll() is not None:
+                yield f"a watcher ended with {process.returncode}: see watchers-0.stderr and browsers-0.stderr"
+            process.kill()
+            process.wait()
+        self.report.watched = json.loads(self._paper("watchers.json").read_text())["counts"]
+        if self.settings.has_browser and self._paper("browser.json").exists():
+            pages = json.loads(self._paper("browser.json").read_text())["pages"]
+            self.report.watched["renderings of pages"] = sum(page["renderings"] for page in pages.values())
+
+    def _wait_for_notices(self) -> None:
+        """Until all of them are sent: what a dead sender had claimed is free."""
+        announcements.let_claims_end(self.server.url)
+        until = time.monotonic() + SEND_SECONDS
+        with self.stage.service() as service:
+            while any(one.status == "waiting" for one in announcements.outbox(service)) and time.monotonic() < until:
+                self.look()
+                time.sleep(LOOK_SECONDS)
+
     def _end_everybody(self) -> None:
         for number, operator in enumerate(self.operators):
             if operator.poll() is not None:
@@ -247,8 +317,9 @@ class Chaos:
                 self.find([f"a client ended with {client.returncode}: see client-{number}.stderr"])
         self.find(self.fleet.deaths)
         self.find(list(self._check_holdings()))
-        self.find(list(self.api.end(END_SECONDS)))
+        # The remote worker signs off at the server.
         self.find(list(self.fleet.end(END_SECONDS)))
+        self.find(list(self.api.end(END_SECONDS)))
         self.find([f"still running: {left}" for left in self._leftovers()])
 
     def _check_holdings(self) -> Iterator[str]:
@@ -280,6 +351,16 @@ class Chaos:
             outages = [(one, self.journal.between(one.first_byte, one.last_byte)) for one in self.trouble.outages]
             acknowledged = dict(self._acknowledged())
             self.find(list(check_all(service, numbers, acknowledged, lines, report.totals, outages)))
+            ticks = [run.run_id for run in all_runs(service) if run.workflow == announcements.SCHEDULE]
+            self.find(list(announcements.check_instants(service, ticks)))
+            self.find(list(announcements.check_notices(service, ticks, self.target)))
+            again = sum(times - 1 for times in self.target.received.values())
+            report.announced = {
+                "instants": len(ticks),
+                "notices": len(announcements.outbox(service)),
+                "notices that arrived again": again,
+                **self.target.counts,
+            }
             held = read_store_contents(self.server.url)
             self.find(list(check_rest(held)))
             report.unfetched = len(held.answers)
@@ -305,6 +386,43 @@ class Chaos:
         for run_id in sorted(named)[:TOLD_MAX]:
             lines = [encode(entry) for entry in service.reader.store.log(run_id)]
             self._paper(f"run-{run_id}.jsonl").write_bytes(b"\n".join(lines))
+
+
+# Who asks the server, and what they may.
+TOKENS = {"watcher": ("read",), "operator": ("run", "decide"), "remote": ("worker",)}
+
+
+def _token(service: Service, user: str, *scopes: str) -> str:
+    return service.tokens.create(TokenForm(user=user, scopes=scopes)).secret
+
+
+def wrong_watchers(paper: Path, expected: dict[str, str]) -> list[str]:
+    """Which watchers do not know how the runs stand."""
+    known = json.loads(paper.read_text())["watchers"] if paper.exists() else [{}]
+    return [
+        f"watcher {number} believes that run {run_id} is {statuses.get(run_id)}, and it is {status}"
+        for number, statuses in enumerate(known)
+        for run_id, status in expected.items()
+        if statuses.get(run_id) != status
+    ][:TOLD_MAX]
+
+
+def wrong_pages(paper: Path, expected: dict[str, str]) -> list[str]:
+    """What the pages of a browser show that is not so."""
+    if not paper.exists():
+        return ["no page was opened"]
+    shown: dict[str, Any] = json.loads(paper.read_text())
+    found = [f"a page: {problem}" for problem in shown["problems"]]
+    found += [f"page {path} is {one['state']}" for path, one in shown["pages"].items() if one["state"] != "live"]
+    rows = shown["pages"].get("/runs", {"rows": {}})["rows"]
+    if not rows.keys() & expected.keys():
+        found.append(f"the page of the runs shows none of the last ones, but {list(rows)[:5]}")
+    for run_id, status in expected.items():
+        # What has completed after failures is shown as degraded.
+        shown_as = (status, "degraded") if status == "completed" else (status,)
+        if run_id in rows and not any(one in rows[run_id] for one in shown_as):
+            found.append(f"the page of the runs shows '{rows[run_id]}' for run {run_id}, which is {status}")
+    return found[:TOLD_MAX]
 
 
 def _describe(held: object) -> str:

@@ -102,7 +102,8 @@ def _unexpected_failures(service: Service, record: RunRecord, state: State) -> F
     """A run fails for what its steps do, for what an operator said, or for workers that were lost too often."""
     if record.status != "failed":
         return
-    allowed = {"WORKER_LOST", *FLOWS[record.workflow].may_fail_with}
+    flow = FLOWS.get(record.workflow)
+    allowed = {"WORKER_LOST", *(flow.may_fail_with if flow is not None else ())}
     if any(child.status == "failed" for child in service.reader.store.children(record.run_id)):
         allowed.add("CHILD_FAILED")
     for found in state.failures:

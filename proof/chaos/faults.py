@@ -245,6 +245,8 @@ class FaultInjector:
         match what:
             case "kill":
                 self.api.kill()
+            case "kill background":
+                self.api.kill_background()
             case "stop":
                 self._end_later(seconds, self.api.stop())
             case _:
@@ -290,4 +292,4 @@ ATTACKS = (
     *("stop", "stop", "stop long", "stop with supervisor", "stop supervisor"),
 )
 CUTS = ("reset", "reset", "refused", "slow", "half open to the server", "half open to the client", "silent")
-API_ATTACKS = ("kill", "kill", "kill", "stop", "cut off")
+API_ATTACKS = ("kill", "kill", "kill", "kill background", "stop", "cut off")

@@ -39,10 +39,14 @@ class Worker:
         """`faulthandler` shows where it is when it is aborted, and nowhere else."""
         return {"MULLIGAN_STORE": self.proxy.url, "PYTHONFAULTHANDLER": "1"}
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        return ("worker", "--parallel", "2")
+
     def start(self) -> None:
         with self.said.open("a") as said:
             options = {"environment": self.environment, "stdout": subprocess.DEVNULL, "stderr": said}
-            self.process = self.stage.start("worker", "--parallel", "2", **options)
+            self.process = self.stage.start(*self.words, **options)
         self.samples = []
 
     @property
@@ -103,14 +107,37 @@ def stopped(processes: list[Process]) -> Callable[[], None]:
     return lambda: send_signal(processes, signal.SIGCONT)
 
 
+class RemoteWorker(Worker):
+    """A worker without a database: it asks the HTTP server, from a home of its own."""
+
+    def __init__(self, number: int, stage: Stage, proxy: Proxy, url: str, token: str) -> None:
+        self._url, self._token = url, token
+        super().__init__(number, stage, proxy)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        home = self.stage.folder / f"remote-{self.number}"
+        return {"MULLIGAN_STORE": "", "MULLIGAN_HOME": str(home), "MULLIGAN_TOKEN": self._token}
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return ("worker", "--parallel", "2", "--server", self._url)
+
+
 class Fleet:
     """Workers at their places, for as long as the context lasts."""
 
     def __init__(self, stage: Stage, url: str, count: int) -> None:
         self._exits = ExitStack()
+        self._stage, self._store_url = stage, url
         self.workers = [Worker(n, stage, self._exits.enter_context(Proxy(url))) for n in range(count)]
         # Workers that died without being killed.
         self.deaths: list[str] = []
+
+    def add_remote(self, url: str, token: str) -> None:
+        """One more, over HTTP. Cuts of the network between workers and the database do not reach it."""
+        proxy = self._exits.enter_context(Proxy(self._store_url))
+        self.workers.append(RemoteWorker(len(self.workers), self._stage, proxy, url, token))
 
     def __enter__(self) -> Fleet:
         return self

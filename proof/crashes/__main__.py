@@ -3,6 +3,8 @@
 python -m proof.crashes                                    all sweeps, at every moment: many hours
 python -m proof.crashes kills disk --every 7               some of them, at each 7th moment
 python -m proof.crashes sqlite/kill:after_commit@12        one trial, again
+python -m proof.crashes http_server remote --every 5       the processes around a run, at each 5th moment
+python -m proof.crashes --defects                          break the product on purpose, and see that it is found
 python -m proof.crashes --flow kills                       the same over a flow: its steps are Python functions
 """
 
@@ -18,7 +20,9 @@ from pathlib import Path
 
 from mulligan.testing.arguments import positive_float, positive_int
 from proof.crashes import calls, short_writes
+from proof.crashes.defects import DEFECTS, unfound
 from proof.crashes.faults import Trial, parsed
+from proof.crashes.scenarios import SCENARIOS
 from proof.crashes.sweeps import SWEEPS, pairs, swept
 from proof.crashes.trials import Theatre, Tried
 from proof.crashes.workflow import FLOW, YAML
@@ -30,6 +34,7 @@ NEEDED = {
     "calls": ("strace", calls.is_there),
     "supervisors": ("strace", calls.is_there),
     "short_writes": ("C compiler", short_writes.is_there),
+    **{kind: (scenario.needs, scenario.is_there) for kind, scenario in SCENARIOS.items() if scenario.needs},
 }
 
 
@@ -85,6 +90,8 @@ class Account:
 
 def main(words: Sequence[str] | None = None) -> int:
     options = _options(words)
+    if options.defects:
+        return _find_defects()
     with tempfile.TemporaryDirectory(prefix="mulligan-crashes-") as folder, _theatre(folder, options) as theatre:
         account = Account(theatre, options.minutes, is_flow=options.flow)
         try:
@@ -94,6 +101,23 @@ def main(words: Sequence[str] | None = None) -> int:
             _say("ended before it was done")
         print(account.summary())
         return 1 if account.found else 0
+
+
+def _find_defects() -> int:
+    """Break the product in every way that is listed; 1 if a trial does not notice it."""
+
+    def hold(name: str, defect: str) -> list[str]:
+        _say(f"{name} with {defect}")
+        with (
+            tempfile.TemporaryDirectory(prefix="mulligan-crashes-") as folder,
+            Theatre(Path(folder), defect=defect) as theatre,
+        ):
+            return theatre.hold(parsed(name)).complaints
+
+    there = tuple(one for one in DEFECTS if SCENARIOS[parsed(one.trial).troubles[0].kind].is_there())
+    missed = unfound(hold, there)
+    print("\n".join([f"{len(there) - len(missed)} of {len(there)} deliberate defects were found", *missed]))
+    return 1 if missed else 0
 
 
 def _theatre(folder: str, options: argparse.Namespace) -> Theatre:
@@ -122,6 +146,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", default="", help="of the sweeps only what has this in its name: openat, after_commit")
     parser.add_argument("--pairs", type=positive_int, default=200, help="how many double crashes on each store")
     parser.add_argument("--seed", type=int, default=0, help="which ones")
+    parser.add_argument("--defects", action="store_true", help="break the product on purpose, and see it found")
     parser.add_argument("--flow", action="store_true", help="a flow of Python functions in place of the YAML file")
     parser.add_argument("--minutes", type=positive_float, help="how long at most")
     return parser.parse_args(words)

@@ -11,6 +11,8 @@
 | supervisor | the same | has a supervisor to which that happens |
 | short | a call that writes, and what comes of it | has its n-th done by half |
 | move | a fault point | has its home moved there, and the run is resumed at the new place at once |
+
+The other kinds name one of the processes around a run, which is killed at a point: see `scenarios.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ import re
 from typing import NamedTuple
 
 _SPELLED = re.compile(
-    r"(?P<kind>kill|cut|server|answer|disk|call|supervisor|short|move):(?P<what>[\w.-]+)@(?P<nth>[1-9]\d*)"
+    r"(?P<kind>kill|cut|server|answer|disk|call|supervisor|short|move"
+    r"|http_server|background|remote|dask|dask_worker|pilot|allocator):(?P<what>[\w.-]+)@(?P<nth>[1-9]\d*)"
 )
 STORES = ("sqlite", "postgres")
 

@@ -22,7 +22,8 @@ from proof.crashes.workflow import DONE_ONCE, SECRET, done
 from proof.stage import Line, Stage, outcome
 
 # What is of no run: nothing of it may outlive the last one.
-PASSING = ("tasks", "messages", "timers", "workers", "answers")
+PASSING_UNASKED = ("tasks", "messages", "timers", "workers")
+PASSING = (*PASSING_UNASKED, "answers")
 # What a home contains when no process works there.
 HOME = frozenset({".gitignore", DATABASE, "runs", "artifacts", "workers", "unshipped"})
 # Files of the database while we read it.
@@ -44,6 +45,7 @@ class TrialOutcome:
         *,
         is_left_to_gc: bool = False,
         done_once: Counter[tuple[str, str, int]] = DONE_ONCE,
+        has_askers: bool = False,
     ) -> None:
         self.stage = stage
         self.service = service
@@ -52,6 +54,8 @@ class TrialOutcome:
         # Whether a process may have died, or been refused, in the middle of a file: gc removes what is left of it.
         self.is_left_to_gc = is_left_to_gc
         self.done_once = done_once
+        # Whether others than the driver of the run asked it for changes.
+        self.has_askers = has_askers
 
     @cached_property
     def logs(self) -> dict[int, list[e.Entry]]:
@@ -179,7 +183,8 @@ def no_secret_was_written(after: TrialOutcome) -> Iterator[str]:
 
 
 def the_store_keeps_nothing_of_the_past(after: TrialOutcome) -> Iterator[str]:
-    for table in PASSING:
+    # Who asked may have died before the answer came: the store keeps the last of them for a while.
+    for table in PASSING if not after.has_askers else PASSING_UNASKED:
         if rows := asked(after.stage, f"SELECT * FROM {table}"):
             yield f"{table} has {rows}"
     if rows := asked(after.stage, "SELECT run_id, holder FROM runs WHERE holder <> ''"):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from mulligan.ports import FAULT_POINTS
 from proof.crashes import calls, disk, short_writes
 from proof.crashes.faults import STORES, Fault, Trial
+from proof.crashes.scenarios import SCENARIOS
 from proof.crashes.trials import Tried
 
 # Where a pair may strike: a run passes no point more often.
@@ -35,6 +36,8 @@ SWEEPS = {
     "supervisors": Sweep("supervisor", ("sqlite",), calls.SUPERVISOR_FAULTS),
     "moves": Sweep("move", ("sqlite",), POINTS),
     "short_writes": Sweep("short", ("sqlite",), short_writes.FAULTS),
+    # The processes around a run.
+    **{kind: Sweep(kind, scenario.stores, scenario.points) for kind, scenario in SCENARIOS.items()},
 }
 
 Hold = Callable[[Trial], Tried]

@@ -14,7 +14,7 @@ from uuid import uuid4
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.service import Service
 from mulligan.testing.postgres import PostgresServer, own_schema, own_server
-from proof.crashes import short_writes
+from proof.crashes import scenarios, short_writes
 from proof.crashes.command_runner import CommandExit, CommandRunner, command_runner
 from proof.crashes.faults import Fault, Trial
 from proof.crashes.moving import Follower
@@ -43,15 +43,17 @@ class Tried(NamedTuple):
 class Theatre:
     """Where trials are held: a folder, and a server that is started when the first one asks for it.
 
-    A server that is there already, behind `server_url`, is good for all trials in which none dies.
+    A server that is there already, behind `server_url`, is good for all trials in which none dies. `defect` breaks the
+    processes around a run on purpose: "module:function", called in each of them.
     """
 
-    def __init__(self, folder: Path, server_url: str = "", subject: Subject = YAML) -> None:
+    def __init__(self, folder: Path, server_url: str = "", subject: Subject = YAML, defect: str = "") -> None:
         self._folder = folder
         self._subject = subject
         self._server_url = server_url
         self._open = ExitStack()
         self._number = 0
+        self._cast = scenarios.Cast(folder, self._open, defect)
         self._expected: dict[str, dict[str, Any]] = {}
 
     def __enter__(self) -> Theatre:
@@ -78,6 +80,8 @@ class Theatre:
 
     def hold(self, trial: Trial) -> Tried:
         """Hold one trial. Where all was well, nothing of it is left."""
+        if trial.troubles[0].kind in scenarios.SCENARIOS:
+            return self._hold_beside_others(trial)
         expected = self._undisturbed(trial.store)
         with self._scene(trial) as scene:
             is_short = any(fault.kind == "short" for fault in trial.troubles)
@@ -86,6 +90,21 @@ class Theatre:
             if not tried.complaints:
                 shutil.rmtree(scene.stage.folder)
         return tried
+
+    def _hold_beside_others(self, trial: Trial) -> Tried:
+        """One of the processes around a run dies, which are started again by the trial itself."""
+        folders: list[Path] = []
+
+        @contextmanager
+        def stages() -> Iterator[Stage]:
+            with self._scene(Trial(trial.store, ())) as scene:
+                folders.append(scene.stage.folder)
+                yield scene.stage
+
+        has_happened, wrong = scenarios.held(self._cast, stages, trial.store, trial.troubles[0])
+        for folder in folders if not wrong else ():
+            shutil.rmtree(folder)
+        return Tried(has_happened, wrong)
 
     def _undisturbed(self, store: str) -> dict[str, Any]:
         """How a run ends to which nothing happens."""

@@ -109,6 +109,11 @@ FLOW = Subject(
     {"flow.py": Path(__file__).with_name("everything_flow.py").read_text("utf-8")},
     Counter({key: times for key, times in DONE_ONCE.items() if key[0] not in ("clean", "seal")}),
 )
+# The same for workers with a label alone: a process that drives it without the label runs nothing of it.
+LABEL = "far"
+LABELLED = Subject(
+    {name: f"{text}defaults: {{resources: {{labels: [{LABEL}]}}}}\n" for name, text in YAML.files.items()}, DONE_ONCE
+)
 
 
 def written(stage: Stage, subject: Subject = YAML) -> str:

@@ -120,6 +120,8 @@ SCHEDULES = [
     '{"workflow": "nightly", "cron": "30 2 * * *", "timezone": "Europe/Berlin", "catch_up": "all(20)"}',
     '{"workflow": "nightly", "every": "6h", "anchor": "2026-01-01T00:00:00Z", "overlap": "queue", "pause_after": 3}',
     '{"workflow": "nightly", "every": 90.5, "catch_up": "none", "labels": {"team": "data"}, "inputs": {"n": [1]}}',
+    '{"workflow": "nightly", "cron": "0 6 * * *", "inputs": {"day": "${schedule.date}", "all": ["${schedule}"]}}',
+    '{"workflow": "nightly", "every": "1h", "inputs": {"t": "${timestamp(schedule.previous) - duration(\'1h\')}"}}',
     "15m",
 ]
 ADDRESSES = [

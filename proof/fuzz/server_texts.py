@@ -10,11 +10,13 @@ import apprise
 import msgspec
 
 from mulligan.errors import InputInvalid
+from mulligan.language.schedule_inputs import check_schedule_inputs
 from mulligan.ports import NoticeRecord
 from mulligan.service.notices.messages import make_digest, make_message
 from mulligan.service.notices.targets import Target, signing_key
 from mulligan.service.schedules.cron import check_cron, cron_instants
 from mulligan.service.schedules.forms import CRON_CHARS_MAX, ScheduleForm, instants, read_schedule
+from mulligan.service.schedules.instant_inputs import inputs_at, inputs_by_instant
 from mulligan.service.schedules.timing_words import describe_timing
 from mulligan.service.server_config import parse_config
 
@@ -60,6 +62,11 @@ def schedule(data: bytes) -> None:
         describe_timing(found.cron, found.every)
         later = [*islice(instants(found, MOMENTS[0]), INSTANTS)]
         require(all(one < two for one, two in pairwise([MOMENTS[0], *later])), f"instants out of order: {later}")
+        check_schedule_inputs(found.inputs)
+        each = inputs_by_instant("nightly", found, later[:3])
+        for instant, some in zip(later, each, strict=False):
+            made = inputs_at("nightly", found, instant) if some else {}
+            require(all(made[name] == value for name, value in some.items()), "an instant has two kinds of inputs")
 
 
 # -- notices ---------------------------------------------------------------------------------------------------------

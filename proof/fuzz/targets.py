@@ -174,7 +174,7 @@ _ALL = [
         "schedule",
         server_texts.schedule,
         _written(*samples.SCHEDULES),
-        ['"every":', '"anchor":', '"catch_up":', "all(20)", "6h", "1e300", "9999-12-31T23:59:59Z"],
+        ['"every":', '"anchor":', '"catch_up":', "all(20)", "6h", "1e300", "9999-12-31T23:59:59Z", "${schedule."],
     ),
     Target(
         "notice_target", server_texts.notice_target, _written(*samples.ADDRESSES), ["://", "@", "whsec_", "?", "[::"]

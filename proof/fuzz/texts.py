@@ -11,7 +11,7 @@ import msgspec
 
 from mulligan import StepError
 from mulligan.cli.dispatch import call_for
-from mulligan.cli.run import given_inputs
+from mulligan.cli.given_inputs import given_inputs
 from mulligan.core.deciding.bounded_regex import is_found
 from mulligan.core.model.credential_patterns import HIDDEN, hide_credentials
 from mulligan.core.model.durations import parse_duration, parse_time, parse_wait

@@ -1,4 +1,4 @@
-"""`python -m proof.mutation [MODULE …]`: change the core in thousands of places, and ask its tests about each."""
+"""`python -m proof.mutation [MODULE …]`: change the code in thousands of places, and ask its tests about each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from . import judged
@@ -16,9 +15,9 @@ from .ledger import Ledger
 from .line_coverage import LineCoverage, measure
 from .mutant_runs import MutantTask, run_mutants
 from .mutants import Mutant
+from .parts import PARTS, project_of
 from .project import Project
 
-TESTS = ("tests/core", "tests/golden")
 _PROGRESS_SECONDS = 10
 
 
@@ -55,11 +54,12 @@ class Search:
     def run(self) -> None:
         """Hunt whatever is not known. What was found is kept, however this ends."""
         measure(self.project, self.options.fresh, _say)
-        tasks = self._tasks(LineCoverage(self.project))
+        coverage = LineCoverage(self.project)
+        tasks = self._tasks(coverage)
         _say(f"{len(tasks)} mutants to run")
         shown = time.monotonic()
         try:
-            for result in run_mutants(self.project, tasks):
+            for result in run_mutants(self.project, tasks, coverage.imports):
                 self.ledgers[tasks[result.number].mutant.module].note(tasks[result.number], result)
                 self.tried += 1
                 if time.monotonic() - shown > _PROGRESS_SECONDS:
@@ -73,6 +73,8 @@ class Search:
         for test in coverage.broken:
             _say(f"not asked, since it fails without any change: {test}")
         mutants = [mutant for module in self.mutants.values() for mutant in module if not self._is_settled(mutant)]
+        if self.options.functions:
+            mutants = [mutant for mutant in mutants if not mutant.unit.is_fixed]
         found = (self.ledgers[mutant.module].task(mutant, coverage, self.options.patience) for mutant in mutants)
         tasks = [task for task in found if task is not None]
         if self.options.sample and self.options.sample < len(tasks):
@@ -138,7 +140,8 @@ def summary(search: Search, seconds: float) -> int:
         print(f"judged.toml: {fault}")
     if open_:
         print(f"{len(open_)} survived that nobody has judged: they are in {search.project.kept / 'survivors'}")
-        print(f"to see them again: make mutants MODULE='{' '.join(sorted({mutant.module for mutant in open_}))}'")
+        modules = " ".join(sorted({mutant.module for mutant in open_}))
+        print(f"to see them again: make mutants PART={search.options.part} MODULE='{modules}'")
     return 1 if open_ or wrong else 0
 
 
@@ -150,26 +153,24 @@ def _write_survivors(project: Project, module: str, survivors: list[Mutant]) -> 
 
 def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m proof.mutation", description=__doc__)
-    parser.add_argument("modules", nargs="*", metavar="MODULE", help="modules of the core; all, if none is named")
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help="modules of the part; all, if none is named")
+    parser.add_argument("--part", choices=PARTS, default="core", help="which part of the product (default core)")
     parser.add_argument("--fresh", action="store_true", help="believe nothing that is known from before")
     parser.add_argument("--patience", type=float, default=60, help="seconds of processor time for one mutant")
+    parser.add_argument(
+        "--functions", action="store_true", help="only changes in functions: each takes a tenth of a second"
+    )
     parser.add_argument("--sample", type=int, default=0, help="try so many, taken at random")
     parser.add_argument("--seed", type=int, default=0, help="which sample")
     return parser.parse_args(words)
 
 
-def core() -> Project:
-    """Return the core, and the tests that are only about it."""
-    root = Path(__file__).parents[2]
-    return Project(root, ("mulligan.core", "mulligan.history"), TESTS, Path(__file__).with_name("judged.toml"))
-
-
 def main(words: Sequence[str] | None = None, project: Project | None = None) -> int:
     options = _options(words)
-    project = project or core()
+    project = project or project_of(options.part)
     unknown = [module for module in options.modules if module not in project.sources]
     if unknown:
-        _say(f"no module of {' or '.join(project.packages)}: {', '.join(unknown)}")
+        _say(f"no module of {options.part}: {', '.join(unknown)}")
         return 2
     search = Search(project, options.modules or sorted(project.sources), options)
     began = time.monotonic()

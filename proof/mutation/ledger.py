@@ -15,9 +15,11 @@ _LONGEST_SECONDS = 3.0
 
 
 class Ledger:
-    """The results of one module. A result is valid while the changed function and its tests stay the same."""
+    """The results of one module. A result is valid while the changed function stays the same, and the tests that it
+    has survived or the one that has killed it."""
 
     def __init__(self, project: Project, module: str, is_fresh: bool) -> None:
+        self.project = project
         self.digests = project.digests
         self.path = project.kept / "results" / f"{module}.json"
         self.rows: dict[str, dict[str, Any]] = {}
@@ -37,17 +39,17 @@ class Ledger:
             if row["patience"] >= patience:
                 killers = [killer for killer in killers if row["asked"].get(killer.file) != self.digests[killer.file]]
             return MutantTask(mutant, killers, patience) if killers else None
-        if row is not None and all(self.digests.get(file) == digest for file, digest in row["asked"].items()):
+        if row is not None and all(self.project.test_digest(test) == digest for test, digest in row["asked"].items()):
             return None
         return MutantTask(mutant, killers, patience)
 
     def note(self, task: MutantTask, result: Result) -> None:
-        """Record a result: all tests for a survivor; the killer is enough for a killed mutant."""
+        """Record a result: all files of tests for a survivor; the killer is enough for a killed mutant."""
         mutant = task.mutant
         asked = {killer.file: self.digests[killer.file] for killer in task.killers}
         if result.status != "survived":
-            by = result.by.partition("::")[0]
-            asked = {by: self.digests[by]} if by in self.digests else {}
+            is_test = result.by.partition("::")[0] in self.digests
+            asked = {result.by: self.project.test_digest(result.by)} if is_test else {}
         elif self.status(mutant) == "survived":
             asked = {**self.rows[mutant.name]["asked"], **asked}
         self.rows[mutant.name] = {

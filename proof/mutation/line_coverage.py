@@ -44,12 +44,14 @@ class LineCoverage:
         self.seconds: dict[str, float] = {}
         self.units: dict[str, str] = {}
         self.broken: list[str] = []
+        self.imports: set[str] = set()
         self.speaks_of = {name: (project.root / name).read_text() for name in project.digests}
         for name in project.digests:
             self._read(json.loads(_kept(project, name).read_text()))
 
     def _read(self, file: dict[str, Any]) -> None:
         self.broken += file["broken"]
+        self.imports.update(file["imports"])
         self.units.update(file["units"])
         for test, seconds, lines in file["tests"]:
             self.seconds[test] = seconds
@@ -157,10 +159,11 @@ class _Measuring:
         session.items[:] = [item for item in session.items if _is_asked(item)]
         with fork(lambda say: say(json.dumps(_times(session)))) as child:
             times = json.loads(child.hears.read())
-        verdicts = Verdicts(session)
+        verdicts, before = Verdicts(session), set(sys.modules)
         lines = {item.nodeid: self._run(verdicts, item) for item in session.items}
+        imports = sorted(set(sys.modules) - before)
         for name in self.files:
-            self._keep(name, {t: times[t] for t in lines if t.startswith(f"{name}::")}, lines)
+            self._keep(name, {t: times[t] for t in lines if t.startswith(f"{name}::")}, lines, imports)
 
     def _run(self, verdicts: Verdicts, item: pytest.Item) -> dict[str, str] | None:
         """The lines that a test runs; None if it fails."""
@@ -172,12 +175,15 @@ class _Measuring:
             sys.settrace(None)
         return dict(self._lines(tracer)) if passes else None
 
-    def _keep(self, name: str, times: dict[str, float], lines: dict[str, dict[str, str] | None]) -> None:
+    def _keep(
+        self, name: str, times: dict[str, float], lines: dict[str, dict[str, str] | None], imports: list[str]
+    ) -> None:
         found = {
             "digest": self.project.digests[name],
             "units": {key: unit.digest for key, unit in self._units()},
             "tests": [(test, seconds, lines[test]) for test, seconds in times.items() if lines[test] is not None],
             "broken": [test for test in times if lines[test] is None],
+            "imports": imports,
         }
         write(_kept(self.project, name), found)
 
@@ -195,8 +201,9 @@ class _Measuring:
 
 
 def _is_asked(item: pytest.Item) -> bool:
-    """A database server for every mutant is too much to ask."""
-    return "server_url" not in getattr(item, "fixturenames", ())
+    """A database server for every mutant is too much to ask: whether a test names it, or one of its parameters does."""
+    params = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+    return "server_url" not in getattr(item, "fixturenames", ()) and "postgres" not in params
 
 
 def _times(session: pytest.Session) -> dict[str, float]:

@@ -8,6 +8,7 @@ is changed in a child that has not imported it yet.
 from __future__ import annotations
 
 import gc
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -16,7 +17,8 @@ import signal
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -51,12 +53,15 @@ class Result(NamedTuple):
     by: str = ""
 
 
-def run_mutants(project: Project, tasks: Sequence[MutantTask]) -> Iterator[Result]:
-    """The results, as they come: first of the changes in functions, then of the others."""
+def run_mutants(project: Project, tasks: Sequence[MutantTask], imports: Iterable[str] = ()) -> Iterator[Result]:
+    """The results, as they come: first of the changes in functions, then of the others.
+
+    `imports` are the modules that only the tests import: if each child had to, that would take most of its time.
+    """
     numbered = list(enumerate(tasks))
     swift = [(n, q) for n, q in numbered if not q.mutant.unit.is_fixed and q.killers]
     if swift:
-        with fork(lambda say: _Warm(project, swift).run(say)) as child:
+        with fork(lambda say: _Warm(project, swift, imports).run(say)) as child:
             for line in child.hears:
                 yield Result(*json.loads(line))
             if child.wait() != 0:
@@ -114,9 +119,10 @@ def _ended(child: Child) -> tuple[str, str]:
 class _Warm:
     """A process that has everything collected, and forks for every mutant."""
 
-    def __init__(self, project: Project, numbered: list[tuple[int, MutantTask]]) -> None:
+    def __init__(self, project: Project, numbered: list[tuple[int, MutantTask]], imports: Iterable[str]) -> None:
         self.project = project
         self.numbered = numbered
+        self.imports = sorted(imports)
         self.likeliest = _Likeliest()
         self.say: Say = print
 
@@ -128,6 +134,10 @@ class _Warm:
 
     def ask(self, session: pytest.Session) -> None:
         items = {item.nodeid: item for item in session.items}
+        for name in self.imports:
+            # Some exist only while a test runs.
+            with suppress(Exception):
+                importlib.import_module(name)
         functions = _functions({str(source.path) for source in self.project.sources.values()})
         gc.collect()
         gc.freeze()

@@ -237,8 +237,9 @@ def test_a_step_is_paused_and_resumed(client: Client, service: Service) -> None:
         ("runs/1:retry", {"inputs": {"a": 1}}, 422, "input.invalid"),
         ("runs/1:fork", {}, 422, "input.invalid"),
         ("runs/1:fork", {"from_step": "one"}, 409, "run.not_finished"),
-        ("runs/1/steps/one:approve", {}, 409, "step.not_waiting"),
-        ("runs/1/steps/tow:approve", {}, 404, "step.unknown"),
+        ("runs/1/steps/one:approve", {"reason": "why"}, 409, "step.not_waiting"),
+        ("runs/1/steps/one:approve", {}, 422, "input.invalid"),
+        ("runs/1/steps/tow:approve", {"reason": "why"}, 404, "step.unknown"),
         ("runs/1/steps/one:retry", {"reason": "why"}, 409, "step.not_parked"),
         ("runs/1/steps/one:retry", {}, 422, "input.invalid"),
         ("breakers/none:reset", {}, 404, "breaker.unknown"),
@@ -261,6 +262,29 @@ def test_what_cannot_be_done_is_refused_and_changes_nothing(
         assert (got.status, got.code) == (status, code), got.json
     # Its first turn may have been taken to refuse the change.
     assert {one["fact"]["type"] for one in refusing.get("runs/1/events").json["events"]} <= BEGUN
+
+
+@pytest.mark.parametrize(
+    ("decision", "message", "hint"),
+    [
+        (
+            {"run_id": 1, "step": "one", "verdict": "retry"},
+            "the body lacks the field 'reason' in 'decisions[0]'",
+            "needed: reason, run_id, step, verdict",
+        ),
+        (
+            {"run_id": 1, "step": "one", "verdict": "retry", "reasn": "x"},
+            "the body has an unknown field 'reasn' in 'decisions[0]'",
+            "did you mean 'reason'?",
+        ),
+    ],
+)
+def test_what_is_wrong_inside_a_body_says_where_and_what_is_needed_there(
+    refusing: Client, decision: dict[str, Any], message: str, hint: str
+) -> None:
+    got = refusing.post("decisions", {"decisions": [decision]}).json
+
+    assert (got["detail"], got["hint"]) == (message, hint)
 
 
 def test_a_run_that_no_worker_has_taken_yet_answers_everything(client: Client, service: Service) -> None:

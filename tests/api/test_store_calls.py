@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+from mulligan.api.store_calls import ChangeWaits
 from mulligan.core.model.reports import RetryRequested, RunRequested
 from mulligan.ports import NewRun, WorkerRecord
-from mulligan.service import Home, Service
+from mulligan.service import WAIT_SECONDS, ChangeCounts, Home, Service
 from mulligan.service.store_calls import CALLS, OTHER_CHANGES_SECONDS, PROCESS, ChangeCounter
 
 from ..store.keeping import offer, queue, started, task
@@ -65,6 +68,23 @@ def test_what_waits_is_woken_by_the_next_change(client: Client) -> None:
     assert client.get("store/changes/read", since=first, seconds=0).json == first
     client.post("store/worker/work.register", _a_worker(), scope="worker", headers=PROTOCOL)
     assert client.get("store/changes/worker", scope="worker", since=first).json != first
+
+
+def test_who_waits_is_answered_when_the_server_ends() -> None:
+    closing = asyncio.Event()
+
+    async def read(_: object) -> ChangeCounts:
+        return ChangeCounts(7, 7)
+
+    async def ask() -> tuple[int, int]:
+        waits, call = ChangeWaits(), SimpleNamespace(read=read, is_closing=closing.is_set)
+        async with asyncio.timeout(WAIT_SECONDS / 2):
+            waiting = asyncio.ensure_future(waits.next(call, 7, WAIT_SECONDS, is_worker=True))
+            await asyncio.sleep(0)
+            closing.set()
+            return await waiting, await waits.next(call, 7, WAIT_SECONDS, is_worker=False)
+
+    assert asyncio.run(ask()) == (7, 7)
 
 
 def test_an_artifact_of_a_run_is_kept_as_it_was_sent(client: Client) -> None:

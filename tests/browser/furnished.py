@@ -202,7 +202,7 @@ PAGES = {
     "schedules": Shown("/schedules", "tbody tr", is_hostile=False),
     "schedule": Shown("/schedules/nightly"),
     "schedule-paused": Shown("/schedules/often"),
-    "schedule-form": Shown("/schedules/nightly/edit", "#preview tbody tr", is_hostile=False),
+    "schedule-form": Shown("/schedules/nightly/edit", "#preview tbody tr"),
     "schedule-new": Shown("/schedules/new", is_hostile=False),
     "recovery": Shown("/recovery", is_hostile=False),
     "suggestions": Shown("/recovery/suggestions", is_hostile=False),

@@ -94,3 +94,28 @@ def test_every_page_shows_that_the_server_is_away_and_goes_on_when_it_is_back(si
     for path, page in found.items():
         page.locator(f"#inbox-count:has-text('{waiting + 2}')").wait_for()
         assert page.evaluate("window.stillTheSame") is True, path
+
+
+def test_a_page_that_could_not_be_rendered_is_asked_for_again_although_nothing_more_happens(
+    site: Site, window: Window
+) -> None:
+    site.publish("short", "name: short\nsteps: [{step: only, shell: 'true'}]\n")
+    page = window.open("/runs")
+    page.locator("#connection[data-state=live]").wait_for()
+    run_id = 1
+    refused = []
+
+    def refuse(route: Any) -> None:
+        """As a server does whose database is away: until the run has ended, and three times more."""
+        has_ended = site.ask("GET", "runs?status=completed")["runs"] != []
+        if refused.count(True) == 3:
+            return route.continue_()
+        refused.append(has_ended)
+        return route.fulfill(status=503)
+
+    # The stream stays open.
+    page.route("**/runs", refuse)
+    assert site.start_run("short") == run_id
+
+    page.locator(f"#run-{run_id}").wait_for()
+    assert refused.count(True) == 3

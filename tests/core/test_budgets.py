@@ -72,6 +72,12 @@ def test_an_attempt_that_is_lost_or_interrupted_stays_a_call() -> None:
     assert run["a"].spent == Spent(3, 9)
 
 
+def test_a_lost_attempt_that_counts_as_failed_stays_a_call() -> None:
+    run = History(workflow(agent("a", on_lost="fail"))).start().lose("a")
+
+    assert (run["a"].status, run["a"].spent) == ("failed", Spent(1))
+
+
 def test_a_result_that_is_reported_twice_is_counted_once() -> None:
     run = History(workflow(agent("a", rules=retry(1)))).start().fail("a", usage={"tokens": 7})
 
@@ -103,6 +109,39 @@ def test_a_call_that_was_cancelled_in_the_queue_is_given_back_and_one_that_ran_i
 
     assert run["a"].spent == Spent(1, 4)
     assert run["b"].spent == Spent()
+
+
+@pytest.mark.parametrize(
+    ("code", "ended"), [(None, {"signal": 9}), (2, {}), (0, {"code": "INPUT_INVALID", "usage": {"tokens": 0}})]
+)
+def test_a_call_that_failed_after_it_began_stays_a_call(code: Any, ended: dict[str, Any]) -> None:
+    run = History(workflow(agent("a"))).start().fail("a", code, **ended)
+
+    assert run["a"].spent.calls == 1
+
+
+def test_a_call_that_was_cancelled_while_it_ran_stays_a_call_also_without_figures() -> None:
+    run = History(workflow(agent("a"))).start().started("a")
+
+    run.cancel().fail("a", signal=15)
+
+    assert run["a"].spent == Spent(1)
+
+
+def test_a_call_of_the_first_run_that_is_taken_over_is_given_back() -> None:
+    run = History(workflow(agent("a"))).start()
+
+    run.report(TaskEnded(run.clock, "a", 1, output="x", fingerprint="f", reused_run_id=1))
+
+    assert run["a"].spent == Spent()
+
+
+def test_a_retry_that_waits_for_a_worker_is_given_back_when_it_is_cancelled() -> None:
+    run = History(workflow(agent("a", rules=retry(1)))).start().started("a").fail("a", usage={"tokens": 3})
+
+    run.cancel()
+
+    assert run["a"].spent == Spent(1, 3)
 
 
 def test_an_agent_that_says_how_many_calls_it_made_is_believed() -> None:
@@ -267,6 +306,23 @@ def test_a_child_run_may_not_spend_more_than_its_caller_has_left() -> None:
     run.ok("a", usage={"tokens": 10})
 
     assert refused(run) == [("b", "caller", "tokens")]
+    assert run["b"].failure is not None
+    assert run["b"].failure.message.startswith("the calling run has spent its budget for agents: 10 tokens of 10")
+
+
+def test_a_step_that_has_spent_its_budget_says_so() -> None:
+    run = History(workflow(agent("a", budget=Budget(calls=1), rules=retry(1)))).start().fail("a")
+
+    assert run["a"].failure is not None
+    assert run["a"].failure.message == "the step has spent its budget for agents: 1 call of 1 call"
+
+
+def test_a_shell_step_that_waits_for_a_worker_is_not_refused_when_the_budget_is_spent() -> None:
+    run = History(workflow(agent("a"), step("b"), budget=Budget(tokens=10))).start().started("a")
+
+    run.ok("a", usage={"tokens": 10})
+
+    assert (refused(run), run.queued) == ([], ["b"])
 
 
 # -- what is left ----------------------------------------------------------------------------------------------------
@@ -292,6 +348,24 @@ def test_a_limit_of_which_nothing_was_reported_is_warned_of() -> None:
 
     [warning] = run["a"].warnings
     assert (warning.code, warning.severity, warning.details) == ("BUDGET_UNREPORTED", "warning", {"what": ["cost"]})
+
+
+@pytest.mark.parametrize(
+    ("budget", "usage", "what"),
+    [
+        (Budget(tokens=100, cost=Decimal("1")), {"calls": 1}, "tokens and cost"),
+        (Budget(tokens=100), {"calls": 1}, "tokens"),
+        (usd("1"), {"calls": 1}, "cost"),
+    ],
+)
+def test_a_warning_names_only_the_limits_that_cannot_be_enforced(
+    budget: Budget, usage: dict[str, Any], what: str
+) -> None:
+    [warning] = History(workflow(agent("a"), budget=budget)).start().ok("a", usage=usage)["a"].warnings
+
+    assert warning.message == (
+        f"the budget limits {what}, but the agent reported no {what}, so the limit cannot be enforced"
+    )
 
 
 # -- raising ---------------------------------------------------------------------------------------------------------
@@ -331,13 +405,37 @@ def test_a_raised_limit_leaves_the_other_limits_as_they_were() -> None:
 def test_a_budget_that_would_leave_nothing_is_refused() -> None:
     run = exhausted()
 
-    with pytest.raises(InputInvalid, match=r"run 1 has already spent \$1\.50, so a budget of \$1\.50"):
+    with pytest.raises(InputInvalid) as found:
         run.retry(budgets={"": usd("1.50")})
+    assert found.value.message == "run 1 has already spent $1.50, so a budget of $1.50 leaves nothing"
+    assert found.value.hint == "raise it above what was spent"
+    with pytest.raises(InputInvalid) as found:
+        run.retry(budgets={"a": usd("1.50")})
+    assert found.value.message == "step 'a' has already spent $1.50, so a budget of $1.50 leaves nothing"
+
+
+def test_a_limit_of_which_nothing_was_counted_yet_may_be_raised() -> None:
+    run = exhausted().retry(budgets={"": replace(usd("5"), tokens=1), "a": Budget(tokens=1), "end": Budget(calls=1)})
+
+    assert run.queued == ["b"]
 
 
 def test_a_budget_of_a_step_that_is_not_there_is_refused() -> None:
-    with pytest.raises(UnknownStep):
+    with pytest.raises(UnknownStep) as found:
         exhausted().retry(budgets={"c": usd("9")})
+
+    assert (found.value.message, found.value.hint) == ("'c' is not a step of run 1", "")
+    assert found.value.data == {"step": "c"}
+
+
+def test_a_budget_of_a_matrix_is_raised_by_the_names_of_its_steps() -> None:
+    swept = (agent("fit[x=1]", sweep="fit"), agent("fit[x=2]", sweep="fit"))
+    run = History(workflow(*swept, budget=Budget(calls=1))).start().fail("fit[x=1]")
+
+    with pytest.raises(UnknownStep) as found:
+        run.retry(budgets={"fit": Budget(calls=9)})
+
+    assert found.value.hint == "'fit' is a matrix: name one of its steps, such as 'fit[x=1]'"
 
 
 def test_whoever_classifies_a_parked_agent_may_raise_its_budget() -> None:

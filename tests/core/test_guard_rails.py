@@ -7,8 +7,16 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.model.guard_rails import agent_user, refuse_beyond, verdict_of
+from mulligan.core.model.guard_rails import (
+    AGENT_DECISIONS_PER_HOUR,
+    AGENT_VERDICTS,
+    VERDICTS,
+    agent_user,
+    refuse_beyond,
+    verdict_of,
+)
 from mulligan.core.model.reports import ApprovalGiven, CancelRequested, Classified, RetryRequested
+from mulligan.core.model.workflow import VERDICTS as STEP_VERDICTS
 from mulligan.core.model.workflow import Budget
 from mulligan.errors import ConfidenceTooLow, VerdictNotAllowed
 
@@ -41,20 +49,46 @@ def test_a_verdict_that_is_not_named_is_refused(report: Any) -> None:
         refuse_beyond(report, ("retry",), None)
 
     assert refused.value.data == {"verdict": verdict_of(report), "allowed": ["retry"]}
+    assert refused.value.message == f"this token may not decide '{verdict_of(report)}'"
+    assert refused.value.hint == "it may decide: retry; leave this to somebody else"
+
+
+def test_a_refusal_lists_all_that_is_allowed() -> None:
+    with pytest.raises(VerdictNotAllowed) as refused:
+        refuse_beyond(approval(True), ("retry", "fail"), None)
+
+    assert refused.value.hint == "it may decide: retry, fail; leave this to somebody else"
+
+
+def test_verdicts_are_those_of_parked_steps_and_of_approvals_and_an_agent_has_the_first_by_default() -> None:
+    about_steps = [verdict_of(classified(one)) for one in STEP_VERDICTS]
+
+    assert [*VERDICTS] == [*about_steps, *(verdict_of(approval(one)) for one in (True, False))]
+    assert [*AGENT_VERDICTS] == about_steps
+    assert AGENT_DECISIONS_PER_HOUR == 20
 
 
 def test_a_token_with_verdicts_raises_no_budget() -> None:
-    with pytest.raises(VerdictNotAllowed):
+    with pytest.raises(VerdictNotAllowed) as refused:
         refuse_beyond(classified(budgets={"build": Budget(tokens=5)}), ("retry", "fail"), None)
+    assert refused.value.message == "this token may not raise a budget"
+    assert refused.value.hint == "leave it out; a person can raise it"
     with pytest.raises(VerdictNotAllowed):
         refuse_beyond(RetryRequested(AT, "agent:night", budgets={"": Budget(calls=5)}), ("retry", "fail"), None)
 
 
-@pytest.mark.parametrize("confidence", [None, 0.79, float("nan")])
-def test_a_decision_that_is_not_sure_enough_is_refused(confidence: float | None) -> None:
-    refuse_beyond(classified(confidence=0.8), (), 0.8)
-    with pytest.raises(ConfidenceTooLow):
-        refuse_beyond(classified(confidence=confidence), (), 0.8)
+@pytest.mark.parametrize(
+    ("confidence", "said"),
+    [(None, "does not say how sure it is"), (0.74, "is 74% sure"), (float("nan"), "is nan% sure")],
+)
+def test_a_decision_that_is_not_sure_enough_is_refused(confidence: float | None, said: str) -> None:
+    refuse_beyond(classified(confidence=0.75), (), 0.75)
+    with pytest.raises(ConfidenceTooLow) as refused:
+        refuse_beyond(classified(confidence=confidence), (), 0.75)
+
+    assert refused.value.message == f"this decision {said}, and the token needs 75%"
+    assert refused.value.hint == "leave it to a person"
+    assert str(refused.value.data) == str({"confidence": confidence, "min_confidence": 0.75})
 
 
 def test_an_approval_is_not_asked_for_its_confidence_and_a_cancellation_for_nothing() -> None:

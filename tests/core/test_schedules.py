@@ -19,6 +19,7 @@ from mulligan.core.schedules.deciding import (
     Pause,
     RunResult,
     ScheduleState,
+    Skip,
     decide,
     paused,
     resumed,
@@ -88,23 +89,33 @@ def test_an_instant_is_started_once_however_often_servers_look() -> None:
 
 
 @pytest.mark.parametrize(
-    ("catch_up", "started"),
-    [({"catch_up": "none"}, []), ({"catch_up": "last"}, [5]), ({"catch_up": "all", "catch_up_max": 3}, [3, 4, 5])],
+    ("catch_up", "started", "missed"),
+    [
+        ({"catch_up": "none"}, [], (1, 5, "is none")),
+        ({"catch_up": "last"}, [5], (1, 4, "is last")),
+        ({"catch_up": "all", "catch_up_max": 3}, [3, 4, 5], (1, 2, "makes up for 3 at most")),
+    ],
 )
-def test_what_is_made_up_for_after_hours_without_a_server(catch_up: dict[str, Any], started: list[int]) -> None:
+def test_what_is_made_up_for_after_hours_without_a_server(
+    catch_up: dict[str, Any], started: list[int], missed: tuple[int, int, str]
+) -> None:
     world = World(hourly(overlap="allow", **catch_up))
 
     assert world.turn(at(5.5)) == [at(hour) for hour in started]
     assert world.turn(at(5.5)) == []
-    assert len(world.state.skips) == 1
-    assert "no server was there in time" in world.state.skips[0].reason
+    (skip,) = world.state.skips
+    first, last, why = missed
+    assert (skip.instant, skip.until) == (at(first), at(last))
+    assert skip.reason == f"no server was there in time, and catch_up {why}"
+    assert world.state.decided_until == at(5)
 
 
 def test_a_server_that_comes_back_within_a_minute_missed_nothing() -> None:
     world = World(hourly(catch_up="none"))
 
-    assert world.turn(at(1) + ON_TIME) == [at(1)]
-    assert world.turn(at(2) + ON_TIME + timedelta(seconds=1)) == []
+    assert world.turn(at(1) + timedelta(seconds=60)) == [at(1)]
+    assert world.turn(at(2) + timedelta(seconds=61)) == []
+    assert world.state.skips[-1].until is None
 
 
 def test_overlap_skip_says_which_run_was_in_the_way() -> None:
@@ -162,6 +173,95 @@ def test_it_pauses_itself_after_failures_in_a_row_and_goes_on_after_a_resume() -
     world.state = resumed(world.state, at(8.5))
     assert world.turn(at(8.6)) == []
     assert world.turn(at(9)) == [at(9)]
+
+
+def test_failures_from_before_a_resume_do_not_count() -> None:
+    world = World(hourly(pause_after=2))
+    world.state = resumed(msgspec.structs.replace(world.state, failures=1), at(0.5))
+    world.turn(at(1))
+    world.end("failed")
+
+    assert world.turn(at(2)) == [at(2)]
+
+
+def test_one_failure_may_be_enough_and_a_pause_of_a_person_stays() -> None:
+    world = World(hourly(pause_after=1))
+    world.turn(at(1))
+    world.end("failed")
+    by_person = paused(world.state, Pause(at(1), "ada", "maintenance"))
+
+    world.turn(at(2))
+
+    assert world.state.pause == Pause(at(2), "pause_after", "1 run failed; the last was run 1", is_automatic=True)
+    assert decide(world.schedule, by_person, at(2), due(at(2)), world.results, T0).pause == by_person.pause
+
+
+def test_failures_in_a_row_are_counted_by_instant_and_a_run_of_which_nothing_is_known_is_active() -> None:
+    state = ScheduleState(active=(Firing(at(3), 3), Firing(at(2), 2), Firing(at(1), 1)))
+
+    decided = decide(hourly(), state, at(0), (), {1: "succeeded", 2: "failed"}, T0)
+
+    assert (decided.failures, decided.active) == (1, (Firing(at(3), 3),))
+
+
+def test_what_waits_is_in_the_way_of_the_next_instant_unless_runs_may_be_cancelled() -> None:
+    waiting = ScheduleState(waiting=(at(-1),))
+
+    skipped = decide(hourly(overlap="skip"), waiting, at(1), due(at(1)), {}, T0)
+    queued = decide(hourly(overlap="queue"), waiting, at(1), due(at(1)), {}, T0)
+    cancelled = decide(hourly(overlap="cancel"), waiting, at(1), due(at(1)), {}, T0)
+
+    assert skipped.skips[-1].reason == "earlier instants still wait, and overlap is skip"
+    assert (skipped.starting, queued.starting, queued.waiting) == ((at(-1),), (at(-1),), (at(1),))
+    assert (cancelled.starting, cancelled.waiting) == ((at(1),), (at(-1),))
+
+
+def test_no_more_than_a_thousand_instants_wait_and_the_others_are_skipped_in_words() -> None:
+    full = ScheduleState(waiting=tuple(at(number) for number in range(-1000, 0)), active=(Firing(at(-1001), 1),))
+    fuller = msgspec.structs.replace(full, waiting=(at(-1002), *full.waiting))
+
+    for state in (full, fuller):
+        decided = decide(hourly(overlap="queue"), state, at(1), due(at(1)), {}, T0)
+
+        assert decided.waiting == state.waiting
+        assert decided.skips == (Skip(at(1), "1,000 instants wait already"),)
+    caught_up = decide(hourly(overlap="queue", catch_up="all"), full, at(3), due(at(3)), {}, at(0))
+    assert [one.instant for one in caught_up.skips] == [at(1), at(2), at(3)]
+
+
+def test_what_waits_is_kept_in_order_and_an_instant_that_waits_already_takes_no_room() -> None:
+    busy = ScheduleState(active=(Firing(at(-9), 1),))
+    state = with_backfill(busy, [at(2), at(-3), at(-2), at(-3)])
+
+    decided = decide(hourly(overlap="queue", catch_up="all"), state, at(3), due(at(3)), {}, T0)
+
+    assert state.waiting == (at(-3), at(-2), at(2))
+    assert decided.waiting == (at(-3), at(-2), at(1), at(2), at(3))
+    nearly = with_backfill(busy, [at(-number) for number in range(1, 998)] + [at(1), at(2)])
+    decided = decide(hourly(overlap="queue", catch_up="all"), nearly, at(3), due(at(3)), {}, T0)
+    assert (len(decided.waiting), decided.skips) == (1000, ())
+
+
+def test_the_newest_twenty_skips_are_remembered() -> None:
+    state = settle(ScheduleState(), (), [Skip(at(number), "busy") for number in range(25)])
+
+    assert [one.instant for one in state.skips] == [at(number) for number in range(5, 25)]
+
+
+def test_a_run_that_is_only_to_be_cancelled_is_work_too() -> None:
+    assert ScheduleState(cancelling=(1,)).has_work
+    assert not ScheduleState(active=(Firing(at(1), 1),)).has_work
+
+
+def test_a_state_is_stored_in_few_words() -> None:
+    """Stores of this version are read by later ones, and the other way round."""
+    state = ScheduleState(pause=Pause(T0, "ada"), skips=(Skip(T0, "busy"),), last=Firing(T0, 1))
+    time = '"2026-01-01T00:00:00Z"'
+
+    assert msgspec.json.encode(state).decode() == (
+        f'{{"pause":{{"at":{time},"by":"ada"}},"last":{{"instant":{time},"run_id":1}},'
+        f'"skips":[{{"instant":{time},"reason":"busy"}}]}}'
+    )
 
 
 def test_a_paused_schedule_starts_nothing_and_makes_up_for_nothing() -> None:
@@ -240,7 +340,7 @@ def test_every_instant_is_started_or_skipped_and_overlap_is_kept(
         assert not missing or world.state.skips
 
 
-@pytest.mark.parametrize("text", ["none", "last", "all(20)", "all(1)"])
+@pytest.mark.parametrize("text", ["none", "last", "all(20)", "all(1)", "all(1000)"])
 def test_catching_up_is_written_as_it_is_read(text: str) -> None:
     kind, number = parse_catch_up(text)
 
@@ -251,6 +351,32 @@ def test_catching_up_is_written_as_it_is_read(text: str) -> None:
 def test_other_words_for_catching_up_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not"):
         parse_catch_up(text)
+
+
+def test_a_refusal_quotes_the_beginning_of_what_was_said() -> None:
+    with pytest.raises(ValueError) as some:
+        parse_catch_up("x" * 60)
+    with pytest.raises(ValueError) as many:
+        parse_catch_up("all(1001)")
+
+    assert str(some.value) == f"'{'x' * 50}' is not one of none, last, all, all(20)"
+    assert str(many.value) == "all(1001) is not between all(1) and all(1000)"
+
+
+def test_a_zone_matters_to_the_instants_of_cron_and_not_to_those_of_an_interval() -> None:
+    cron, berlin = Schedule("etl", cron="@daily"), Schedule("etl", cron="@daily", timezone="Europe/Berlin")
+
+    assert cron.timing != berlin.timing
+    assert hourly().timing == hourly(timezone="Europe/Berlin").timing
+    assert len({cron.timing, hourly().timing, hourly(anchor=T0).timing, Schedule("etl", every=60.0).timing}) == 4
+
+
+def test_the_instants_of_an_interval_end_with_the_calendar() -> None:
+    last = datetime.max.replace(tzinfo=UTC)
+
+    assert [*interval_instants(3600.0, EPOCH, last - timedelta(hours=1.5))] == [
+        last.replace(minute=0, second=0, microsecond=0)
+    ]
 
 
 def test_the_instants_of_an_interval_do_not_drift() -> None:

@@ -15,14 +15,15 @@ from mulligan.core.effects.snapshot import changes, restore
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.artifacts import Artifact, make_reference
 from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.triage_answers import REASON_CHARS_MAX, RULE_CHARS_MAX, read_answer
-from mulligan.core.model.workflow import Action, Budget, Command, Triage, TriageAgent
+from mulligan.core.model.triage_answers import ANSWER_SCHEMA, REASON_CHARS_MAX, RULE_CHARS_MAX, read_answer
+from mulligan.core.model.workflow import Action, Budget, Command, Resources, Rule, Triage, TriageAgent
 from mulligan.core.state.state import Suggestion, Tally
 from mulligan.core.turn import fold, turn
-from mulligan.errors import StepNotParked
-from mulligan.testing.history import T0, History, retry, step, workflow
+from mulligan.errors import ExpressionFailed, StepNotParked
+from mulligan.testing.history import T0, Answers, History, retry, step, workflow
 
 GIB = 2**30
 ASKED = Command(action=Action("agent", {"provider": "claude"}), timeout=300.0, deadline=300.0)
@@ -173,6 +174,25 @@ def test_an_agent_that_fails_leaves_the_step_to_a_person(outcome, why_not, detai
     assert (found.why_not, found.verdict) == (why_not, None)
     assert found.detail.startswith(detail)
     assert run["a"].status == "pending_failed"
+
+
+def test_an_answer_that_a_check_of_the_agent_refuses_is_no_decision():
+    run = parked().fail("a.triager@1", None, code="VALIDATION_FAILED", message="not an answer: " + "x" * 600)
+
+    found = suggestion(run)
+    assert found.why_not == "invalid_answer"
+    assert found.detail == ("VALIDATION_FAILED: not an answer: " + "x" * 600)[:500]
+
+
+def test_an_answer_that_cannot_be_read_any_more_is_no_decision():
+    """A large answer is kept beside the log, and its file may be gone."""
+    run = parked()
+    run.evaluator = Answers({"output": ExpressionFailed("artifact '1/a/output.json' is gone" + "." * 600)})
+
+    found = suggestion(run.ok("a.triager@1", output=make_reference(Artifact("1/a/output.json", 9, "0" * 64))))
+
+    assert (found.why_not, found.verdict) == ("invalid_answer", None)
+    assert found.detail == "artifact '1/a/output.json' is gone" + "." * 466
 
 
 def test_an_agent_for_which_no_budget_is_left_is_not_asked():
@@ -386,6 +406,104 @@ def test_the_agent_is_told_what_it_may_do_and_what_was_decided_before():
         {"attempt": 1, "code": "EXIT_NONZERO", "by": "someone", "verdict": "retry", "reason": "I restarted it"}
     ]
     assert params["upstream"] is False
+
+
+def prompted(agent: TriageAgent, **fields: Any) -> tuple[list[str], dict[str, Any]]:
+    """The paragraphs of the prompt, and the context."""
+    run = History(workflow(step("a", triage=Triage("always", agent=agent), **fields))).start().fail("a")
+    params = make_task(run.state, "a.triager@1").params
+    assert params["answer"] == {"schema": ANSWER_SCHEMA}
+    return params["prompt"].split("\n\n"), params["context"]
+
+
+def test_a_prompt_says_the_task_what_the_author_says_the_limits_and_how_to_answer():
+    own = Command(action=Action("agent", {"provider": "claude", "prompt": "Mirrors are flaky."}))
+
+    task, evidence, authors, limits, answer = prompted(
+        TriageAgent("claude", own, may=(), memory_max=2 * GIB, timeout_max=60.0)
+    )[0]
+
+    assert task.startswith("A step of a workflow run has failed")
+    assert "untrusted" in evidence
+    assert authors.splitlines() == ["The author of the workflow says about such decisions:", "Mirrors are flaky."]
+    head, retry_, fail_, *rest = limits.splitlines()
+    assert (head, retry_[:8], fail_[:7]) == ("The verdicts:", "- retry:", "- fail:")
+    assert rest == [
+        "You may not decide retry or fail: if that is right, say so, and a person decides.",
+        "With a retry you may give memory up to 2.0GiB and a timeout up to 60s.",
+    ]
+    assert answer.startswith("Answer with one JSON object and nothing else:\n{")
+
+
+def test_a_prompt_without_words_of_an_author_and_with_few_limits_is_shorter():
+    *_, limits, _ = paragraphs = prompted(TriageAgent("claude", ASKED, timeout_max=60.0))[0]
+    bare = prompted(TriageAgent("claude", ASKED))[0][-2]
+
+    assert len(paragraphs) == 4
+    assert limits.splitlines()[3:] == ["With a retry you may give a timeout up to 60s."]
+    assert bare.splitlines()[3:] == ["With a retry you may give neither more memory nor more time."]
+
+
+def test_the_context_has_the_limits_of_the_step_and_why_no_rule_dealt_with_the_failure():
+    rules = (Rule(codes=("TIMEOUT",)), Rule(any=True, max_retries=0))
+    fields: dict[str, Any] = {"rules": rules, "resources": Resources(memory=GIB), "timeout": 90.0}
+
+    context = prompted(TriageAgent("claude", ASKED), **fields)[1]
+
+    assert context == {
+        "workflow": "test",
+        "step": "a",
+        "visit": 1,
+        "attempt": 1,
+        "parked_because": "always",
+        "why_not_retried": "retries_exhausted",
+        "retry_rules": [
+            {"for": "TIMEOUT", "mismatch": "the code was EXIT_NONZERO"},
+            {"for": "any failure", "retries_used": 0},
+        ],
+        "memory": "1.0GiB",
+        "timeout": "90s",
+    }
+
+
+def test_the_context_leaves_out_what_there_is_not_and_lists_ten_rules():
+    assert sorted(prompted(TriageAgent("claude", ASKED))[1]) == [
+        *("attempt", "parked_because", "step", "visit", "why_not_retried", "workflow"),
+    ]
+    rules = tuple(Rule(exit_codes=(number,)) for number in range(20, 32))
+    assert len(prompted(TriageAgent("claude", ASKED), rules=rules)[1]["retry_rules"]) == 10
+
+
+def test_the_last_ten_decisions_about_the_step_are_listed_with_the_beginning_of_their_reasons():
+    run = History(workflow(step("a", triage=policy(when="always"), max_visits=99), step("z", triage=Triage()))).start()
+    run.fail("z").fail("a").classify("z", "fail")
+    for number in range(1, 13):
+        run.classify("a", "retry", reason=f"{number} " + "x" * 600).fail("a")
+
+    listed = make_task(run.state, "a.triager@13").params["context"]["decided_before"]
+
+    assert [one["attempt"] for one in listed] == [*range(3, 13)]
+    assert {len(one["reason"]) for one in listed} == {500}
+
+
+def test_decisions_about_other_steps_are_not_listed_and_the_oldest_comes_first():
+    run = History(workflow(step("a", triage=policy(when="always")), step("z", triage=Triage()))).start()
+    run.fail("z").fail("a").classify("z", "fail")
+    for number in range(1, 12):
+        run.classify("a", "retry", reason=str(number)).fail("a")
+    # As a store gives them back: by the text of their keys.
+    run.state.decisions = dict(sorted(run.state.decisions.items(), key=str))
+
+    listed = make_task(run.state, "a.triager@12").params["context"]["decided_before"]
+
+    assert [one["reason"] for one in listed] == [str(number) for number in range(2, 12)]
+
+
+def test_a_decision_about_another_step_is_no_decision_before():
+    run = History(workflow(step("a", triage=policy()), step("z", triage=Triage()))).start()
+    run.fail("z").classify("z", "fail").fail("a")
+
+    assert "decided_before" not in make_task(run.state, "a.triager@1").params["context"]
 
 
 def test_credentials_in_what_was_decided_are_hidden():

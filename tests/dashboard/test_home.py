@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.api.conftest import Client
 from tests.dashboard.conftest import HOSTILE, Flows, show, text_of
 
@@ -39,14 +41,38 @@ def test_what_fails_is_listed_by_workflow_and_code_with_its_step_and_the_list_of
     assert "/runs?workflow=nightly&amp;failure=EXIT_NONZERO&amp;status=failed&amp;since=14d" in found
 
 
-def test_a_workflow_that_has_completed_since_fails_no_more(pages: Client, flows: Flows) -> None:
+def test_what_failed_in_the_night_is_shown_until_somebody_has_seen_it_though_a_later_run_completed(
+    pages: Client, flows: Flows
+) -> None:
+    flows.run(FAILING)
     flows.run(FAILING)
     later = flows.run(COMPLETED)
 
     found = show(pages, "/")
+    shown, _, folded = found.partition("<details")
+    cookie, seen = re.search(r'data-cookie="(\w+)"', found), re.search(r'data-seen="(\d+)"', found)
+    assert cookie and seen
+    after = pages.request("GET", "/", headers={"cookie": f"{cookie[1]}={seen[1]}"}).body.decode()
+    before = pages.request("GET", "/", headers={"cookie": f"{cookie[1]}={int(seen[1]) - 1}"}).body.decode()
 
-    assert "Nothing needs you" in text_of(found)
-    assert f"completed since: run {later}" in text_of(found)
+    assert "2 runs failed and later ones completed" in text_of(found)
+    assert f"completed since: run {later}" in text_of(shown)
+    assert folded == ""
+    assert "Nothing needs you" in text_of(after)
+    assert f"completed since: run {later}" in text_of("<main" + after.partition("<details")[2])
+    assert "data-seen" not in after
+    assert "1 run failed and a later one completed" in text_of(before)
+
+
+def test_a_cookie_that_says_nothing_hides_nothing(pages: Client, flows: Flows) -> None:
+    flows.run(FAILING)
+    flows.run(COMPLETED)
+    cookie = re.search(r'data-cookie="(\w+)"', show(pages, "/"))
+    assert cookie
+
+    for value in ("", "x", "-1", "9" * 19, "9" * 400, "%00", "²"):
+        found = pages.request("GET", "/", headers={"cookie": f"{cookie[1]}={value}"}).body.decode()
+        assert "1 run failed and a later one completed" in text_of(found), value
 
 
 def test_what_waits_for_a_person_leads_to_the_inbox(pages: Client, flows: Flows) -> None:

@@ -11,7 +11,7 @@ from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import Command
 from mulligan.engine.driven_runs import RunAbandoned
-from mulligan.ports import Answer, Commit
+from mulligan.ports import Answer, Commit, WorkerRecord
 
 from .conftest import World
 
@@ -128,6 +128,31 @@ def test_a_task_that_nobody_here_can_ever_take_fails_for_want_of_capacity_or_wai
     failure = world.state(run_id).failures[0].failure
     message = "no worker here can ever take it: it asks for 64 cpus (there are 2)"
     assert (failure.code, failure.message) == ("NO_CAPACITY", message)
+
+
+LARGE = "steps: [{step: a, shell: make, resources: {cpus: 64}}]"
+
+
+def test_a_task_waits_for_a_worker_of_another_host_that_has_just_joined(world: World) -> None:
+    engine = world.engine(slots=2)
+    # It has no lock here: it takes part through a server.
+    world.store.register(WorkerRecord("remote", "far", 1, cpus=2.0))
+
+    run_id = world.start(LARGE, engine)
+    world.settle(engine)
+
+    assert world.statuses(run_id) == {"a": "ready"}
+
+
+def test_a_task_waits_for_a_worker_of_another_host_that_was_here_before(world: World) -> None:
+    engine = world.engine(slots=2)
+    engine.set_alone(False)
+    engine.set_alone(True)
+
+    run_id = world.start(LARGE, engine)
+    world.settle(engine)
+
+    assert world.statuses(run_id) == {"a": "ready"}
 
 
 def test_a_run_that_another_engine_drives_is_left_alone(world: World) -> None:

@@ -131,3 +131,27 @@ def test_two_steps_that_write_one_path_in_two_ways_need_an_order():
     """)
 
     assert found.code == "language.writers"
+
+
+def test_a_map_whose_items_read_what_the_items_of_another_write_needs_it():
+    workflow = read("""
+        name: w
+        files: {ref: ref.fa}
+        steps:
+          - step: call
+            map: {over: [a, b], as: n}
+            do: [{shell: make, reads: ["bam/${n}.bam", ref], writes: "vcf/${n}.vcf"}]
+          - step: align
+            map: {over: [a, b], as: n}
+            do: [{shell: make, writes: "bam/${n}.bam"}]
+          - {step: fetch, shell: make, writes: ref}
+          - step: again
+            map: {over: [c], as: n}
+            do: [{shell: make, writes: "bam/${n}.bam"}]
+    """)
+
+    call, align, _, again = workflow.steps
+    assert {need.of for need in call.needs} == {"align", "fetch", "again"}
+    assert (align.needs, again.needs) == ((), ())
+    assert call.do[0].reads == ("bam/${n}.bam", "ref")
+    assert list(call.do[0].file_paths) == ["bam/${n}.bam", "vcf/${n}.vcf"]

@@ -11,7 +11,7 @@ import pytest
 from mulligan.core.model import events as e
 from mulligan.core.state.state import State
 from mulligan.engine.observers import NullObserver
-from mulligan.errors import InputInvalid, UnknownRun
+from mulligan.errors import InputInvalid, StoreUnavailable, UnknownRun
 from mulligan.language import load_text
 from mulligan.service import Service, StepQuery
 from mulligan.service import live_feed as feeds
@@ -208,3 +208,42 @@ def test_what_is_watched_is_written_in_a_line() -> None:
     }
     with pytest.raises(InputInvalid):
         parse_watches(",".join(f"run:{number}" for number in range(feeds.WATCHES_MAX + 1)))
+
+
+class Interrupted:
+    """A service whose store goes away in the middle of a look: when it is asked who is alive, or what waits."""
+
+    def __init__(self, service: Service, *, is_away: bool = True) -> None:
+        self._service = service
+        self.is_away = is_away
+
+    @property
+    def reader(self) -> Interrupted:
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._service if hasattr(type(self._service), name) else self._service.reader, name)
+
+    def live_workers(self) -> Any:
+        if self.is_away:
+            raise StoreUnavailable("it is away")
+        return self._service.reader.live_workers()
+
+
+def test_what_was_found_when_the_store_went_away_is_told_by_the_next_look(live: Live) -> None:
+    runs, pending = Watch("runs"), Watch("pending")
+    service: Any = Interrupted(live.service, is_away=False)
+    feed = LiveFeed()
+    live.run("name: before\nsteps: [{step: one, shell: 'true'}]")
+    feed.poll(service, [pending, runs])
+    run_id = live.run(ASKING).run_id
+
+    # The list of runs asks who is alive after it has compared what there is.
+    service.is_away = True
+    with pytest.raises(StoreUnavailable):
+        feed.poll(service, [pending, runs])
+    service.is_away = False
+    events = feed.poll(service, [pending, runs])
+
+    assert [event.name for event in events] == ["pending", "runs"]
+    assert [json.loads(event.data)["runs"][0]["run_id"] for event in events[1:]] == [run_id]

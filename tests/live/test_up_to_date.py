@@ -401,6 +401,33 @@ def test_items_of_a_map_are_taken_over_one_by_one(live: Live):
     assert "each: completed, 2 items up to date" in second.story
 
 
+def test_an_item_runs_again_if_its_own_files_have_changed(live_file: Live):
+    workflow = """
+        name: items
+        inputs: {of: {type: array, default: [a, b, c]}}
+        steps:
+          - step: each
+            map: {over: "${inputs.of}", as: one, on_item_failure: collect}
+            do:
+              - shell: 'echo "${one}" >> trace; test "${one}" = bad || tr a-z A-Z < ${one}.in > ${one}.out'
+                reads: "${one}.in"
+                writes: "${one}.out"
+        outputs: {failures: "${steps.each.output.failures.map(f, f.message)}"}
+    """
+    for name in ("a", "b", "c", "bad"):
+        live_file.write(f"{name}.in", name)
+    live_file.run(workflow, changed_only=True)
+    done(live_file)
+    live_file.write("b.in", "other")
+    (live_file.folder / "c.out").unlink()
+
+    second = live_file.run(workflow, changed_only=True, inputs={"of": ["bad", "c", "b", "a"]})
+
+    assert done(live_file) == ["b", "bad", "c"]
+    assert (live_file.read("b.out"), live_file.read("c.out")) == ("OTHER", "C")
+    assert second.shown["outputs"]["failures"] == ["declared files missing after exit code 0: bad.out"]
+
+
 def test_the_steps_of_a_called_workflow_are_up_to_date_or_not_by_themselves(live_file: Live):
     live_file.write("child.yaml", "name: child\nsteps:\n  - {step: inner, shell: 'echo inner >> trace'}\n")
     workflow = "name: parent\nsteps:\n  - {step: call, workflow: child.yaml}\n"

@@ -18,6 +18,8 @@ class Receiver:
     url: str = ""
     requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
+    # What each answer asks a sender to wait, as its header says it.
+    retry_after: str = ""
     # Called with each request before it is answered.
     hook: Callable[[], None] = lambda: None
     arrived: threading.Condition = field(default_factory=threading.Condition)
@@ -51,6 +53,8 @@ def receiving() -> Iterator[Receiver]:
             self.send_header("content-length", "0")
             if status == 302:
                 self.send_header("location", "http://127.0.0.1:9/elsewhere")
+            if receiver.retry_after:
+                self.send_header("retry-after", receiver.retry_after)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
-from mulligan.errors import InputInvalid
+from mulligan.errors import InputInvalid, StoreUnavailable
 from mulligan.history.notice_text import NoticeBody
 from mulligan.ports import NoticeRecord, Outbox
 from mulligan.service.notices.delivery import Delivery
 from mulligan.service.notices.messages import Message
-from mulligan.service.notices.sender import BACKOFF_SECONDS, BACKOFF_SECONDS_MAX, CLAIM_SECONDS, Sender, backoff
+from mulligan.service.notices.sender import CLAIM_SECONDS, Sender, backoff
 from mulligan.service.notices.targets import Target
 from mulligan.store.memory import MemoryStore
 from mulligan.testing.clock import START, JumpingClock
@@ -47,6 +49,43 @@ class Wire:
     @property
     def keys(self) -> list[str]:
         return [message.key for message in self.messages]
+
+
+class AtOnce(Executor):
+    """Does what it is given before it returns."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
+        future = Future[Any]()
+        future.set_result(fn(*args))
+        return future
+
+
+class Later(Executor):
+    """Does what it is given when it is asked to."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
+        self.calls.append((Future[Any](), partial(fn, *args)))
+        return self.calls[-1][0]
+
+    def run(self) -> None:
+        for future, call in self.calls:
+            future.set_result(call())
+
+
+class Unwilling:
+    """An outbox that takes no results while it is down."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.outbox = outbox
+        self.is_down = True
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "settle_notice" and self.is_down:
+            raise StoreUnavailable("no answer")
+        return getattr(self.outbox, name)
 
 
 @pytest.fixture
@@ -267,6 +306,9 @@ def test_beyond_its_limit_a_target_gets_one_digest_and_then_nothing_for_the_minu
     assert digest["type"] == "mulligan.digest"
     assert [one["id"] for one in digest["data"]["notices"]] == [f"k{number}" for number in range(2, 10)]
     assert due == after(60)
+    assert {one.reason for one in outbox.notices(status="waiting")} == {
+        "waits: the target has had its messages of this minute"
+    }
     assert sender.send_due(targets, after(60), 10) is None
     assert wire.keys[3:] == ["k20", "k21"]
     assert set(statuses(outbox)) == {"sent"}
@@ -277,6 +319,190 @@ def test_people_have_a_limit_by_default_and_programs_none() -> None:
     assert HOOK.messages_per_minute == 0
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "keys"),
+    [
+        (0, 3, ["k0", "k1", "k2"]),
+        (1, 2, ["k0", "k1", "k2"]),
+        (2, 3, ["k0", "k1", "digest"]),
+        (1, 3, ["k0", "k1", "digest"]),
+    ],
+)
+def test_only_what_is_beyond_the_limit_is_joined(
+    outbox: Outbox, made: Any, first: int, then: int, keys: list[str]
+) -> None:
+    targets = {"ops": Target(webhook="https://example.org/hook", per_minute=3)}
+    wire = Wire()
+    sender = made(outbox, wire, pool=AtOnce())
+
+    for begin, end, seconds in ((0, first, 0), (first, first + then, 30)):
+        outbox.put_notices([notice(number) for number in range(begin, end)])
+        sender.send_due(targets, after(seconds))
+
+    assert [key.partition("_")[0] for key in wire.keys] == keys
+    assert set(statuses(outbox)) == {"sent"}
+
+
+def test_each_message_makes_room_for_another_a_minute_after_it_was_sent(outbox: Outbox, made: Any) -> None:
+    targets = {"ops": Target(webhook="https://example.org/hook", per_minute=2)}
+    wire = Wire()
+    sender = made(outbox, wire, pool=AtOnce())
+
+    for number, seconds in ((1, 0), (2, 40), (3, 50)):
+        outbox.put_notices([notice(number)])
+        due = sender.send_due(targets, after(seconds))
+    assert (wire.keys, due) == (["k1", "k2"], after(60))
+
+    assert sender.send_due(targets, after(60)) is None
+    outbox.put_notices([notice(4)])
+    assert sender.send_due(targets, after(61)) == after(100)
+
+
+# -- what is not tried now -------------------------------------------------------------------------------------------
+
+
+def test_what_waits_behind_a_failure_is_not_counted_as_an_attempt_and_says_why_it_waits(
+    outbox: Outbox, made: Any
+) -> None:
+    outbox.put_notices([notice(1), notice(2)])
+    sender = made(outbox, Wire(DOWN, SENT, SENT, DOWN), pool=AtOnce())
+
+    due = sender.send_due(TARGETS, START)
+    outbox.put_notices([notice(3)])
+    sender.send_due(TARGETS, after(1))
+
+    third, second, first = outbox.notices()
+    until = after(backoff("target ops", 1))
+    assert (first.attempts, first.reason, first.due_at) == (1, "no answer", after(backoff("k1", 1)))
+    for one in (second, third):
+        assert (one.attempts, one.due_at, one.reason) == (0, until, "waits for its target, which is down")
+    assert due == min(first.due_at, until)
+
+    # A success forgets the failures: the next one is waited for as the first one was.
+    sender.send_due(TARGETS, after(60))
+    assert set(statuses(outbox)) == {"sent", "waiting"}
+    outbox.put_notices([notice(4)])
+    sender.send_due(TARGETS, after(61))
+    assert outbox.notices()[0].due_at == after(60 + backoff("target ops", 1))
+
+
+def test_a_target_that_fails_again_and_again_is_left_alone_for_longer(outbox: Outbox, made: Any) -> None:
+    sender = made(outbox, Wire(*[DOWN] * 9), pool=AtOnce())
+    now, waits = START, []
+
+    for number in range(1, 4):
+        outbox.put_notices([notice(number, at=now)])
+        sender.send_due(TARGETS, now)
+        outbox.put_notices([notice(100 + number, at=now)])
+        sender.send_due(TARGETS, now)
+        waits.append((outbox.notices()[0].due_at - now).total_seconds())
+        now += timedelta(hours=1)
+
+    assert waits == pytest.approx([backoff("target ops", count) for count in (1, 2, 3)], abs=1e-3)
+
+
+def test_a_target_that_is_being_sent_to_gets_no_second_thread(outbox: Outbox, made: Any) -> None:
+    pool = Later()
+    sender = made(outbox, Wire(), pool=pool)
+    outbox.put_notices([notice(1)])
+
+    assert sender.send_due(TARGETS, START, 0) == after(0.25)
+    outbox.put_notices([notice(2)])
+    sender.send_due(TARGETS, START, 0)
+
+    assert (len(pool.calls), sender.is_sending) == (1, True)
+    waiting = outbox.notices()[0]
+    assert (waiting.due_at, waiting.attempts, waiting.reason) == (after(2), 0, "waits for its target")
+    pool.run()
+    assert sender.send_due(TARGETS, START, 0) == after(2)
+    assert (statuses(outbox), sender.is_sending) == (["sent", "waiting"], False)
+
+
+def test_sending_stops_before_the_claim_of_what_is_left_ends(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(number) for number in range(1, 5)])
+    seconds = [0.0]
+
+    def send(target: Target, message: Message, now: datetime) -> Delivery:
+        seconds[0] += 25
+        return SENT
+
+    due = made(outbox, send, clock=lambda: seconds[0], pool=AtOnce()).send_due(TARGETS, START)
+
+    # It began at 0 and at 25; and at 50, when one more could take ten seconds until half of the claim is over.
+    assert statuses(outbox) == ["sent", "sent", "sent", "waiting"]
+    assert due == after(1)
+
+
+def test_what_is_due_later_is_sent_ahead_of_its_time_if_asked_for(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(1, at=after(60)), notice(2, at=after(90))])
+    wire = Wire()
+    sender = made(outbox, wire, pool=AtOnce())
+
+    assert sender.send_due(TARGETS, START) == after(60)
+    assert sender.send_due(TARGETS, START, ahead=timedelta(seconds=60)) == after(90)
+    assert wire.keys == ["k1"]
+
+    sender.finish(TARGETS, lambda: START, 5.0, ahead=timedelta(seconds=90))
+    assert wire.keys == ["k1", "k2"]
+    assert statuses(outbox) == ["sent", "sent"]
+
+
+def test_what_was_sent_before_a_sender_is_closed_is_written_if_it_is_told_the_time(outbox: Outbox, made: Any) -> None:
+    for number, now in ((1, None), (2, START)):
+        outbox.put_notices([notice(number)])
+        pool = Later()
+        sender = made(outbox, Wire(), pool=pool)
+        sender.send_due(TARGETS, START, 0)
+        pool.run()
+        sender.close(now)
+
+    assert statuses(outbox) == ["waiting", "sent"]
+
+
+def test_a_result_that_the_store_does_not_take_is_written_the_next_time() -> None:
+    store = MemoryStore(clock=JumpingClock()).server_records
+    store.put_notices([notice(1)])
+    failing = Unwilling(store)
+    sender = Sender(failing, Wire(), pool=AtOnce())  # type: ignore[arg-type]
+
+    with pytest.raises(StoreUnavailable):
+        sender.send_due(TARGETS, START)
+    assert sender.is_sending
+    failing.is_down = False
+    sender.send_due(TARGETS, START)
+
+    assert (statuses(store), sender.is_sending) == (["sent"], False)
+
+
+@pytest.mark.parametrize(
+    ("targets", "patience", "why"),
+    [
+        (
+            {"ops": Target(webhook="https://a", give_up_after="1h")},
+            3600,
+            "given up after 1h00m and 1 attempt: no answer",
+        ),
+        (
+            {},
+            86_400,
+            "given up after 24h00m and 0 attempts: "
+            "target 'ops' is not in the configuration: add [targets.ops] to server.toml",
+        ),
+    ],
+)
+def test_it_is_given_up_at_the_end_of_its_time_and_not_before(
+    outbox: Outbox, made: Any, targets: dict[str, Target], patience: int, why: str
+) -> None:
+    outbox.put_notices([notice(1), notice(2, at=after(1))])
+
+    due = made(outbox, Wire(*[Delivery("no answer")] * 2), pool=AtOnce()).send_due(targets, after(patience))
+
+    second, first = outbox.notices()
+    assert (first.status, first.reason, first.due_at) == ("given_up", why, after(patience))
+    assert second.status == "waiting"
+    assert due == second.due_at == after(patience + (backoff("k2", 1) if targets else 300))
+
+
 # -- backoff ---------------------------------------------------------------------------------------------------------
 
 
@@ -284,6 +510,13 @@ def test_the_backoff_doubles_up_to_a_bound_and_is_the_same_for_a_key() -> None:
     waits = [backoff("k", attempts) for attempts in range(1, 30)]
 
     assert waits == [backoff("k", attempts) for attempts in range(1, 30)]
-    assert 0.75 * BACKOFF_SECONDS <= waits[0] <= 1.25 * BACKOFF_SECONDS
-    assert all(seconds <= 1.25 * BACKOFF_SECONDS_MAX for seconds in waits)
-    assert len({backoff(f"k{number}", 3) for number in range(20)}) == 20
+    plain = [min(1800.0, 5.0 * 2**number) for number in range(29)]
+    assert all(0.75 * base <= seconds <= 1.25 * base for seconds, base in zip(waits, plain, strict=True))
+
+
+def test_the_backoff_of_many_differs_by_a_quarter_to_both_sides() -> None:
+    waits = sorted(backoff(f"k{number}", 3) for number in range(100))
+
+    assert len(set(waits)) == 100
+    assert 15.0 <= waits[0] < 16.0
+    assert 24.0 < waits[-1] <= 25.0

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import json
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,6 +61,7 @@ def test_a_webhook_gets_a_cloud_event_signed_with_every_key(
     assert delivery.problem == ""
     ((headers, body),) = receiver.requests
     assert headers["content-type"] == "application/cloudevents+json; charset=utf-8"
+    assert headers["user-agent"] == "mulligan"
     assert (headers["webhook-id"], headers["webhook-timestamp"]) == ("notice_1", str(int(AT.timestamp())))
     signed = b".".join((b"notice_1", headers["webhook-timestamp"].encode(), body))
     assert headers["webhook-signature"].split() == [
@@ -89,23 +91,47 @@ def test_a_webhook_gets_a_cloud_event_signed_with_every_key(
 
 
 @pytest.mark.parametrize(
-    ("status", "problem", "is_target_down"),
+    ("status", "retry_after", "problem", "is_target_down", "seconds"),
     [
-        (200, "", False),
-        (302, "127.0.0.1 answered 302: redirects are not followed", True),
-        (400, "127.0.0.1 answered 400", False),
-        (503, "127.0.0.1 answered 503", True),
+        (200, "", "", False, 0.0),
+        (299, "5", "", False, 0.0),
+        (300, "", "127.0.0.1 answered 300: redirects are not followed", True, 0.0),
+        (302, "", "127.0.0.1 answered 302: redirects are not followed", True, 0.0),
+        (399, "", "127.0.0.1 answered 399: redirects are not followed", True, 0.0),
+        (400, "", "127.0.0.1 answered 400", False, 0.0),
+        (429, "30", "127.0.0.1 answered 429", True, 30.0),
+        # A sender waits for an hour at most, and does not read dates.
+        (500, "3601", "127.0.0.1 answered 500", False, 3600.0),
+        (502, "Wed, 21 Oct 2026 07:28:00 GMT", "127.0.0.1 answered 502", True, 0.0),
+        (503, "-1", "127.0.0.1 answered 503", True, 0.0),
+        (504, "", "127.0.0.1 answered 504", True, 0.0),
     ],
 )
 def test_only_a_good_answer_counts_and_no_redirect_is_followed(
-    receiver: Receiver, status: int, problem: str, is_target_down: bool
+    receiver: Receiver, status: int, retry_after: str, problem: str, is_target_down: bool, seconds: float
 ) -> None:
-    receiver.statuses = [status]
+    receiver.statuses, receiver.retry_after = [status], retry_after
 
     delivery = send(target(webhook=receiver.url), make_message(NOTICE), AT)
 
-    assert (delivery.problem, delivery.is_target_down) == (problem, is_target_down)
+    assert (delivery.problem, delivery.is_target_down, delivery.retry_after) == (problem, is_target_down, seconds)
     assert "webhook-signature" not in receiver.requests[0][0]
+
+
+def test_a_receiver_that_takes_too_long_is_left(receiver: Receiver) -> None:
+    may_answer = threading.Event()
+    receiver.hook = lambda: may_answer.wait(30) and None
+
+    delivery = send(target(webhook=receiver.url, timeout_seconds=0.05), make_message(NOTICE), AT)
+    may_answer.set()
+
+    assert (delivery.problem, delivery.is_target_down) == ("127.0.0.1 did not answer in 0.05s", True)
+
+
+def test_an_address_that_cannot_be_called_is_not_shown() -> None:
+    delivery = send(target(webhook="http://example.org/s3cret\x00"), make_message(NOTICE), AT)
+
+    assert (delivery.problem, delivery.is_target_down) == ("the address of the webhook is not valid", True)
 
 
 def test_a_host_that_does_not_answer_is_named_without_the_rest_of_its_address() -> None:

@@ -21,6 +21,8 @@ from mulligan.service.slurm.planning import (
     plan,
     size_for,
     suits,
+    unmet,
+    usable_seconds,
 )
 
 GIB = 2**30
@@ -131,6 +133,166 @@ def test_it_is_said_why_no_profile_has_pilots_for_a_task(shape: QueuedShape, rea
     found = plan(DEFAULT, [shape], [], pilots_max=9)
 
     assert (found.submissions, [one.reason for one in found.unmet]) == ((), [reason])
+
+
+LABELLED = {
+    "gpu": SlurmProfile(cpus=4, labels=("gpu", "fast")),
+    "big": SlurmProfile(cpus=4, labels=("big",), walltime=600.0),
+}
+
+
+@pytest.mark.parametrize(
+    ("profiles", "shape", "reason"),
+    [
+        (LABELLED, tasks(1, labels=("tape", "big", "disk")), "no profile has labels 'disk', 'tape'"),
+        (LABELLED, tasks(1, labels=("gpu", "big")), "no profile has all of their labels"),
+        (LABELLED, tasks(1), "every profile has labels, and they ask for none"),
+        ({"wide": SlurmProfile(nodes=2)}, tasks(1), "no profile has such a number of nodes"),
+        ({"wide": SlurmProfile(nodes=2)}, tasks(1, nodes=3), "no profile has such a number of nodes"),
+        (
+            {"wide": SlurmProfile(nodes=2, walltime=600.0)},
+            tasks(1, timeout=540.0),
+            "no profile has such a number of nodes",
+        ),
+        (
+            {"a": SlurmProfile(walltime=600.0), "b": SlurmProfile(walltime=1200.0), "c": SlurmProfile(nodes=2)},
+            tasks(1, timeout=1500.0),
+            "they may take 25m00s, and a pilot of the longest walltime has 18m30s for tasks: "
+            "write a longer walltime, or a shorter timeout",
+        ),
+        (
+            {"a": SlurmProfile(walltime=600.0), "b": SlurmProfile(walltime=1200.0)},
+            tasks(1, timeout=1200.0),
+            "they may take 20m00s, and a pilot of the longest walltime has 18m30s for tasks: "
+            "write a longer walltime, or a shorter timeout",
+        ),
+        (
+            {"a": SlurmProfile(cpus=1, gpus=1)},
+            tasks(1, gpus=2),
+            "they ask for more than the pilots of any profile have",
+        ),
+    ],
+)
+def test_it_is_said_what_is_missing_in_the_profiles(
+    profiles: dict[str, SlurmProfile], shape: QueuedShape, reason: str
+) -> None:
+    assert [(one.shape, one.reason) for one in unmet(profiles, [shape])] == [(shape, reason)]
+    assert [one.reason for one in plan(profiles, [shape], [], pilots_max=9).unmet] == [reason]
+
+
+def test_what_a_profile_has_pilots_for_is_not_unmet() -> None:
+    assert unmet(LABELLED, [tasks(1, labels=("fast",)), tasks(1, labels=("big",), timeout=540.0)]) == []
+
+
+@pytest.mark.parametrize(
+    ("walltime", "usable"), [(100.0, 85.0), (150.0, 135.0), (600.0, 540.0), (900.0, 810.0), (7200.0, 7110.0)]
+)
+def test_a_worker_ends_before_its_job_by_a_tenth_of_the_time_within_bounds(walltime: float, usable: float) -> None:
+    assert usable_seconds(walltime) == usable
+    assert suits(SlurmProfile(walltime=walltime), tasks(1, timeout=usable))
+    assert not suits(SlurmProfile(walltime=walltime), tasks(1, timeout=usable + 1))
+
+
+@pytest.mark.parametrize(
+    ("profile", "shape", "size"),
+    [
+        (SlurmProfile(), tasks(1, cpus=0.0), PilotSize(1)),
+        (SlurmProfile(), tasks(1, cpus=2.0), PilotSize(2)),
+        (SlurmProfile(), tasks(1, cpus=2.1), PilotSize(3)),
+        # The worker has its share beside that of the task, in whole MiB.
+        (SlurmProfile(), tasks(1, memory=1), PilotSize(1, 65)),
+        (SlurmProfile(), tasks(1, memory=GIB), PilotSize(1, 1088)),
+        (SlurmProfile(cpus=4, memory=GIB, gpus=2, nodes=3), tasks(1, nodes=2), PilotSize(4, 1024, 2, 3)),
+        (SlurmProfile(), tasks(1, gpus=2, nodes=3), PilotSize(1, None, 2, 3)),
+    ],
+)
+def test_a_pilot_is_as_large_as_its_profile_says_or_as_a_task_needs(
+    profile: SlurmProfile, shape: QueuedShape, size: PilotSize
+) -> None:
+    assert size_for(profile, shape) == size
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_taken"),
+    [
+        ({"cpus": 4.0, "memory": GIB, "gpus": 2, "nodes": 3, "labels": ("a", "b")}, True),
+        ({"cpus": 4.1}, False),
+        ({"memory": GIB + 1}, False),
+        ({"gpus": 3}, False),
+        ({"nodes": 4}, False),
+        ({"labels": ("a", "c")}, False),
+    ],
+)
+def test_a_worker_takes_what_it_has_all_of(asked: dict[str, object], is_taken: bool) -> None:
+    found = can_take(tasks(1, **asked), cpus=4.0, memory=GIB, gpus=2, nodes=3, labels=("a", "b"))
+
+    assert found == is_taken
+
+
+@pytest.mark.parametrize(
+    ("profiles", "shape", "chosen"),
+    [
+        # The first of equals; then the fewest labels, GPUs and nodes that are not needed, in this order.
+        ({"a": SlurmProfile(), "b": SlurmProfile()}, tasks(1), "a"),
+        ({"a": SlurmProfile(gpus=2), "b": SlurmProfile(gpus=1)}, tasks(1), "b"),
+        ({"a": SlurmProfile(gpus=3), "b": SlurmProfile(gpus=2)}, tasks(1, gpus=2), "b"),
+        ({"a": SlurmProfile(nodes=4), "b": SlurmProfile(nodes=3)}, tasks(1, nodes=2), "b"),
+        ({"a": SlurmProfile(nodes=2, gpus=1), "b": SlurmProfile(nodes=4)}, tasks(1, nodes=2), "b"),
+        (
+            {"a": SlurmProfile(labels=("x", "y")), "b": SlurmProfile(labels=("x",), gpus=1)},
+            tasks(1, labels=("x",)),
+            "b",
+        ),
+    ],
+)
+def test_little_is_left_unused(profiles: dict[str, SlurmProfile], shape: QueuedShape, chosen: str) -> None:
+    found = choose(profiles, shape)
+
+    assert found is not None and found[0] == chosen
+
+
+def test_a_pilot_of_several_nodes_runs_one_such_task_at_a_time_and_nothing_beside_it() -> None:
+    profiles = {"wide": SlurmProfile(cpus=4, nodes=2)}
+    supply = [Supply("wide", PilotSize(4, None, 0, 2), is_open=True)]
+
+    assert counts(plan(profiles, [tasks(3, nodes=2)], supply, pilots_max=9)) == [("wide", 2)]
+    assert counts(plan(profiles, [tasks(1, nodes=2), tasks(1, nodes=2, cpus=2.0)], supply, pilots_max=9)) == [
+        ("wide", 1)
+    ]
+
+
+def test_gpus_and_tasks_of_a_pilot_are_used_up() -> None:
+    profiles = {"gpu": SlurmProfile(cpus=8, gpus=2)}
+    few = {"few": SlurmProfile(cpus=8, tasks=3)}
+
+    assert counts(plan(profiles, [tasks(3, gpus=1)], [], pilots_max=9)) == [("gpu", 2)]
+    assert counts(plan(profiles, [tasks(2, gpus=1), tasks(1, gpus=1, cpus=2.0)], [], pilots_max=9)) == [("gpu", 2)]
+    assert counts(plan(few, [tasks(2), tasks(2, cpus=2.0)], [], pilots_max=9)) == [("few", 2)]
+
+
+def test_memory_and_processors_that_one_kind_of_task_takes_are_not_there_for_another() -> None:
+    by_memory = [tasks(1, memory=6 * GIB), tasks(1, memory=3 * GIB, cpus=0.5)]
+    by_cpus = [tasks(1, cpus=3.0), tasks(1, cpus=2.0)]
+
+    for shapes in (by_memory, by_cpus):
+        assert counts(plan(DEFAULT, shapes, [], pilots_max=9)) == [("default", 2)]
+
+
+def test_a_submission_names_each_kind_of_task_once_and_pilots_of_a_profile_that_is_gone_only_count() -> None:
+    one, other = tasks(9), tasks(3, cpus=2.0)
+
+    found = plan(DEFAULT, [one, other], [Supply("gone", FOUR, is_open=True)], pilots_max=9)
+
+    assert [(each.count, each.shapes) for each in found.submissions] == [(4, (one, other))]
+    assert counts(plan(DEFAULT, [one], [Supply("gone", FOUR, is_open=True)], pilots_max=1)) == []
+
+
+def test_a_limit_of_a_profile_counts_the_pilots_that_it_has() -> None:
+    supply = [Supply("default", FOUR, is_open=False)]
+
+    assert counts(plan(DEFAULT, [tasks(50)], supply, pilots_max=9, limits={"default": 3})) == [("default", 2)]
+    # What waits for a breaker to close is not unmet.
+    assert plan(DEFAULT, [tasks(50)], [], pilots_max=9, limits={"default": 0}).unmet == ()
 
 
 def test_what_slurm_does_not_take_goes_to_another_profile() -> None:

@@ -11,10 +11,10 @@ from mulligan.testing.postgres import own_server
 from proof.chaos.campaign import Chaos, Settings
 from proof.stage import wait_until
 
-RUNS = 60
-# Commands that 60 runs take undisturbed, about.
-COMMANDS = 250
-SHORT = Settings(seed=7, runs=RUNS, minutes=0.0, workers=2, lease_seconds=2.0, finish_minutes=2.0)
+RUNS = 48
+# Commands that 48 runs take undisturbed, about.
+COMMANDS = 200
+SHORT = Settings(seed=7, runs=RUNS, minutes=0.0, workers=2, lease_seconds=2.0, finish_minutes=2.0, watchers=3)
 TROUBLES: tuple[Callable[[Chaos], None], ...] = (
     lambda chaos: outlast(chaos, "immediate"),
     lambda chaos: chaos.trouble.attack(chaos.fleet.workers[1], "kill", 0, 0),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -13,12 +16,15 @@ import pytest
 
 from mulligan.core.model import events as e
 from mulligan.language import load_text
+from mulligan.ports import NoticeRecord
 from mulligan.service import Service
 from mulligan.service.driver import Capacity
 from mulligan.service.home import Home
 from mulligan.service.run_control import prepare
 from mulligan.store.postgres import PostgresStore
 from mulligan.testing.store_contents import BreakerRow, MessageRow, RunRow, StoreContents, TaskRow
+from proof.chaos.announcements import check_instants, check_notices
+from proof.chaos.campaign import wrong_pages, wrong_watchers
 from proof.chaos.checker import (
     InvariantChecker,
     Totals,
@@ -307,3 +313,89 @@ def test_a_worker_that_grows_is_found() -> None:
     assert growth_of(steady) == ""
     assert growth_of([*steady, Sample(120 * MIB, 12)]) == "its memory went from 60 to 120 MiB"
     assert growth_of([*steady, Sample(60 * MIB, 99)]) == "its open files went from 12 to 99"
+
+
+# -- watchers, schedules and notices
+
+
+def test_a_watcher_that_believes_something_else_is_found(tmp_path: Path) -> None:
+    paper = tmp_path / "watchers.json"
+    paper.write_text(json.dumps({"watchers": [{"1": "completed", "2": "failed"}, {"1": "running"}]}))
+
+    assert wrong_watchers(paper, {"1": "completed"}) == [
+        "watcher 1 believes that run 1 is running, and it is completed"
+    ]
+    assert wrong_watchers(paper, {"2": "failed"}) == ["watcher 1 believes that run 2 is None, and it is failed"]
+    assert wrong_watchers(tmp_path / "nothing", {"1": "failed"}) == [
+        "watcher 0 believes that run 1 is None, and it is failed"
+    ]
+
+
+def test_a_page_that_is_behind_is_found(tmp_path: Path) -> None:
+    paper = tmp_path / "browser.json"
+
+    def wrong(rows: dict[str, str], state: str = "live", problems: tuple[str, ...] = ()) -> list[str]:
+        pages = {"/runs": {"rows": rows, "state": state}}
+        paper.write_text(json.dumps({"pages": pages, "problems": problems}))
+        return wrong_pages(paper, {"7": "completed", "8": "failed"})
+
+    assert wrong({"7": "nightly 7 degraded", "8": "nightly 8 failed"}) == []
+    assert wrong({"8": "nightly 8 degraded"}) == [
+        "the page of the runs shows 'nightly 8 degraded' for run 8, which is failed"
+    ]
+    assert wrong({"7": "completed"}, "lost", ("x is not a function",)) == [
+        "a page: x is not a function",
+        "page /runs is lost",
+    ]
+    assert wrong({"1": "completed"}) == ["the page of the runs shows none of the last ones, but ['1']"]
+    assert wrong_pages(tmp_path / "nothing", {}) == ["no page was opened"]
+
+
+class Announced:
+    """A service with runs of a schedule, and an outbox."""
+
+    def __init__(self, instants: dict[int, str], notices: tuple[NoticeRecord, ...] = (), skips: int = 0) -> None:
+        self._instants = instants
+        self.reader = self.store = self.server_records = self.schedules = self
+        self.skips = ("skipped",) * skips
+        self._notices = notices
+
+    def log(self, run_id: int, limit: int = 0) -> list[e.Entry]:
+        labels = {"schedule": "ticks", "schedule_instant": self._instants[run_id]}
+        return [e.Entry(1, T0, 0, e.RunStarted(run_id, "ticks", labels=labels)), e.Entry(2, T0, 0, e.RunCompleted())]
+
+    def notices(self, limit: int) -> tuple[NoticeRecord, ...]:
+        return self._notices
+
+    def show(self, name: str) -> Announced:
+        return self
+
+
+def test_an_instant_that_is_started_twice_or_never_is_found() -> None:
+    first, second, fourth = (f"2026-01-01T00:00:0{number}Z" for number in (0, 3, 9))
+
+    def found(*instants: str, skips: int = 0) -> list[str]:
+        service: Any = Announced(dict(enumerate(instants)), skips=skips)
+        return list(check_instants(service, list(range(len(instants)))))
+
+    assert found(first, second) == []
+    assert found(first, second, fourth, skips=1) == []
+    assert found(first, second, second) == [f"instant {second} started 2 runs"]
+    assert found(first, second, fourth) == ["of 4 instants until 2026-01-01 00:00:09+00:00 3 were started, 0 skipped"]
+    assert found() == ["the schedule has started nothing"]
+
+
+def test_a_notice_that_is_lost_is_found() -> None:
+    sent = NoticeRecord("a", "ops", b"{}", T0, run_id=1, status="sent")
+    late = NoticeRecord("b", "ops", b"{}", T0, run_id=1, status="waiting", reason="down")
+
+    def found(notices: tuple[NoticeRecord, ...], received: Counter[str]) -> list[str]:
+        service: Any = Announced({1: "2026-01-01T00:00:00Z"}, notices)
+        target: Any = SimpleNamespace(received=received)
+        return list(check_notices(service, [1], target))
+
+    assert found((sent,), Counter(a=2)) == []
+    assert found((sent,), Counter()) == ["notice a of run 1 counts as sent, and never arrived"]
+    assert found((sent, late), Counter(a=1)) == ["notice b of run 1 is waiting: down"]
+    assert found((sent,), Counter(a=1, c=1)) == ["1 messages arrived that the outbox does not have"]
+    assert found((), Counter()) == ["run 1 ended, and nobody was told"]

@@ -16,9 +16,11 @@ from mulligan.service.home import DATABASE
 from proof.crashes import calls, short_writes
 from proof.crashes.__main__ import main
 from proof.crashes.command_runner import command_runner
+from proof.crashes.defects import DEFECTS, unfound
 from proof.crashes.faults import STORES, Fault, Trial, parsed
 from proof.crashes.outcome_checks import TrialOutcome, complaints, no_lock_is_held, nothing_lies_about, steady
 from proof.crashes.proxy import Answers
+from proof.crashes.scenarios import SCENARIOS
 from proof.crashes.sweeps import pairs
 from proof.crashes.trials import Theatre
 from proof.crashes.workflow import FLOW, SECRET, written
@@ -71,22 +73,22 @@ def test_a_run_that_is_killed_twice_comes_to_the_same_end(theatre: Theatre, stor
 @pytest.mark.parametrize("store", STORES)
 def test_a_flow_that_is_killed_and_resumed_comes_to_the_same_end(flow_theatre: Theatre, store: str) -> None:
     # Within a map, a handler, a child flow that fails, its undo, and a step that runs again after a repair.
-    moments = ("after_commit@9", "before_report@14", "after_lease@5/kill:before_commit@6")
+    moments = ("after_commit@9", "before_report@14")
     chosen = moments if store == "sqlite" else moments[:1]
 
     expect_all_is_well(flow_theatre, *(f"{store}/kill:{moment}" for moment in chosen))
 
 
 def test_a_home_that_is_moved_while_a_run_is_driven_costs_nothing(theatre: Theatre) -> None:
-    expect_all_is_well(theatre, *("sqlite/move:before_commit@3", "sqlite/move:before_report@9"))
+    expect_all_is_well(theatre, "sqlite/move:before_report@9")
 
 
 def test_a_disk_that_fails_anywhere_costs_nothing(theatre: Theatre) -> None:
     expect_all_is_well(
         theatre,
-        *("sqlite/disk:open.error@1", "sqlite/disk:read.error@5", "sqlite/disk:lock.error@3"),
+        *("sqlite/disk:open.error@1", "sqlite/disk:lock.error@3"),
         # Half of the first page of the file, and of one in the middle of a run.
-        *("sqlite/disk:write.die@1", "sqlite/disk:write.half@101", "sqlite/disk:write.full@60"),
+        *("sqlite/disk:write.die@1", "sqlite/disk:write.half@101"),
         *("sqlite/disk:sync.error@20", "sqlite/disk:sync.torn@25", "sqlite/disk:write.power@70"),
         "sqlite/disk:truncate.die@2",
     )
@@ -105,7 +107,7 @@ def test_a_system_call_that_fails_costs_nothing(theatre: Theatre) -> None:
     expect_all_is_well(
         theatre,
         *("sqlite/call:fsync.EIO@1", "sqlite/call:rename.ENOSPC@1", "sqlite/call:rename.KILL@1"),
-        *("sqlite/call:mkdir.ENOSPC@2", "sqlite/call:write.EIO@9"),
+        "sqlite/call:write.EIO@9",
     )
 
 
@@ -120,6 +122,38 @@ def test_a_supervisor_that_is_killed_or_refused_something_costs_nothing(theatre:
 @pytest.mark.skipif(not short_writes.is_there(), reason="there is no C compiler here")
 def test_a_write_that_is_done_by_half_costs_nothing(theatre: Theatre) -> None:
     expect_all_is_well(theatre, *("sqlite/short:write.full@3", "sqlite/short:pwrite64.half@50"))
+
+
+# -- the processes around a run: see `proof.crashes.scenarios` ---------------------------------------------------------
+
+
+def test_a_sender_that_is_killed_loses_no_notice_and_starts_no_instant_twice(theatre: Theatre) -> None:
+    expect_all_is_well(theatre, "postgres/background:after_send@2")
+
+
+def test_a_remote_worker_that_is_killed_costs_nothing(theatre: Theatre) -> None:
+    expect_all_is_well(theatre, "sqlite/remote:before_report@4")
+
+
+def test_every_scenario_has_a_deliberate_defect_that_it_must_find() -> None:
+    assert {parsed(defect.trial).troubles[0].kind for defect in DEFECTS} == set(SCENARIOS)
+
+
+def test_a_server_that_forgets_the_keys_of_starts_is_found(tmp_path: Path) -> None:
+    (defect,) = (one for one in DEFECTS if one.name == "forget_keys")
+
+    with Theatre(tmp_path, defect=defect.function) as broken:
+        missed = unfound(lambda name, _: broken.hold(parsed(name)).complaints, (defect,))
+
+    assert missed == []
+
+
+def test_a_defect_that_no_trial_complains_about_is_missed() -> None:
+    missed = unfound(lambda name, defect: ["nothing_overlapped: of another law"], DEFECTS[:1])
+
+    assert [text.partition(" by ")[0] for text in missed] == [
+        "sqlite/http_server:after_request@6 does not find 'forget_keys'"
+    ]
 
 
 # -- how trials are named --------------------------------------------------------------------------------------------
@@ -282,12 +316,13 @@ def test_a_process_that_runs_on_and_a_lock_that_is_held_are_found(tmp_path: Path
 
 
 def test_the_program_counts_and_says_how_it_went(capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(["sqlite/kill:after_commit@3"])
+    # Within the requests of a client: the server dies when it has started a run and not answered.
+    code = main(["sqlite/http_server:after_request@8"])
 
     said = capsys.readouterr().out.splitlines()
     assert code == 0
     assert said[0].startswith("1 trials in ") and said[0].endswith(" minutes: 0 went wrong")
-    assert said[1] == "       1 sqlite kill"
+    assert said[1] == "       1 sqlite http_server"
 
 
 @pytest.mark.skipif(not short_writes.is_there(), reason="there is no C compiler here")

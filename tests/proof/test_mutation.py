@@ -10,12 +10,12 @@ from textwrap import dedent
 
 import pytest
 
-from proof.mutation.__main__ import core
 from proof.mutation.judged import Judgement, faults, read
 from proof.mutation.ledger import Ledger
 from proof.mutation.line_coverage import Killer, LineCoverage
 from proof.mutation.mutant_runs import Result
 from proof.mutation.mutants import Mutant, Source
+from proof.mutation.parts import PARTS, project_of
 from proof.mutation.project import Project
 from proof.mutation.trial import first_to_fail
 
@@ -251,6 +251,9 @@ class Touching:
         self.kept = kept
         self.digests = {"tests/test_bill.py": "as it is"}
 
+    def test_digest(self, test: str) -> str:
+        return self.digests[test.partition("::")[0]]
+
     def of(self, mutant: Mutant) -> list[Killer]:
         return [Killer("tests/test_bill.py::test_all_is_spent_in_the_end", 0.01, -1, 1)]
 
@@ -271,6 +274,25 @@ def test_whoever_survived_since_time_was_short_is_hunted_by_those_who_have_more(
     ledger.note(first, Result(0, status, "tests/test_bill.py::test_all_is_spent_in_the_end"))
 
     assert (ledger.task(mutant, touching, patience) is not None) == is_hunted  # type: ignore[arg-type]
+
+
+def test_a_kill_is_known_while_the_killer_and_its_helpers_stay_the_same(toy: Path):
+    def digest() -> str:
+        project = Project(toy, ("toy.core",), ("tests",), toy / "judged.toml")
+        return project.test_digest("tests/test_bill.py::test_a_day_costs_ten_an_hour[x]")
+
+    tests = toy / "tests/test_bill.py"
+    digests = [digest()]
+    for change in (
+        lambda text: text + "\n\ndef test_more():\n    pass\n",
+        lambda text: text + "\n\ndef help():\n    pass\n",
+        lambda text: text.replace("price(2) == 20", "price(3) == 30"),
+    ):
+        tests.write_text(change(tests.read_text()))
+        digests.append(digest())
+
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
 
 
 def test_whoever_survived_for_want_of_patience_is_hunted_again_with_more(toy: Path):
@@ -351,11 +373,17 @@ def test_what_is_judged_exists_has_a_kind_and_a_reason_and_is_judged_once():
     ]
 
 
-def test_every_survivor_of_the_core_that_was_judged_is_of_a_function_that_exists():
-    project = core()
-    units = {module: {unit.name for unit in source.units} for module, source in project.sources.items()}
+def test_every_survivor_that_was_judged_is_of_a_function_that_exists():
+    sources = [source for part in PARTS for source in project_of(part).sources.values()]
+    units = {source.module: {unit.name for unit in source.units} for source in sources}
 
-    judgements = read(project.judged)
+    judgements = read(project_of("core").judged)
 
     assert [one for one in judgements if one.function not in units.get(one.module, ())] == []
     assert list(faults(judgements, {one.module: {o.name for o in judgements} for one in judgements})) == []
+
+
+def test_a_module_has_one_name_in_all_parts():
+    found = {(source.module, source.path) for part in PARTS for source in project_of(part).sources.values()}
+
+    assert len(found) == len({module for module, _ in found})

@@ -60,6 +60,7 @@ BODIES: dict[str, Any] = {
     "PUT schedules/{name}": SCHEDULE,
     "POST schedules/{name}:backfill": {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"},
     "PUT hooks": {"rules": []},
+    "POST runs/{run_id}/steps/{step}:approve": {"reason": "x"},
     "POST tokens": {"user": "new", "scopes": ["read"]},
 }
 QUERIES = {

@@ -11,7 +11,8 @@ import pytest
 from cronsim import CronSim
 
 from mulligan.errors import InputInvalid
-from mulligan.service.schedules.cron import check_cron, cron_instants
+from mulligan.service.schedules import cron as cron_module
+from mulligan.service.schedules.cron import CronMissing, check_cron, cron_instants
 
 BEGIN, END = datetime(2025, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)
 # Both changes of the clock, a change of half an hour, changes at midnight, half-hour and quarter-hour zones, none.
@@ -105,27 +106,95 @@ def test_it_can_begin_at_any_moment_of_a_night_in_which_the_clock_is_changed() -
             assert next(cron_instants(cron, "Europe/Berlin", at)) == next(one for one in whole if one > at)
 
 
+def test_two_times_that_the_clock_leaves_out_are_one_instant() -> None:
+    found = cron_instants("0,30 2 * * *", "Europe/Berlin", datetime(2025, 3, 29, 12, tzinfo=UTC))
+
+    assert [f"{one:%d %H:%M}" for one in islice(found, 3)] == ["30 01:00", "31 00:00", "31 00:30"]
+
+
+def test_every_time_that_the_clock_leaves_out_is_the_end_of_the_gap() -> None:
+    begin, end = datetime(2025, 3, 29, 12, tzinfo=UTC), datetime(2025, 3, 30, 1, tzinfo=UTC)
+
+    assert {next(cron_instants(f"{minute} 2 * * *", "Europe/Berlin", begin)) for minute in range(60)} == {end}
+
+
+def test_an_expression_without_an_instant_before_the_end_of_the_calendar_is_refused() -> None:
+    with pytest.raises(InputInvalid) as found:
+        check_cron("0 0 1 1 *", "UTC", datetime(9999, 6, 1, tzinfo=UTC))
+
+    assert found.value.message == "cron '0 0 1 1 *' has no instant"
+    assert found.value.hint.startswith("no year has that day; five fields: ")
+
+
+def test_without_the_library_the_extra_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cron_module, "CronSim", None)
+
+    with pytest.raises(CronMissing) as found:
+        check_cron("0 0 * * *", "UTC", BEGIN)
+
+    assert found.value.message == "cron expressions need 'cronsim', which is not installed"
+    assert found.value.hint == "pip install 'mulligan[server]'; or use 'every:'"
+    assert (found.value.code, found.value.exit_code) == ("schedule.library_missing", 2)
+
+
+def test_the_moment_at_which_it_begins_counts_only_backwards() -> None:
+    noon = datetime(2025, 6, 1, 12, tzinfo=UTC)
+
+    assert next(cron_instants("0 * * * *", "UTC", noon)) == noon + timedelta(hours=1)
+    assert next(cron_instants("0 * * * *", "UTC", noon, backwards=True)) == noon
+
+
+def test_instants_end_with_the_last_year_that_can_be_written() -> None:
+    found = cron_instants("0 * * * *", "UTC", datetime(9999, 12, 31, 21, 30, tzinfo=UTC))
+
+    assert [one.hour for one in found] == [22, 23]
+
+
 @pytest.mark.parametrize(
-    ("cron", "words"),
+    ("cron", "message"),
     [
-        ("", "has 0 fields"),
-        ("* * * *", "has 4 fields"),
-        ("0 * * * * *", "has 6 fields"),
-        ("61 * * * *", "bad minute"),
-        ("0 0 31 2 *", "bad day-of-month"),
-        ("x * * * *", "bad minute"),
+        ("", "cron '' has 0 fields, not five"),
+        ("* * * *", "cron '* * * *' has 4 fields, not five"),
+        ("0 * * * * *", "cron '0 * * * * *' has 6 fields, not five"),
+        ("61 * * * *", "cron '61 * * * *': bad minute"),
+        ("0 0 31 2 *", "cron '0 0 31 2 *': bad day-of-month"),
+        ("x * * * *", "cron 'x * * * *': bad minute"),
+        (f"{'x' * 150} * * * *", f"cron '{'x' * 100}': bad minute"),
+        ("a" * 150, f"cron '{'a' * 100}' has 1 fields, not five"),
     ],
 )
-def test_an_expression_that_makes_no_sense_is_refused(cron: str, words: str) -> None:
-    with pytest.raises(InputInvalid, match=words):
+def test_an_expression_that_makes_no_sense_is_refused(cron: str, message: str) -> None:
+    with pytest.raises(InputInvalid) as found:
         check_cron(cron, "UTC", BEGIN)
 
+    assert found.value.message == message
+    assert (
+        found.value.hint == "five fields: minute hour day month weekday, such as '30 2 * * MON-FRI'; or @daily, @hourly"
+    )
 
-@pytest.mark.parametrize("zone", ["Mars/Base", "", "../etc/passwd", "/etc/localtime", "Europe"])
+
+@pytest.mark.parametrize("zone", ["Mars/Base", "", "../etc/passwd", "/etc/localtime", "Europe", "x" * 150])
 def test_a_zone_that_is_none_is_refused(zone: str) -> None:
-    with pytest.raises(InputInvalid, match="is not a time zone"):
+    with pytest.raises(InputInvalid) as found:
         check_cron("0 0 * * *", zone, BEGIN)
 
+    assert found.value.message == f"'{zone[:100]}' is not a time zone of this machine"
+    assert found.value.hint == "a name such as Europe/Berlin or UTC"
 
-def test_names_for_common_expressions() -> None:
-    assert list(islice(cron_instants("@daily", "UTC", BEGIN), 2)) == [BEGIN + timedelta(days=day) for day in (1, 2)]
+
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [
+        ("@hourly", "2025-01-01 01:00", "2025-01-01 02:00"),
+        ("@daily", "2025-01-02 00:00", "2025-01-03 00:00"),
+        (" @Midnight", "2025-01-02 00:00", "2025-01-03 00:00"),
+        ("@weekly", "2025-01-05 00:00", "2025-01-12 00:00"),
+        ("@monthly", "2025-02-01 00:00", "2025-03-01 00:00"),
+        ("@yearly", "2026-01-01 00:00", "2027-01-01 00:00"),
+        ("@annually", "2026-01-01 00:00", "2027-01-01 00:00"),
+    ],
+)
+def test_names_for_common_expressions(name: str, first: str, second: str) -> None:
+    found = islice(cron_instants(name, "UTC", BEGIN), 2)
+
+    assert [f"{one:%Y-%m-%d %H:%M}" for one in found] == [first, second]

@@ -12,7 +12,7 @@ from mulligan.core.schedules.deciding import Pause, ScheduleState, Skip
 from mulligan.errors import InputInvalid
 from mulligan.ports import RunRecord
 from mulligan.service import Home, PastInstant, ScheduleForm, Service, describe_timing
-from mulligan.service.schedules.past_instants import judge_instants, match_runs
+from mulligan.service.schedules.past_instants import instant_labels, judge_instants, match_runs
 from mulligan.service.schedules.schedules import Schedules, UnknownSchedule
 
 T0 = datetime(2025, 1, 1, 0, 30, tzinfo=UTC)
@@ -89,21 +89,48 @@ def test_what_is_known_of_an_instant_without_a_run() -> None:
     )
     expected = [hour(number) for number in range(8, -1, -1)]
 
-    found = {one.instant.hour: one.outcome for one in judge_instants(expected, {}, state)}
+    found = {one.instant.hour: (one.outcome, one.reason) for one in judge_instants(expected, {}, state)}
 
     assert found == {
-        8: "skipped",
-        7: "skipped",
-        6: "missed",
-        5: "waiting",
-        4: "missed",
-        3: "skipped",
-        2: "missed",
-        1: "missed",
-        0: "missed",
+        8: ("skipped", "the schedule is paused"),
+        7: ("skipped", "the schedule is paused"),
+        6: ("missed", "nothing was started, or its run was removed since"),
+        5: ("waiting", "it is started when those before it have ended"),
+        4: ("missed", "nothing was started, or its run was removed since"),
+        3: ("skipped", "run 1 has not ended"),
+        2: ("missed", "no server was there in time"),
+        1: ("missed", "no server was there in time"),
+        0: ("missed", "nothing was started, or its run was removed since"),
     }
-    not_decided = ScheduleState(decided_until=hour(1))
-    assert [one.outcome for one in judge_instants([hour(2)], {}, not_decided)] == ["waiting"]
+
+
+@pytest.mark.parametrize("state", [ScheduleState(), ScheduleState(decided_until=hour(1))])
+def test_an_instant_about_which_nothing_was_decided_asks_for_a_server(state: ScheduleState) -> None:
+    assert judge_instants([hour(2)], {}, state) == [
+        PastInstant(hour(2), "waiting", reason="nothing was decided about it yet: is a server running?")
+    ]
+
+
+def test_what_is_being_started_waits_and_the_newest_reason_counts() -> None:
+    skips = (Skip(hour(2), "run 1 has not ended"), Skip(hour(2), "no server was there in time, and catch_up is none"))
+
+    starting, skipped = judge_instants([hour(2)], {}, ScheduleState(starting=(hour(3),), skips=skips))
+
+    assert (starting.instant, starting.outcome) == (hour(3), "waiting")
+    assert starting.reason == "it is started when those before it have ended"
+    assert (skipped.outcome, skipped.reason) == ("missed", "no server was there in time, and catch_up is none")
+
+
+def test_a_run_that_was_just_created_is_shown_as_running() -> None:
+    shown = judge_instants([], {hour(1): run_at(4, hour(1), "new")}, ScheduleState())
+
+    assert shown == [PastInstant(hour(1), "started", 4, "running")]
+
+
+def test_a_run_says_its_schedule_and_its_instant_in_its_labels() -> None:
+    labels = instant_labels("hourly", hour(2))
+
+    assert labels == {"schedule": "hourly", "schedule_instant": "2025-01-01T02:00:00Z"}
 
 
 def test_runs_without_an_instant_belong_to_the_one_before_their_start() -> None:
@@ -113,6 +140,10 @@ def test_runs_without_an_instant_belong_to_the_one_before_their_start() -> None:
     found = match_runs([hour(3), hour(2), hour(1)], runs, {2: "2025-01-01T02:00:00Z", 9: "no time"})
 
     assert {at.hour: run.run_id for at, run in found.items()} == {3: 3, 2: 2, 1: 1}
+    # The newest of two runs of one instant is shown, and none that is before all instants.
+    named = {1: "2025-01-01T02:00:00Z", 2: "2025-01-01T02:00:00Z"}
+    assert {run.run_id for run in match_runs([hour(9)], runs, named).values()} == {2}
+    assert match_runs([hour(3)], [run_at(3, hour(3))], {})[hour(3)].run_id == 3
     assert judge_instants([hour(1)], found, ScheduleState())[-1] == PastInstant(hour(1), "started", 1, "failed")
 
 
@@ -130,7 +161,26 @@ def test_runs_without_an_instant_belong_to_the_one_before_their_start() -> None:
         ("0 */6 * * *", None, "every 6 hours"),
         ("0 3 1 * *", None, "on day 1 of each month at 03:00"),
         ("0 3 L * *", None, "on the last day of each month at 03:00"),
+        ("0 9 * * MON,7", None, "every Monday and Sunday at 09:00"),
+        ("0 9 * * 5-8", None, "0 9 * * 5-8"),
+        ("7 */6 * * *", None, "every 6 hours at minute 7"),
+        ("*/1 * * * *", None, "every minute"),
+        ("*/x * * * *", None, "*/x * * * *"),
+        ("*/15 9 * * *", None, "*/15 9 * * *"),
+        ("*/15 * * * 1", None, "*/15 * * * 1"),
+        ("1,2 * * * *", None, "1,2 * * * *"),
+        ("0 */x * * *", None, "0 */x * * *"),
+        ("*/5 */2 * * *", None, "*/5 */2 * * *"),
+        ("0 9 1-5 * *", None, "0 9 1-5 * *"),
+        ("0 9 * *", None, "0 9 * *"),
+        ("@hourly", None, "every hour"),
         ("@daily", None, "every day at 00:00"),
+        ("@midnight", None, "every day at 00:00"),
+        (" @Weekly ", None, "every Sunday at 00:00"),
+        ("@monthly", None, "on day 1 of each month at 00:00"),
+        ("@yearly", None, "on 1 January at 00:00"),
+        ("@annually", None, "on 1 January at 00:00"),
+        (None, None, ""),
         ("0 3 * 6 *", None, "0 3 * 6 *"),
         ("0 9 * * MON#1", None, "0 9 * * MON#1"),
         ("0 9 1 * MON", None, "0 9 1 * MON"),

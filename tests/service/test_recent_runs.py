@@ -82,6 +82,22 @@ def test_failed_runs_are_listed_by_workflow_and_code_and_what_fails_still_comes_
     assert not found.is_cut
 
 
+def test_a_failure_is_recent_for_three_days_unless_the_reader_has_seen_it(service: Service) -> None:
+    ended(service, "hourly", NOON - 5 * DAY, "TIMEOUT")
+    ended(service, "hourly", NOON - 2 * DAY, "TIMEOUT")
+    ended(service, "nightly", NOON - 4 * DAY, "TIMEOUT")
+    ended(service, "nightly", NOON - 9 * HOUR)
+    ended(service, "hourly", NOON - 8 * HOUR)
+
+    unseen = recent(service).failing().groups
+    seen = recent(service).failing(NOON - 2 * DAY + HOUR).groups
+    before = recent(service).failing(NOON - 2 * DAY).groups
+
+    assert [(one.workflow, one.recent_count) for one in unseen] == [("hourly", 1), ("nightly", 0)]
+    assert [one.recent_count for one in seen] == [0, 0]
+    assert [one.recent_count for one in before] == [1, 0]
+
+
 def test_a_failure_of_long_ago_is_not_what_fails_now(service: Service) -> None:
     ended(service, "nightly", NOON - 15 * DAY, "TIMEOUT")
 

@@ -311,6 +311,19 @@ def test_a_schedule_of_a_file_is_changed_by_publishing_and_not_otherwise(server:
     assert server.service.catalogue.workflow("etl").version == 1
 
 
+def test_the_past_of_a_schedule_has_no_run_of_another_one(server: Server) -> None:
+    for name in ("one", "other"):
+        server.schedules.put(name, cron(overlap="allow"))
+        server.clock[0] += timedelta(hours=1)
+        server.fire()
+        server.fire()
+
+    first, second = (server.schedules.past(name).instants for name in ("one", "other"))
+
+    assert first and second
+    assert not {run.run_id for run in first} & {run.run_id for run in second}
+
+
 def test_schedules_of_two_projects_have_the_same_name_and_runs_of_their_own(server: Server) -> None:
     for project in ("red", "blue"):
         service = server.service.in_the_name_of("ada", project=project)

@@ -386,6 +386,15 @@ def test_notices_are_found_by_project_and_run_and_the_next_due_time_is_known(sto
     assert records.next_notice_due() == T0 + 2 * MINUTE
 
 
+def test_a_notice_without_a_time_is_the_next_that_is_due(store: Store) -> None:
+    records = store.server_records
+    records.put_notices([notice("later", due_at=T0 + MINUTE), notice("at once")])
+
+    due = records.next_notice_due()
+
+    assert due is not None and due <= T0
+
+
 def test_two_senders_never_get_the_same_notice(place: Place, opened: Open) -> None:
     first, second = opened(), opened()
     first.server_records.put_notices([notice(f"n{number}") for number in range(40)])

@@ -172,6 +172,7 @@ class Api:
             headers=request.headers,
             source=self.gate.source(request),
             hub=self.hub,
+            is_closing=self.closing.is_set,
             base_url=self.config.server.public_url.rstrip("/") or self.gate.base_url(request),
             arrived=arrived,
             counts=self.counts,

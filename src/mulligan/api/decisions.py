@@ -83,7 +83,7 @@ def _refuse_other_workflow(call: Call, run_id: int) -> None:
 class ApprovalBody(Body, frozen=True):
     """The answer, and why."""
 
-    reason: str = ""
+    reason: str
     approve: bool = True
     dry_run: bool = False
 
@@ -120,7 +120,7 @@ ROUTES = (
         "decisions",
         decide,
         "decide",
-        "Decide about parked steps. One decision that is refused does not stop the others.",
+        "Decide about parked steps, each with a reason. One decision that is refused does not stop the others.",
         body=DecisionsBody,
         answer=shapes.DecisionsAnswer,
         problems=(409,),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -13,7 +14,11 @@ from mulligan.errors import InputInvalid, RequestRefused
 from mulligan.service import did_you_mean
 
 PARAMETERS_MAX = 200
-_SEQUENCES = (inspect.ListType, inspect.VarTupleType, inspect.TupleType, inspect.SetType, inspect.FrozenSetType)
+# Of any length, with items of one type.
+ARRAYS = (inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.FrozenSetType)
+_SEQUENCES = (*ARRAYS, inspect.TupleType)
+# The parts of `decisions[0].memory`.
+_STEPS = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
 # How msgspec says what is wrong, and where.
 _REFUSAL = re.compile(r"(?P<what>.*?)(?: - at `(?P<where>(?:key in )?`?[^`]*)`)?", re.DOTALL)
 _EXPECTED = re.compile(r"Expected `(?P<expected>[^`]+)`, got `(?P<got>[^`]+)`")
@@ -116,11 +121,13 @@ class BodyDecoder:
         name, where = found.name, found.where
         inside = f" in '{where}'" if where else ""
         if found.kind == "unknown":
-            known = _field_names(self._type) if not where else set()
+            known = _names_at(self._type, where)
             hint = did_you_mean(name, known) or (f"it may have: {', '.join(sorted(known))}" if known else "")
             return InputInvalid(f"the body has an unknown field '{name}'{inside}", hint=hint, field=name)
         if found.kind == "missing":
-            return InputInvalid(f"the body lacks the field '{name}'{inside}", hint="add it", field=name)
+            needed = _names_at(self._type, where, only_needed=True)
+            hint = f"needed: {', '.join(sorted(needed))}" if len(needed) > 1 else "add it"
+            return InputInvalid(f"the body lacks the field '{name}'{inside}", hint=hint, field=name)
         about = f"field '{where}' of the body" if where else "the body"
         return InputInvalid(f"{about}: {found.reason}", field=where)
 
@@ -168,11 +175,32 @@ def _reason(what: str, *, is_text: bool = False) -> str:
     return f"expected {expected}" + ("" if is_text else f", got {_WORDS.get(match['got'], match['got'])}")
 
 
-def _field_names(type_: Any) -> set[str]:
+def _names_at(type_: Any, where: str, *, only_needed: bool = False) -> set[str]:
+    """The fields of the object at a place of the body; none if it is not known which one that is."""
     try:
-        return {one.encode_name for one in msgspec.structs.fields(type_)}
+        found: inspect.Type = inspect.type_info(type_)
     except TypeError:
         return set()
+    for step in _STEPS.findall(where):
+        structs = list(structs_in(found, is_inside=step.startswith("[")))
+        fields = [one.type for struct in structs for one in struct.fields if one.encode_name == step]
+        found = structs[0] if step.startswith("[") and structs else fields[0] if fields else inspect.NoneType()
+    struct = next(structs_in(found, is_inside=False), None)
+    fields_there = struct.fields if struct is not None else ()
+    return {one.encode_name for one in fields_there if one.required or not only_needed}
+
+
+def structs_in(type_: inspect.Type, *, is_inside: bool = True) -> Iterator[inspect.StructType]:
+    """The objects with known fields that a value may be, or (`is_inside`) may contain as items or values."""
+    if isinstance(type_, inspect.StructType):
+        yield type_
+    elif isinstance(type_, inspect.UnionType):
+        for one in type_.types:
+            yield from structs_in(one, is_inside=is_inside)
+    elif is_inside and isinstance(type_, ARRAYS):
+        yield from structs_in(type_.item_type)
+    elif is_inside and isinstance(type_, inspect.DictType):
+        yield from structs_in(type_.value_type)
 
 
 def is_sequence(type_: Any) -> bool:

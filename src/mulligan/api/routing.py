@@ -61,6 +61,8 @@ class Call:
     hub: StreamHub = field(default=None, repr=False)  # type: ignore[assignment]
     # For coroutines: whether the client has left. What waited for long need not be done then.
     has_left: Callable[[], bool] = field(default=lambda: False, repr=False)
+    # Whether the server ends: whoever waits answers at once.
+    is_closing: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True)

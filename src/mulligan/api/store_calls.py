@@ -89,9 +89,9 @@ class ChangeWaits:
         self._look: asyncio.Task[None] | None = None
 
     async def next(self, call: Call, since: int, seconds: float, *, is_worker: bool) -> int:
-        """The number of the last change, as soon as it is not `since`, or after so many seconds."""
+        """The number of the last change, once it is not `since`, after so many seconds, or when the server ends."""
         number = _number(await call.read(self._read), is_worker)
-        if number != since or seconds <= 0:
+        if number != since or seconds <= 0 or call.is_closing():
             return number
         woken: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting[woken] = since, is_worker
@@ -135,7 +135,7 @@ class ChangeWaits:
             # Not only after a change since the last look: who has begun to wait meanwhile may have read it first.
             for woken, (since, is_worker) in self._waiting.items():
                 number = _number(counts, is_worker)
-                if number != since and not woken.done():
+                if (number != since or call.is_closing()) and not woken.done():
                     woken.set_result(number)
 
 

@@ -239,10 +239,15 @@ class StreamHub:
         self, service: Service, wanted: Mapping[Watch, str], known: Mapping[str, str]
     ) -> list[tuple[list[LiveEvent], list[LiveEvent], str]]:
         """For each watched thing what others get, what the client has missed, and its position."""
-        found = []
-        for watch, position in wanted.items():
-            others, own = self._feed.join(service, watch, known.get(watch.name, position))
-            found.append((others, own, self._feed.position(watch)))
+        found: list[tuple[list[LiveEvent], list[LiveEvent], str]] = []
+        try:
+            for watch, position in wanted.items():
+                others, own = self._feed.join(service, watch, known.get(watch.name, position))
+                found.append((others, own, self._feed.position(watch)))
+        except MulliganError:
+            # This client is refused, or the store went away: the others get what was found with the next look.
+            self._feed.undelivered += [event for others, _, _ in found for event in others]
+            raise
         return found
 
     def _greet(self, client: StreamClient, missed: Sequence[LiveEvent], known: Mapping[str, str]) -> None:

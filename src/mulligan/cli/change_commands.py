@@ -12,6 +12,7 @@ from mulligan.cli.capacity import Gpus, Memory, On, ParallelOrNone, asked_capaci
 from mulligan.cli.continue_run import continue_run, finish_run, is_following, mention_changed_file
 from mulligan.cli.corrections import show_correction
 from mulligan.cli.drive_run import drive_run
+from mulligan.cli.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.options import (
     LATEST,
     AsJson,
@@ -20,7 +21,6 @@ from mulligan.cli.options import (
     Catalogue,
     Follow,
     HomeFolder,
-    Inputs,
     NewestRun,
     Reason,
     RunName,
@@ -30,7 +30,6 @@ from mulligan.cli.options import (
     where,
 )
 from mulligan.cli.parameters import Argument, Option
-from mulligan.cli.run import given_inputs
 from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service import (
@@ -117,6 +116,7 @@ def retry(
     from_step: FromStep = "",
     file: CorrectedFile = None,
     inputs: Inputs = None,
+    inputs_file: InputsFile = None,
     adjust: Adjusting = False,
     budget: Budgets = None,
     keep_completed: Annotated[
@@ -147,35 +147,42 @@ def retry(
     """
     asked = asked_capacity(parallel, memory, gpus, on, may_be_none=True)
     with service_at(home) as service:
-        load = partial(_corrected, file, inputs, system=system, trust_templates=trust_templates, catalogue=catalogue)
-        corrected = _correction(load(), file, inputs, force=force, keep_completed=keep_completed)
+        option = "--input" if inputs else "--inputs" if inputs_file is not None else ""
+        _refuse_without_file(file, option, force=force, keep_completed=keep_completed)
+        given = given_inputs(inputs, inputs_file)
+        load = partial(_corrected, file, given, system=system, trust_templates=trust_templates, catalogue=catalogue)
+        corrected = _correction(load(), file, given, force=force, keep_completed=keep_completed)
         run_id = service.find_run(run) if corrected is None else service.find_failed_run(run, corrected.workflow.name)
         if corrected is not None and corrected.workflow.origin:
             # Its inputs and options may decide how a file of another system is read.
             workflow = load(reading=service.reading_of(run_id))
-            corrected = _correction(workflow, file, inputs, force=force, keep_completed=keep_completed)
+            corrected = _correction(workflow, file, given, force=force, keep_completed=keep_completed)
         chosen = RetryOptions(run_id, from_step, None, adjust, corrected, read_budgets(budget or ()), asked)
         return run_retry(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
+
+
+def _refuse_without_file(file: Path | None, option: str, *, force: bool, keep_completed: bool) -> None:
+    """Refuse options of a corrected file where there is none. `option`: the one that gives inputs, if any."""
+    if file is None and (option or force or keep_completed):
+        other = "; to run with another value of an input: mulligan fork RUN --from STEP -i KEY=VALUE" if option else ""
+        option = option or ("--force" if force else "--keep-completed")
+        raise UsageRefused(f"{option} needs --file", hint=f"name the file: --file FILE{other}")
 
 
 def _correction(
     workflow: Workflow | None,
     file: Path | None,
-    inputs: list[str] | None,
+    given: dict[str, Any],
     *,
     force: bool,
     keep_completed: bool,
 ) -> CorrectedWorkflow | None:
     """The corrected workflow with its options, if --file was given."""
-    if file is None and (inputs or force or keep_completed):
-        option = "--input" if inputs else "--force" if force else "--keep-completed"
-        other = "; to run with another value of an input: mulligan fork RUN --from STEP -i KEY=VALUE" if inputs else ""
-        raise UsageRefused(f"{option} needs --file", hint=f"name the file: --file FILE{other}")
     if workflow is None or file is None:
         return None
     return CorrectedWorkflow(
         workflow,
-        dict(given_inputs(inputs or [])),
+        given,
         str(file.absolute()),
         may_rename=force,
         keeps_completed=keep_completed,
@@ -301,6 +308,7 @@ def fork(
     run: RunName,
     from_step: FromStep,
     inputs: Inputs = None,
+    inputs_file: InputsFile = None,
     file: CorrectedFile = None,
     system: System = None,
     trust_templates: TrustTemplates = False,
@@ -318,10 +326,10 @@ def fork(
     """
     with service_at(home) as service:
         run_id = service.find_run(run)
-        given = given_inputs(inputs or [])
+        given = given_inputs(inputs, inputs_file)
         workflow = _corrected(
             file,
-            inputs,
+            given,
             system=system,
             trust_templates=trust_templates,
             catalogue=catalogue,
@@ -347,7 +355,7 @@ def fork(
 
 def _corrected(
     file: Path | None,
-    inputs: list[str] | None,
+    inputs: dict[str, Any],
     *,
     system: str | None,
     trust_templates: bool,
@@ -367,7 +375,7 @@ def _corrected(
         named=system,
         trust_templates=trust_templates,
         catalogue=catalogue,
-        given={**of_run.get("given", {}), **given_inputs(inputs or [])},
+        given={**of_run.get("given", {}), **inputs},
         options=of_run.get("options"),
     )
 

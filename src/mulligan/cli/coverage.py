@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 from mulligan.cli.format_options import MapPatterns, MaxIterations
-from mulligan.cli.options import AsJson, Catalogue, Inputs, System, TrustTemplates
+from mulligan.cli.given_inputs import Inputs, InputsFile, given_inputs
+from mulligan.cli.options import AsJson, Catalogue, System, TrustTemplates
 from mulligan.cli.parameters import Argument, Option
-from mulligan.cli.run import given_inputs
 from mulligan.cli.tables import columns
 from mulligan.cli.terminal import UsageRefused, complain, show, show_bytes, show_json, wants_colour
 from mulligan.service import (
@@ -53,6 +53,7 @@ def coverage(
     seed: Annotated[int, Option("--seed", metavar="N", help="Which pairs are played if there are too many.")] = 0,
     pairs: Annotated[bool, Option("--pairs/--no-pairs", help="Play pairs of failures too (default), or not.")] = True,
     inputs: Inputs = None,
+    inputs_file: InputsFile = None,
     system: System = None,
     trust_templates: TrustTemplates = False,
     catalogue: Catalogue = None,
@@ -74,7 +75,7 @@ def coverage(
         "trust_templates": trust_templates,
         "catalogue": catalogue,
         "options": read_format_options(patterns, iterations),
-        "inputs": given_inputs(inputs or []),
+        "inputs": given_inputs(inputs, inputs_file),
     }
     if step is not None and failure is not None:
         _show_story(file, step, failure, times or "always", how, as_json=as_json)

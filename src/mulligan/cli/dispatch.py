@@ -16,6 +16,7 @@ from mulligan.cli.commands import COMMANDS, COMPLETION_VARIABLE, HELP, PROGRAM, 
 from mulligan.cli.parameters import parameters_of
 from mulligan.cli.parser import parse, unknown_command
 from mulligan.cli.terminal import complain, exit_code_of, show
+from mulligan.errors import InputInvalid
 
 _SHORT = frozenset({"cancel", "events", "explain", "items", "show"})
 
@@ -35,7 +36,13 @@ def _answer(words: Sequence[str], around: Callable[[], AbstractContextManager[ob
             # What reads a run, or takes one turn of it, and ends creates much and hardly any garbage.
             if _SHORT.isdisjoint(words[:1]):
                 gc.enable()
-        return call()
+        try:
+            return call()
+        except InputInvalid as error:
+            values = call.keywords if isinstance(call, partial) else {}
+            if (file := values.get("inputs_file")) is not None:
+                import_module("mulligan.cli.given_inputs").name_file(error, values.get("inputs"), file)
+            raise
 
 
 def call_for(words: Sequence[str]) -> Callable[[], object]:

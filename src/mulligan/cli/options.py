@@ -42,7 +42,6 @@ Budgets = Annotated[
         help="What agents may spend from now on: cost=5, tokens=200k, calls=20; for one step: STEP.cost=5.",
     ),
 ]
-Inputs = Annotated[list[str] | None, Option("--input", "-i", metavar="KEY=VALUE", help="An input; may be repeated.")]
 System = Annotated[
     str | None,
     Option(

@@ -7,19 +7,19 @@ from typing import Annotated
 
 from mulligan.cli.capacity import Parallel, asked_capacity
 from mulligan.cli.drive_run import drive_run
+from mulligan.cli.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.options import (
     AsJson,
     Catalogue,
     Fake,
     Fakes,
     HomeFolder,
-    Inputs,
     System,
     TrustTemplates,
     service_kept_or_not,
 )
 from mulligan.cli.parameters import Argument
-from mulligan.cli.run import Wait, given_inputs
+from mulligan.cli.run import Wait
 from mulligan.cli.terminal import complain, show_warnings
 from mulligan.service import Service, capacity_for, parse_duration
 from mulligan.service.formatting import quote_names
@@ -30,6 +30,7 @@ def rehearse(
     fake: Fake = None,
     fakes: Fakes = None,
     inputs: Inputs = None,
+    inputs_file: InputsFile = None,
     parallel: Parallel = None,
     wait: Wait = "0s",
     system: System = None,
@@ -44,7 +45,7 @@ def rehearse(
     here. The run is in a temporary home; with --home DIR it is kept. The exit codes are those of `mulligan run`.
     """
     wait_seconds = parse_duration(wait)
-    given = given_inputs(inputs or [])
+    given = given_inputs(inputs, inputs_file)
     examined = Service.examine_workflow(
         file, named=system, trust_templates=trust_templates, catalogue=catalogue, given=given
     )

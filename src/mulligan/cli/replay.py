@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from mulligan.cli.continue_run import continue_run
 from mulligan.cli.drive_run import drive_run
-from mulligan.cli.options import AsJson, By, HomeFolder, Inputs, Reason, RunName, pairs, service_at, where
+from mulligan.cli.given_inputs import Inputs, InputsFile, given_inputs
+from mulligan.cli.options import AsJson, By, HomeFolder, Reason, RunName, pairs, service_at, where
 from mulligan.cli.parameters import Argument, Option
-from mulligan.cli.run import given_inputs
 from mulligan.cli.show import step_rows
 from mulligan.cli.tables import cut, show_table, tinted
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json, visible, wants_colour
@@ -68,6 +68,7 @@ def replay(
         str, Option("--refuse", metavar="STEP", help="With --fork-here: say no to the approval of this step.")
     ] = "",
     inputs: Inputs = None,
+    inputs_file: InputsFile = None,
     file: Annotated[
         Path | None, Option("--file", metavar="FILE", help="With --fork-here: a corrected workflow file.")
     ] = None,
@@ -88,8 +89,15 @@ def replay(
     their numbers. With --verify the exit code is 1 if log and store differ; with --fork-here as of `mulligan run`.
     """
     _check_usage(at, until, step, diff, other, verify=verify)
-    change = Change(classify, approve, refuse, inputs or [], file, reason)
-    _check_fork(change, forks=forks, is_point=(at is not None or until is not None) and not step, dry_run=dry_run)
+    given = given_inputs(inputs, inputs_file) if forks else {}
+    change = Change(classify, approve, refuse, given, file, reason)
+    _check_fork(
+        change,
+        forks=forks,
+        is_point=(at is not None or until is not None) and not step,
+        has_inputs=bool(inputs) or inputs_file is not None,
+        dry_run=dry_run,
+    )
     with service_at(home, by) as service:
         run_id = service.find_run(run)
         if verify:
@@ -149,7 +157,7 @@ class Change(NamedTuple):
     classify: str
     approve: str
     refuse: str
-    inputs: list[str]
+    inputs: Mapping[str, Any]
     file: Path | None
     reason: str
 
@@ -158,10 +166,10 @@ class Change(NamedTuple):
         return bool(self.classify or self.approve or self.refuse)
 
 
-def _check_fork(change: Change, *, forks: bool, is_point: bool, dry_run: bool) -> None:
+def _check_fork(change: Change, *, forks: bool, is_point: bool, has_inputs: bool, dry_run: bool) -> None:
     """Refuse what a fork needs where none was asked for, and what does not go together."""
     if not forks:
-        if change.decides or change.inputs or change.file is not None or dry_run:
+        if change.decides or has_inputs or change.file is not None or dry_run:
             raise UsageRefused("a replay changes nothing", hint="to start a new run from there: --fork-here")
         return
     if not is_point:
@@ -186,7 +194,7 @@ def _fork(
     as_json: bool,
     home: str | None,
 ) -> int:
-    given = given_inputs(change.inputs)
+    given = dict(change.inputs)
     if change.file is not None:
         workflow = Service.load_workflow(change.file, **service.reading_of(run_id))
         planned = service.event_forks.plan_with_file(run_id, seq, given, workflow)

@@ -11,11 +11,11 @@ from mulligan import service as services
 from mulligan.cli.background_start import Detach, Key, start, start_published
 from mulligan.cli.capacity import Gpus, Memory, On, ParallelOrNone, asked_capacity
 from mulligan.cli.format_options import MapPatterns, MaxIterations
+from mulligan.cli.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.options import (
     AsJson,
     Catalogue,
     HomeFolder,
-    Inputs,
     System,
     TrustTemplates,
     is_on_server,
@@ -50,6 +50,7 @@ Forced = Annotated[
 def run(
     file: Annotated[Path, Argument(metavar="FILE", help="A workflow file, or NAME@3 for a published workflow.")],
     inputs: Inputs = None,
+    inputs_file: InputsFile = None,
     home: HomeFolder = None,
     parallel: ParallelOrNone = None,
     memory: Memory = None,
@@ -96,7 +97,7 @@ def run(
     wait_seconds = parse_duration(wait)
     asked = asked_capacity(parallel, memory, gpus, on, may_be_none=True)
     options = read_format_options(patterns, iterations)
-    given = given_inputs(inputs or [])
+    given = given_inputs(inputs, inputs_file)
     reference = None if file.exists() else services.published_reference(str(file))
     if reference is None and not file.exists() and not file.suffix and file.name == str(file):
         # On a server a bare name is that of what is published.
@@ -214,16 +215,3 @@ def _refuse_published_name(name: str, home: str | None) -> None:
     raise UsageRefused(
         f"there is no file '{name}'", hint=f"a workflow of this name is published: mulligan run {name}@latest"
     )
-
-
-def given_inputs(words: list[str]) -> dict[str, str]:
-    """The inputs by name. The workflow checks them later."""
-    given: dict[str, str] = {}
-    for word in words:
-        name, sign, value = word.partition("=")
-        if not sign or not name:
-            raise UsageRefused(f"'{word}' is not an input", hint="write it like -i name=value")
-        if name in given:
-            raise UsageRefused(f"input '{name}' is given twice")
-        given[name] = value
-    return given

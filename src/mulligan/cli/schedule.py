@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from mulligan.cli.options import AsJson, By, HomeFolder, Inputs, Reason, pairs, service_at, where
+from mulligan.cli.given_inputs import Inputs, InputsFile, given_inputs
+from mulligan.cli.options import AsJson, By, HomeFolder, Reason, pairs, service_at, where
 from mulligan.cli.parameters import Argument, Option
-from mulligan.cli.run import given_inputs
 from mulligan.cli.tables import cut, length, show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service import (
@@ -51,6 +51,7 @@ def schedule(
     ] = None,
     anchor: Annotated[str | None, Option("--anchor", metavar="TIME", help="put: from when --every is counted.")] = None,
     inputs: Inputs = None,
+    inputs_file: InputsFile = None,
     label: Annotated[
         list[str] | None, Option("--label", metavar="KEY=VALUE", help="put: a label of its runs (repeatable).")
     ] = None,
@@ -91,7 +92,8 @@ def schedule(
         elif name is None:
             _list(service, home, as_json=as_json)
         elif word == "put":
-            form = _form(workflow, cron, timezone, every, anchor, inputs, label, catch_up, overlap, pause_after)
+            given = given_inputs(inputs, inputs_file)
+            form = _form(workflow, cron, timezone, every, anchor, given, label, catch_up, overlap, pause_after)
             _show(service.schedules.put(name, form, dry_run=is_dry), home, as_json=as_json)
         elif word == "backfill":
             _backfill(service, name, begin, end, is_dry=is_dry, as_json=as_json)
@@ -113,7 +115,7 @@ def _form(
     timezone: str | None,
     every: str | None,
     anchor: str | None,
-    inputs: list[str] | None,
+    inputs: dict[str, Any],
     label: list[str] | None,
     catch_up: str,
     overlap: str,
@@ -131,7 +133,7 @@ def _form(
         timezone=timezone,
         every=every,
         anchor=anchor,
-        inputs=dict(given_inputs(inputs or [])),
+        inputs=inputs,
         labels=pairs(label, "label", "--label name=value"),
         catch_up=catch_up,
         overlap=overlap,  # type: ignore[arg-type]

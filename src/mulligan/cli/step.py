@@ -8,20 +8,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+from mulligan.cli.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.options import (
     AsJson,
     Catalogue,
     Fake,
     Fakes,
     HomeFolder,
-    Inputs,
     StepName,
     System,
     TrustTemplates,
     service_kept_or_not,
 )
 from mulligan.cli.parameters import Argument, Option
-from mulligan.cli.run import given_inputs
 from mulligan.cli.terminal import UsageRefused, complain, show_json, show_written
 from mulligan.service import (
     AttemptLog,
@@ -44,6 +43,7 @@ def step(
     file: Annotated[Path, Argument(metavar="FILE", help="A workflow file.")],
     step: StepName,
     inputs: Inputs = None,
+    inputs_file: InputsFile = None,
     results: Annotated[
         list[str] | None,
         Option(
@@ -71,25 +71,20 @@ def step(
     the handler runs as if the step had failed as --error says, and the outcome of the step is shown. The exit code is 1
     if the failure is not handled.
     """
+    given = given_inputs(inputs, inputs_file)
     workflow = Service.load_workflow(
-        file,
-        named=system,
-        trust_templates=trust_templates,
-        catalogue=catalogue,
-        given=given_inputs(inputs or []),
+        file, named=system, trust_templates=trust_templates, catalogue=catalogue, given=given
     )
     ends = Service.read_fakes(workflow, fake or (), fakes)
     own = {step: ends.pop(step)} if step in ends else {}
     kept = Service.step_results(workflow, step, ends, fake or (), _results(results or ()))
     if handler:
         trial = _handler_trial(workflow, step, item, command)
-        prepared = Service.prepare(trial.workflow, given_inputs(inputs or []), Path.cwd())
+        prepared = Service.prepare(trial.workflow, given, Path.cwd())
         return _run_handler(trial, prepared, parse_failure(error or "{}"), kept, home, as_json=as_json)
     if error or item or command is not None:
         raise UsageRefused("--error, --item and --command need --handler", hint="add --handler")
-    prepared = Service.prepare(
-        Service.apply_fakes(Service.isolate_step(workflow, step), own), given_inputs(inputs or []), Path.cwd()
-    )
+    prepared = Service.prepare(Service.apply_fakes(Service.isolate_step(workflow, step), own), given, Path.cwd())
     return _run_step(step, prepared, kept, home, as_json=as_json)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from datetime import UTC
 
 from mulligan.api.routing import Answer, Call
+from mulligan.dashboard.cookies import seen_cookie, seen_until, seen_value, zone_of
 from mulligan.dashboard.runs import runs_path
 from mulligan.dashboard.shell import empty, heading, page, page_route, panel, path_to, path_to_entry, table
-from mulligan.dashboard.zones import zone_of
 from mulligan.service import (
     Breaker,
     Day,
@@ -45,7 +45,7 @@ LOW_BAR = 4
 def show_home(call: Call) -> Answer:
     service = call.service
     recent = service.recent_runs
-    failing, waiting = recent.failing(), recent.waiting(WAITING_MAX)
+    failing, waiting = recent.failing(seen_until(call)), recent.waiting(WAITING_MAX)
     history = recent.history(zone_of(call))
     breakers = [one for one in service.list_breakers() if one.status != "closed"]
     workers = [one for one in service.list_workers() if one.runs_tasks]
@@ -54,12 +54,12 @@ def show_home(call: Call) -> Answer:
     if not history and not failing.groups and not waiting.runs:
         content.append(_welcome())
     content += [
-        _failing(failing) if failing.groups else "",
+        _failing(call, failing) if failing.groups else "",
         element("div", _waiting(waiting), _breakers(breakers), class_="columns") if waiting.runs or breakers else "",
         _history(history) if history else "",
         element("div", _workers(workers), _schedules(schedules), class_="columns"),
     ]
-    return page(call, "Home", *content, section="home", live="runs,pending", styles=("home.css",))
+    return page(call, "Home", *content, section="home", live="runs,pending", modules=("home.js",), styles=("home.css",))
 
 
 def _is_idle(workers: list[WorkerLine], history: list[WorkflowDays]) -> bool:
@@ -73,6 +73,9 @@ def _headline(failing: Failing, waiting: WaitingRuns, breakers: list[Breaker], *
     parts = []
     if failed:
         parts.append("1 workflow fails" if failed == 1 else f"{failed} workflows fail")
+    if over := sum(one.recent_count for one in failing.groups if one.completed is not None):
+        later = "a later one" if over == 1 else "later ones"
+        parts.append(f"{pluralize(over, 'run')} failed and {later} completed")
     if waiting.run_count:
         verb = "waits" if waiting.run_count == 1 else "wait"
         parts.append(f"{pluralize(waiting.run_count, 'run')} {verb} for a person")
@@ -95,22 +98,46 @@ def _welcome() -> Html:
 # -- what fails ------------------------------------------------------------------------------------------------------
 
 
-def _failing(failing: Failing) -> Html:
+def _failing(call: Call, failing: Failing) -> Html:
     now = [one for one in failing.groups if one.completed is None]
-    over = [one for one in failing.groups if one.completed is not None]
+    recent = [one for one in failing.groups if one.completed is not None and one.recent_count]
+    over = [one for one in failing.groups if one.completed is not None and not one.recent_count]
     parts: list[object] = []
     if now:
         parts.append(_failing_table(now, "Failing workflows"))
-    else:
+    if recent:
+        parts += _recent(call, recent)
+    if not now and not recent:
         parts.append(element("p", "Every workflow that failed has completed since.", class_="muted"))
     if over:
-        summary = element("summary", f"{pluralize(len(over), 'failure')} of workflows that have completed since")
-        parts.append(element("details", summary, _failing_table(over, "Completed since"), id="over", class_="over-now"))
+        words = "failure" if len(over) == 1 else "failures"
+        title = f"{len(over):,} {'older ' if recent else ''}{words} of workflows that have completed since"
+        table_ = _failing_table(over, "Completed since")
+        parts.append(element("details", element("summary", title), table_, id="over", class_="over-now"))
     if failing.is_cut:
         more = element("a", "all failed runs", href=runs_path(status="failed"))
         parts.append(element("p", "The newest are shown; see ", more, ".", class_="note"))
     all_failed = element("a", "All failed runs", href=runs_path(status="failed", since="14d"))
     return panel("Failing now" if now else "Failures", *parts, name="failing", beside=all_failed)
+
+
+def _recent(call: Call, groups: list[FailingGroup]) -> list[object]:
+    """What failed in the night, or over the weekend, though the next run completed: nobody has run it again."""
+    newest = max(one.run.updated_at for one in groups)
+    button = element(
+        "button",
+        "Mark as seen",
+        type="button",
+        data_seen=seen_value(newest),
+        data_cookie=seen_cookie(call),
+        title="Fold them away in this browser, until something else fails",
+    )
+    words = "Later runs have completed. What these had to do may still be missing: open one to retry it."
+    head = element("div", element("h3", "Failed in the last 3 days"), button, class_="panel-head")
+    note = element("p", words, class_="note")
+    return [
+        element("div", head, note, _failing_table(groups, "Failed in the last 3 days"), class_="recent", id="recent")
+    ]
 
 
 def _failing_table(groups: list[FailingGroup], label: str) -> Html:
@@ -125,7 +152,11 @@ def _failing_row(group: FailingGroup) -> Html:
     if failure is not None:
         step = element("a", failure.step, href=path_to("runs", run.run_id, "steps", failure.step))
         what = join_html([step, ": ", failure.text])
-    runs = runs_path(workflow=group.workflow, failure=group.code, status="failed", since="14d")
+    # Of what has completed since, those count that nobody may have seen.
+    is_recent = group.completed is not None and group.recent_count > 0
+    count = group.recent_count if is_recent else group.count
+    span = "3d" if is_recent else "14d"
+    runs = runs_path(workflow=group.workflow, failure=group.code, status="failed", since=span)
     since = ""
     if group.completed is not None:
         done = element("a", f"run {group.completed.run_id}", href=path_to("runs", group.completed.run_id))
@@ -137,9 +168,7 @@ def _failing_row(group: FailingGroup) -> Html:
         element("td", element("a", group.workflow, href=run_path), class_="workflow"),
         element("td", element("span", group.code or "failed", class_="status bad"), class_="nowrap"),
         element("td", what, class_="what"),
-        element(
-            "td", element("a", f"{group.count:,}", href=runs, aria_label=f"{group.count} failed runs"), class_="runs"
-        ),
+        element("td", element("a", f"{count:,}", href=runs, aria_label=pluralize(count, "failed run")), class_="runs"),
         element("td", time_element(run.updated_at), element("small", f" run {run.run_id}"), since, class_="newest"),
         id=f"failing-{group.workflow}-{group.code}",
     )

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from mulligan.api.routing import Answer, Call, Query
 from mulligan.dashboard.input_fields import input_fields
 from mulligan.dashboard.parts import action_button, facts, link_with, moment, run_link, status
-from mulligan.dashboard.shell import empty, heading, may, page, page_route, panel, path_to, table
+from mulligan.dashboard.shell import empty, heading, may, page, page_route, panel, path_to, shortened, table
 from mulligan.errors import MulliganError
 from mulligan.service import (
     Html,
@@ -248,7 +248,11 @@ def _coming(one: ScheduleView, zone: ZoneInfo) -> Html:
             element("td", f"{at.astimezone(zone):%A %-d %B, %H:%M}"),
             element("td", moment(at, "time")),
             element("td", moment(at) if at < soon else "", class_="muted"),
-            *([element("td", _input_texts(one.next_inputs[number]))] if one.next_inputs else []),
+            *(
+                [element("td", shortened(_input_texts(one.next_inputs[number]), 120), class_="given")]
+                if one.next_inputs
+                else []
+            ),
         )
         for number, at in enumerate(one.next)
     ]

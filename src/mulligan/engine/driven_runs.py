@@ -19,7 +19,7 @@ from mulligan.engine.task_leasing import TaskSupply
 from mulligan.engine.tasks_in_flight import TasksInFlight
 from mulligan.engine.timer_watch import TimerWatch
 from mulligan.engine.workflow_cache import WorkflowCache
-from mulligan.errors import CodecError, MulliganError
+from mulligan.errors import CodecError, MulliganError, StoreUnavailable
 from mulligan.ports import Clock, EngineExecutor, EngineStore, LoadedRun, Message, NewRun, RunRecord, Turn
 
 # How many runs are loaded in one round of the loop: a heartbeat must not wait for more than that.
@@ -211,6 +211,7 @@ class DrivenRuns:
             executor=None if self._supply.is_draining else self._executor,
             is_exclusive=not is_shared,
             ahead=ahead,
+            others_take_part=self._others_take_part,
         )
         driver.is_alone = self._supply.is_alone
         self.drivers[turn.run_id] = driver
@@ -223,6 +224,20 @@ class DrivenRuns:
             self._ended.append(driver)
         self._changes.request()
         return driver
+
+    def _others_take_part(self) -> bool:
+        """Whether workers of other hosts take part in a store of this machine, or did while we were here.
+
+        They have no lock. Asked before a task fails because no worker can take it: one may have joined since the last
+        look, and one that died may be started again.
+        """
+        if not self._supply.had_others:
+            try:
+                others = (worker for worker in self._store.workers() if worker.name != self._name)
+                self._supply.had_others = any(not worker.lock and worker.cpus for worker in others)
+            except StoreUnavailable:
+                return True  # it is asked again
+        return self._supply.had_others
 
     # -- reports -----------------------------------------------------------------------------------------------------
 

@@ -106,6 +106,7 @@ class RunDriver:
         executor: TaskCapacity | None,
         is_exclusive: bool,
         ahead: timedelta,
+        others_take_part: Callable[[], bool] = lambda: False,
     ) -> None:
         self.turn = turn
         self.run_id = turn.run_id
@@ -117,8 +118,10 @@ class RunDriver:
         self.state = state
         self.evaluator = evaluator
         self.executor = executor
-        # No other worker may ever take its tasks: a task that our executor can never take fails.
+        # No other worker may ever take its tasks: a task that our executor can never take fails. Unless workers of
+        # other hosts take part, or did: one that comes again may take it.
         self.is_exclusive = is_exclusive
+        self._others_take_part = others_take_part
         # Whether no other worker takes tasks of this run: then all of them are ours, also those that never fit.
         self.is_alone = True
         self.reports: deque[QueuedReport] = deque()
@@ -378,7 +381,7 @@ class RunDriver:
             return False
         has_room = task.guard is None and self._has_room(task)
         is_ours = self.is_exclusive and self.is_alone
-        return has_room or (is_ours and not self.executor.can_ever_fit(task))
+        return has_room or (is_ours and not self.executor.can_ever_fit(task) and not self._others_take_part())
 
     def _has_room(self, task: Task) -> bool:
         """Whether our executor can start it or, if nobody else could, hold it until a slot is free."""

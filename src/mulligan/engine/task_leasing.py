@@ -91,6 +91,8 @@ class TaskSupply:
         self._workflows = workflows
         self._is_shared = is_shared
         self.is_alone = not is_shared
+        # Whether it was ever otherwise: who has gone may come again.
+        self.had_others = is_shared
         self.is_draining = False
         self.pacing = LeasePacing(clock, is_shared=is_shared)
         # Drivers whose runs have queued tasks that wait for capacity.
@@ -126,6 +128,7 @@ class TaskSupply:
         if is_alone == self.is_alone:
             return
         self.is_alone = is_alone
+        self.had_others = self.had_others or not is_alone
         self.pacing.may_have_tasks = True
         self._queuing.clear()
         for driver in drivers:

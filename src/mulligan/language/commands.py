@@ -15,6 +15,7 @@ from mulligan.language.retry_policies import read_retry
 from mulligan.language.scope import Scope, bare_expression, read_condition
 from mulligan.language.settings import Settings, guard_of, read_breaker_key, read_logs
 from mulligan.language.shapes import Fields
+from mulligan.language.step_files import read_item_files
 from mulligan.language.suggestions import did_you_mean
 from mulligan.language.workflow_keys import (
     CAPTURE,
@@ -68,6 +69,8 @@ def read_command_of_item(node: Node, label: str, scope: Scope, settings: Setting
     if "when" in fields:
         with scope.noting:
             values["when"] = read_condition(fields.at("when"), scope)
+    if "reads" in fields or "writes" in fields:
+        values.update(read_item_files(fields, values, scope))
     return Command(**values)
 
 

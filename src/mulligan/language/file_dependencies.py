@@ -19,7 +19,12 @@ def add_needs(resolved: Resolved, source: Source, *, allows_unordered: bool = Fa
     for step in resolved.steps.values():
         for file in step.writes:
             writers.setdefault(file, []).append(step.name)
-    if not writers:
+    # Whether two maps write the same files depends on their items, so these are only looked for by readers.
+    by_items: dict[str, list[str]] = {}
+    for step in resolved.steps.values():
+        for file in dict.fromkeys(file for command in step.do for file in command.writes):
+            by_items.setdefault(file, []).append(step.name)
+    if not writers and not by_items:
         return
     reach = Reachability(forward_links(resolved))
     for file, names in writers.items():
@@ -28,6 +33,8 @@ def add_needs(resolved: Resolved, source: Source, *, allows_unordered: bool = Fa
                 source.warn_as(refusal)
             else:
                 source.note(refusal)
+    for file, names in by_items.items():
+        writers.setdefault(file, []).extend(names)
     implied = _implied_needs(writers, reach, resolved)
     for name, needs in implied.items():
         step = resolved.steps[name]
@@ -54,7 +61,7 @@ def _implied_needs(writers: dict[str, list[str]], reach: Reachability, resolved:
     pairs = {
         (writer, step.name)
         for step in resolved.steps.values()
-        for file in step.reads
+        for file in dict.fromkeys((*step.reads, *(file for command in step.do for file in command.reads)))
         for writer in writers.get(file, ())
         if writer != step.name
     }

@@ -7,11 +7,12 @@ placeholders is named by its text.
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from mulligan.core.model.workflow import Step, Template
+from mulligan.core.model.workflow import ENGINE_ACTIONS, Step, Template
 from mulligan.core.state.scope import reads_secrets
 from mulligan.language.matrix import format_name, format_path
 from mulligan.language.matrix_binding import Values, binder
@@ -22,6 +23,8 @@ from mulligan.language.suggestions import did_you_mean
 
 _KEYS = ("reads", "writes")
 _WILDCARDS = frozenset("*?[")
+# Names in a command of an item that may be the same for several items.
+_NOT_OF_ITEM = frozenset({"previous", "attempt", "step"})
 
 
 class StepFiles(msgspec.Struct, frozen=True):
@@ -45,6 +48,34 @@ def read_files(fields: Fields, scope: Scope) -> dict[str, Any]:
         if key in fields:
             found[key] = tuple(names)
     return {**found, **({"file_paths": paths} if paths else {})}
+
+
+def read_item_files(fields: Fields, command: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+    """The files of a command of an item. Each item has its own: the path of one that is written has the item in it."""
+    if scope.matrix:
+        key = fields.key("writes" if "writes" in fields else "reads")
+        hint = "declare the files on the step, or use a map without a matrix"
+        scope.note(scope.source.refuse("files", "items of a step with 'matrix' cannot declare files", key, hint=hint))
+        return {}
+    action = command.get("action")
+    is_engines = action is not None and action.kind in ENGINE_ACTIONS
+    if "writes" in fields and (is_engines or command.get("tools") or command.get("session")):
+        message = "no worker runs this command itself, so nobody would look for the files that it 'writes'"
+        hint = "declare them on the step that writes them"
+        scope.note(scope.source.refuse("files", message, fields.key("writes"), hint=hint))
+        return {}
+    found = read_files(fields, scope)
+    paths: dict[str, Template] = found.get("file_paths", {})
+    names, entries = found.get("writes", ()), _entries(fields, "writes")
+    for number, name in enumerate(names):
+        read = {one.partition(".")[0] for one in paths[name].reads} if name in paths else set()
+        if read.isdisjoint(scope.names - _NOT_OF_ITEM):
+            item = min(scope.names - _NOT_OF_ITEM - {"index", "output", "outputs"}, default="index")
+            message = f"every item would write '{shorten(name)}'"
+            hint = f"put the item into the path, such as 'out/${{{item}}}.txt'"
+            at = entries[number] if len(entries) == len(names) else fields.at("writes")
+            scope.note(scope.source.refuse("files", message, at, hint=hint))
+    return found
 
 
 def files_per_step(fields: Fields, combinations: list[Values], scope: Scope) -> list[StepFiles]:

@@ -145,7 +145,12 @@ COMMAND_KEYS = {
 COMMAND: Record = ActionRecord("command", COMMAND_KEYS, one_of=_ONE_ACTION)
 DO_COMMAND: Record = ActionRecord(
     "do_command",
-    {**COMMAND_KEYS, "when": Key(as_node(CONDITION), "skipped unless this is true")},
+    {
+        **COMMAND_KEYS,
+        "when": Key(as_node(CONDITION), "skipped unless this is true"),
+        "reads": Key(ListOf(TEXT, or_one=True), "files that it reads for this item: paths, or names from 'files'"),
+        "writes": Key(ListOf(TEXT, or_one=True), "files that it writes for this item, with the item in their paths"),
+    },
     one_of=_ONE_ACTION,
 )
 

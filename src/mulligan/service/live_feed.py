@@ -19,9 +19,9 @@ import msgspec
 
 from mulligan.core.effects.run_lists import RunFilter
 from mulligan.errors import InputInvalid, UnknownRun
-from mulligan.ports import RunRecord, Store, WaitingPlace
+from mulligan.ports import RunRecord, WaitingPlace
 from mulligan.service.json_output import to_json
-from mulligan.service.pending import Waiting, find_waiting, read_waiting
+from mulligan.service.pending import find_waiting, read_waiting
 from mulligan.service.run_list import RunLine, run_lines
 from mulligan.service.run_pages import RunChanges
 from mulligan.service.run_reader import RunReader
@@ -127,6 +127,8 @@ class LiveFeed:
         # Of the service that was asked last.
         self._version: tuple[Service, int | str | None] | None = None
         self._sources: dict[Watch, Source] = {}
+        # What was found in a look that the store did not let end: the next one reports it.
+        self.undelivered: list[LiveEvent] = []
 
     def has_changes(self, service: Service) -> bool:
         """Whether a look may find something. Cheap: one number on SQLite, one small statement on PostgreSQL."""
@@ -142,11 +144,15 @@ class LiveFeed:
         With `is_changed` False, only what changes without a write: a process that died.
         """
         if not is_changed:
-            return [event for watch in watches if self._is_recheck_due(watch) for event in self._poll(service, watch)]
-        run_ids = [watch.run_id for watch in watches if watch.kind == "run"]
-        seqs = {record.run_id: str(record.seq) for record in service.records(run_ids)}
-        changed = (watch for watch in watches if watch.kind != "run" or self._is_behind(watch, seqs))
-        return [event for watch in changed for event in self._poll(service, watch)]
+            changed = [watch for watch in watches if self._is_recheck_due(watch)]
+        else:
+            run_ids = [watch.run_id for watch in watches if watch.kind == "run"]
+            seqs = {record.run_id: str(record.seq) for record in service.records(run_ids)}
+            changed = [watch for watch in watches if watch.kind != "run" or self._is_behind(watch, seqs)]
+        for watch in changed:
+            self.undelivered += self._poll(service, watch)
+        found, self.undelivered = self.undelivered, []
+        return found
 
     def join(self, service: Service, watch: Watch, position: str) -> tuple[list[LiveEvent], list[LiveEvent]]:
         """A client begins to watch: what all others get first, and what it gets itself.
@@ -307,6 +313,15 @@ class RunListSource:
         return self._journal.after(position)
 
     def poll(self, service: Service) -> list[LiveEvent]:
+        known = (self._seen, self._open, self._said, self._checked_at, self._is_first)
+        try:
+            return self._compare(service)
+        except BaseException:
+            # The store went away in the middle: what has changed is not reported yet.
+            self._seen, self._open, self._said, self._checked_at, self._is_first = known
+            raise
+
+    def _compare(self, service: Service) -> list[LiveEvent]:
         reader = service.reader
         if not reader.home.is_there:
             self._is_first = False
@@ -397,27 +412,28 @@ class PendingSource:
         seqs = {key: found.get(key[0], 0) for key in waiting}
         changed = {key: waiting[key] for key, seq in seqs.items() if self._seqs.get(key) != seq}
         removed = [key for key in self._seqs if key not in seqs]
+        # All that is read comes first: if the store goes away meanwhile, what has changed is not reported yet.
+        shown = [] if len(changed) > ENTRIES_MAX else [to_json(entry) for entry in read_waiting(store, changed)]
         is_first, self._is_first = self._is_first, False
         self._seqs = seqs
         for key in removed:
             self._said.pop(key, None)
         if len(changed) > ENTRIES_MAX:
             return [] if is_first else [self._journal.add("reset", {"watch": ["pending"], "reason": "many_changes"})]
-        entries = self._entries(store, changed)
+        entries = self._new_entries(shown)
         if is_first or not (entries or removed):
             return []
         gone = [{"run_id": run_id, "step": place or None} for run_id, place in sorted(removed)]
         return [self._journal.add("pending", {"entries": entries, "removed": gone, "total": len(waiting)})]
 
-    def _entries(self, store: Store, changed: Waiting) -> list[dict[str, Any]]:
+    def _new_entries(self, shown: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The entries that say something else than before."""
         found = []
-        for entry in read_waiting(store, changed) if changed else ():
-            shown, key = to_json(entry), (entry.run_id, entry.step or "")
-            said = hash(_encoded(shown))
+        for entry in shown:
+            key, said = (entry["run_id"], entry["step"] or ""), hash(_encoded(entry))
             if self._said.get(key) != said:
                 self._said[key] = said
-                found.append(shown)
+                found.append(entry)
         return found
 
 

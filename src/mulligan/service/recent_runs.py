@@ -20,6 +20,8 @@ from mulligan.service.run_reader import RunReader
 
 # How far back is looked, in days.
 DAYS = 14
+# For how long a failure is recent, though later runs have completed: a night, or a weekend.
+RECENT = timedelta(days=3)
 # How many of the newest failed runs are looked at.
 FAILED_RUNS_MAX = 200
 # How many groups of them are listed, the newest ones.
@@ -39,12 +41,14 @@ class FailingGroup(msgspec.Struct, frozen=True):
     count: int
     # The oldest of those that were looked at.
     first_at: datetime
-    # The run that has completed since, if there is one.
+    # The run that has completed since, if there is one. What the failed ones had to do may be missing all the same.
     completed: RunRecord | None
+    # How many of them failed recently, and after what the reader has seen.
+    recent_count: int = 0
 
 
 class Failing(msgspec.Struct, frozen=True):
-    """What failed: what fails still comes first, then the newest."""
+    """What failed: what fails still comes first, then what failed recently, then the newest."""
 
     groups: list[FailingGroup]
     # Since when, or since the oldest run that was looked at.
@@ -94,9 +98,10 @@ class RecentRuns:
         self._cache = cache
         self._now = now
 
-    def failing(self) -> Failing:
-        """The failed runs of the last days, by workflow and failure code."""
+    def failing(self, seen: datetime | None = None) -> Failing:
+        """The failed runs of the last days, by workflow and failure code. `seen`: until when the reader knows them."""
         now = self._now()
+        recent = max(now - RECENT, seen) if seen is not None else now - RECENT
         since = now - timedelta(days=DAYS)
         if not self._reader.home.is_there:
             return Failing([], since, is_cut=False)
@@ -110,10 +115,18 @@ class RecentRuns:
         newest = {workflow: runs[0] for (workflow, _), runs in reversed(listed)}
         completed = {workflow: self._completed_since(run) for workflow, run in newest.items()}
         groups = [
-            FailingGroup(workflow, code, runs[0], len(runs), runs[-1].created_at, completed[workflow])
+            FailingGroup(
+                workflow=workflow,
+                code=code,
+                run=runs[0],
+                count=len(runs),
+                first_at=runs[-1].created_at,
+                completed=completed[workflow],
+                recent_count=sum(run.updated_at > recent for run in runs),
+            )
             for (workflow, code), runs in listed
         ]
-        groups.sort(key=lambda one: one.completed is not None)
+        groups.sort(key=lambda one: (one.completed is not None, one.recent_count == 0))
         is_cut = page.next is not None or len(found) > len(listed)
         return Failing(groups, page.runs[-1].created_at if page.next else since, is_cut)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mulligan.core.model.fact_parts import Kept
     from mulligan.core.model.workflow import Workflow
     from mulligan.formats import Converted, Examined
-    from mulligan.language import schema
+    from mulligan.language import input_files, schema
     from mulligan.service import drawing, handler_trial, step_trial, workflow_files
     from mulligan.service.drawing import Picture
     from mulligan.service.handler_trial import HandlerTrial
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mulligan.service.workflow_files import Validation
 else:
     formats, schema = LazyModule("mulligan.formats"), LazyModule("mulligan.language.schema")
+    input_files = LazyModule("mulligan.language.input_files")
     for _name in ("drawing", "handler_trial", "step_trial", "workflow_files"):
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 
@@ -108,6 +109,11 @@ class WorkflowVerbs:
     def read_fakes(workflow: Workflow, words: Sequence[str] = (), file: Path | None = None) -> Fakes:
         """How faked steps end, as words such as `build=EXIT_NONZERO:11` and a file say."""
         return step_trial.read_fakes_given(workflow, words, file)
+
+    @staticmethod
+    def parse_inputs(data: bytes, file: str) -> dict[str, Any]:
+        """The inputs in the text of a YAML or JSON file; errors name `file`. The workflow checks them later."""
+        return input_files.parse_inputs(data, file)
 
     @staticmethod
     def apply_fakes(workflow: Workflow, fakes: Fakes) -> Workflow:

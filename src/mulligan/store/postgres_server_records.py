@@ -31,8 +31,8 @@ from mulligan.store.server_columns import (
     audit_from,
     document_from,
     document_row,
-    due_from,
     extent,
+    first_due_from,
     joined,
     log_columns,
     log_key_from,
@@ -189,7 +189,7 @@ class PostgresServerRecords:
 
     def next_notice_due(self) -> datetime | None:
         ((due,),) = self._query("next_notice_due")
-        return due_from(due)
+        return first_due_from(due)
 
     def notices(
         self,

@@ -136,6 +136,11 @@ def due_from(due_at: int | None) -> datetime | None:
     return moment_from(due_at) if due_at else None
 
 
+def first_due_from(due_at: int | None) -> datetime | None:
+    """When the first notice that waits is due; None if none waits. One without a time is due since long."""
+    return moment_from(due_at) if due_at is not None else None
+
+
 # -- logs ------------------------------------------------------------------------------------------------------------
 
 

@@ -100,9 +100,13 @@ def read_reported_errors(path: str) -> tuple[tuple[Any, ...], str]:
 
 
 def missing_files(task: Task) -> tuple[str, ...]:
-    """Return the declared files that do not exist. Paths are relative to where `run` was called."""
+    """Return the declared files that do not exist: their names, or the path if a name is an expression.
+
+    Paths are relative to where `run` was called.
+    """
     home = task.home or "/"
-    return tuple(name for name, path in task.files.items() if not os.path.exists(os.path.join(home, path)))
+    missing = [(name, path) for name, path in task.files.items() if not os.path.exists(os.path.join(home, path))]
+    return tuple(path if "${" in name else name for name, path in missing)
 
 
 def _parse_reported(path: str) -> tuple[Any, ...]:

@@ -48,7 +48,7 @@ def judge_suggestion(agent: TriageAgent, decided: int, answer: Any) -> Judgement
     try:
         found = read_answer(answer)
     except ValueError as error:
-        return Judgement(None, "invalid_answer", str(error)[:DETAIL_CHARS_MAX])
+        return Judgement(None, "invalid_answer", str(error))
     if found.verdict not in agent.may:
         return Judgement(found, "not_allowed", f"it may decide: {', '.join(agent.may)}")
     if found.confidence < agent.min_confidence:

@@ -43,16 +43,19 @@ def reuse_of(state: State, place: Place) -> Reuse | None:
         return None
     step, spec = state.step(above.key), place.spec
     is_wanted = above.spec.cache or (state.run.changed_only and not (spec.action and spec.action.kind == AGENT))
-    if not (is_wanted or above.spec.reads or above.spec.writes):
+    if not (is_wanted or above.spec.reads or above.spec.writes or spec.reads or spec.writes):
         return None
     is_forced = _is_forced(state, above)
     return Reuse(
         definition=_definition(spec, has_undo=step.undo is not None),
         looks=bool(is_wanted) and above.visit == 1 and place.climb.tries == 0 and not is_forced,
-        reads={name: path_of(state, above, name) for name in above.spec.reads},
+        reads={
+            **{name: path_of(state, above, name) for name in above.spec.reads},
+            **({name: path_of(state, place, name) for name in spec.reads} if place is not above else {}),
+        },
         key=above.bindings.get(CACHE_KEY),
         has_undo=step.undo is not None,
-        after=_upstream_traces(state, above) | _data_trace(state),
+        after=(_upstream_traces(state, above) if not spec.reads else {}) | _data_trace(state),
     )
 
 
@@ -132,9 +135,9 @@ def _map_of(state: State, place: Place) -> Place | None:
     return step if is_whole_item and not step.spec.writes and state.step(step.key).undo is None else None
 
 
-def path_of(state: State, step: Place, name: str) -> str:
-    """The path of a file of a step: its templated path, the declared path, or the name itself."""
-    return step.paths.get(f"file.{name}") or state.workflow.files.get(name, name)
+def path_of(state: State, owner: Place, name: str) -> str:
+    """The path of a file of a step or of a command of an item: as rendered, as declared, or the name itself."""
+    return owner.paths.get(f"file.{name}") or state.workflow.files.get(name, name)
 
 
 def _definition(spec: Command, *, has_undo: bool) -> str:

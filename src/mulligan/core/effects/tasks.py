@@ -184,7 +184,9 @@ def make_task(state: State, key: str) -> Task:
     if place.role == "triager":
         params = triager_params(state, place, params)
     cpus, is_waiting = _cpus(adjusted, wanted, action.kind, params)
-    may_be_reused = bool(state.run.changed_only or step.spec.cache or step.spec.reads or step.spec.writes)
+    may_be_reused = bool(
+        state.run.changed_only or step.spec.cache or step.spec.reads or step.spec.writes or spec.reads or spec.writes
+    )
     home = state.run.cwd
     if state.workflow.workspace is not None:
         # A result of another run is in the worktree of that run.
@@ -227,7 +229,7 @@ def make_task(state: State, key: str) -> Task:
         {name: value for name, value in bindings.items() if name not in late} if late else {},
         {name: bindings[f"logs.{name}"] for name in spec.logs} if spec.logs else {},
         place.climb.tries,
-        _folders(asker, step) if asker.spec.cwd or spec.logs or action.paths or step.paths else {},
+        _folders(state, asker, step) if _has_paths(state, asker, spec, step) else {},
         reuse_of(state, place) if may_be_reused else None,
         remaining_budget(state, place) if context is not None else None,
         {name: one.value for name, one in state.run.data.items()} if state.run.data else {},
@@ -251,9 +253,17 @@ def _has_bindings(place: Place) -> bool:
     return place.spec.action is not None and bool(place.spec.action.bindings)
 
 
-def _folders(place: Place, step: Place) -> dict[str, str]:
-    """The folders for its own paths and for the files of its step, which a validator checks too."""
+def _has_paths(state: State, place: Place, spec: Command, step: Place) -> bool:
+    if place.spec.cwd or spec.logs or step.paths or place.paths or (spec.action is not None and spec.action.paths):
+        return True
+    return bool(place.parent and state.places[place.parent].paths)
+
+
+def _folders(state: State, place: Place, step: Place) -> dict[str, str]:
+    """The folders for its own paths, and for files of its step and its parent, which validators and handlers check."""
     given = {**step.paths, **place.bindings}
+    if place.parent:
+        given = {**state.places[place.parent].paths, **given}
     return {name[len(FOLDER) :]: value for name, value in given.items() if name.startswith(FOLDER)}
 
 
@@ -304,8 +314,8 @@ def _deadline(state: State, place: Place) -> datetime | None:
 
 
 def _files(state: State, place: Place) -> dict[str, str]:
-    step = state.step_of(place)
-    return {name: path_of(state, step, name) for name in expected_files(state, place)}
+    expected = expected_files(state, place)
+    return {name: path_of(state, state.owner_of_file(place, name), name) for name in expected}
 
 
 def _cpus(adjusted: Adjusted, wanted: Resources, kind: str, params: Mapping[str, Any]) -> tuple[float, bool]:

@@ -140,11 +140,10 @@ def _attempt_succeeded(state: State, place: Place, fact: e.AttemptSucceeded, ent
 
 
 def _record_result(state: State, place: Place, fact: e.AttemptSucceeded) -> None:
-    """Record files and fingerprint. Files belong to the step, also if its validator or handler checked them."""
-    if fact.files:
-        step = state.touch(state.step_of(place).key)
-        names = {record.name for record in fact.files}
-        step.files = (*(record for record in step.files if record.name not in names), *fact.files)
+    """Record files and fingerprint. Files belong to who declares them, also if a validator or handler checked them."""
+    for record in fact.files:
+        owner = state.touch(state.owner_of_file(place, record.name).key)
+        owner.files = (*(one for one in owner.files if one.name != record.name), record)
     if fact.fingerprint:
         place.fingerprint, place.reused_run_id, place.kept_run_id = fact.fingerprint, fact.reused_run_id, 0
 
@@ -363,6 +362,8 @@ def _command_ended(state: State, fact: Any, entry: e.Entry) -> None:
         # Only if a command is the whole item may its result be reused.
         is_whole = isinstance(fact, e.CommandCompleted)
         parent.fingerprint, parent.reused_run_id = (ended.fingerprint, ended.reused_run_id) if is_whole else ("", 0)
+        if ended.files:
+            parent.files = ended.files if is_whole else ()
 
 
 def _advice(place: Place, script: Place, fact: Any) -> Any:
@@ -427,7 +428,7 @@ def _item_entered(state: State, fact: e.ItemEntered, entry: e.Entry) -> None:
     if fact.place in state.places:
         place = move_place(state, fact.place, fact)
         place.failure, place.recovered_by, place.output = None, "", None
-        place.fingerprint, place.reused_run_id, place.kept_run_id = "", 0, 0
+        place.files, place.fingerprint, place.reused_run_id, place.kept_run_id = (), "", 0, 0
     else:
         place = Place("item", "running", fact.parent, fact.index, key=fact.place)
         state.add(place)

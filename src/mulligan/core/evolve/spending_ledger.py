@@ -68,7 +68,7 @@ def _never_ran(place: Place, fact: e.AttemptSucceeded | e.AttemptFailed | e.Atte
     if isinstance(fact, e.AttemptFailed):
         found = fact.failure
         return not (fact.usage or found.exit_code or found.signal) and found.code != "WORKER_LOST"
-    return isinstance(fact, e.AttemptCancelled) and not place.worker and not fact.usage
+    return not place.worker and not fact.usage
 
 
 def raise_budgets(run: Run, more: Mapping[str, Budget]) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-
-_LAST = datetime.max.replace(tzinfo=UTC)
+from datetime import datetime, timedelta
 
 
 def interval_instants(every: float, anchor: datetime, at: datetime, *, backwards: bool = False) -> Iterator[datetime]:

@@ -524,6 +524,12 @@ class State:
             place = self.places[place.parent]
         return place
 
+    def owner_of_file(self, place: Place, name: str) -> Place:
+        """The place that declares a file which an attempt at it or below it writes: a command of an item, or a step."""
+        while place.parent and not (place.role == "do" and name in place.spec.writes):
+            place = self.places[place.parent]
+        return place
+
     def items_of(self, place: Place) -> list[Place | None]:
         """The items of a map step in the order of its list; None for an item that was not entered."""
         total = len(place.items.values) if place.items else 0

@@ -13,6 +13,10 @@ const main = document.getElementById("main");
 
 // How often a page is rendered again at most, while things change.
 const REFRESH_MS = 700;
+// How long an answer may take, and when a page is asked for again that was not answered.
+const ANSWER_MS = 30_000;
+const AGAIN_MS = 2_000;
+let again = 0;
 let refreshing = false;
 let wantsRefresh = false;
 let refreshedAt = 0;
@@ -24,16 +28,20 @@ export async function refresh() {
     return;
   }
   refreshing = true;
+  clearTimeout(again);
   try {
     do {
       wantsRefresh = false;
       const wait = refreshedAt + REFRESH_MS - performance.now();
       if (wait > 0) await new Promise((done) => setTimeout(done, wait));
       refreshedAt = performance.now();
-      const answer = await fetch(location.href, { headers: { accept: "text/html" } });
-      if (answer.status === 401) return location.reload();
-      if (!answer.ok && answer.status !== 404) return;
-      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const text = await render();
+      if (text === null) {
+        // The server or its database is away: what was to be shown is not forgotten, also if nothing more happens.
+        again = setTimeout(refresh, AGAIN_MS);
+        return;
+      }
+      const fresh = new DOMParser().parseFromString(text, "text/html");
       // An address that is gone has another body.
       if (document.body.className !== fresh.body.className) return location.reload();
       showTimes(fresh.body);
@@ -41,10 +49,20 @@ export async function refresh() {
       document.title = fresh.title;
       main.dispatchEvent(new CustomEvent("refreshed"));
     } while (wantsRefresh);
-  } catch {
-    // The server is away; the state of the connection says so, and its return renders the page again.
   } finally {
     refreshing = false;
+  }
+}
+
+/** The page as the server renders it now; null if it cannot. */
+async function render() {
+  try {
+    const options = { headers: { accept: "text/html" }, signal: AbortSignal.timeout(ANSWER_MS) };
+    const answer = await fetch(location.href, options);
+    if (answer.status === 401) location.reload();
+    return answer.ok || answer.status === 404 ? await answer.text() : null;
+  } catch {
+    return null;
   }
 }
 

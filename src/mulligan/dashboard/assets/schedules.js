@@ -6,6 +6,8 @@ import { refresh } from "./dashboard.js";
 import { formatTime } from "./times.js";
 
 const TYPING_MS = 250;
+// How much of the inputs of one start is shown.
+const SHOWN_CHARS = 120;
 
 // -- backfill --------------------------------------------------------------------------------------------------------
 
@@ -138,7 +140,7 @@ function showInstants(preview, found) {
     const row = body.insertRow();
     const isSoon = at.getTime() - Date.now() < 7 * 86_400_000;
     for (const words of [there.format(at), formatTime(at, "time"), isSoon ? formatTime(at) : ""]) Object.assign(row.insertCell(), { textContent: words, className: "nowrap" });
-    if (hasInputs) row.insertCell().textContent = inputTexts(found.next_inputs[number]);
+    if (hasInputs) Object.assign(row.insertCell(), { textContent: inputTexts(found.next_inputs[number]), className: "given" });
   }
   preview.replaceChildren(table);
 }
@@ -146,7 +148,8 @@ function showInstants(preview, found) {
 /** What a start gets for its instant: `day=2026-11-16`. */
 function inputTexts(inputs) {
   const texts = Object.entries(inputs ?? {}).map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`);
-  return texts.join(", ");
+  const text = texts.join(", ");
+  return text.length > SHOWN_CHARS ? `${text.slice(0, SHOWN_CHARS)}…` : text;
 }
 
 function line(text, className) {

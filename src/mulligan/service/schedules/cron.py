@@ -64,7 +64,7 @@ def cron_instants(cron: str, zone: str, at: datetime, *, backwards: bool = False
     keeps_the_day = not any(field.startswith("*") for field in fields.split()[:2])
     # Backwards times count downwards, so both directions are one loop.
     sign = -1 if backwards else 1
-    begin = at.astimezone(place).replace(tzinfo=None, fold=0) - sign * _CHANGE_MAX
+    begin = at.astimezone(place).replace(tzinfo=None) - sign * _CHANGE_MAX
     last = at.timestamp() * sign - (0.000_001 if backwards else 0)
     found: list[float] = []
     for wall in _walls(fields, begin, backwards=backwards):
@@ -77,11 +77,6 @@ def cron_instants(cron: str, zone: str, at: datetime, *, backwards: bool = False
             if stamp > last:
                 last = stamp
                 yield datetime.fromtimestamp(sign * stamp, UTC)
-    while found:
-        stamp = heappop(found)
-        if stamp > last:
-            last = stamp
-            yield datetime.fromtimestamp(sign * stamp, UTC)
 
 
 def _walls(fields: str, begin: datetime, *, backwards: bool) -> Iterator[datetime]:
@@ -116,7 +111,7 @@ def _words(error: Any) -> str:
 def _on_the_clock(wall: datetime, place: ZoneInfo, *, keeps_the_day: bool) -> list[datetime]:
     """When the clock in this zone shows the time: once, twice, or never."""
     first, second = (wall.replace(tzinfo=place, fold=fold).astimezone(UTC) for fold in (0, 1))
-    if first.astimezone(place).replace(tzinfo=None, fold=0) != wall:
+    if first.astimezone(place).replace(tzinfo=None) != wall:
         return [_end_of_gap(second, first, place)] if keeps_the_day else []
     return [first] if keeps_the_day or first == second else [first, second]
 

@@ -39,7 +39,7 @@ class PastInstants(msgspec.Struct, frozen=True):
     # Of its days; UTC for a schedule with an interval.
     timezone: str
     instants: list[PastInstant]
-    is_cut: bool = False
+    is_cut: bool
 
 
 def instant_labels(name: str, instant: datetime) -> dict[str, str]:
@@ -81,8 +81,7 @@ def _judge(instant: datetime, run: RunRecord | None, state: ScheduleState) -> Pa
         return PastInstant(instant, "waiting", reason="it is started when those before it have ended")
     for skip in reversed(state.skips):
         if skip.instant <= instant <= (skip.until or skip.instant):
-            # Several at once were missed: an instant that met a run in the way is one of its own.
-            is_missed = skip.until is not None or skip.reason.startswith("no server")
+            is_missed = skip.reason.startswith("no server")
             return PastInstant(instant, "missed" if is_missed else "skipped", reason=skip.reason)
     if state.pause is not None and state.pause.at <= instant:
         return PastInstant(instant, "skipped", reason="the schedule is paused")

@@ -160,7 +160,7 @@ def suits(profile: SlurmProfile, shape: QueuedShape) -> bool:
     """Whether the workers of the profile may take such tasks, whatever their size: by labels, nodes and time."""
     if not set(shape.labels) <= set(profile.labels):
         return False
-    if profile.nodes > 1 and not 1 < shape.nodes <= profile.nodes:
+    if not _has_nodes(profile, shape):
         return False
     return shape.timeout is None or profile.walltime is None or shape.timeout <= usable_seconds(profile.walltime)
 
@@ -202,14 +202,15 @@ def why_none(
     labelled = [one for one in labelled if is_meant_for(one, shape)]
     if not labelled:
         return "every profile has labels, and they ask for none"
-    if not any(suits(one, shape) for one in labelled):
-        times = [math.inf if one.walltime is None else usable_seconds(one.walltime) for one in labelled]
-        if shape.timeout is not None and shape.timeout > max(times):
-            return (
-                f"they may take {format_duration(shape.timeout)}, and a pilot of the longest walltime has "
-                f"{format_duration(max(times))} for tasks: write a longer walltime, or a shorter timeout"
-            )
+    labelled = [one for one in labelled if _has_nodes(one, shape)]
+    if not labelled:
         return "no profile has such a number of nodes"
+    if not any(suits(one, shape) for one in labelled):
+        longest = max(usable_seconds(one.walltime) for one in labelled if one.walltime is not None)
+        return (
+            f"they may take {format_duration(shape.timeout or 0)}, and a pilot of the longest walltime has "
+            f"{format_duration(longest)} for tasks: write a longer walltime, or a shorter timeout"
+        )
     if any((name, size_for(one, shape)) in refused for name, one in profiles.items()):
         return "Slurm does not take pilots of this size"
     return "they ask for more than the pilots of any profile have"
@@ -231,13 +232,12 @@ def _covers(size: PilotSize, shape: QueuedShape) -> bool:
         shape.cpus <= (size.cpus or _CPUS_DEFAULT) + _EPSILON
         and shape.memory <= (size.memory or 0) * MIB
         and shape.gpus <= size.gpus
-        and _has_nodes(size, shape)
     )
 
 
-def _has_nodes(size: PilotSize, shape: QueuedShape) -> bool:
-    """A pilot of several nodes is for tasks that ask for several."""
-    return 1 < shape.nodes <= size.nodes if size.nodes > 1 else shape.nodes == 1
+def _has_nodes(profile: SlurmProfile, shape: QueuedShape) -> bool:
+    """Whether a pilot may have as many as the tasks ask for. One of several nodes is for tasks that ask for several."""
+    return profile.nodes == 1 or 1 < shape.nodes <= profile.nodes
 
 
 def _extra(profile: SlurmProfile, shape: QueuedShape) -> tuple[int, int, int]:

@@ -1,0 +1,120 @@
+"""The parts of the product whose mutants are run: the modules of each, and the tests that judge them.
+
+A part has the modules that decide and do nothing else, and few others. Its tests are those about it: a change that only
+a test of something else detects is a gap here. A module may be in several parts: the core has all of its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from .project import Project
+
+
+class Part(NamedTuple):
+    """Packages or modules, and files or folders of tests."""
+
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+PARTS = {
+    "core": Part(("mulligan.core", "mulligan.history"), ("tests/core", "tests/golden")),
+    "schedules": Part(
+        (
+            "mulligan.core.model.schedule",
+            "mulligan.core.schedules",
+            "mulligan.service.schedules.cron",
+            "mulligan.service.schedules.forms",
+            "mulligan.service.schedules.past_instants",
+            "mulligan.service.schedules.timing_words",
+        ),
+        (
+            "tests/core/test_schedules.py",
+            "tests/service/test_cron.py",
+            "tests/service/test_past_instants.py",
+            "tests/service/test_schedule_forms.py",
+            "tests/service/test_schedules.py",
+        ),
+    ),
+    "notices": Part(
+        (
+            "mulligan.core.notices",
+            "mulligan.core.state.notice_rules",
+            "mulligan.history.notice_text",
+            "mulligan.service.notices.messages",
+            "mulligan.service.notices.sender",
+            "mulligan.service.notices.targets",
+            "mulligan.service.notices.webhooks",
+        ),
+        (
+            "tests/core/test_notice_text.py",
+            "tests/core/test_notices.py",
+            "tests/notices/test_messages.py",
+            "tests/notices/test_sender.py",
+            "tests/notices/test_targets.py",
+            "tests/notices/test_webhooks.py",
+        ),
+    ),
+    "triage": Part(
+        (
+            "mulligan.core.deciding.budgets",
+            "mulligan.core.deciding.triage_agent",
+            "mulligan.core.deciding.triage_prompt",
+            "mulligan.core.evolve.spending_ledger",
+            "mulligan.core.model.guard_rails",
+            "mulligan.core.model.triage_answers",
+        ),
+        (
+            "tests/core/test_agent_tools.py",
+            "tests/core/test_budgets.py",
+            "tests/core/test_guard_rails.py",
+            "tests/core/test_ladder_triage.py",
+            "tests/core/test_triage_agent.py",
+            "tests/core/test_triage_answers.py",
+        ),
+    ),
+    "caching": Part(
+        (
+            "mulligan.core.effects.fingerprints",
+            "mulligan.core.effects.reuse",
+            "mulligan.core.model.file_records",
+            "mulligan.worker.file_hashes",
+            "mulligan.worker.result_cache",
+        ),
+        (
+            "tests/core/test_reuse.py",
+            "tests/core/test_reuse_keys.py",
+            "tests/worker/test_file_hashes.py",
+            "tests/worker/test_result_cache.py",
+            "tests/worker/test_result_cache_decisions.py",
+        ),
+    ),
+    "sizing": Part(
+        (
+            "mulligan.core.deciding.adjustment",
+            "mulligan.core.deciding.resource_usage",
+            "mulligan.core.model.sizes",
+            "mulligan.core.model.slurm_profile",
+            "mulligan.service.slurm.planning",
+            "mulligan.worker.allocation",
+            "mulligan.worker.resource_pool",
+        ),
+        (
+            "tests/core/test_ladder_adjust.py",
+            "tests/core/test_resource_usage.py",
+            "tests/core/test_resource_usage_limits.py",
+            "tests/core/test_sizes.py",
+            "tests/pilots/test_planning.py",
+            "tests/worker/test_allocation.py",
+            "tests/worker/test_resource_counts.py",
+        ),
+    ),
+}
+
+
+def project_of(part: str) -> Project:
+    """The modules of a part, its tests, and what was judged."""
+    here = Path(__file__)
+    return Project(here.parents[2], *PARTS[part], here.with_name("judged.toml"), kept=part)

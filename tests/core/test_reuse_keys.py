@@ -1,0 +1,271 @@
+"""By what a step is known to later runs: what it reads, what the steps before it did, its definition, its artifacts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from mulligan.core.effects.fingerprints import fingerprint
+from mulligan.core.effects.reuse import Reuse, contents_of, forced_child_steps, reuse_of
+from mulligan.core.effects.tasks import make_task
+from mulligan.core.model import reports as r
+from mulligan.core.model.artifacts import Artifact, make_reference
+from mulligan.core.model.file_records import FileRecord, StaleFile, last_writers
+from mulligan.core.model.workflow import Action, Command, Map, Need
+from mulligan.testing.history import History, command, expression, handler, retry, step, workflow
+
+
+def started(*steps: Any, uid: str = "u1", **fields: Any) -> History:
+    return History(workflow(*steps)).start(changed_only=True, uid=uid, **fields)
+
+
+def about(run: History, place: str = "b") -> Reuse:
+    found = reuse_of(run.state, run[place])
+    assert found is not None
+    return found
+
+
+def ended(run: History, place: str = "a", tag: str = "", **fields: Any) -> History:
+    return run.report(r.TaskEnded(run.clock, place, run[place].attempt, fingerprint=tag, **fields))
+
+
+# -- what the steps before it did ------------------------------------------------------------------------------------
+
+
+def after(first: dict[str, Any] | None = None, uid: str = "u1", **end: Any) -> dict[str, str]:
+    """What `b` knows of `a`, which ended so."""
+    run = started(step("a", **(first or {})), step("b", needs=["a"]), uid=uid)
+    return about(ended(run, **end)).after
+
+
+def test_a_step_that_declares_nothing_is_known_by_what_the_steps_directly_before_it_did():
+    run = started(step("z"), step("a", needs=["z"]), step("c"), step("b", needs=["c", "a"]))
+    for name in ("z", "a", "c"):
+        ended(run, name, f"tag of {name}")
+
+    assert about(run).after == {"a": "tag of a", "c": "tag of c"}
+    assert about(run).looks
+
+
+@pytest.mark.parametrize("declared", [{"reads": ("f.txt",)}, {"cache": True}])
+def test_a_step_that_declares_what_it_reads_is_not_known_by_the_steps_before_it(declared: dict[str, Any]):
+    run = ended(started(step("a"), step("b", needs=["a"], **declared)))
+
+    assert about(run).after == {}
+
+
+def test_work_without_a_fingerprint_is_known_only_in_its_own_run():
+    assert after() == {"a": "completed in u1"}
+    assert after(uid="u2") == {"a": "completed in u2"}
+
+
+def test_a_recovered_step_is_not_known_by_the_fingerprint_of_its_failed_work():
+    recovered = {"on_failure": handler("true", strategy="fallback")}
+    run = started(step("a", **recovered), step("b", needs=["a"])).fail("a").ok("a.on_failure@1.0")
+    run.state.places["a"].fingerprint = "tag"
+
+    assert about(run).after == {"a": "completed in u1"}
+
+
+def test_a_skipped_step_did_nothing_in_every_run_and_a_failed_one_something_unknown():
+    steps = step("a", when="go"), step("b", needs=[Need("a", on="always")])
+    skipped, failed = (History(workflow(*steps), {"go": go}).start(changed_only=True, uid="u1") for go in (False, True))
+    failed.fail("a")
+
+    assert about(skipped).after == {"a": "skipped"}
+    assert about(failed).after == {"a": "failed in u1"}
+
+
+@pytest.mark.parametrize("kind", ["wait", "approve"])
+def test_a_wait_or_an_approval_is_the_same_in_every_run(kind: str):
+    run = started(step("a", action=Action(kind, {"seconds": 0})), step("b", needs=["a"]))
+    run.approve("a") if kind == "approve" else run.wait(1)
+
+    assert about(run).after == {"a": kind}
+
+
+def test_what_wrote_its_files_is_known_by_their_contents_and_its_output():
+    writes = {"writes": ("f", "g")}
+    files = (FileRecord("f", "f", "1"), FileRecord("g", "g", "2"))
+    changed = (FileRecord("f", "f", "1"), FileRecord("g", "g", "3"))
+
+    first = after(writes, tag="one", output=7, files=files)
+
+    assert first == after(writes, uid="u2", tag="another", output=7, files=files)
+    assert first != after(writes, tag="one", output=8, files=files)
+    assert first != after(writes, tag="one", output=7, files=changed)
+    # Without a record of each file its fingerprint is all that is known.
+    assert after(writes, tag="one", output=7, files=files[:1]) == {"a": "one"}
+
+
+def test_a_map_is_known_by_its_items_if_all_of_them_are_known():
+    def mapped(*tags: str) -> dict[str, str]:
+        items = step("a", map=Map(over=expression("items")), do=(command("true"),))
+        run = History(workflow(items, step("b", needs=["a"])), {"items": [*range(len(tags))]})
+        run.start(changed_only=True, uid="u1")
+        for index, tag in enumerate(tags):
+            ended(run, f"a[{index}].0", tag)
+        return about(run).after
+
+    assert mapped("x", "y") == mapped("x", "y") != mapped("y", "x")
+    assert mapped("x", "") == {"a": "completed in u1"}
+    assert mapped() == {"a": "completed in u1"}
+
+
+def test_the_data_of_the_run_counts_for_every_step():
+    run = ended(started(step("a"), step("b", needs=["a"], cache=True)), data={"rows": 3})
+    other = ended(started(step("a"), step("b", needs=["a"], cache=True)), data={"rows": 4})
+
+    assert set(about(run).after) == {"run.data"}
+    assert about(run).after != about(other).after
+
+
+# -- what it reads, its key, its definition --------------------------------------------------------------------------
+
+
+def test_the_files_that_a_step_reads_are_known_by_their_paths():
+    run = History(workflow(step("a", reads=("mesh", "f.txt"), cache=True), files={"mesh": "out/mesh"})).start()
+    run.state.places["a"].paths["file.f.txt"] = "day/f.txt"
+
+    assert about(run, "a").reads == {"mesh": "out/mesh", "f.txt": "day/f.txt"}
+
+
+def test_what_can_be_undone_is_another_definition_and_says_so():
+    plain, undoable = (started(step("a", **fields)) for fields in ({}, {"undo": command("true")}))
+
+    assert (about(plain, "a").has_undo, about(undoable, "a").has_undo) == (False, True)
+    assert about(plain, "a").definition != about(undoable, "a").definition
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"action": Action("shell", {"text": "false"})},
+        {"capture": "json"},
+        {"validate": expression("yes")},
+        {"validator": command("test -e x")},
+        {"on_success": (command("touch x"),)},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_what_decides_about_a_result_is_part_of_the_definition(fields: dict[str, Any]):
+    plain, other = started(step("a")), started(step("a", **fields))
+
+    assert about(plain, "a").definition != about(other, "a").definition
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"do": (command("true"),)}, True),
+        ({"do": (command("true"), command("false"))}, False),
+        ({"do": (Command(action=Action("shell", {"text": "x"}), when=expression("yes")),)}, False),
+        ({"do": (command("true"),), "writes": ("f",)}, False),
+        ({"do": (command("true"),), "undo": command("true")}, False),
+    ],
+)
+def test_items_are_reused_one_by_one_if_an_item_is_one_command(fields: dict[str, Any], expected: bool):
+    run = History(workflow(step("m", map=Map(over=expression("items")), **fields)), {"items": [1], "yes": True})
+    run.start(changed_only=True)
+
+    assert (reuse_of(run.state, run["m[0].0"]) is not None) == expected
+
+
+def test_a_later_visit_looks_for_nothing():
+    run = started(step("a", cache=True)).fail("a").retry()
+
+    assert (run["a"].visit, about(run, "a").looks) == (2, False)
+
+
+# -- child runs ------------------------------------------------------------------------------------------------------
+
+
+def test_a_child_run_of_a_forced_step_reuses_nothing_and_neither_does_a_group_that_is_tried_again():
+    child = workflow(step("x"), step("fit[1]", sweep="fit"), step("fit[2]", sweep="fit"))
+    plain = step("c", action=Action("workflow", {"file": "child.yaml"}), rules=retry(1))
+    group = step("c", action=Action("workflow", {"file": "child.yaml", "group": True}), rules=retry(1))
+
+    def forced(call: Any, tries: int = 0, **fields: Any) -> tuple[str, ...]:
+        run = started(call, **fields)
+        run.state.places["c"].climb = replace(run["c"].climb, tries=tries)
+        return forced_child_steps(run.state, run["c"], child)
+
+    assert forced(plain) == forced(group) == forced(plain, tries=1) == ()
+    assert forced(plain, forced=("c",)) == forced(group, tries=1) == ("x", "fit")
+
+
+# -- artifacts -------------------------------------------------------------------------------------------------------
+
+
+def reference(name: str = "1/a/output", sha256: str = "s", **fields: Any) -> dict[str, Any]:
+    return make_reference(Artifact(name, 9, sha256, **fields))
+
+
+def test_an_artifact_counts_by_its_content_its_format_and_its_type():
+    known = [
+        contents_of({"x": [one]})
+        for one in (
+            reference(),
+            reference(sha256="t"),
+            reference(format="text"),
+            reference(format="parquet"),
+            reference(format="parquet", type="pandas.DataFrame"),
+        )
+    ]
+
+    assert contents_of({"x": [reference("2/b/output")]}) == known[0]
+    assert all(one not in known[:index] for index, one in enumerate(known))
+    assert contents_of({"x": 1}) == {"x": 1}
+
+
+def test_a_fingerprint_counts_the_content_of_an_artifact_and_not_its_name():
+    task = make_task(started(step("a")).state, "a")
+    one, same, other = (
+        replace(task, params={"stdin": reference(name, sha256)})
+        for name, sha256 in (("1/a/o", "s"), ("2/a/o", "s"), ("1/a/o", "t"))
+    )
+
+    assert fingerprint(one, {}) == fingerprint(same, {}) != fingerprint(other, {})
+
+
+@pytest.mark.parametrize(
+    "field", ["params", "env", "cwd", "late", "bound", "workflow", "step", "home", "kind", "reuse.key", "reuse.after"]
+)
+def test_everything_that_goes_into_a_task_is_part_of_its_fingerprint(field: str):
+    task = make_task(started(step("a")).state, "a")
+    assert task.reuse is not None
+    whose, _, name = field.rpartition(".")
+    value = {"x": "y"} if isinstance(getattr(task.reuse if whose else task, name), dict) else "other"
+    changed = replace(task, reuse=replace(task.reuse, **{name: value})) if whose else replace(task, **{name: value})
+
+    assert fingerprint(task, {}) != fingerprint(changed, {})
+
+
+def test_the_fingerprint_of_a_task_is_the_same_in_later_versions():
+    """Results of earlier runs are found by it: a new version of ours must not lose them."""
+    task = make_task(started(step("a")).state, "a")
+
+    assert fingerprint(task, {"f": "0" * 64}) == "975cb1f7aef4cc81791e2317d36c69ea"
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_later_of_two_writers_counts_in_whichever_order_they_come():
+    one, other = FileRecord("x", "f", "1"), FileRecord("y", "f", "2")
+
+    assert [*last_writers([(3, "a", one), (7, "b", other)])] == [("b", other)]
+    assert [*last_writers([(3, "a", one), (3, "b", other)])] == [("a", one)]
+
+
+def test_a_stale_file_says_what_became_of_it():
+    assert StaleFile("a", "f", "gone").text == "f is gone"
+    assert StaleFile("a", "f", "changed").text == "f has changed"
+
+
+def test_a_record_leaves_out_what_it_does_not_know():
+    assert msgspec.json.encode(FileRecord("x", "f")) == b'{"name":"x","path":"f"}'
+    assert msgspec.json.encode(Reuse("d")) == b'{"definition":"d"}'
