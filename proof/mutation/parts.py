@@ -6,6 +6,7 @@ a test of something else detects is a gap here. A module may be in several parts
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ PARTS = {
             "tests/service/test_cron.py",
             "tests/service/test_past_instants.py",
             "tests/service/test_schedule_forms.py",
+            "tests/service/test_schedule_inputs.py",
             "tests/service/test_schedules.py",
         ),
     ),
@@ -87,7 +89,6 @@ PARTS = {
             "tests/core/test_reuse.py",
             "tests/core/test_reuse_keys.py",
             "tests/worker/test_file_hashes.py",
-            "tests/worker/test_result_cache.py",
             "tests/worker/test_result_cache_decisions.py",
         ),
     ),
@@ -103,9 +104,11 @@ PARTS = {
         ),
         (
             "tests/core/test_ladder_adjust.py",
+            "tests/core/test_ladder_triage.py",
             "tests/core/test_resource_usage.py",
             "tests/core/test_resource_usage_limits.py",
             "tests/core/test_sizes.py",
+            "tests/core/test_triage_agent.py",
             "tests/pilots/test_planning.py",
             "tests/worker/test_allocation.py",
             "tests/worker/test_resource_counts.py",
@@ -114,6 +117,7 @@ PARTS = {
 }
 
 
+@cache
 def project_of(part: str) -> Project:
     """The modules of a part, its tests, and what was judged."""
     here = Path(__file__)

@@ -362,15 +362,3 @@ def test_checking_texts_holds_up_no_change(client: Client) -> None:
     slow = {route.path for route in ROUTES if route.is_slow}
     checking = {f"workflows:{verb}" for verb in ("validate", "convert", "edit", "whatif", "coverage")}
     assert slow == {"doctor", "suggestions", "workflows/{name}/coverage", *checking}
-
-
-def test_a_handler_that_waits_sees_that_its_client_has_left(home: Home) -> None:
-    async def wait(call: Call) -> dict[str, Any]:
-        while not call.has_left():
-            await asyncio.sleep(0)
-        return {"left": True}
-
-    opened = open_client(home, routes=[Route("GET", "patience", wait, "read", "Wait.", answer=dict[str, Any])])
-
-    assert opened.request("GET", "patience", scope="read", pieces_max=-1).json == {"left": True}
-    opened.close()

@@ -14,7 +14,7 @@ import pytest
 
 from mulligan.api import stream_hub
 from mulligan.api.stream_hub import StreamClient, StreamHub, decode_cursor, encode_cursor, next_interval
-from mulligan.errors import RequestRefused, StoreUnavailable, TooManyRequests, UnknownRun
+from mulligan.errors import StoreUnavailable, TooManyRequests, UnknownRun
 from mulligan.service import Home, Prepared, Service, TokenRecord, Watch, parse_watches
 
 NOW = datetime.now(UTC)
@@ -140,17 +140,6 @@ def test_runs_whose_watchers_left_during_a_look_are_not_looked_at_for_ever(bench
         assert hub.followed_runs == []
 
     bench.reading = Leaving(bench.home)
-    bench.play(scene)
-
-
-def test_a_client_that_left_while_it_waited_for_its_turn_costs_no_look(bench: Bench) -> None:
-    async def scene(hub: StreamHub) -> None:
-        run_id = bench.start()
-        with pytest.raises(RequestRefused):
-            await hub.join(TOKEN, {Watch("run", run_id): ""}, has_left=lambda: True)
-
-        assert (hub.clients, hub.followed_runs) == ([], [])
-
     bench.play(scene)
 
 
@@ -296,3 +285,77 @@ def test_a_cursor_names_a_position_of_each_thing_and_a_broken_one_says_nothing()
     assert decode_cursor("!!") == {}
     assert decode_cursor("/w") == {}
     assert decode_cursor("") == {}
+
+
+# -- many who come at once -------------------------------------------------------------------------------------------
+
+
+class Slow:
+    """Reads of a hub that take until a test lets them end."""
+
+    def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reads = 0
+        self.may_end = asyncio.Event()
+        read = bench._read
+        monkeypatch.setattr(bench, "_read", self._wait_and(read))
+
+    def _wait_and(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        async def waited(work: Callable[[Service], Any]) -> Any:
+            self.reads += 1
+            await self.may_end.wait()
+            return await read(work)
+
+        return waited
+
+
+async def _settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_all_who_wait_are_let_in_with_one_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = bench.start()
+    slow = Slow(bench, monkeypatch)
+
+    async def scene(hub: StreamHub) -> None:
+        joins = [asyncio.ensure_future(hub.join(TOKEN, RUNS))]
+        await _settle()
+        watched = [RUNS, {Watch("run", run_id): ""}, {Watch("run", 99): ""}, RUNS]
+        joins += [asyncio.ensure_future(hub.join(TOKEN, one)) for one in watched * 5]
+        await _settle()
+        # One who gives up while the first read goes on, and one during the second.
+        joins[1].cancel()
+        slow.may_end.set()
+        await asyncio.sleep(0)
+        joins[5].cancel()
+        found = await asyncio.gather(*joins, return_exceptions=True)
+
+        refused = [one for one in found if isinstance(one, UnknownRun)]
+        let_in = [one for one in found if isinstance(one, StreamClient)]
+        assert (slow.reads, len(refused), len(let_in)) == (2, 5, 14)
+        assert set(hub.clients) == set(let_in)
+        assert all([(await sent(client)).cursors for client in let_in])
+        for client in let_in:
+            hub.leave(client)
+        assert (hub.clients, hub._tokens.total(), hub._watched.total()) == ([], 0, 0)
+
+    bench.play(scene)
+
+
+def test_a_store_that_went_away_refuses_all_who_wait_and_lets_them_come_back(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Slow(bench, monkeypatch)
+
+    async def scene(hub: StreamHub) -> None:
+        joins = [asyncio.ensure_future(hub.join(TOKEN, RUNS)) for _ in range(3)]
+        await _settle()
+        bench.trouble = StoreUnavailable("gone")
+        slow.may_end.set()
+        assert [type(one) for one in await asyncio.gather(*joins, return_exceptions=True)] == [StoreUnavailable] * 3
+        # The first did not wait for the others.
+        assert (slow.reads, hub._tokens.total(), hub._watched.total()) == (2, 0, 0)
+        bench.trouble = None
+        assert await hub.join(TOKEN, RUNS) in hub.clients
+
+    bench.play(scene)

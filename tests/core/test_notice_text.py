@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mulligan.core.model import events as e
-from mulligan.core.model.workflow import Action, Command, NoticeRule, Rule, Triage
+from mulligan.core.model.workflow import Action, Command, Map, NoticeRule, Rule, Triage
 from mulligan.core.notices.due_notices import DueNotice, due_notices
 from mulligan.history.notice_text import NoticeBody, notice_body
-from mulligan.testing.history import History, command, edge, handler, retry, step, workflow
+from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 
 KINDS: Any = ("needs_person", "failed", "degraded", "completed", "recovered", "late")
 OPS = NoticeRule(on=KINDS, to=("ops",), late_after=60.0)
@@ -75,6 +76,14 @@ def test_a_step_that_ran_out_of_memory_is_said_to_need_more(outcome: dict[str, A
     assert last(run_of(step("a")).fail("a", 1, **outcome)).has_run_out == has_run_out
 
 
+def test_one_step_that_ran_out_is_enough_and_only_a_failed_run_is_said_to_need_more() -> None:
+    run = run_of(step("a"), step("b"), step("c", triage=Triage()), fail_fast="never")
+    run.fail("a", 1, is_out_of_memory=True).fail("b").fail("c")
+
+    assert not last(run).has_run_out
+    assert last(run.classify("c", "fail")).has_run_out
+
+
 def test_a_run_that_was_paused_by_a_bug_says_what_broke_in_one_line() -> None:
     run = run_of(step("a"))
     bug = e.Entry(
@@ -95,10 +104,18 @@ def test_a_late_run_says_what_it_is_at() -> None:
         many.started(f"s{number:02}")
 
     assert last(run).title == "run 1 of test is late: it has lasted longer than 60s"
-    assert last(run).details == ("'a' is running",)
+    assert (last(run).details, last(run).step, last(run).request) == (("'a' is running",), "", "")
     assert last(many.wait(61)).details == (
         ", ".join(f"'s{number:02}' is running" for number in range(10)) + " and 3 other steps",
     )
+
+
+def test_ten_active_steps_are_all_listed() -> None:
+    run = run_of(*(step(f"s{number}") for number in range(10)))
+    for number in range(10):
+        run.started(f"s{number}")
+
+    assert last(run.wait(61)).details == (", ".join(f"'s{number}' is running" for number in range(10)),)
 
 
 # -- what is asked ---------------------------------------------------------------------------------------------------
@@ -134,6 +151,13 @@ def test_a_parked_step_says_why_it_is_parked_what_was_tried_and_what_happens_wit
     assert last(plain).details == ("parked: no rule matched",)
 
 
+def test_a_parked_step_says_what_all_rungs_did() -> None:
+    rule = Rule(any=True, max_retries=1, recovery_script=Command(action=Action("shell", {"text": "mend"})))
+    run = run_of(step("a", triage=Triage("exhausted"), rules=(rule,))).fail("a").ok("a.script@1").fail("a")
+
+    assert last(run).details[1] == "retried without success, its recovery script ran"
+
+
 # -- what the rungs did ----------------------------------------------------------------------------------------------
 
 
@@ -151,6 +175,16 @@ def test_rungs_of_other_steps_are_not_counted() -> None:
     run = run_of(step("a", rules=retry(2)), step("b", rules=retry(1))).fail("a").fail("a").ok("a").fail("b").ok("b")
 
     assert answers(run) == {"a": "retried twice, then completed", "b": "retried, then completed"}
+    assert {one.what for one in last(run).failures} == {"failed"}
+
+
+def test_what_the_rungs_did_for_several_items_is_added_up() -> None:
+    mapped = step("m", map=Map(over=expression("items")), do=(replace(command("x"), rules=retry(1)),))
+    run = History(workflow(mapped, notify=(OPS,)), {"items": [1, 2]}).start()
+    for item in ("m[0].0", "m[1].0"):
+        run.fail(item).ok(item)
+
+    assert answers(run) == {"m": "retried twice, then completed"}
 
 
 def test_what_failed_in_an_earlier_round_ran_again() -> None:
@@ -175,6 +209,7 @@ def test_a_run_that_fails_at_its_end_says_so() -> None:
     body = last(run)
 
     assert [(one.step, one.answer) for one in body.failures] == [("end", "the run fails")]
+    assert (body.step, body.title) == ("", "run 1 of test failed")
 
 
 @pytest.mark.parametrize(("count", "counted"), [(10, 0), (11, 11)])

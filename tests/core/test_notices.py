@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.core.model.workflow import Action, Command, NoticeRule, Triage, TriageAgent
+from mulligan.core.model.workflow import Action, Command, Map, NoticeRule, Triage, TriageAgent
 from mulligan.core.notices.due_notices import due_notices
 from mulligan.core.state.notice_rules import rules_for_child
 from mulligan.core.turn import fold
 from mulligan.history.notice_text import NoticeBody, notice_body
-from mulligan.testing.history import History, edge, handler, retry, step, workflow
+from mulligan.testing.history import History, edge, expression, handler, retry, step, workflow
 
 ALL = ("needs_person", "failed", "degraded", "completed", "recovered")
 OPS = NoticeRule(on=ALL, to=("ops",))  # type: ignore[arg-type]
@@ -80,6 +80,21 @@ def test_the_rules_that_a_run_is_started_with_are_added_to_those_of_its_workflow
     run = History(workflow(step("a"), notify=(OPS,))).start(notify=(mine,)).ok("a")
 
     assert told(run) == [("completed", "ops"), ("completed", "me")]
+
+
+def test_a_map_asks_nobody() -> None:
+    mapped = step("m", map=Map(over=expression("items")), do=(Command(action=Action("shell", {"text": "x"})),))
+    run = History(workflow(mapped, notify=(OPS,)), {"items": [1]}).start().ok("m[0].0")
+
+    assert told(run) == [("completed", "ops")]
+
+
+def test_a_task_that_starts_asks_nobody_also_if_it_is_forgotten_since() -> None:
+    run = run_of(step("a", on_failure=handler("clean", strategy="fallback"))).started("a").fail("a")
+    run.started("a.on_failure@1.0").ok("a.on_failure@1.0")
+
+    assert "a.on_failure@1.0" not in run.state.places
+    assert told(run) == [("degraded", "ops")]
 
 
 def test_a_run_without_rules_tells_nobody() -> None:
@@ -157,6 +172,11 @@ def test_the_keys_follow_from_the_log_and_are_all_different() -> None:
 
     assert keys == again
     assert len(set(keys)) == len(keys) == 4
+    # A receiver knows a notice by it, whichever version of ours sends it again.
+    assert keys[0] == "notice_7be57304afffc340193aa303772ff134"
+    first, second = (History(workflow(step("a"), notify=(two,))).start().fail("a") for _ in range(2))
+    second.state.run.run_id = 2
+    assert due_notices(first.state, first.log)[0].key != due_notices(second.state, second.log)[0].key
     other = History(workflow(step("a"), notify=(two,))).start(uid="u2").fail("a")
     assert not {notice.key for notice in due_notices(other.state, other.log)} & set(keys)
 

@@ -53,6 +53,7 @@ def tag_after(run: History, report: r.Report, place: str = "a") -> str:
         ({"cache": False}, {"changed_only": True}, None),
         ({}, {"changed_only": True}, True),
         # Recorded for later runs, and not looked for.
+        ({"reads": ("f.txt",)}, {}, False),
         ({"writes": ("f.txt",)}, {}, False),
         ({"cache": False, "writes": ("f.txt",)}, {"changed_only": True}, None),
         ({"cache": True}, {"forced": ("a",)}, False),
@@ -104,6 +105,16 @@ def test_handlers_checks_and_the_end_look_for_nothing():
     run.fail("a")
 
     assert [wanted(run, key).reuse for key in run.queued] == [None]
+    ending = History(workflow(step("a"), end=step("end", cache=True))).start(changed_only=True).ok("a")
+    assert (ending.queued, wanted(ending, "end").reuse) == (["end"], None)
+
+
+def test_a_key_of_the_author_is_part_of_what_is_known():
+    run = run_of(
+        "{name: w, inputs: {day: {}}, steps: [{step: a, shell: x, cache: {key: '${inputs.day}'}}]}", day="monday"
+    )
+
+    assert wanted(run).reuse and wanted(run).reuse.key == "monday"
 
 
 # -- what it is found by ---------------------------------------------------------------------------------------------
@@ -191,6 +202,14 @@ def test_no_run_takes_over_from_itself_nor_what_may_still_be_undone():
     ]
 
     assert found == [False, False, True, True]
+
+
+def test_a_run_takes_nothing_from_itself_that_it_has_taken_over_and_something_from_one_that_still_runs():
+    row = row_of(started(step("a", cache=True)), reused_run_id=5)
+    asked = msgspec.structs.replace(wanted(started(step("a", cache=True))), run_id=9)
+
+    assert result_of(9, "completed", "a", row, asked) is None
+    assert result_of(6, "running", "a", row, asked) is not None
 
 
 def test_no_run_takes_back_what_another_took_over_from_it():

@@ -8,14 +8,15 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from mulligan.core.deciding.agent_context import AgentContext, PriorOutput
 from mulligan.core.effects.fingerprints import fingerprint
 from mulligan.core.effects.reuse import Reuse, contents_of, forced_child_steps, reuse_of
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import reports as r
 from mulligan.core.model.artifacts import Artifact, make_reference
-from mulligan.core.model.file_records import FileRecord, StaleFile, last_writers
+from mulligan.core.model.file_records import FileRecord, StaleFile, last_writers, stale_files
 from mulligan.core.model.workflow import Action, Command, Map, Need
-from mulligan.testing.history import History, command, expression, handler, retry, step, workflow
+from mulligan.testing.history import T0, History, command, expression, handler, retry, step, workflow
 
 
 def started(*steps: Any, uid: str = "u1", **fields: Any) -> History:
@@ -79,12 +80,28 @@ def test_a_skipped_step_did_nothing_in_every_run_and_a_failed_one_something_unkn
     assert about(failed).after == {"a": "failed in u1"}
 
 
+@pytest.mark.parametrize("writes", [(), ("f",)])
+def test_work_that_was_not_accepted_is_known_only_in_its_own_run(writes: tuple[str, ...]):
+    steps = step("a", writes=writes, validator=command("false")), step("b", needs=[Need("a", on="always")])
+    files = tuple(FileRecord(name, name, "1") for name in writes)
+
+    run = ended(started(*steps), tag="tag", files=files).fail("a.validator@1")
+
+    assert about(run).after == {"a": "failed in u1"}
+
+
 @pytest.mark.parametrize("kind", ["wait", "approve"])
 def test_a_wait_or_an_approval_is_the_same_in_every_run(kind: str):
     run = started(step("a", action=Action(kind, {"seconds": 0})), step("b", needs=["a"]))
     run.approve("a") if kind == "approve" else run.wait(1)
 
     assert about(run).after == {"a": kind}
+
+
+def test_an_approval_that_was_refused_is_known_only_in_its_own_run():
+    asked = step("a", action=Action("approve", {})), step("b", needs=[Need("a", on="always")])
+
+    assert about(started(*asked).approve("a", False)).after == {"a": "failed in u1"}
 
 
 def test_what_wrote_its_files_is_known_by_their_contents_and_its_output():
@@ -102,14 +119,16 @@ def test_what_wrote_its_files_is_known_by_their_contents_and_its_output():
 
 
 def test_a_map_is_known_by_its_items_if_all_of_them_are_known():
-    def mapped(*tags: str) -> dict[str, str]:
+    def mapped(*tags: str, forgets: str = "") -> dict[str, str]:
         items = step("a", map=Map(over=expression("items")), do=(command("true"),))
         run = History(workflow(items, step("b", needs=["a"])), {"items": [*range(len(tags))]})
         run.start(changed_only=True, uid="u1")
         for index, tag in enumerate(tags):
             ended(run, f"a[{index}].0", tag)
+        run.state.places.pop(forgets, None)
         return about(run).after
 
+    assert mapped("x", "y", forgets="a[1]") == {"a": "completed in u1"}
     assert mapped("x", "y") == mapped("x", "y") != mapped("y", "x")
     assert mapped("x", "") == {"a": "completed in u1"}
     assert mapped() == {"a": "completed in u1"}
@@ -188,13 +207,14 @@ def test_a_child_run_of_a_forced_step_reuses_nothing_and_neither_does_a_group_th
     plain = step("c", action=Action("workflow", {"file": "child.yaml"}), rules=retry(1))
     group = step("c", action=Action("workflow", {"file": "child.yaml", "group": True}), rules=retry(1))
 
-    def forced(call: Any, tries: int = 0, **fields: Any) -> tuple[str, ...]:
+    def forced(call: Any, tries: int = 0, visit: int = 1, **fields: Any) -> tuple[str, ...]:
         run = started(call, **fields)
+        run.state.places["c"].visit = visit
         run.state.places["c"].climb = replace(run["c"].climb, tries=tries)
         return forced_child_steps(run.state, run["c"], child)
 
     assert forced(plain) == forced(group) == forced(plain, tries=1) == ()
-    assert forced(plain, forced=("c",)) == forced(group, tries=1) == ("x", "fit")
+    assert forced(plain, forced=("c",)) == forced(group, tries=1) == forced(group, visit=2) == ("x", "fit")
 
 
 # -- artifacts -------------------------------------------------------------------------------------------------------
@@ -244,6 +264,13 @@ def test_everything_that_goes_into_a_task_is_part_of_its_fingerprint(field: str)
     assert fingerprint(task, {}) != fingerprint(changed, {})
 
 
+def test_what_an_agent_is_told_of_earlier_steps_is_part_of_its_fingerprint():
+    task = make_task(started(step("a")).state, "a")
+    told = [AgentContext("a", outputs=(PriorOutput("z", 1, 1, 1, 2, T0, one),)) for one in ("x", "y")]
+
+    assert len({fingerprint(replace(task, agent_context=one), {}) for one in (None, *told)}) == 3
+
+
 def test_the_fingerprint_of_a_task_is_the_same_in_later_versions():
     """Results of earlier runs are found by it: a new version of ours must not lose them."""
     task = make_task(started(step("a")).state, "a")
@@ -264,6 +291,12 @@ def test_the_later_of_two_writers_counts_in_whichever_order_they_come():
 def test_a_stale_file_says_what_became_of_it():
     assert StaleFile("a", "f", "gone").text == "f is gone"
     assert StaleFile("a", "f", "changed").text == "f has changed"
+
+
+def test_only_files_with_a_problem_are_stale():
+    written = [("a", FileRecord("x", "f")), ("b", FileRecord("y", "g"))]
+
+    assert stale_files(written, lambda record: "gone" if record.path == "f" else None) == (StaleFile("a", "f", "gone"),)
 
 
 def test_a_record_leaves_out_what_it_does_not_know():

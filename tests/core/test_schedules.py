@@ -240,6 +240,7 @@ def test_what_waits_is_kept_in_order_and_an_instant_that_waits_already_takes_no_
     nearly = with_backfill(busy, [at(-number) for number in range(1, 998)] + [at(1), at(2)])
     decided = decide(hourly(overlap="queue", catch_up="all"), nearly, at(3), due(at(3)), {}, T0)
     assert (len(decided.waiting), decided.skips) == (1000, ())
+    assert nearly.waiting == tuple(sorted(nearly.waiting))
 
 
 def test_the_newest_twenty_skips_are_remembered() -> None:

@@ -68,6 +68,13 @@ def test_a_notice_without_anything_to_add_has_no_text_but_a_link() -> None:
     assert make_message(notice(), "https://mulligan.example/").text == ("https://mulligan.example/api/v1/runs/7/report")
 
 
+def test_no_letter_of_an_address_or_of_a_text_is_lost() -> None:
+    message = make_message(notice(details=("X",)), "https://example.org/X/")
+
+    assert message.text == "X\n\nhttps://example.org/X/api/v1/runs/7/report"
+    assert make_message(notice(details=("X",))).text == "X"
+
+
 def test_the_event_of_a_notice_names_its_run_its_project_and_its_target() -> None:
     message = make_message(notice(), "https://mulligan.example")
 
@@ -123,6 +130,7 @@ def test_a_digest_has_each_notice_under_its_key_and_a_key_of_its_own() -> None:
     [
         ([""], "mulligan"),
         (["a", "b", "a", "c"], "a, b, c"),
+        (["a", "b", "c", "d"], "a, b, c and 1 other"),
         (["a", "b", "c", "d", "e"], "a, b, c and 2 others"),
     ],
 )

@@ -73,6 +73,11 @@ class Later(Executor):
     def run(self) -> None:
         for future, call in self.calls:
             future.set_result(call())
+        self.calls.clear()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        if wait:
+            self.run()
 
 
 class Unwilling:
@@ -81,10 +86,15 @@ class Unwilling:
     def __init__(self, outbox: Outbox) -> None:
         self.outbox = outbox
         self.is_down = True
+        self.settled: list[str] = []
+
+    def settle_notice(self, id_: int, status: Any, **fields: Any) -> Any:
+        if self.is_down:
+            raise StoreUnavailable("no answer")
+        self.settled.append(status)
+        return self.outbox.settle_notice(id_, status, **fields)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "settle_notice" and self.is_down:
-            raise StoreUnavailable("no answer")
         return getattr(self.outbox, name)
 
 
@@ -121,9 +131,10 @@ def test_what_is_due_is_sent_and_settled(outbox: Outbox, made: Any) -> None:
     outbox.put_notices([notice(1), notice(2)])
     wire = Wire()
 
-    assert made(outbox, wire).send_due(TARGETS, START, 10) is None
+    sender = made(outbox, wire)
+    assert sender.send_due(TARGETS, START, 10) is None
 
-    assert wire.keys == ["k1", "k2"]
+    assert (wire.keys, sender.sent) == (["k1", "k2"], 2)
     assert statuses(outbox) == ["sent", "sent"]
     assert [one.due_at for one in outbox.notices()] == [START, START]
 
@@ -256,15 +267,16 @@ def test_a_slow_target_keeps_nobody_waiting(outbox: Outbox, made: Any) -> None:
 
 
 def test_a_secret_that_is_missing_is_said_and_tried_again(outbox: Outbox, made: Any) -> None:
-    outbox.put_notices([notice(1)])
+    outbox.put_notices([notice(1), notice(2)])
 
     def send(target: Target, message: Message, now: datetime) -> Delivery:
         raise InputInvalid("the environment variable OPS is not set or empty")
 
     made(outbox, send).send_due(TARGETS, START, 10)
 
-    assert [(one.status, one.reason) for one in outbox.notices()] == [
-        ("waiting", "the environment variable OPS is not set or empty")
+    assert [(one.status, one.attempts, one.reason) for one in outbox.notices()] == [
+        ("waiting", 0, "waits for its target, which is down"),
+        ("waiting", 1, "the environment variable OPS is not set or empty"),
     ]
 
 
@@ -416,19 +428,27 @@ def test_a_target_that_is_being_sent_to_gets_no_second_thread(outbox: Outbox, ma
     pool.run()
     assert sender.send_due(TARGETS, START, 0) == after(2)
     assert (statuses(outbox), sender.is_sending) == (["sent", "waiting"], False)
+    # What has ended since the last look makes way before more is taken.
+    outbox.put_notices([notice(3)])
+    sender.send_due(TARGETS, START, 0)
+    pool.run()
+    outbox.put_notices([notice(4)])
+    sender.send_due(TARGETS, START, 0)
+    assert len(pool.calls) == 1
 
 
-def test_sending_stops_before_the_claim_of_what_is_left_ends(outbox: Outbox, made: Any) -> None:
+@pytest.mark.parametrize("takes", [20, 25])
+def test_sending_stops_before_the_claim_of_what_is_left_ends(outbox: Outbox, made: Any, takes: int) -> None:
     outbox.put_notices([notice(number) for number in range(1, 5)])
     seconds = [0.0]
 
     def send(target: Target, message: Message, now: datetime) -> Delivery:
-        seconds[0] += 25
+        seconds[0] += takes
         return SENT
 
     due = made(outbox, send, clock=lambda: seconds[0], pool=AtOnce()).send_due(TARGETS, START)
 
-    # It began at 0 and at 25; and at 50, when one more could take ten seconds until half of the claim is over.
+    # The last begins at 40 or 50: one that takes ten seconds more ends before half of the claim is over.
     assert statuses(outbox) == ["sent", "sent", "sent", "waiting"]
     assert due == after(1)
 
@@ -453,10 +473,43 @@ def test_what_was_sent_before_a_sender_is_closed_is_written_if_it_is_told_the_ti
         pool = Later()
         sender = made(outbox, Wire(), pool=pool)
         sender.send_due(TARGETS, START, 0)
-        pool.run()
         sender.close(now)
 
     assert statuses(outbox) == ["waiting", "sent"]
+
+
+def test_a_sender_that_is_closed_knows_how_long_its_targets_are_tried(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(1)])
+    sender = made(outbox, Wire(DOWN), pool=Later())
+    sender.send_due({"ops": Target(webhook="https://a", give_up_after="1h")}, after(3600), 0)
+
+    sender.close(after(3600))
+
+    assert statuses(outbox) == ["given_up"]
+
+
+def test_a_sender_that_had_nothing_to_do_can_be_closed(outbox: Outbox, made: Any) -> None:
+    made(outbox, Wire()).close(START)
+
+
+def test_nobody_waits_longer_than_asked_for_what_is_being_sent(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(1)])
+    sender = made(outbox, Wire(), pool=Later())
+
+    sender.finish(TARGETS, lambda: START, 0.0)
+
+    assert sender.is_sending
+
+
+def test_each_result_is_written_once() -> None:
+    store = MemoryStore(clock=JumpingClock()).server_records
+    store.put_notices([notice(1), notice(2)])
+    outbox = Unwilling(store)
+    outbox.is_down = False
+
+    Sender(outbox, Wire(SENT, DOWN), pool=AtOnce()).send_due(TARGETS, START)  # type: ignore[arg-type]
+
+    assert outbox.settled == ["sent", "waiting"]
 
 
 def test_a_result_that_the_store_does_not_take_is_written_the_next_time() -> None:

@@ -167,6 +167,11 @@ LABELLED = {
             "write a longer walltime, or a shorter timeout",
         ),
         (
+            {"a": SlurmProfile(cpus=4), "b": SlurmProfile(cpus=4, walltime=600.0)},
+            tasks(1, cpus=64.0, timeout=1200.0),
+            "they ask for more than the pilots of any profile have",
+        ),
+        (
             {"a": SlurmProfile(cpus=1, gpus=1)},
             tasks(1, gpus=2),
             "they ask for more than the pilots of any profile have",
@@ -285,6 +290,12 @@ def test_a_submission_names_each_kind_of_task_once_and_pilots_of_a_profile_that_
 
     assert [(each.count, each.shapes) for each in found.submissions] == [(4, (one, other))]
     assert counts(plan(DEFAULT, [one], [Supply("gone", FOUR, is_open=True)], pilots_max=1)) == []
+
+
+def test_while_a_profile_may_have_no_pilot_another_one_gets_its_tasks() -> None:
+    profiles = {"first": SlurmProfile(cpus=4), "second": SlurmProfile(cpus=4)}
+
+    assert counts(plan(profiles, [tasks(1)], [], pilots_max=9, limits={"first": 0})) == [("second", 1)]
 
 
 def test_a_limit_of_a_profile_counts_the_pilots_that_it_has() -> None:

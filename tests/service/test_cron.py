@@ -95,6 +95,8 @@ def test_nights_in_which_the_clock_is_changed(cron: str, zone: str, day: str, ex
     found = takewhile(lambda one: one < begin + timedelta(days=1), cron_instants(cron, zone, begin))
 
     assert [f"{one:%H:%M}" for one in found] == expected
+    newest_first = cron_instants(cron, zone, begin + timedelta(days=1), backwards=True)
+    assert [f"{one:%H:%M}" for one in takewhile(lambda one: one > begin, newest_first)] == expected[::-1]
 
 
 def test_it_can_begin_at_any_moment_of_a_night_in_which_the_clock_is_changed() -> None:

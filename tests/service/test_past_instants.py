@@ -137,9 +137,11 @@ def test_runs_without_an_instant_belong_to_the_one_before_their_start() -> None:
     late = timedelta(minutes=3)
     runs = [run_at(3, hour(3) + late), run_at(2, hour(2) + late), run_at(1, hour(2) + late, "failed")]
 
-    found = match_runs([hour(3), hour(2), hour(1)], runs, {2: "2025-01-01T02:00:00Z", 9: "no time"})
+    found = match_runs([hour(3), hour(2), hour(1)], runs, {2: "2025-01-01T02:00:00Z"})
 
     assert {at.hour: run.run_id for at, run in found.items()} == {3: 3, 2: 2, 1: 1}
+    # A label that somebody gave a run by hand says nothing.
+    assert match_runs([hour(3)], [run_at(3, hour(3))], {3: "no time"}) == {}
     # The newest of two runs of one instant is shown, and none that is before all instants.
     named = {1: "2025-01-01T02:00:00Z", 2: "2025-01-01T02:00:00Z"}
     assert {run.run_id for run in match_runs([hour(9)], runs, named).values()} == {2}

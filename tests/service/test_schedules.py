@@ -17,6 +17,7 @@ from mulligan.ports.fault_points import SERVER_FAULT_POINTS, fault_listeners
 from mulligan.service import Document, Home, RunQuery, ScheduleForm, Service
 from mulligan.service.catalogue.catalogue import UnknownWorkflow
 from mulligan.service.schedules.cron import cron_instants
+from mulligan.service.schedules.past_instants import read_runs
 from mulligan.service.schedules.schedules import Schedules, UnknownSchedule
 
 HELLO = "inputs: {who: {default: world}}\nsteps:\n  - step: hello\n    shell: echo hi ${inputs.who}\n"
@@ -336,4 +337,6 @@ def test_schedules_of_two_projects_have_the_same_name_and_runs_of_their_own(serv
         service = server.service.in_the_name_of("ada", project=project)
         (run,) = service.list_runs(RunQuery()).runs
         assert [one.last and one.last.run_id for one in service.schedules.all()] == [run.run_id]
+        records, labels = read_runs(server.service.reader.store, "often", project, 10)
+        assert ([one.run_id for one in records], [*labels]) == ([run.run_id], [run.run_id])
     assert server.service.in_the_name_of("ada", project="").schedules.all() == []

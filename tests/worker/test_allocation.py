@@ -26,6 +26,9 @@ JOB = {"SLURM_JOB_ID": "7"}
         ({"SLURM_GPUS_ON_NODE": "2", "SLURM_GPUS": "4"}, Allocation(gpus=2)),
         ({"SLURM_GPUS": "a100:4", "SLURM_MEM_PER_GPU": "10"}, Allocation(memory=40 * MIB, gpus=4)),
         ({"SLURM_CPUS_ON_NODE": "many", "SLURM_MEM_PER_NODE": ""}, Allocation()),
+        ({"SLURM_MEM_PER_CPU": "100"}, Allocation()),
+        ({"SLURM_MEM_PER_GPU": "100"}, Allocation()),
+        ({"SLURM_NNODES": "3"}, Allocation(nodes=3)),
     ],
 )
 def test_a_job_has_what_slurm_says(variables: dict[str, str], found: Allocation):

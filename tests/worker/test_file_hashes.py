@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mulligan.core.model.file_records import FileRecord
 from mulligan.worker.file_hashes import (
+    SETTLED_NANOSECONDS,
     FileHashCache,
+    _is_settled,
     are_small_enough,
     is_untouched,
     problem_of,
@@ -93,8 +97,19 @@ def test_the_hash_of_a_folder_is_the_same_in_later_versions(tmp_path: Path) -> N
     (tmp_path / "inner").mkdir()
     write(tmp_path / "inner" / "file")
     (tmp_path / "link").symlink_to("inner")
+    os.mkfifo(tmp_path / "pipe")
+    for name in "gfedcba":
+        (tmp_path / name).mkdir()
 
-    assert recorded(tmp_path).sha256 == "f7fa443399293cb53743366518c8067bcda6a8be65e0598f71185e4353b71c11"
+    assert recorded(tmp_path).sha256 == "8a19158284931c2a10401e651c0143b1ba73f8ef8b8e7cfa4e9e5bfc7c8a9279"
+
+
+def test_a_folder_may_have_names_that_are_no_text(tmp_path: Path) -> None:
+    empty = recorded(tmp_path).sha256
+    (tmp_path / os.fsdecode(b"\xff")).mkdir()
+    write(tmp_path / os.fsdecode(b"\xff") / os.fsdecode(b"\xfe"))
+
+    assert recorded(tmp_path).sha256 not in ("", empty)
 
 
 def test_a_child_answers_with_plain_data(tmp_path: Path) -> None:
@@ -153,6 +168,32 @@ def test_what_was_read_is_known_until_the_file_is_another_one(tmp_path: Path) ->
     assert cache.find(path) is None
 
 
+def test_several_files_are_known_at_once(tmp_path: Path) -> None:
+    paths = [write(tmp_path / name) for name in "ab"]
+    cache = FileHashCache()
+    for path in paths:
+        cache.keep(recorded(path))
+
+    assert [cache.find(path) for path in paths] == [recorded(path) for path in paths]
+
+
+def test_a_file_that_was_written_to_while_it_was_read_is_not_settled(tmp_path: Path) -> None:
+    path = write(tmp_path / "file")
+    before = os.stat(path)
+    assert _is_settled(path, before)
+
+    write(tmp_path / "file", "longer")
+
+    assert not _is_settled(path, before)
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root reads every folder")
+def test_a_folder_of_which_a_part_cannot_be_read_has_no_content(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir(mode=0)
+
+    assert recorded(tmp_path).sha256 == ""
+
+
 def test_only_what_is_known_for_sure_is_kept(tmp_path: Path) -> None:
     path = write(tmp_path / "file")
     cache = FileHashCache()
@@ -177,3 +218,79 @@ def test_a_loop_reads_a_mebibyte_of_files_and_no_folder(tmp_path: Path) -> None:
     assert are_small_enough([str(half), str(half), str(tmp_path / "gone"), "/a\0b"])
     assert not are_small_enough([str(half), str(more)])
     assert not are_small_enough([str(tmp_path / "gone"), str(tmp_path)])
+
+
+def test_a_folder_is_known_by_all_that_is_in_it(tmp_path: Path):
+    folder = tmp_path / "folder"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "inner" / "a").write_text("a")
+    (folder / "link").symlink_to("inner")
+    hashes = [_sha256(folder)]
+
+    for change in (
+        lambda: (folder / "inner" / "a").write_text("b"),
+        lambda: (folder / "inner" / "a").rename(folder / "inner" / "b"),
+        lambda: (folder / "empty").mkdir(),
+        lambda: ((folder / "link").unlink(), (folder / "link").symlink_to("empty")),
+        lambda: (folder / "inner" / "b").rename(folder / "b"),
+    ):
+        change()
+        hashes.append(_sha256(folder))
+
+    assert len(set(hashes)) == len(hashes)
+
+
+def _sha256(path: Path) -> str:
+    found = record_file(str(path))
+    assert found is not None and found.mtime_ns == 0
+    return found.sha256
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda path: None, None),
+        (lambda path: os.utime(path, ns=(1, 1)), None),
+        (lambda path: path.unlink(), "gone"),
+        (lambda path: path.write_text("1234"), "changed"),
+        (lambda path: (path.unlink(), path.mkdir()), "changed"),
+    ],
+    ids=["untouched", "touched", "removed", "written", "made a folder"],
+)
+def test_what_has_become_of_a_file(tmp_path: Path, change: Any, problem: str | None):
+    path = tmp_path / "file"
+    path.write_text("1233")
+    record = record_file(str(path))
+    assert record is not None
+
+    change(path)
+
+    assert problem_of(record, "/") == problem
+
+
+def test_of_an_old_log_only_the_existence_is_known(tmp_path: Path):
+    (tmp_path / "there").write_text("whatever")
+
+    assert problem_of(FileRecord("n", "there"), str(tmp_path)) is None
+    assert problem_of(FileRecord("n", "elsewhere"), str(tmp_path)) == "gone"
+
+
+def test_the_time_of_a_file_that_was_written_just_now_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "file"
+    path.write_text("new")
+    written_at = os.stat(path).st_mtime_ns
+    monkeypatch.setattr(time, "time_ns", lambda: written_at + SETTLED_NANOSECONDS)
+    fresh = record_file(str(path))
+    monkeypatch.setattr(time, "time_ns", lambda: written_at + SETTLED_NANOSECONDS + 1)
+    old = record_file(str(path))
+    cache = FileHashCache()
+
+    for record in (fresh, old):
+        assert record is not None
+        cache.keep(record)
+
+    assert (fresh and fresh.mtime_ns, bool(old and old.mtime_ns)) == (0, True)
+    assert cache.find(str(path)) == old
+    path.write_text("other")
+    os.utime(path, ns=(0, written_at + 1))
+    assert cache.find(str(path)) is None

@@ -71,6 +71,14 @@ def test_tasks_fit_until_something_is_used_up_and_one_that_never_fits_can_never_
     assert filled(found, lambda: task(**asked)) == count
 
 
+def test_a_worker_that_is_full_offers_nothing_and_one_without_a_limit_of_memory_takes_what_asks_for_none() -> None:
+    found = pool(4.0, 0)
+
+    assert found.can_ever(task())
+    assert filled(found, task) == 4
+    assert (found.offer("h").cpus, found.offer("h").tasks_max) == (0.0, 0)
+
+
 def test_what_ends_makes_room_for_another() -> None:
     found = pool(1.0, GIB, 1)
     one = task(memory=GIB, gpus=1)
@@ -187,6 +195,9 @@ def test_a_task_of_several_nodes_needs_an_idle_worker_and_offers_say_so() -> Non
     assert (found.offer("h").nodes, found.offer("h").nodes_min) == (3, 2)
     found.reserve(wide)
     assert (found.offer("h").nodes, found.offer("h").tasks_max) == (1, 0)
+    alone = pool(4.0, nodes=3)
+    alone.reserve(wide)
+    assert not alone.fits(task())
     found.release(wide)
     assert (found.offer("h").tasks_max, found.can_ever(task(nodes=4)), found.can_ever(task())) == (4, False, False)
 
@@ -260,6 +271,7 @@ def test_nothing_is_taken_ahead_before_it_is_known_how_long_tasks_take() -> None
 @pytest.mark.parametrize(
     ("average", "fields", "has_room", "fits"),
     [
+        (0.0, {}, True, True),
         (0.001, {}, True, True),
         (0.049, {}, True, True),
         (0.05, {}, False, False),

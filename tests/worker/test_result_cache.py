@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,10 @@ import pytest
 
 from mulligan.core.effects.reuse import Reuse
 from mulligan.core.effects.snapshot import changes
-from mulligan.core.model.file_records import FileRecord
 from mulligan.core.model.reports import TaskEnded, TaskInterrupted
 from mulligan.core.turn import turn
 from mulligan.errors import CodecError, StoreUnavailable
 from mulligan.testing.history import History, step, workflow
-from mulligan.worker.file_hashes import SETTLED_NANOSECONDS, FileHashCache, problem_of, record_file
 from mulligan.worker.loop_limits import LOOP_BYTES_MAX
 
 from .work import Work
@@ -198,82 +195,3 @@ def test_a_task_that_is_stopped_while_its_files_are_read_never_starts(work: Work
 
     assert [type(report) for report in work.reports()] == [TaskInterrupted]
     assert (ran(work), list(work.executor.running)) == (0, [])
-
-
-# -- files -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_folder_is_known_by_all_that_is_in_it(tmp_path: Path):
-    folder = tmp_path / "folder"
-    (folder / "inner").mkdir(parents=True)
-    (folder / "inner" / "a").write_text("a")
-    (folder / "link").symlink_to("inner")
-    hashes = [_sha256(folder)]
-
-    for change in (
-        lambda: (folder / "inner" / "a").write_text("b"),
-        lambda: (folder / "inner" / "a").rename(folder / "inner" / "b"),
-        lambda: (folder / "empty").mkdir(),
-        lambda: ((folder / "link").unlink(), (folder / "link").symlink_to("empty")),
-        lambda: (folder / "inner" / "b").rename(folder / "b"),
-    ):
-        change()
-        hashes.append(_sha256(folder))
-
-    assert len(set(hashes)) == len(hashes)
-
-
-def _sha256(path: Path) -> str:
-    found = record_file(str(path))
-    assert found is not None and found.mtime_ns == 0
-    return found.sha256
-
-
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        (lambda path: None, None),
-        (lambda path: os.utime(path, ns=(1, 1)), None),
-        (lambda path: path.unlink(), "gone"),
-        (lambda path: path.write_text("1234"), "changed"),
-        (lambda path: (path.unlink(), path.mkdir()), "changed"),
-    ],
-    ids=["untouched", "touched", "removed", "written", "made a folder"],
-)
-def test_what_has_become_of_a_file(tmp_path: Path, change: Any, problem: str | None):
-    path = tmp_path / "file"
-    path.write_text("1233")
-    record = record_file(str(path))
-    assert record is not None
-
-    change(path)
-
-    assert problem_of(record, "/") == problem
-
-
-def test_of_an_old_log_only_the_existence_is_known(tmp_path: Path):
-    (tmp_path / "there").write_text("whatever")
-
-    assert problem_of(FileRecord("n", "there"), str(tmp_path)) is None
-    assert problem_of(FileRecord("n", "elsewhere"), str(tmp_path)) == "gone"
-
-
-def test_the_time_of_a_file_that_was_written_just_now_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    path = tmp_path / "file"
-    path.write_text("new")
-    written_at = os.stat(path).st_mtime_ns
-    monkeypatch.setattr(time, "time_ns", lambda: written_at + SETTLED_NANOSECONDS)
-    fresh = record_file(str(path))
-    monkeypatch.setattr(time, "time_ns", lambda: written_at + SETTLED_NANOSECONDS + 1)
-    old = record_file(str(path))
-    cache = FileHashCache()
-
-    for record in (fresh, old):
-        assert record is not None
-        cache.keep(record)
-
-    assert (fresh and fresh.mtime_ns, bool(old and old.mtime_ns)) == (0, True)
-    assert cache.find(str(path)) == old
-    path.write_text("other")
-    os.utime(path, ns=(0, written_at + 1))
-    assert cache.find(str(path)) is None

@@ -20,6 +20,7 @@ from mulligan.core.model.file_records import FileRecord
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.turn import turn
+from mulligan.errors import CodecError
 from mulligan.ports import Lease
 from mulligan.testing.history import T0, History, step, workflow
 from mulligan.worker.file_hashes import RECORD_FILES, record_file, record_files
@@ -147,6 +148,15 @@ def test_the_newest_result_that_fits_is_reported(world: World) -> None:
     assert world.asked == [(running.fingerprint, RESULTS_MAX)]
 
 
+def test_a_result_is_reported_with_its_files(world: World) -> None:
+    world.write("out")
+    world.keep(5, files=(world.record("out"),))
+
+    found = world.cache.find(world.task(files={"out": "out"}))
+
+    assert found is not None and found.files == (world.record("out"),)
+
+
 def test_a_task_that_does_not_look_is_known_by_its_fingerprint_all_the_same(world: World) -> None:
     world.keep(5)
     path = world.write("in", "one")
@@ -181,7 +191,7 @@ def test_a_result_fits_only_while_its_files_are_as_they_were_written(world: Worl
 
 
 def test_a_result_whose_files_were_never_read_fits_no_more(world: World) -> None:
-    world.write("out")
+    os.mkfifo(world.folder / "out")
     world.keep(5, files=(FileRecord("out", "out"),))
 
     assert world.cache.find(world.task(files={"out": "out"})) is None
@@ -199,7 +209,8 @@ def test_a_result_whose_files_were_never_read_fits_no_more(world: World) -> None
 )
 def test_a_result_fits_only_while_its_artifacts_are_kept(world: World, name: str, size: int, is_found: bool) -> None:
     world.write("5-a-there", "abc")
-    world.keep(5, {"rows": [make_reference(Artifact(name, size, "s"))]})
+    kept = make_reference(Artifact("5/a/there", 3, "s"))
+    world.keep(5, {"rows": [make_reference(Artifact(name, size, "s")), kept]})
 
     assert (world.cache.find(world.task()) is not None) == is_found
 
@@ -214,6 +225,15 @@ def test_without_a_store_of_artifacts_or_of_results_nothing_is_asked_of_them(wor
 
     assert without_artifacts.find(world.task()) is not None
     assert without_results.find(world.task()) is None
+
+
+def test_a_damaged_row_of_another_run_makes_the_task_run(world: World) -> None:
+    def damaged(tag: str, limit: int) -> list[Row]:
+        raise CodecError("a row cannot be read")
+
+    cache = ResultCache(world.jobs, damaged, None, on_ready=lambda: None, report_end=lambda *_: None)  # type: ignore[arg-type]
+
+    assert cache.find(world.task()) is None
 
 
 # -- large files -----------------------------------------------------------------------------------------------------
@@ -339,6 +359,14 @@ def test_nobody_takes_over_a_result_whose_inputs_changed_while_it_ran(
         os.unlink(world.folder / "in")
 
     assert bool(recorded(world, running).fingerprint) == is_kept
+
+
+def test_nobody_takes_over_a_result_if_what_was_not_there_cannot_be_read_now(world: World) -> None:
+    running = world.task(reads={"i": "in"})
+    world.cache.find(running)
+    os.mkfifo(world.folder / "in")
+
+    assert recorded(world, running).fingerprint == ""
 
 
 def test_large_files_are_recorded_by_a_child_and_reported_then(world: World) -> None:

@@ -253,12 +253,7 @@ class Api:
             if route.changes:
                 await self.threads.change(prepare)
             # It may use a service only in the thread for readers.
-            leaving = asyncio.ensure_future(_disconnected(exchange.receive))
-            try:
-                return _as_answer(route, await route.handler(make(service=None, has_left=leaving.done)))
-            finally:
-                leaving.cancel()
-                await asyncio.gather(leaving, return_exceptions=True)
+            return _as_answer(route, await route.handler(make(service=None)))
         if route.is_shared:
             return await self.threads.read(lambda service: self._shared_answer(route, make, token, service))
         if route.creates_run:

@@ -59,8 +59,6 @@ class Call:
     arrived: float = 0.0
     # What all clients of live streams share.
     hub: StreamHub = field(default=None, repr=False)  # type: ignore[assignment]
-    # For coroutines: whether the client has left. What waited for long need not be done then.
-    has_left: Callable[[], bool] = field(default=lambda: False, repr=False)
     # Whether the server ends: whoever waits answers at once.
     is_closing: Callable[[], bool] = lambda: False
 

@@ -25,8 +25,7 @@ async def stream(call: Call) -> Streamed:
     run_ids = [watch.run_id for watch in wanted if watch.kind == "run"]
     # In the name of the token: a run of another project is unknown.
     await call.read(lambda service: [service.record(run_id) for run_id in run_ids])
-    last_event_id = call.headers.get("last-event-id", "")
-    client = await call.hub.join(call.token, wanted, last_event_id, has_left=call.has_left)
+    client = await call.hub.join(call.token, wanted, call.headers.get("last-event-id", ""))
     return Streamed(client, headers=HEADERS, media=MEDIA)
 
 

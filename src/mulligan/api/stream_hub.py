@@ -15,11 +15,11 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from mulligan.errors import MulliganError, RequestRefused, TooManyRequests
+from mulligan.errors import MulliganError, TooManyRequests, UnknownRun
 from mulligan.service import LiveEvent, LiveFeed, Service, TokenRecord, Watch
 
 # How many streams one token, and the whole server, may have at once.
@@ -121,6 +121,23 @@ class StreamClient:
             self._waiter.set_result(None)
 
 
+# Of each watched thing: what all others get first, what a new client gets itself, and the position then.
+CaughtUp: TypeAlias = list[tuple[list[LiveEvent], list[LiveEvent], str]]
+
+
+class _Newcomer:
+    """A client that waits to be let in; why it was not, and whether it waits no more."""
+
+    __slots__ = ("client", "error", "is_gone", "known", "wanted")
+
+    def __init__(self, client: StreamClient, wanted: Mapping[Watch, str], known: Mapping[str, str]) -> None:
+        self.client = client
+        self.wanted = wanted
+        self.known = known
+        self.error: MulliganError | None = None
+        self.is_gone = False
+
+
 class StreamHub:
     """All clients of the streams of one server."""
 
@@ -139,6 +156,7 @@ class StreamHub:
         self._feed = LiveFeed(clock)
         # The clients by what they watch: those of one group get the same bytes.
         self._groups: dict[tuple[Watch, ...], dict[StreamClient, None]] = {}
+        self._newcomers: list[_Newcomer] = []
         self._positions: dict[Watch, str] = {}
         self._watched: Counter[Watch] = Counter()
         self._tokens: Counter[str] = Counter()
@@ -159,38 +177,29 @@ class StreamHub:
 
     # -- coming and going ---------------------------------------------------------------------------------------------
 
-    async def join(
-        self,
-        token: TokenRecord,
-        wanted: Mapping[Watch, str],
-        last_event_id: str = "",
-        *,
-        has_left: Callable[[], bool] = lambda: False,
-    ) -> StreamClient:
+    async def join(self, token: TokenRecord, wanted: Mapping[Watch, str], last_event_id: str = "") -> StreamClient:
         """A new client. `wanted` says from which position on; the cursor of an earlier stream takes precedence.
 
-        `UnknownRun`, `TooManyRequests`; `RequestRefused` if the client has left when it is its turn. Otherwise clients
-        that give up and come again would wait in a queue that gets longer and longer while the machine is busy.
+        `UnknownRun`, `TooManyRequests`.
         """
         self._refuse_too_many(token)
         watches = tuple(sorted(wanted, key=lambda watch: (watch.kind, watch.run_id)))
         wanted = {watch: wanted[watch] for watch in watches}
-        known = decode_cursor(last_event_id)
         client = StreamClient(self, watches, token)
+        newcomer = _Newcomer(client, wanted, decode_cursor(last_event_id))
         self._tokens[token.id] += 1
         # From now on nobody else who leaves ends the watch.
         self._watched.update(watches)
+        self._newcomers.append(newcomer)
         try:
             async with self._lock:
-                if has_left():
-                    raise RequestRefused("the client left before the stream began")
-                found = await self._read(lambda service: self._catch_up(service, wanted, known))
-                self._deliver([event for others, _, _ in found for event in others])
-                for watch, (_, _, position) in zip(wanted, found, strict=True):
-                    self._positions[watch] = position
-                self._greet(client, [event for _, own, _ in found for event in own], known)
-                self._groups.setdefault(watches, {})[client] = None
+                if newcomer in self._newcomers:
+                    await self._let_in()
+            if newcomer.error is not None:
+                raise newcomer.error
         except BaseException:
+            newcomer.is_gone = True
+            self._leave(client)
             self._release(client)
             raise
         if self._is_closed:
@@ -199,15 +208,45 @@ class StreamHub:
             self._looking = asyncio.ensure_future(self._look_on())
         return client
 
+    async def _let_in(self) -> None:
+        """Let in all who wait, with one read: if each had its own, those behind a busy store would become ever more."""
+        waiting, self._newcomers = [one for one in self._newcomers if not one.is_gone], []
+        try:
+            found = await self._read(lambda service: self._catch_up_all(service, waiting))
+        except MulliganError as error:
+            for one in waiting:
+                one.error = error
+            return
+        except BaseException:
+            self._newcomers = waiting + self._newcomers
+            raise
+        for newcomer, read in zip(waiting, found, strict=True):
+            if isinstance(read, UnknownRun):
+                newcomer.error = read
+                continue
+            self._deliver([event for others, _, _ in read for event in others])
+            for watch, (_, _, position) in zip(newcomer.wanted, read, strict=True):
+                self._positions[watch] = position
+            if newcomer.is_gone:
+                continue
+            client = newcomer.client
+            self._greet(client, [event for _, own, _ in read for event in own], newcomer.known)
+            self._groups.setdefault(client.watches, {})[client] = None
+
     def leave(self, client: StreamClient) -> None:
         """A client is gone. Nothing happens if it was gone before."""
+        if self._leave(client):
+            self._release(client)
+
+    def _leave(self, client: StreamClient) -> bool:
+        """Send no more to a client. False if it did not get anything anyway."""
         group = self._groups.get(client.watches, {})
         if client not in group:
-            return
+            return False
         del group[client]
         if not group:
             del self._groups[client.watches]
-        self._release(client)
+        return True
 
     def _release(self, client: StreamClient) -> None:
         """Give back what a client has used."""
@@ -235,11 +274,27 @@ class StreamHub:
         if self._tokens.total() >= STREAMS_MAX:
             raise TooManyRequests(f"the server has {STREAMS_MAX:,} streams already", hint=hint)
 
-    def _catch_up(
-        self, service: Service, wanted: Mapping[Watch, str], known: Mapping[str, str]
-    ) -> list[tuple[list[LiveEvent], list[LiveEvent], str]]:
+    def _catch_up_all(self, service: Service, newcomers: Iterable[_Newcomer]) -> list[CaughtUp | UnknownRun]:
+        """The same for several clients; for one that asks for a run that there is not, that error."""
+        found: list[CaughtUp | UnknownRun] = []
+        undelivered = self._feed.undelivered
+        earlier = len(undelivered)
+        try:
+            for one in newcomers:
+                try:
+                    found.append(self._catch_up(service, one.wanted, one.known))
+                except UnknownRun as error:
+                    found.append(error)
+        except MulliganError:
+            read = [one for one in found if not isinstance(one, UnknownRun)]
+            # Before what the last one has found.
+            undelivered[earlier:earlier] = [event for one in read for others, _, _ in one for event in others]
+            raise
+        return found
+
+    def _catch_up(self, service: Service, wanted: Mapping[Watch, str], known: Mapping[str, str]) -> CaughtUp:
         """For each watched thing what others get, what the client has missed, and its position."""
-        found: list[tuple[list[LiveEvent], list[LiveEvent], str]] = []
+        found: CaughtUp = []
         try:
             for watch, position in wanted.items():
                 others, own = self._feed.join(service, watch, known.get(watch.name, position))

@@ -18,10 +18,8 @@ class AsgiAnswer(NamedTuple):
 async def ask_asgi(
     app: Callable[..., Any], scope: dict[str, Any], body: bytes, *, pieces_max: int | None = None
 ) -> AsgiAnswer:
-    """Send a request. With `pieces_max` the client leaves after so many pieces of a stream; with -1 it is gone."""
+    """Send a request. With `pieces_max` the client leaves after so many pieces of a stream."""
     has_sent, has_left = False, asyncio.Event()
-    if pieces_max == -1:
-        has_left.set()
     messages: list[Any] = []
 
     async def receive() -> dict[str, Any]:

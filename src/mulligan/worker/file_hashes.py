@@ -118,7 +118,7 @@ class FileHashCache:
 
     def keep(self, record: FileRecord) -> None:
         """Keep the record of a file that was not written to since it was read."""
-        if record.sha256 and record.mtime_ns and is_untouched(record, record.path):
+        if record.sha256 and is_untouched(record, record.path):
             if len(self._entries) >= _CACHED_MAX:
                 self._entries.clear()
             self._entries[record.path] = (_stamp(record.path), record)

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.model.formatting import pluralize
 from mulligan.history.notice_text import NoticeBody
 from mulligan.ports import NoticeRecord
 from mulligan.service.next_commands import commands_for_wait, suggest_commands
@@ -57,7 +58,8 @@ def make_digest(notices: Sequence[NoticeRecord], at: datetime, url: str = "") ->
 
 def _workflows(bodies: Sequence[NoticeBody]) -> str:
     names = list(dict.fromkeys(body.workflow for body in bodies if body.workflow))
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} others" if len(names) > 3 else "") if names else "mulligan"
+    more = f" and {pluralize(len(names) - 3, 'other')}" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more if names else "mulligan"
 
 
 def commands_of(body: NoticeBody) -> list[str]:

@@ -187,7 +187,7 @@ class Sender:
     def _settle(self, targets: Mapping[str, Target], now: datetime, wait_seconds: float = 0.0) -> None:
         """Write the results that are there; wait for the first of them."""
         try:
-            self._unsettled.append(self._results.get(wait_seconds > 0, wait_seconds or None))
+            self._unsettled.append(self._results.get(wait_seconds > 0, wait_seconds))
             while True:
                 self._unsettled.append(self._results.get_nowait())
         except Empty:
