@@ -23,6 +23,7 @@ from mulligan.errors import (
 )
 from mulligan.ports import WorkerRecord
 from mulligan.store import open_store
+from mulligan.store.postgres_client import WORKERS_HEARD_MAX, PostgresClient
 from mulligan.testing.postgres import GIVEN
 
 from ..live.runner import wait_until
@@ -190,3 +191,15 @@ def test_a_store_takes_one_connection_and_one_more_once_somebody_waits_for_news(
         store.retire("w")
         wait_until(lambda: count() == 1)
         store.close()
+
+
+def test_a_server_that_registers_many_workers_listens_for_the_newest(store_schema_url: str) -> None:
+    client = PostgresClient(store_schema_url, 30.0)
+
+    for number in range(3 * WORKERS_HEARD_MAX):
+        client.listen_as(f"worker {number}")
+        client.listen_as(f"moment {number}")
+        client.stop_listening_as(f"moment {number}")
+    client.close()
+
+    assert client.workers_heard == [f"worker {n}" for n in range(2 * WORKERS_HEARD_MAX, 3 * WORKERS_HEARD_MAX)][1:]

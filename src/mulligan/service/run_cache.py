@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from weakref import WeakValueDictionary
 
 from mulligan.core.effects.snapshot import restore
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
+from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import decode
 from mulligan.core.state.state import State
@@ -30,11 +32,21 @@ ENTRIES_MAX = 5_000
 RUNS_MAX, PLACES_MAX = 500, 100_000
 
 
+class Definition:
+    """The workflow of a version and its graph: all runs of that version which are kept share it."""
+
+    def __init__(self, workflow: bytes) -> None:
+        self.workflow = decode(workflow)
+        self.graph = Graph(self.workflow)
+
+
 class CachedRun:
     """The state of a run at one event, and which steps have changed since it was loaded."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, definition: Definition) -> None:
         self.state = state
+        # What it was started with. It is forgotten with the last run that was.
+        self.definition = definition
         # What changed before this event is not known.
         self.known_since = state.run.seq
         self._changed_at: dict[str, int] = {}
@@ -98,6 +110,8 @@ class RunCache:
         self._reader = reader
         # The one that was asked for last is the last.
         self._runs: dict[int, CachedRun] = {}
+        # By version, those of the runs that are kept.
+        self._definitions: WeakValueDictionary[str, Definition] = WeakValueDictionary()
         # The events of single steps, and where those of all steps are.
         self.step_events = StepEvents(reader)
         self.index = EventIndex(reader)
@@ -111,7 +125,7 @@ class RunCache:
     def seen_by(self, reader: RunReader) -> RunCache:
         """The same states for another reader, which may know fewer runs."""
         other = RunCache(reader)
-        other._runs = self._runs
+        other._runs, other._definitions = self._runs, self._definitions
         other.step_events = self.step_events.seen_by(reader)
         other.index = self.index.seen_by(reader)
         other.timelines = self.timelines.seen_by(reader)
@@ -149,7 +163,10 @@ class RunCache:
     def _loaded(self, run_id: int) -> CachedRun:
         with pause_garbage_collection():
             loaded = self._reader.store.load(run_id)
-            return CachedRun(restore(decode(loaded.workflow), loaded.rows))
+            definition = self._definitions.get(loaded.record.version)
+            if definition is None:
+                definition = self._definitions[loaded.record.version] = Definition(loaded.workflow)
+            return CachedRun(restore(definition.workflow, loaded.rows, definition.graph), definition)
 
     def _make_room(self) -> None:
         while len(self._runs) > 1 and (

@@ -88,6 +88,8 @@ _CONNECTION_REFUSALS: tuple[tuple[type[MulliganError], str, str, str], ...] = (
 # Our transaction was rolled back because of another one, and can be tried again.
 _AGAIN = (pg.DeadlockDetected, pg.SerializationFailure)
 _TRIES_MAX = 5
+# A process has one worker at a time. A server also registers those that reach it over HTTP, which ask it for changes.
+WORKERS_HEARD_MAX = 8
 _BEGIN: Statement = ("begin", ())
 _BEGIN_READING: Statement = ("begin_reading", ())
 _COMMIT: Statement = ("commit", ())
@@ -119,8 +121,8 @@ class PostgresClient:
         self._listener: TimeoutConnection | None = None
         self._is_behind = False
         self._hears_ends = False
-        # The workers whose messages we hear.
-        self._workers: set[str] = set()
+        # The workers whose messages we hear, the newest last.
+        self._workers: dict[str, None] = {}
         self._has_opened = False
         self._secrets = secret_parts(url)
         self.where = _where(url)
@@ -253,15 +255,22 @@ class PostgresClient:
 
     def listen_as(self, worker: str) -> None:
         """From now on a message for a run that this worker holds counts as a change."""
-        self._workers.add(worker)
+        self._workers.pop(worker, None)
+        self._workers[worker] = None
+        if len(self._workers) > WORKERS_HEARD_MAX:
+            del self._workers[next(iter(self._workers))]
         if self._listener is not None:
             # The next listener listens for it too.
             self._drop_listener()
 
+    @property
+    def workers_heard(self) -> list[str]:
+        return list(self._workers)
+
     def stop_listening_as(self, worker: str) -> None:
         """The worker ends. A server has one for each decision about a run that nobody drives."""
         if worker in self._workers:
-            self._workers.remove(worker)
+            del self._workers[worker]
             # It is opened again if somebody else asks for changes.
             self._drop_listener()
 

@@ -1,0 +1,35 @@
+"""The states that a server keeps: runs of one version share its definition, for as long as one of them is kept."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+from mulligan.core.model.graph import Graph
+from mulligan.service import Home, Service
+from mulligan.service.run_cache import RunCache
+
+FLOW = "name: flow\nsteps: [{step: one, approve: {message: go?}}]\n"
+
+
+def test_runs_of_one_version_share_one_definition_which_goes_with_the_last_of_them(tmp_path: Path) -> None:
+    file = tmp_path / "flow.yaml"
+    file.write_text(FLOW)
+    with Service(Home(tmp_path / "home")) as service:
+        prepared = service.prepare(service.load_workflow(file), {}, tmp_path)
+        run_ids = service.start(prepared, times=5)
+        before = graphs()
+        cache = RunCache(service.reader)
+
+        kept = [cache.get(run_id).state for run_id in run_ids]
+
+        assert {id(state.graph) for state in kept} == {id(kept[0].graph)}
+        assert {id(state.workflow) for state in kept} == {id(kept[0].workflow)}
+        assert graphs() == before + 1
+        del kept, cache
+        assert graphs() == before
+
+
+def graphs() -> int:
+    gc.collect()
+    return sum(isinstance(one, Graph) for one in gc.get_objects())
