@@ -162,7 +162,7 @@ def test_instants_end_with_the_last_year_that_can_be_written() -> None:
         ("0 0 31 2 *", "cron '0 0 31 2 *': bad day-of-month"),
         ("x * * * *", "cron 'x * * * *': bad minute"),
         (f"{'x' * 150} * * * *", f"cron '{'x' * 100}': bad minute"),
-        ("a" * 150, f"cron '{'a' * 100}' has 1 fields, not five"),
+        ("a" * 150, f"cron '{'a' * 100}' has 1 field, not five"),
     ],
 )
 def test_an_expression_that_makes_no_sense_is_refused(cron: str, message: str) -> None:

@@ -83,7 +83,7 @@ def test_limits_themselves_are_allowed(keys: dict[str, Any]) -> None:
 def test_a_zone_or_an_expression_that_this_machine_cannot_read_is_refused() -> None:
     with pytest.raises(InputInvalid, match="'Mars/Base' is not a time zone"):
         check_timing(Schedule("etl", cron="@daily", timezone="Mars/Base"), NOW)
-    with pytest.raises(InputInvalid, match="has 1 fields, not five"):
+    with pytest.raises(InputInvalid, match="has 1 field, not five"):
         read_schedule(ScheduleForm("etl", cron="sometimes"), NOW)
 
 

@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from mulligan.core.model.formatting import pluralize
 from mulligan.errors import InputInvalid, MulliganError
 
 try:
@@ -95,7 +96,7 @@ def _fields(cron: str) -> str:
         )
     text = _MACROS.get(cron.strip().lower(), cron)
     if len(text.split()) != 5:
-        raise InputInvalid(f"cron '{cron[:100]}' has {len(text.split())} fields, not five", hint=_HINT)
+        raise InputInvalid(f"cron '{cron[:100]}' has {pluralize(len(text.split()), 'field')}, not five", hint=_HINT)
     try:
         CronSim(text, datetime(2024, 1, 1))
     except (CronSimError, ValueError, AssertionError, IndexError) as error:
