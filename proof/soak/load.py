@@ -156,7 +156,7 @@ class Load:
             except TimeoutError:
                 reply = await connection.ask("GET", f"/api/v1/runs/{run_id}")
                 if reply.status == 200 and reply.json["status"] in ENDED:
-                    self.counts["ends that the stream had not told"] += not event.is_set()
+                    self.counts["ends that the stream did not report"] += not event.is_set()
                     self.ended[run_id] = reply.json["status"]
                     break
         else:
