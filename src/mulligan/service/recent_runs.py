@@ -15,6 +15,7 @@ import msgspec
 from mulligan.core.effects.run_lists import OutcomeCount, RunFilter
 from mulligan.ports import RunRecord
 from mulligan.service.pending import find_waiting
+from mulligan.service.run_counts import kept_for
 from mulligan.service.run_list import RunLine, RunQuery, run_lines, run_page
 from mulligan.service.run_reader import RunReader
 
@@ -172,8 +173,10 @@ class RecentRuns:
     def _counts(self, begin: datetime, end: datetime, now: datetime) -> Sequence[OutcomeCount]:
         key = (self._reader.project, begin, end)
         kept = self._cache.get(key)
-        if kept is not None and end <= now and now - kept[0] < KEPT:
-            return kept[1]
+        if kept is not None:
+            patience = KEPT if end <= now else kept_for(sum(one.count for one in kept[1]))
+            if now - kept[0] < patience:
+                return kept[1]
         found = self._reader.store.lists.outcome_counts(begin, end)
         for old in [one for one in self._cache if one[2] < now - timedelta(days=DAYS + 2)]:
             del self._cache[old]

@@ -217,8 +217,9 @@ def count_runs(reader: RunReader, query: RunQuery, limit: int) -> int:
 def status_counts(reader: RunReader) -> dict[str, int]:
     """How many runs there are with each status; a new run counts as running."""
     found: Counter[str] = Counter()
-    for status, count in reader.store.lists.status_counts().items() if reader.home.is_there else ():
-        found["running" if status == "new" else status] += count
+    if reader.home.is_there:
+        for status, count in reader.status_counts.read(reader.store, reader.project).items():
+            found["running" if status == "new" else status] += count
     return dict(found)
 
 

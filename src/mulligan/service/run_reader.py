@@ -33,6 +33,7 @@ from mulligan.worker.processes import is_running
 
 if TYPE_CHECKING:
     from mulligan.service.log_ranges import LogRanges
+    from mulligan.service.run_counts import StatusCounts
 
 # How many events are read from the store at once.
 PAGE = 5_000
@@ -84,6 +85,11 @@ class RunReader:
     def log_ranges(self) -> LogRanges:
         # Loaded here, since most commands read no logs.
         found: LogRanges = import_module("mulligan.service.log_ranges").LogRanges(self.home, lambda: self.store)
+        return found
+
+    @cached_property
+    def status_counts(self) -> StatusCounts:
+        found: StatusCounts = import_module("mulligan.service.run_counts").StatusCounts()
         return found
 
     def store_version(self) -> int | str | None:
@@ -407,6 +413,10 @@ class _ProjectReader(RunReader):
     @cached_property
     def store(self) -> Store:
         return self._whole.store if self.project is None else view_project(self._whole.store, self.project)
+
+    @cached_property
+    def status_counts(self) -> StatusCounts:
+        return self._whole.status_counts
 
     def store_version(self) -> int | str | None:
         return self._whole.store_version()
