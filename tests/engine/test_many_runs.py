@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mulligan.core.model.outcome import Outcome
-from mulligan.engine.driven_runs import TAKEN_AT_ONCE_MAX
+from mulligan.engine import driven_runs
 from mulligan.engine.engine import Engine
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import LoadedRun
@@ -16,7 +16,13 @@ from mulligan.ports import LoadedRun
 from .conftest import World
 
 ONE = "steps: [{step: a, approve: {message: 'may it?'}}]"
+TAKEN_AT_ONCE_MAX = 10
 RUNS = TAKEN_AT_ONCE_MAX * 2 + 5
+
+
+@pytest.fixture(autouse=True)
+def few_are_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driven_runs, "TAKEN_AT_ONCE_MAX", TAKEN_AT_ONCE_MAX)
 
 
 class LosesALoad:

@@ -26,7 +26,7 @@ def objects_of_ours() -> Counter[str]:
     gc.collect()
     found: Counter[str] = Counter()
     for one in gc.get_objects():
-        if type(one).__module__.startswith("mulligan."):
+        if str(type(one).__module__).startswith("mulligan."):
             name = type(one).__qualname__
             found[name] += 1
             for field, value in getattr(one, "__dict__", {}).items():

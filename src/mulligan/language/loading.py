@@ -30,6 +30,9 @@ _STEPS = lazy_regex(
     re.MULTILINE,
 )
 
+# About three thousand steps.
+YOUNG_OBJECTS_MAX = 50_000
+
 # Parses a file into the tree of a workflow: `parse`, or a function that also translates.
 Reader: TypeAlias = Callable[[Source], Node]
 
@@ -93,8 +96,9 @@ def pause_garbage_collection() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
-            if not gc.get_freeze_count():
+            if gc.get_count()[0] > YOUNG_OBJECTS_MAX and not gc.get_freeze_count():
                 # Makes them old without a look at each: otherwise the next two collections would go through them all.
+                # Not after a small file: what is garbage already would stay until all objects are looked at.
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
