@@ -125,8 +125,8 @@ class StreamClient:
 CaughtUp: TypeAlias = list[tuple[list[LiveEvent], list[LiveEvent], str]]
 
 
-class _Newcomer:
-    """A client that waits to be let in; why it was not, and whether it waits no more."""
+class _Joining:
+    """A client that waits to join: why it could not, and whether it waits no longer."""
 
     __slots__ = ("client", "error", "is_gone", "known", "wanted")
 
@@ -156,7 +156,7 @@ class StreamHub:
         self._feed = LiveFeed(clock)
         # The clients by what they watch: those of one group get the same bytes.
         self._groups: dict[tuple[Watch, ...], dict[StreamClient, None]] = {}
-        self._newcomers: list[_Newcomer] = []
+        self._joining: list[_Joining] = []
         self._positions: dict[Watch, str] = {}
         self._watched: Counter[Watch] = Counter()
         self._tokens: Counter[str] = Counter()
@@ -186,19 +186,19 @@ class StreamHub:
         watches = tuple(sorted(wanted, key=lambda watch: (watch.kind, watch.run_id)))
         wanted = {watch: wanted[watch] for watch in watches}
         client = StreamClient(self, watches, token)
-        newcomer = _Newcomer(client, wanted, decode_cursor(last_event_id))
+        joining = _Joining(client, wanted, decode_cursor(last_event_id))
         self._tokens[token.id] += 1
         # From now on nobody else who leaves ends the watch.
         self._watched.update(watches)
-        self._newcomers.append(newcomer)
+        self._joining.append(joining)
         try:
             async with self._lock:
-                if newcomer in self._newcomers:
-                    await self._let_in()
-            if newcomer.error is not None:
-                raise newcomer.error
+                if joining in self._joining:
+                    await self._join_all()
+            if joining.error is not None:
+                raise joining.error
         except BaseException:
-            newcomer.is_gone = True
+            joining.is_gone = True
             self._leave(client)
             self._release(client)
             raise
@@ -208,9 +208,9 @@ class StreamHub:
             self._looking = asyncio.ensure_future(self._look_on())
         return client
 
-    async def _let_in(self) -> None:
-        """Let in all who wait, with one read: if each had its own, those behind a busy store would become ever more."""
-        waiting, self._newcomers = [one for one in self._newcomers if not one.is_gone], []
+    async def _join_all(self) -> None:
+        """Join all clients that wait, with one read of the store: one for each would be too slow on a busy machine."""
+        waiting, self._joining = [one for one in self._joining if not one.is_gone], []
         try:
             found = await self._read(lambda service: self._catch_up_all(service, waiting))
         except MulliganError as error:
@@ -218,19 +218,19 @@ class StreamHub:
                 one.error = error
             return
         except BaseException:
-            self._newcomers = waiting + self._newcomers
+            self._joining = waiting + self._joining
             raise
-        for newcomer, read in zip(waiting, found, strict=True):
+        for one, read in zip(waiting, found, strict=True):
             if isinstance(read, UnknownRun):
-                newcomer.error = read
+                one.error = read
                 continue
             self._deliver([event for others, _, _ in read for event in others])
-            for watch, (_, _, position) in zip(newcomer.wanted, read, strict=True):
+            for watch, (_, _, position) in zip(one.wanted, read, strict=True):
                 self._positions[watch] = position
-            if newcomer.is_gone:
+            if one.is_gone:
                 continue
-            client = newcomer.client
-            self._greet(client, [event for _, own, _ in read for event in own], newcomer.known)
+            client = one.client
+            self._greet(client, [event for _, own, _ in read for event in own], one.known)
             self._groups.setdefault(client.watches, {})[client] = None
 
     def leave(self, client: StreamClient) -> None:
@@ -274,13 +274,13 @@ class StreamHub:
         if self._tokens.total() >= STREAMS_MAX:
             raise TooManyRequests(f"the server has {STREAMS_MAX:,} streams already", hint=hint)
 
-    def _catch_up_all(self, service: Service, newcomers: Iterable[_Newcomer]) -> list[CaughtUp | UnknownRun]:
-        """The same for several clients; for one that asks for a run that there is not, that error."""
+    def _catch_up_all(self, service: Service, joining: Iterable[_Joining]) -> list[CaughtUp | UnknownRun]:
+        """What `_catch_up` finds for each client; for one that asks for a run that does not exist, the error."""
         found: list[CaughtUp | UnknownRun] = []
         undelivered = self._feed.undelivered
         earlier = len(undelivered)
         try:
-            for one in newcomers:
+            for one in joining:
                 try:
                     found.append(self._catch_up(service, one.wanted, one.known))
                 except UnknownRun as error:

@@ -10,13 +10,13 @@ from mulligan.ports import Store
 
 # Up to so many runs are counted whenever somebody asks.
 COUNTED_MAX = 10_000
-# For how long the counts of one run more are kept: about ten times what it takes to count it.
+# Counts are kept for so long for each run that was counted: ten times and more what counting it takes.
 _MICROSECONDS_A_RUN = 10
 _KEPT_MAX = timedelta(seconds=10)
 
 
 def kept_for(runs: int) -> timedelta:
-    """For how long counts of so many runs are kept: counting takes a tenth of a server's time at most."""
+    """For how long counts of so many runs are kept, so that a server spends a tenth of its time on them or less."""
     if runs <= COUNTED_MAX:
         return timedelta(0)
     return min(timedelta(microseconds=_MICROSECONDS_A_RUN * runs), _KEPT_MAX)
