@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from mulligan import step
+from mulligan import flow, step
 from mulligan.errors import LanguageError
 from mulligan.flows.source import action_for
 from mulligan.values.decoding import convert_arguments
@@ -133,6 +133,24 @@ def test_workers_import_from_the_folder_of_the_script_too(
     monkeypatch.chdir(tmp_path)
 
     assert action_for(module.clean) == {"call": "cleaning_steps:clean"}
+
+
+def test_a_program_that_changes_its_folder_builds_its_flows_for_the_new_one(
+    module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    module.clean = step(module.clean)  # type: ignore[attr-defined]
+
+    @flow
+    def nightly() -> None:
+        module.clean([])
+
+    built_there = nightly.workflow().check().steps[0].action.params
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    built_elsewhere = nightly.workflow().check().steps[0].action.params
+
+    assert (built_there.get("import_from"), built_elsewhere["import_from"]) == (None, str(tmp_path))
 
 
 def test_workers_import_from_what_the_program_has_added_to_its_search_path(

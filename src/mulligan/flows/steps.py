@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from mulligan.flows.callbacks import Callback, as_callback, command_for
 from mulligan.flows.context import RECORDER, Site, call_site, current, refuse
 from mulligan.flows.functions import FunctionWrapper
@@ -92,7 +94,7 @@ class Step(FunctionWrapper, Generic[P, R]):
         # A name that was chosen for one call is not numbered.
         self._is_name_chosen = False
         self._parameters: Parameters | None = None
-        self._action: dict[str, Any] | None = None
+        self._action: tuple[str, dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
         return f"<step {self.__name__}>"
@@ -297,11 +299,13 @@ class Step(FunctionWrapper, Generic[P, R]):
         return record
 
     def _python(self, values: dict[str, Any]) -> dict[str, Any]:
-        action = self._action
-        if action is None:
+        folder = os.getcwd()  # where workers find the module depends on it
+        if self._action is not None and self._action[0] == folder:
+            action = self._action[1]
+        else:
             action = {**action_for(self.fn), **{key: self.keys[key][0] for key in ENVIRONMENT if key in self.keys}}
             if "source" not in action:
-                self._action = action  # source may change: a notebook goes on
+                self._action = folder, action  # source may change: a notebook goes on
         return {"python": action, "args": values} if values else {"python": action}
 
     def _finish(self, recorder: Recorder, record: Record) -> None:
