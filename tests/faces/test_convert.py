@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mulligan.core.model.workflow import encode
+from mulligan.language import load
+
 from .commands import Said, mulligan, workflow
 
 TORC = """\
@@ -86,12 +89,79 @@ def test_a_file_of_ours_is_written_as_it_is() -> None:
     assert said == (0, OURS, "'hello.yaml' is already a Mulligan workflow, and is written unchanged\n")
 
 
-def test_a_python_file_is_ours() -> None:
+def test_a_python_file_becomes_the_workflow_that_it_builds() -> None:
     text = "from mulligan import Workflow\n\nflow = Workflow('hello')\nflow.step('greet', shell='echo hello')\n"
 
     said = mulligan("convert", workflow(text, "hello.py"))
 
-    assert said == (0, text, "'hello.py' is already a Mulligan workflow, and is written unchanged\n")
+    assert said == (
+        0,
+        "# Made from hello.py by `mulligan convert`.\n\n"
+        "name: hello\n\nsteps:\n  - step: greet\n    shell: echo hello\n",
+        "",
+    )
+
+
+def test_a_flow_is_published_after_it_was_converted() -> None:
+    written = workflow(
+        "from mulligan import flow, step\n\n"
+        "@step(retry=2, timeout='1m')\ndef fetch(day: str) -> list:\n    return [day]\n\n"
+        "@fetch.handler\ndef nothing(failure):\n    return []\n\n"
+        "@step\ndef load(row: str, day: str) -> str:\n    return row\n\n"
+        "@flow\ndef nightly(day: str, table: str = 'facts'):\n"
+        '    """Load a day."""\n    loaded = load.map(fetch(day), day, on_item_failure=\'collect\')\n'
+        "    return {'count': loaded.succeeded, 'table': table}\n",
+        "nightly.py",
+    )
+    refused = mulligan("publish", written)
+
+    mulligan("convert", written, "-o", "workflow.yaml")
+    published = mulligan("publish", "workflow.yaml")
+    said = mulligan("run", "nightly@1", "-i", "day=monday")
+
+    assert refused.err.endswith("publish what it builds: mulligan convert nightly.py > workflow.yaml\n")
+    assert (published.code, said.code, said.json) == (0, 0, {"count": 1, "table": "facts"})
+
+
+def test_a_flow_and_what_it_is_converted_to_are_the_same_workflow() -> None:
+    written = workflow(
+        "from datetime import timedelta\nfrom mulligan import branch, flow, group, http, secret, shell, step\n\n"
+        "ENV = {'A': 'yes', 'B': '007', 'C': 'null', 'D': '# no', 'E': 'a: b', 'F': ' x ', 'G': '', 'H': '$${x}'}\n\n"
+        "@step(timeout=timedelta(minutes=3), env=ENV)\n"
+        "def check(x: float, y: bool = True) -> dict:\n    return {}\n\n"
+        "@flow(max_parallel=3)\ndef odd(n: int = 3, ratio: float = 1e-9, on: bool = False):\n"
+        "    found = check(1.5, False)\n"
+        "    with group('publish', retry=2):\n"
+        "        one = shell('one', 'set -e\\necho \"two: lines\"   \\n\\techo tab\\n')\n"
+        "        shell('two', f'echo {one}')\n"
+        "    branch(found['ok'] == 1, lambda: shell('yes', 'echo yes'), lambda: shell('no', 'echo no'))\n"
+        "    token = secret('token', env='TOKEN')\n"
+        "    http('get', 'https://shop.invalid/?q=1', headers={'X': token}, json=[1, 2.0, None, 'on'])\n"
+        "    return {'found': found}\n",
+        "odd.py",
+    )
+
+    mulligan("convert", written, "-o", "odd.yaml")
+
+    assert encode(load("odd.yaml")) == encode(load("odd.py"))
+
+
+def test_a_flow_that_calls_another_flow_is_not_converted() -> None:
+    written = workflow(
+        "from mulligan import flow, shell\n\n"
+        "@flow\ndef child():\n    shell('say', 'echo hello')\n\n"
+        "@flow\ndef parent():\n    child()\n",
+        "parent.py",
+    )
+
+    said = mulligan("convert", written, "-o", "workflow.yaml")
+
+    assert (said.code, said.err, Path("workflow.yaml").exists()) == (
+        2,
+        "error[language.python]: parent.py: 'parent' calls the flow 'child', and a workflow file calls only files\n"
+        "  call the steps of that flow here, as a group\n",
+        False,
+    )
 
 
 def test_a_file_without_a_name_of_its_own_keeps_that_of_its_file() -> None:

@@ -1,4 +1,4 @@
-"""`mulligan convert`: convert a file of another system."""
+"""`mulligan convert`: convert a file of another system, or of Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mulligan.service import OURS, Converted, Service, to_json, write_file
 
 
 def convert(
-    file: Annotated[Path, Argument(metavar="FILE", help="A file of Torc, Prodigy, NoETL or Alphred.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="A file of Torc, Prodigy, NoETL or Alphred, or of Python.")],
     system: System = None,
     trust_templates: TrustTemplates = False,
     catalogue: Catalogue = None,
@@ -22,10 +22,10 @@ def convert(
     force: Annotated[bool, Option("--force", help="Overwrite OUT if it exists.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object with the text and the warnings.")] = False,
 ) -> None:
-    """Convert a workflow of another system to a Mulligan workflow.
+    """Convert a workflow of another system, or a flow in Python, to a Mulligan file.
 
     The result is what `mulligan run FILE` would run, with comments where something has no equivalent. FILE is not
-    changed. Files that it includes are looked for next to OUT.
+    changed. What a Python file builds still calls its functions. Files that it includes are looked for next to OUT.
     """
     if out is not None and out.resolve() == file.resolve():
         raise UsageRefused(f"'{out}' is the file to convert", hint="name another file for the result")

@@ -144,8 +144,12 @@ def options_of(workflow: Workflow) -> dict[str, Any]:
 WRITTEN_WARNINGS_MAX = 100
 
 
+# What `Converted` says of a Python file, which belongs to no other system.
+PYTHON = "python"
+
+
 class Converted(NamedTuple):
-    """The text of a file of ours, and the system whose file it was made of: "" where it was ours already."""
+    """The text of a file of ours, and what it was made of: a system or `PYTHON`; "" where it was ours already."""
 
     text: str
     origin: str
@@ -161,19 +165,22 @@ def convert(
     catalogue: Path | None = None,
     is_alone: bool = False,
 ) -> Converted:
-    """A foreign file as one of ours, which runs the same. LanguageError where it is refused.
+    """A foreign or a Python file as one of ours, which runs the same. LanguageError where it is refused.
 
     A file of ours comes back unchanged. `text` and `is_alone` are those of `examine`.
     """
     path = Path(path)
+    python = python_files.as_python_file(path)
+    if python is not None and text is None:
+        _reader(path, named, trust_templates, catalogue).refuse_idle_options()
+        return _convert_python(python)
     workflow, warnings = examine(
         path, named=named, text=text, trust_templates=trust_templates, catalogue=catalogue, is_alone=is_alone
     )
     if not workflow.origin and text is not None:
         return Converted(text, "", warnings)
     if not workflow.origin:
-        python = python_files.as_python_file(path)
-        return Converted(decode(file_bytes(python.path if python else path), str(path)).text, "", warnings)
+        return Converted(decode(file_bytes(path), str(path)).text, "", warnings)
     reader = _reader(path, named, trust_templates, catalogue)
     reader.is_alone = is_alone
     data = file_bytes(path) if text is None else text.encode("utf-8", "surrogatepass")
@@ -196,6 +203,16 @@ def convert(
         folded = write_yaml(shorter, reader.remarks, header)
         text = folded if reader.are_same(path, text, folded) else text
     return Converted(text, workflow.origin, warnings)
+
+
+def _convert_python(file: python_files.PythonFile) -> Converted:
+    """What a Python file builds, as a file of ours. Its steps still call the functions of their modules."""
+    file_bytes(file.path)  # refuse an unreadable file before a process is started
+    built = python_files.build(file, with_keys=True)
+    root = parse_file(Source(msgspec.json.encode(built.keys).decode(), f"{file.path.stem}.json"))
+    write_yaml = load_object("mulligan.formats.writing:write_yaml")
+    text = write_yaml(root, {}, f"Made from {file.path.name} by `mulligan convert`.")
+    return Converted(text, PYTHON, built.warnings)
 
 
 def parse_file(source: Source, named: str | None = None) -> Node:

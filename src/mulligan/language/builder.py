@@ -162,6 +162,15 @@ class Workflow:
         sites = {name: self._sites.sites[step.line] for name, step in step_nodes(self._root).items()}
         return {name: site.line for name, site in sites.items() if site.file == file}
 
+    def plain_keys(self) -> dict[str, Any]:
+        """Its keys and values, as a workflow file would have them."""
+        keys: dict[str, Any] = _plain_value(self._root)
+        return keys
+
+    def first_child(self) -> str:
+        """The name of a workflow that it calls and that is not a file; "" if there is none."""
+        return next(iter(self._children), "").removeprefix("flow:")
+
     def _declare(self, section: str, name: str, keys: Any) -> Workflow:
         site = self._sites.caller()
         mapping = self._root.get(section)
@@ -184,6 +193,14 @@ class Workflow:
             message = f"'{shorten(key)}' appears twice: first in line {first}"
             raise LanguageError([self._sites.problem("duplicate_key", message, site, key, "remove one of them")])
         mapping.entries[key] = (self._sites.scalar(key, site), value)
+
+
+def _plain_value(node: Node) -> Any:
+    if isinstance(node, Mapping):
+        return {key: _plain_value(value) for key, (_, value) in node.entries.items()}
+    if isinstance(node, Sequence):
+        return [_plain_value(item) for item in node.items]
+    return node.value
 
 
 class _Children(IncludedFiles):

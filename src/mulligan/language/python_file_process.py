@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from mulligan.core.model.workflow import Workflow as CheckedWorkflow
 from mulligan.errors import LanguageError, Problem
 from mulligan.language.builder import Workflow
-from mulligan.language.python_files import Built, PythonFile
+from mulligan.language.python_files import WITH_KEYS, Built, PythonFile
 from mulligan.language.suggestions import did_you_mean, quote_list
 
 # The variables to use if a file makes several workflows.
@@ -27,10 +27,10 @@ PREFERRED = ("workflow", "flow")
 _METHOD = "__mulligan_workflow__"
 
 
-def main(path: str, name: str, fd: str) -> None:
+def main(path: str, name: str, fd: str, wanted: str = "") -> None:
     """Write the answer to the pipe `fd`."""
     try:
-        built = _build(PythonFile(Path(path), name))
+        built = _build(PythonFile(Path(path), name), with_keys=wanted == WITH_KEYS)
     except LanguageError as refused:
         built = Built(
             problems=tuple(
@@ -41,13 +41,16 @@ def main(path: str, name: str, fd: str) -> None:
         answer.write(msgspec.json.encode(built))
 
 
-def _build(file: PythonFile) -> Built:
+def _build(file: PythonFile, *, with_keys: bool) -> Built:
     module = _execute(file.path)
-    return _examine(choose_workflow(module, file), file.path)
+    return _examine(choose_workflow(module, file), file.path, with_keys=with_keys)
 
 
-def _examine(found: Any, path: Path) -> Built:
+def _examine(found: Any, path: Path, *, with_keys: bool = False) -> Built:
     if isinstance(found, CheckedWorkflow):
+        if with_keys:
+            message, hint = "the file loads its workflow from another file", "convert that one"
+            raise LanguageError([_file_problem(path, message, hint)])
         return Built(found)
     try:
         made = found if isinstance(found, Workflow) else getattr(found, _METHOD)()
@@ -56,7 +59,11 @@ def _examine(found: Any, path: Path) -> Built:
         raise
     except (Exception, SystemExit) as error:  # the function of a flow may raise anything
         raise LanguageError([_error_problem(error, path)]) from None
-    return Built(examined.workflow, examined.warnings, lines=made.step_lines(os.path.abspath(path)))
+    keys = made.plain_keys() if with_keys else None
+    if with_keys and (child := made.first_child()):
+        message = f"'{examined.workflow.name}' calls the flow '{child}', and a workflow file calls only files"
+        raise LanguageError([_file_problem(path, message, "call the steps of that flow here, as a group")])
+    return Built(examined.workflow, examined.warnings, lines=made.step_lines(os.path.abspath(path)), keys=keys)
 
 
 def _execute(path: Path) -> ModuleType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ _PROGRAM = (
     "from mulligan.language.python_file_process import main; main(*args)"
 )
 _PACKAGE_PARENT = str(Path(__file__).parents[2])
+WITH_KEYS = "keys"
 _NOTHING = "the file ended its process before it made a workflow"
 
 
@@ -47,30 +48,38 @@ class Built(msgspec.Struct, omit_defaults=True):
     problems: tuple[Problem, ...] = ()
     # The lines of the file in which its steps are written, by name.
     lines: dict[str, int] = {}
+    # What a workflow file would say, if that was asked for.
+    keys: dict[str, Any] | None = None
 
 
 class BuiltWorkflow(NamedTuple):
-    """The checked workflow that a file makes, its warnings, and the lines of its steps."""
+    """The checked workflow that a file makes, its warnings, the lines of its steps, and maybe its keys."""
 
     workflow: Workflow
     warnings: tuple[Problem, ...]
     lines: dict[str, int]
+    keys: dict[str, Any] | None
 
 
-def build(file: PythonFile) -> BuiltWorkflow:
-    """The checked workflow that the file makes. LanguageError if it makes no valid workflow."""
+def build(file: PythonFile, *, with_keys: bool = False) -> BuiltWorkflow:
+    """The checked workflow that the file makes. LanguageError if it makes no valid workflow.
+
+    With `with_keys` it comes with what a workflow file would say instead; a workflow that no file can say is refused.
+    """
     path = file.path
-    answer = _run(file)
+    answer = _run(file, with_keys)
     built = msgspec.json.decode(answer, type=Built) if answer else Built()
     if built.workflow is None:
         raise LanguageError(built.problems or (Problem("language.python", _NOTHING, str(path)),))
-    return BuiltWorkflow(built.workflow, built.warnings, built.lines)
+    return BuiltWorkflow(built.workflow, built.warnings, built.lines, built.keys)
 
 
-def _run(file: PythonFile) -> bytes:
+def _run(file: PythonFile, with_keys: bool) -> bytes:
     """Run the file and return its answer from a separate pipe: what it prints goes to the terminal."""
     reader, writer = os.pipe()
     argv = [sys.executable, "-c", _PROGRAM, _PACKAGE_PARENT, str(file.path), file.name, str(writer)]
+    if with_keys:
+        argv.append(WITH_KEYS)
     os.set_inheritable(writer, True)
     files = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), (os.POSIX_SPAWN_DUP2, 2, 1)]
     pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=files)
