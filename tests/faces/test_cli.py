@@ -163,6 +163,10 @@ USAGE = {
     ("run", "x.yaml", "n=a b"): (
         "error[usage]: unexpected argument 'n=a b'\n  inputs are given with -i: mulligan run … -i 'n=a b'\n"
     ),
+    # a step without its option
+    ("retry", "1", "load"): (
+        "error[usage]: unexpected argument 'load'\n  a step is given with --from: mulligan retry … --from load\n"
+    ),
     # nothing like it
     ("zzz",): "error[usage]: no such command 'zzz'\n  see: mulligan --help\n",
     ("--bogus",): "error[usage]: no such option '--bogus'\n  options follow the command; see: mulligan --help\n",

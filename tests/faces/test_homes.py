@@ -81,6 +81,7 @@ def test_a_home_that_was_not_given_on_the_command_line_is_not_repeated(monkeypat
         ("see `mulligan breakers`", "see `mulligan breakers --home h`"),
         ("mulligan retry 1 --home h", "mulligan retry 1 --home h"),
         ("what is wrong: mulligan validate 'a.yaml'", "what is wrong: mulligan validate 'a.yaml'"),
+        ("log in: mulligan login http://h; or not", "log in: mulligan login http://h; or not"),
         ("mulligan is up", "mulligan is up"),
         ("nothing to type", "nothing to type"),
     ],

@@ -183,6 +183,16 @@ def test_a_missing_file_is_told_in_words():
     assert result.err == "error[language.unreadable]: missing.yaml: there is no such file\n"
 
 
+def test_a_misspelt_file_is_answered_with_the_one_that_was_meant(tmp_path: Path) -> None:
+    (tmp_path / "flows").mkdir()
+    for name in ("flows/nightly.yaml", "flows/other.yaml", "pipeline.py"):
+        (tmp_path / name).write_text("steps: [{step: a, shell: echo}]")
+
+    hints = [mulligan("validate", name).err.splitlines()[1:] for name in ("flows/nigthly.yml", "pipline.py", "x.yaml")]
+
+    assert hints == [["  did you mean 'flows/nightly.yaml'?"], ["  did you mean 'pipeline.py'?"], []]
+
+
 def test_a_missing_file_is_a_problem_in_json_too():
     result = mulligan("validate", "--json", "missing.yaml")
 

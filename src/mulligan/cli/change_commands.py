@@ -48,6 +48,10 @@ from mulligan.service.formatting import group_title, pluralize
 FromStep = Annotated[
     str, Option("--from", metavar="STEP", help="The first step to run again; the steps after it run too.")
 ]
+RetryFrom = Annotated[
+    str,
+    Option("--from", metavar="STEP", help="Run this step again too, even if it completed, and the steps after it."),
+]
 CorrectedFile = Annotated[Path | None, Option("--file", metavar="FILE", help="A corrected workflow file.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Show what would be done, and change nothing.")]
 Adjusting = Annotated[
@@ -113,7 +117,7 @@ def _pause_step(service: Service, run_id: int, step: str, reason: str, *, as_jso
 
 def retry(
     run: NewestRun = LATEST,
-    from_step: FromStep = "",
+    from_step: RetryFrom = "",
     file: CorrectedFile = None,
     inputs: Inputs = None,
     inputs_file: InputsFile = None,

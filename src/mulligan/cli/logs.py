@@ -108,9 +108,7 @@ def _why_empty(log: AttemptLog, called: Mapping[tuple[str, int], int], place: st
         return ""
     if child := called.get((log.place, log.attempt)):
         return f": it called run {child}, whose steps have their own logs: mulligan show {child}{place}"
-    return (
-        f": nothing of its log is here or in the store: it ran on {log.ran_on}" if log.ran_on else ": it wrote nothing"
-    )
+    return f": it wrote nothing, or its log is on {log.ran_on} alone" if log.ran_on else ": it wrote nothing"
 
 
 def events(

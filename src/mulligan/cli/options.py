@@ -18,7 +18,7 @@ from mulligan.service import FORMATS, Service, open_service, open_temporary_serv
 from mulligan.service import LATEST as LATEST
 
 # Commands that do not read runs.
-_WITHOUT_HOME = frozenset({"validate", "coverage", "graph", "convert", "schema", "demo"})
+_WITHOUT_HOME = frozenset({"validate", "coverage", "graph", "convert", "schema", "demo", "login", "logout"})
 
 RunName = Annotated[str, Argument(metavar="RUN", help="The number of a run, or 'latest' (see `mulligan list`).")]
 NewestRun = Annotated[str, Argument(metavar="RUN", help="The number of a run (default: 'latest').")]

@@ -138,6 +138,8 @@ def _unexpected_arguments(command: str, words: Sequence[str], options: Mapping[s
     if "--input" in options and all("=" in word for word in words):
         inputs = " ".join(f"-i {shlex.quote(word)}" for word in words)
         hint = f"inputs are given with -i: {PROGRAM} {command} … {inputs}"
+    elif command in ("retry", "fork") and len(words) == 1:
+        hint = f"a step is given with --from: {PROGRAM} {command} … --from {shlex.quote(words[0])}"
     return UsageRefused(f"unexpected {noun} " + " ".join(f"'{word}'" for word in words), hint=hint)
 
 

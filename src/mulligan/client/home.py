@@ -292,7 +292,9 @@ def connect(url: str, *, token: str | None = None) -> Home:
 
 
 def open(home: str | os.PathLike[str] | None = None, *, by: str = "") -> Home:
-    """The runs of a folder: `home`, by default `$MULLIGAN_HOME` or `.mulligan`; or of the server `$MULLIGAN_STORE`.
+    """The runs of a folder: `home`, by default `$MULLIGAN_HOME` or `.mulligan`; or those of a server.
+
+    The server is `$MULLIGAN_SERVER` (see `connect`), or a database server, `$MULLIGAN_STORE`.
 
     `by` is the name under which changes are recorded, by default `$MULLIGAN_BY` or your user name.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -16,12 +17,15 @@ from mulligan.errors import LanguageError, Problem
 from mulligan.language import python_files
 from mulligan.language.document import decode, parse
 from mulligan.language.nodes import Mapping, Node, Refusal, Source
+from mulligan.language.suggestions import closest
 from mulligan.language.workflows import read_workflow
 
 INCLUDE_DEPTH_MAX = 16
 # Each use of a file is a copy of it, so files that include others twice double at each level.
 INCLUDES_MAX = 10_000
 FILE_BYTES_MAX = 64 * 1024 * 1024
+# The endings of files that may be workflows, of which one may be meant by a name that does not exist.
+_SUFFIXES = (".yaml", ".yml", ".json", ".json5", ".kdl", ".py")
 
 # A file with a syntax error counts as a workflow if it has a list of steps, ours or of another system.
 _STEPS = lazy_regex(
@@ -71,7 +75,20 @@ def file_bytes(path: Path) -> bytes:
     try:
         return _read_at_most(path)
     except OSError as error:
-        raise LanguageError([Problem("language.unreadable", _error_reason(error), str(path))]) from None
+        hint = _similar_file(path) if isinstance(error, FileNotFoundError) else ""
+        raise LanguageError([Problem("language.unreadable", _error_reason(error), str(path), hint=hint)]) from None
+
+
+def _similar_file(path: Path) -> str:
+    """The file of the same folder that was meant, as a hint."""
+    try:
+        names = sorted(name for name in os.listdir(path.parent) if name.endswith(_SUFFIXES))
+    except OSError:
+        return ""
+    # The endings are alike, and say nothing.
+    by_stem = {Path(name).stem: name for name in names}
+    meant = closest(path.stem, by_stem)
+    return f"did you mean '{path.with_name(by_stem[meant])}'?" if meant else ""
 
 
 def _read_at_most(path: Path) -> bytes:

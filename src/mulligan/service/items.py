@@ -156,7 +156,8 @@ def refuse_matrix(reader: RunReader, run_id: int, step: str) -> None:
     if step in reader.lazy_state(run_id).graph.matrices:
         raise Refused(
             f"'{step}' is a matrix, and its steps are retried with the run",
-            hint=f"all that failed: mulligan retry {run_id}; one: mulligan retry {run_id} --from STEP",
+            hint=f"all that failed: mulligan retry {run_id}; "
+            f"one that completed, too: mulligan retry {run_id} --from STEP",
         )
 
 

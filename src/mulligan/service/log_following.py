@@ -374,7 +374,7 @@ class _LogFollower:
         if attempt.has_begun:
             return
         if attempt.is_elsewhere and (self._wanted.step or attempt.host != this_host()):
-            yield attempt.piece(text=f"nothing of its log is here or in the store: it ran on {attempt.host}")
+            yield attempt.piece(text=f"it wrote nothing, or its log is on {attempt.host} alone")
         elif not self._wanted.is_among_others(attempt.place):
             yield attempt.piece(text="it wrote nothing")
 
