@@ -157,6 +157,28 @@ def test_a_file_that_makes_no_workflow_is_refused(folder: Path, text: str, told:
     assert refusal(written("flow.py", text)) == f"error[language.python]: {told}"
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("from mulligan import task", "did you mean 'step'?"),
+        ("from mulligan import aprove", "did you mean 'approve'?"),
+        ("from mulligan import pandas_like_thing", ""),
+        ("from mulligan import step\n@step\ndef a(): ...\na.mapp([1])", "did you mean 'map'?"),
+        (
+            "from mulligan import step\n@step\ndef a(): ...\na.submit()",
+            "call it like a function, fetch(url); for each item of a list: fetch.map(urls);"
+            " with other keys: fetch.options(…)",
+        ),
+        ("[].appendd(1)", ""),
+    ],
+)
+def test_a_name_that_the_package_does_not_have_is_answered_with_ours(folder: Path, text: str, hint: str) -> None:
+    with pytest.raises(LanguageError) as refused:
+        load(written("flow.py", text))
+
+    assert refused.value.problems[0].hint == hint
+
+
 def test_a_refusal_names_the_file_as_it_was_named(folder: Path) -> None:
     file = written("flows/flow.py", HEAD + 'flow = Workflow("w").step("a", shell="make", needs=["b"])')
 

@@ -25,7 +25,8 @@ WHO_STARTS = "write it under 'schedules', such as {nightly: {cron: '30 2 * * *'}
         *((word, TO_END) for word in ("finally", "always")),
         *((word, ON_A_NEED) for word in ("trigger_rule", "run_if")),
         ("max_attempts", "put it under 'retry'"),
-        ("retry_delay", "put it under 'retry' as 'delay'"),
+        *((word, "put it under 'retry' as 'delay'") for word in ("retry_delay", "retry_delay_seconds")),
+        ("log_prints", "leave it out: what a step prints is in its log"),
         # what we call otherwise
         *((word, "did you mean 'cwd'?") for word in ("directory", "dir", "working_dir", "working-dir")),
         *((word, "did you mean 'shell'?") for word in ("bash", "bash_command")),

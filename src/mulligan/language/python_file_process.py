@@ -180,7 +180,35 @@ def _error_problem(error: BaseException, path: Path) -> Problem:
         line = next((frame.lineno or 1 for frame in reversed(frames) if frame.filename == file), 1)
     shown = linecache.getline(file, line).rstrip("\n")
     indent = len(shown) - len(shown.lstrip())
-    hint = ""
+    length = max(1, len(shown.strip()))
+    return Problem("language.python", message, str(path), line, indent + 1, length, shown, _hint(error))
+
+
+# What other systems call our names, and their ways to call a step.
+_NAMES = {
+    "task": "step",
+    "workflow": "flow",
+    "asset": "step",
+    "op": "step",
+    "job": "flow",
+    "dag": "flow",
+    "DAG": "flow",
+}
+_CALLS = frozenset({"submit", "delay", "apply_async", "remote", "expand", "with_options", "start_workflow"})
+_CALL_HINT = (
+    "call it like a function, fetch(url); for each item of a list: fetch.map(urls); with other keys: fetch.options(…)"
+)
+
+
+def _hint(error: BaseException) -> str:
+    """How to get a module, and what to write instead of a name that the package does not have."""
     if isinstance(error, ModuleNotFoundError):
-        hint = "install it where mulligan runs, or import it inside the step that needs it"
-    return Problem("language.python", message, str(path), line, indent + 1, max(1, len(shown.strip())), shown, hint)
+        return "install it where mulligan runs, or import it inside the step that needs it"
+    if isinstance(error, ImportError) and error.name == "mulligan":
+        word = str(error).partition("'")[2].partition("'")[0]
+        known = [name for name in dir(sys.modules["mulligan"]) if not name.startswith("_")]
+        return f"did you mean '{_NAMES[word]}'?" if word in _NAMES else did_you_mean(word, known)
+    if isinstance(error, AttributeError) and type(error.obj).__module__.startswith("mulligan."):
+        known = [name for name in dir(type(error.obj)) if not name.startswith("_")]
+        return _CALL_HINT if error.name in _CALLS else did_you_mean(error.name, known)
+    return ""

@@ -92,6 +92,7 @@ _BELONGS_ELSEWHERE = {
             "put it under 'resources'",
         ),
         **dict.fromkeys("container image partition tags queue pool".split(), ""),
+        "log_prints": "leave it out: what a step prints is in its log",
     },
     "defaults": {
         **dict.fromkeys(
@@ -119,7 +120,7 @@ _BELONGS_ELSEWHERE = {
     "labels": dict.fromkeys("time timeout time_limit runtime walltime".split(), "put 'timeout' next to 'resources'"),
     "retry": {
         "max_attempts": "put it under 'retry'",
-        **dict.fromkeys("retry_delay backoff_delay".split(), "put it under 'retry' as 'delay'"),
+        **dict.fromkeys("retry_delay retry_delay_seconds backoff_delay".split(), "put it under 'retry' as 'delay'"),
     },
     "map": dict.fromkeys(
         "parallel concurrency parallelism max_concurrency max_parallel".split(), "put it into 'map' as 'max_parallel'"
