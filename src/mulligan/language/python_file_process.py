@@ -210,5 +210,5 @@ def _hint(error: BaseException) -> str:
         return f"did you mean '{_NAMES[word]}'?" if word in _NAMES else did_you_mean(word, known)
     if isinstance(error, AttributeError) and type(error.obj).__module__.startswith("mulligan."):
         known = [name for name in dir(type(error.obj)) if not name.startswith("_")]
-        return _CALL_HINT if error.name in _CALLS else did_you_mean(error.name, known)
+        return _CALL_HINT if error.name in _CALLS else did_you_mean(error.name or "", known)
     return ""
