@@ -304,6 +304,13 @@ def test_memory_and_processors_that_one_kind_of_task_takes_are_not_there_for_ano
         assert counts(plan(DEFAULT, shapes, [], pilots_max=9)) == [("default", 2)]
 
 
+def test_memory_is_counted_to_the_byte_however_much_there_is() -> None:
+    profiles = {"vast": SlurmProfile(cpus=8, memory=2**60)}
+
+    assert counts(plan(profiles, [tasks(2, memory=2**59)], [], pilots_max=9)) == [("vast", 1)]
+    assert counts(plan(profiles, [tasks(2, memory=2**59 + 1)], [], pilots_max=9)) == [("vast", 2)]
+
+
 def test_a_submission_names_each_kind_of_task_once_and_pilots_of_a_profile_that_is_gone_only_count() -> None:
     one, other = tasks(9), tasks(3, cpus=2.0)
 

@@ -123,7 +123,7 @@ def _more_time(step: Step, late: list[Failure]) -> Iterator[Proposal]:
 def _largest_limit(step: Step, failures: Iterable[Failure], what: str) -> float:
     """The largest limit of the failed attempts: as the failures record it, or as the workflow declares it."""
     recorded = (number_or_zero(failure.details.get(what)) for failure in failures)
-    return max((limit or _declared_limit(step, what) for limit in recorded), default=0.0)
+    return max(limit or _declared_limit(step, what) for limit in recorded)
 
 
 def _declared_limit(step: Step, what: str) -> float:
