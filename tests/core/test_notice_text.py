@@ -67,7 +67,7 @@ def test_a_failed_run_names_the_first_step_that_failed_it() -> None:
 
     body = last(run)
 
-    assert (body.step, [one.step for one in body.failures]) == ("b", ["b", "c"])
+    assert (body.step, body.request, [one.step for one in body.failures]) == ("b", "", ["b", "c"])
     assert (body.failures[0].what, body.failures[0].code) == ("EXIT_NONZERO 3", "EXIT_NONZERO")
 
 
