@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -120,6 +120,16 @@ def after(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
+def sent_until_done(sender: Sender, targets: dict[str, Target], now: datetime) -> datetime:
+    """Call a sender that sends at once whenever it asks for it; when it was called for the last time."""
+    for _ in range(1000):
+        due = sender.send_due(targets, now, 0)
+        if due is None:
+            return now
+        now = due
+    raise AssertionError("the sender is never done")
+
+
 def statuses(outbox: Outbox) -> list[str]:
     return [one.status for one in reversed(outbox.notices())]
 
@@ -205,10 +215,9 @@ def test_it_is_given_up_after_its_time_in_words(outbox: Outbox, made: Any) -> No
     outbox.put_notices([notice(1)])
     targets = {"ops": Target(webhook="https://example.org/hook", give_up_after="1h")}
     wire = Wire(*[DOWN] * 99)
-    sender, due = made(outbox, wire), START
+    sender = made(outbox, wire, pool=AtOnce())
 
-    while (found := sender.send_due(targets, due, 10)) is not None:
-        due = found
+    due = sent_until_done(sender, targets, START)
 
     (given_up,) = outbox.notices()
     assert given_up.status == "given_up"
@@ -228,15 +237,14 @@ def test_what_is_old_when_it_is_first_claimed_is_tried_all_the_same(outbox: Outb
 def test_an_unknown_target_is_waited_for_and_then_given_up_in_words(outbox: Outbox, made: Any) -> None:
     outbox.put_notices([notice(1, "new"), notice(2, "gone")])
     wire = Wire()
-    sender = made(outbox, wire)
+    sender = made(outbox, wire, pool=AtOnce())
 
-    due = sender.send_due({}, START, 10)
+    due = sender.send_due({}, START, 0)
     assert statuses(outbox) == ["waiting", "waiting"]
     assert outbox.notices()[0].reason == (
         "target 'gone' is not in the configuration: add [targets.gone] to server.toml"
     )
-    while (found := sender.send_due({"new": HOOK}, due, 10)) is not None:
-        due = found
+    due = sent_until_done(sender, {"new": HOOK}, due)
 
     assert wire.keys == ["k1"]
     assert statuses(outbox) == ["sent", "given_up"]
@@ -446,7 +454,7 @@ def test_sending_stops_before_the_claim_of_what_is_left_ends(outbox: Outbox, mad
         seconds[0] += takes
         return SENT
 
-    due = made(outbox, send, clock=lambda: seconds[0], pool=AtOnce()).send_due(TARGETS, START)
+    due = made(outbox, send, clock=lambda: seconds[0], pool=AtOnce()).send_due(TARGETS, START, 0)
 
     # The last begins at 40 or 50: one that takes ten seconds more ends before half of the claim is over.
     assert statuses(outbox) == ["sent", "sent", "sent", "waiting"]
@@ -476,6 +484,33 @@ def test_what_was_sent_before_a_sender_is_closed_is_written_if_it_is_told_the_ti
         sender.close(now)
 
     assert statuses(outbox) == ["waiting", "sent"]
+
+
+def test_a_sender_that_is_closed_waits_for_what_is_being_sent_and_begins_nothing_more(
+    outbox: Outbox, made: Any
+) -> None:
+    has_begun, may_end, wire = threading.Event(), threading.Event(), Wire()
+
+    class OneThread(ThreadPoolExecutor):
+        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            has_begun.wait(30)
+            super().shutdown(wait=False, cancel_futures=cancel_futures)
+            may_end.set()
+            super().shutdown(wait=wait)
+
+    def send(target: Target, message: Message, now: datetime) -> Delivery:
+        has_begun.set()
+        may_end.wait(30)
+        return wire(target, message, now)
+
+    sender = made(outbox, send, pool=OneThread(1))
+    outbox.put_notices([notice(1, "first"), notice(2, "second")])
+    sender.send_due({"first": HOOK, "second": HOOK}, START, 0)
+
+    sender.close(START)
+
+    assert wire.keys == ["k1"]
+    assert statuses(outbox) == ["sent", "waiting"]
 
 
 def test_a_sender_that_is_closed_knows_how_long_its_targets_are_tried(outbox: Outbox, made: Any) -> None:

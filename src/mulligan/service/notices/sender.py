@@ -82,11 +82,11 @@ class Sender:
     @property
     def is_sending(self) -> bool:
         """Whether something is being sent, or has results that are not written."""
-        return bool(self._running or self._unsettled)
+        return bool(self._running)
 
     def close(self, now: datetime | None = None) -> None:
         """Wait for what is being sent. Without `now` the results are not written, and it is sent again."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.shutdown(cancel_futures=True)
         if now is not None:
             self._settle(self._targets, now)
 
