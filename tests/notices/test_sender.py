@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -17,7 +18,7 @@ from mulligan.history.notice_text import NoticeBody
 from mulligan.ports import NoticeRecord, Outbox
 from mulligan.service.notices.delivery import Delivery
 from mulligan.service.notices.messages import Message
-from mulligan.service.notices.sender import CLAIM_SECONDS, Sender, backoff
+from mulligan.service.notices.sender import BATCH_MAX, CLAIM_SECONDS, Sender, backoff
 from mulligan.service.notices.targets import Target
 from mulligan.store.memory import MemoryStore
 from mulligan.testing.clock import START, JumpingClock
@@ -145,8 +146,9 @@ def test_what_is_due_is_sent_and_settled(outbox: Outbox, made: Any) -> None:
     assert sender.send_due(TARGETS, START, 10) is None
 
     assert (wire.keys, sender.sent) == (["k1", "k2"], 2)
+    assert b'"url"' not in wire.messages[0].event
     assert statuses(outbox) == ["sent", "sent"]
-    assert [one.due_at for one in outbox.notices()] == [START, START]
+    assert [(one.due_at, one.attempts, one.reason) for one in outbox.notices()] == [(START, 1, "")] * 2
 
 
 def test_a_sender_that_dies_after_sending_leaves_it_to_the_next_which_sends_it_under_the_same_key(
@@ -163,6 +165,15 @@ def test_a_sender_that_dies_after_sending_leaves_it_to_the_next_which_sends_it_u
 
     assert wire.keys == ["k1"]
     assert statuses(outbox) == ["sent"]
+
+
+def test_all_that_is_due_is_sent_by_one_call(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(number) for number in range(2 * BATCH_MAX + 50)])
+    wire = Wire()
+
+    made(outbox, wire, pool=AtOnce()).send_due(TARGETS, START, 0)
+
+    assert wire.keys == [f"k{number}" for number in range(2 * BATCH_MAX + 50)]
 
 
 def test_two_senders_at_once_lose_nothing(outbox: Outbox, made: Any) -> None:
@@ -280,7 +291,7 @@ def test_a_secret_that_is_missing_is_said_and_tried_again(outbox: Outbox, made: 
     def send(target: Target, message: Message, now: datetime) -> Delivery:
         raise InputInvalid("the environment variable OPS is not set or empty")
 
-    made(outbox, send).send_due(TARGETS, START, 10)
+    made(outbox, send, pool=AtOnce()).send_due(TARGETS, START)
 
     assert [(one.status, one.attempts, one.reason) for one in outbox.notices()] == [
         ("waiting", 0, "waits for its target, which is down"),
@@ -294,9 +305,15 @@ def test_a_bug_of_a_library_says_no_address_and_loses_nothing(outbox: Outbox, ma
     def send(target: Target, message: Message, now: datetime) -> Delivery:
         raise RuntimeError("https://example.org/s3cret")
 
-    made(outbox, send).send_due(TARGETS, START, 10)
+    sender = made(outbox, send, pool=AtOnce())
+    sender.send_due(TARGETS, START)
+    outbox.put_notices([notice(2)])
+    sender.send_due(TARGETS, START)
 
-    assert [(one.status, one.reason) for one in outbox.notices()] == [("waiting", "RuntimeError while sending")]
+    assert [(one.status, one.reason) for one in outbox.notices()] == [
+        ("waiting", "waits for its target, which is down"),
+        ("waiting", "RuntimeError while sending"),
+    ]
 
 
 def test_a_receiver_may_ask_for_patience(outbox: Outbox, made: Any) -> None:
@@ -406,6 +423,20 @@ def test_what_waits_behind_a_failure_is_not_counted_as_an_attempt_and_says_why_i
     assert outbox.notices()[0].due_at == after(60 + backoff("target ops", 1))
 
 
+def test_what_waits_for_a_target_that_is_down_still_says_why_it_failed_itself(outbox: Outbox, made: Any) -> None:
+    sender = made(outbox, Wire(Delivery("answered 400"), DOWN), pool=AtOnce())
+    outbox.put_notices([notice(1)])
+    refused_until = sender.send_due(TARGETS, START, 0)
+    outbox.put_notices([notice(2, at=after(3))])
+    sender.send_due(TARGETS, after(3), 0)
+
+    sender.send_due(TARGETS, refused_until, 0)
+
+    first = outbox.notices()[-1]
+    assert (first.attempts, first.reason) == (1, "answered 400")
+    assert first.due_at == after(3 + backoff("target ops", 1)) > refused_until
+
+
 def test_a_target_that_fails_again_and_again_is_left_alone_for_longer(outbox: Outbox, made: Any) -> None:
     sender = made(outbox, Wire(*[DOWN] * 9), pool=AtOnce())
     now, waits = START, []
@@ -445,8 +476,8 @@ def test_a_target_that_is_being_sent_to_gets_no_second_thread(outbox: Outbox, ma
     assert len(pool.calls) == 1
 
 
-@pytest.mark.parametrize("takes", [20, 25])
-def test_sending_stops_before_the_claim_of_what_is_left_ends(outbox: Outbox, made: Any, takes: int) -> None:
+@pytest.mark.parametrize("takes", [16.75, 20, 25])
+def test_sending_stops_before_the_claim_of_what_is_left_ends(outbox: Outbox, made: Any, takes: float) -> None:
     outbox.put_notices([notice(number) for number in range(1, 5)])
     seconds = [0.0]
 
@@ -456,7 +487,7 @@ def test_sending_stops_before_the_claim_of_what_is_left_ends(outbox: Outbox, mad
 
     due = made(outbox, send, clock=lambda: seconds[0], pool=AtOnce()).send_due(TARGETS, START, 0)
 
-    # The last begins at 40 or 50: one that takes ten seconds more ends before half of the claim is over.
+    # The last begins at 50 at the latest: if it takes ten seconds more, it ends before half of the claim is over.
     assert statuses(outbox) == ["sent", "sent", "sent", "waiting"]
     assert due == after(1)
 
@@ -473,6 +504,16 @@ def test_what_is_due_later_is_sent_ahead_of_its_time_if_asked_for(outbox: Outbox
     sender.finish(TARGETS, lambda: START, 5.0, ahead=timedelta(seconds=90))
     assert wire.keys == ["k1", "k2"]
     assert statuses(outbox) == ["sent", "sent"]
+
+
+def test_what_one_sender_has_claimed_ahead_of_its_time_no_other_one_sends(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(1, at=after(3600))])
+    busy, other = Later(), Wire()
+
+    made(outbox, Wire(), pool=busy).send_due(TARGETS, START, 0, timedelta(hours=1))
+    made(outbox, other, pool=AtOnce()).send_due(TARGETS, START, 0, timedelta(hours=1))
+
+    assert (len(busy.calls), other.keys) == (1, [])
 
 
 def test_what_was_sent_before_a_sender_is_closed_is_written_if_it_is_told_the_time(outbox: Outbox, made: Any) -> None:
@@ -534,6 +575,70 @@ def test_nobody_waits_longer_than_asked_for_what_is_being_sent(outbox: Outbox, m
     sender.finish(TARGETS, lambda: START, 0.0)
 
     assert sender.is_sending
+
+
+def test_who_finishes_waits_for_what_is_being_sent(outbox: Outbox) -> None:
+    outbox.put_notices([notice(1)])
+    may_end = threading.Event()
+
+    class Begun(Sender):
+        def send_due(self, *args: Any, **fields: Any) -> datetime | None:
+            due = super().send_due(*args, **fields)
+            may_end.set()
+            return due
+
+    def send(target: Target, message: Message, now: datetime) -> Delivery:
+        may_end.wait(30)
+        return SENT
+
+    sender = Begun(outbox, send)
+    sender.finish(TARGETS, lambda: START, 30.0)
+    sender.close()
+
+    assert statuses(outbox) == ["sent"]
+
+
+@pytest.mark.parametrize("verb", ["send_due", "finish"])
+def test_who_waits_does_not_look_again_and_again(outbox: Outbox, made: Any, verb: str) -> None:
+    outbox.put_notices([notice(1)])
+    looks: list[float] = []
+
+    def clock() -> float:
+        looks.append(time.monotonic())
+        return looks[-1]
+
+    sender = made(outbox, Wire(), pool=Later(), clock=clock)
+    sender.send_due(TARGETS, START, 0.05) if verb == "send_due" else sender.finish(TARGETS, lambda: START, 0.05)
+
+    assert looks[-1] - looks[0] > 0.04
+    assert len(looks) < 15
+
+
+@pytest.mark.parametrize("verb", ["send_due", "finish"])
+def test_nobody_waits_if_nothing_is_being_sent(outbox: Outbox, made: Any, verb: str) -> None:
+    outbox.put_notices([notice(1), notice(2, at=after(1))])
+    seconds = [0.0]
+
+    def clock() -> float:
+        seconds[0] += 0.01
+        return seconds[0]
+
+    sender = made(outbox, Wire(), pool=AtOnce(), clock=clock)
+    sender.send_due(TARGETS, START, 0.1) if verb == "send_due" else sender.finish(TARGETS, lambda: START, 0.1)
+
+    assert statuses(outbox) == ["sent", "waiting"]
+    assert seconds[0] < 0.1
+
+
+def test_a_call_that_finds_nothing_takes_no_time(outbox: Outbox, made: Any) -> None:
+    sender = made(outbox, Wire())
+    began = time.monotonic()
+
+    for _ in range(5):
+        sender.send_due(TARGETS, START)
+
+    # Far more than it takes, and less than if each call waited for results.
+    assert time.monotonic() - began < 5
 
 
 def test_each_result_is_written_once() -> None:

@@ -112,7 +112,7 @@ class Sender:
     # -- what is due -------------------------------------------------------------------------------------------------
 
     def _claim(self, targets: Mapping[str, Target], now: datetime, due: datetime) -> None:
-        until = max(now, due) + timedelta(seconds=CLAIM_SECONDS)
+        until = due + timedelta(seconds=CLAIM_SECONDS)
         found: dict[str, list[NoticeRecord]] = {}
         while batch := self._outbox.claim_notices(due, until, BATCH_MAX):
             for notice in batch:
@@ -209,7 +209,6 @@ class Sender:
             return
         if not delivery.problem:
             self._failures.pop(name, None)
-            self._down_until.pop(name, None)
             for notice in result.message.notices:
                 self._write(notice, "sent", notice.attempts + 1, now, "")
                 self.sent += 1
