@@ -367,3 +367,9 @@ def test_only_files_with_a_problem_are_stale():
 def test_a_record_leaves_out_what_it_does_not_know():
     assert msgspec.json.encode(FileRecord("x", "f")) == b'{"name":"x","path":"f"}'
     assert msgspec.json.encode(Reuse("d")) == b'{"definition":"d"}'
+
+
+def test_what_a_stored_task_does_not_say_of_its_reuse_is_nothing():
+    found = msgspec.json.decode(b'{"definition":"d"}', type=Reuse)
+
+    assert (found.looks, found.reads, found.key, found.has_undo, found.after) == (False, {}, None, False, {})
