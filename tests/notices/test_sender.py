@@ -157,11 +157,11 @@ def test_a_sender_that_dies_after_sending_leaves_it_to_the_next_which_sends_it_u
     outbox.put_notices([notice(1)])
     died, wire = outbox.claim_notices(START, after(CLAIM_SECONDS), 10), Wire()
     assert [one.key for one in died] == ["k1"]
-    sender = made(outbox, wire)
+    sender = made(outbox, wire, pool=AtOnce())
 
-    assert sender.send_due(TARGETS, after(CLAIM_SECONDS - 1), 10) == after(CLAIM_SECONDS)
+    assert sender.send_due(TARGETS, after(CLAIM_SECONDS - 1), 0) == after(CLAIM_SECONDS)
     assert wire.keys == []
-    sender.send_due(TARGETS, after(CLAIM_SECONDS), 10)
+    sender.send_due(TARGETS, after(CLAIM_SECONDS), 0)
 
     assert wire.keys == ["k1"]
     assert statuses(outbox) == ["sent"]
@@ -194,13 +194,13 @@ def test_two_senders_at_once_lose_nothing(outbox: Outbox, made: Any) -> None:
 def test_a_target_that_was_down_for_a_while_gets_everything(outbox: Outbox, made: Any) -> None:
     outbox.put_notices([notice(1), notice(2), notice(3)])
     wire = Wire(DOWN, DOWN, DOWN)
-    sender = made(outbox, wire)
+    sender = made(outbox, wire, pool=AtOnce())
 
-    now, due = START, sender.send_due(TARGETS, START, 10)
+    now, due = START, sender.send_due(TARGETS, START, 0)
     for _ in range(50):
         if due is None:
             break
-        now, due = due, sender.send_due(TARGETS, due, 10)
+        now, due = due, sender.send_due(TARGETS, due, 0)
 
     assert due is None
     assert wire.keys[:1] == ["k1"], "one attempt shows that the target is down"
@@ -213,7 +213,7 @@ def test_a_refused_notice_holds_up_no_other(outbox: Outbox, made: Any) -> None:
     outbox.put_notices([notice(1), notice(2)])
     wire = Wire(Delivery("example.org answered 400"))
 
-    due = made(outbox, wire).send_due(TARGETS, START, 10)
+    due = made(outbox, wire, pool=AtOnce()).send_due(TARGETS, START, 0)
 
     assert wire.keys == ["k1", "k2"]
     assert statuses(outbox) == ["waiting", "sent"]
@@ -240,7 +240,7 @@ def test_it_is_given_up_after_its_time_in_words(outbox: Outbox, made: Any) -> No
 def test_what_is_old_when_it_is_first_claimed_is_tried_all_the_same(outbox: Outbox, made: Any) -> None:
     outbox.put_notices([notice(1)])
 
-    made(outbox, Wire()).send_due(TARGETS, after(10 * 86_400), 10)
+    made(outbox, Wire(), pool=AtOnce()).send_due(TARGETS, after(10 * 86_400), 0)
 
     assert statuses(outbox) == ["sent"]
 
@@ -319,7 +319,9 @@ def test_a_bug_of_a_library_says_no_address_and_loses_nothing(outbox: Outbox, ma
 def test_a_receiver_may_ask_for_patience(outbox: Outbox, made: Any) -> None:
     outbox.put_notices([notice(1)])
 
-    due = made(outbox, Wire(Delivery("busy", is_target_down=True, retry_after=900))).send_due(TARGETS, START, 10)
+    wire = Wire(Delivery("busy", is_target_down=True, retry_after=900))
+
+    due = made(outbox, wire, pool=AtOnce()).send_due(TARGETS, START, 0)
 
     assert due == after(900)
 
@@ -331,11 +333,11 @@ def test_beyond_its_limit_a_target_gets_one_digest_and_then_nothing_for_the_minu
     targets = {"ops": Target(webhook="https://example.org/hook", per_minute=3)}
     outbox.put_notices([notice(number) for number in range(10)])
     wire = Wire()
-    sender = made(outbox, wire)
+    sender = made(outbox, wire, pool=AtOnce())
 
-    sender.send_due(targets, START, 10)
+    sender.send_due(targets, START, 0)
     outbox.put_notices([notice(number, at=after(1)) for number in (20, 21)])
-    due = sender.send_due(targets, after(1), 10)
+    due = sender.send_due(targets, after(1), 0)
 
     assert wire.keys[:2] == ["k0", "k1"]
     assert len(wire.keys) == 3
@@ -346,7 +348,7 @@ def test_beyond_its_limit_a_target_gets_one_digest_and_then_nothing_for_the_minu
     assert {one.reason for one in outbox.notices(status="waiting")} == {
         "waits: the target has had its messages of this minute"
     }
-    assert sender.send_due(targets, after(60), 10) is None
+    assert sender.send_due(targets, after(60), 0) is None
     assert wire.keys[3:] == ["k20", "k21"]
     assert set(statuses(outbox)) == {"sent"}
 
