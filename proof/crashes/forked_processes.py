@@ -15,14 +15,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 from mulligan.cli import main
 from mulligan.ports import fault_listeners
-from mulligan.worker.processes import find_process
+from mulligan.worker.processes import find_process, is_still_running, send_signal
 from proof.crashes import boundaries
 from proof.crashes.disk import die
 from proof.crashes.faults import Fault
@@ -44,13 +44,11 @@ class ForkedProcess:
     def __init__(self, pid: int, out: Path) -> None:
         self.pid = pid
         self.out = out
-        found = find_process(pid)
-        self._identity = found.identity if found is not None else None
+        self._found = find_process(pid)
 
     @property
     def is_alive(self) -> bool:
-        found = find_process(self.pid)
-        return found is not None and found.identity == self._identity
+        return self._found is not None and is_still_running(self._found)
 
     @property
     def has_met_its_moment(self) -> bool:
@@ -80,9 +78,8 @@ class ForkedProcess:
         return ""
 
     def _send(self, number: signal.Signals) -> None:
-        if self.is_alive:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, number)
+        if self._found is not None:
+            send_signal([self._found], number)
 
 
 class ForkedProcesses:
@@ -149,11 +146,10 @@ def serve(kind: str, defect: str) -> None:
         pid = os.fork()
         if pid == 0:
             become(order)
-        started.append(pid)
+        started.append(find_process(pid))
         print(pid, flush=True)
-    for pid in started:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    # Another process may have the id of one that has ended.
+    send_signal([process for process in started if process is not None], signal.SIGKILL)
 
 
 def _prepare(out: Path) -> None:

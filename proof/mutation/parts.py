@@ -110,6 +110,7 @@ PARTS = {
             "tests/core/test_sizes.py",
             "tests/core/test_triage_agent.py",
             "tests/pilots/test_planning.py",
+            "tests/pilots/test_profile_limits.py",
             "tests/worker/test_allocation.py",
             "tests/worker/test_resource_counts.py",
         ),

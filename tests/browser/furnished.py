@@ -171,7 +171,7 @@ PAGES = {
     "runs": Shown("/runs", "tbody tr"),
     "runs-filtered": Shown(f"/runs?text=hostile&status=failed&label=note0%3D{BAD_LABEL}"),
     "run-overview": Shown(f"/runs/{HOSTILE_RUN}", ".gantt-row"),
-    "run-graph": Shown(f"/runs/{HOSTILE_RUN}?tab=graph", "svg.page-graph", is_hostile=False),
+    "run-graph": Shown(f"/runs/{HOSTILE_RUN}?tab=graph", "svg.page-graph"),
     "run-grid": Shown(f"/runs/{HOSTILE_RUN}?tab=grid", "tbody tr"),
     "run-events": Shown(f"/runs/{HOSTILE_RUN}?tab=events", ".feed li"),
     "run-replay": Shown(f"/runs/{HOSTILE_RUN}?tab=replay", "#replay-sentence"),

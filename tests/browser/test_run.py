@@ -56,7 +56,8 @@ def test_the_button_of_a_failed_run_shows_what_would_run_and_retries_it(site: Si
     page.wait_for_selector("dialog .preview >> text=load")
     page.click("dialog button[type=submit]")
 
-    page.wait_for_selector("text=round 2")
+    # The dialog speaks of the round before it has begun.
+    page.wait_for_selector(f"text=run {run_id}, round 2")
     assert site.ask("GET", f"runs/{run_id}")["round"] == 2
 
 

@@ -139,6 +139,47 @@ def test_a_cap_keeps_nobody_from_a_retry_who_did_not_run_out_of_what_it_is_for(o
     assert len(run.facts(e.RetryScheduled)) == 1
 
 
+def test_a_rule_that_raises_nothing_retries_what_ran_out_with_the_same():
+    run = out_of_memory(run_of(Rule(codes=("OUT_OF_MEMORY",)), resources=Resources(memory=200 * MIB)))
+
+    assert (len(run.facts(e.RetryScheduled)), adjusted(run)) == (1, None)
+
+
+def test_one_that_has_all_the_processors_that_its_rule_may_give_is_not_tried_again():
+    rule = Rule(codes=("TIMEOUT",), adjust=Adjust(cpus=2.0, max_cpus=4.0))
+
+    run = run_of(rule, timeout=30.0, resources=Resources(cpus=4.0)).fail("a", None, is_timed_out=True)
+
+    assert run.passed[0] == ("retry", "max_cpus_reached")
+    assert describe_failure(run["a"].failure) == "TIMEOUT after 30s, the limit of max_cpus"
+
+
+def test_one_that_asked_for_no_processors_has_not_reached_max_cpus():
+    rule = Rule(codes=("TIMEOUT",), adjust=Adjust(cpus=2.0, max_cpus=1.0))
+
+    run = run_of(rule, timeout=30.0).fail("a", None, is_timed_out=True)
+
+    assert (len(run.facts(e.RetryScheduled)), adjusted(run)) == (1, Adjusted())
+
+
+@pytest.mark.parametrize(("max_timeout", "retries"), [(601.0, 1), (600.0, 0)])
+def test_without_a_timeout_it_is_the_life_of_its_workers_that_reaches_max_timeout(max_timeout: float, retries: int):
+    run = run_of(Rule(codes=("TIMEOUT",), adjust=Adjust(timeout=2.0, max_timeout=max_timeout)))
+
+    run.interrupt("a", 600.0, 600.0).interrupt("a", 600.0, 600.0)
+
+    assert [fact.adjusted for fact in run.facts(e.RetryScheduled)] == [Adjusted(timeout=601.0)] * retries
+
+
+def test_the_time_that_a_request_waited_is_not_where_a_longer_timeout_begins():
+    silent = {"code": "TIMEOUT", "details": {"limit": "read_timeout", "limit_seconds": 500.0}}
+    run = run_of(Rule(codes=("TIMEOUT",), adjust=Adjust(timeout=2.0)), timeout=30.0)
+
+    run.fail("a", reported=(silent,))
+
+    assert adjusted(run) == Adjusted(timeout=60.0)
+
+
 def test_the_story_and_the_grounds_say_which_cap_to_raise():
     run = out_of_memory(run_of(MORE_MEMORY, resources=Resources(memory=1000 * MIB)))
 

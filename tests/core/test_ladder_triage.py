@@ -194,6 +194,15 @@ def test_what_a_rule_raised_before_stays_where_nothing_else_is_said():
     assert run.facts(e.AttemptScheduled)[-1].adjusted == Adjusted(memory=200, timeout=7.0)
 
 
+def test_the_time_that_a_rule_raised_stays_where_only_memory_is_said():
+    rule = Rule(exit_codes=(10,), adjust=Adjust(memory=2.0, timeout=2.0))
+    run = run_of(None, rule, timeout=60.0, resources=Resources(memory=100)).fail("a", 10).fail("a", 11)
+
+    run.classify("a", "retry", memory=500)
+
+    assert run.facts(e.AttemptScheduled)[-1].adjusted == Adjusted(memory=500, timeout=120.0)
+
+
 def test_what_was_said_of_memory_stays_for_later_retries_of_the_visit():
     run = run_of(None, KNOWN).fail("a", 11).classify("a", "retry", memory=500).fail("a", 10)
 

@@ -8,18 +8,22 @@ import pytest
 
 from mulligan.core.deciding.resource_usage import (
     MIB,
+    NO_MEMORY,
+    NO_TIME,
     Proposal,
     adjustments_of,
     attempt_limits,
     peak_memory_by_step,
     proposals,
+    ran_short,
 )
+from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.failure import failure
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import Map, Resources, Triage
-from mulligan.testing.history import History, command, expression, step, workflow
+from mulligan.testing.history import History, command, expression, handler, step, workflow
 
 PER_ITEM = Map(over=expression("list"))
 
@@ -94,6 +98,62 @@ def test_a_step_that_ran_out_and_was_then_cancelled_asks_for_more() -> None:
 
     assert run["a"].status in ("failed", "cancelled")
     assert proposed(run, "a") == (Proposal("a", "memory", 15 * MIB, 10.0 * MIB, 10 * MIB),)
+
+
+def test_a_step_whose_failure_a_handler_has_mended_asks_for_nothing_when_it_runs_again() -> None:
+    mended = step("a", resources=memory(10), on_failure=handler())
+    run = History(workflow(mended, step("b", needs=["a"]))).start()
+    out_of_memory(run, "a", 10).ok("a.on_failure@1.0").fail("b")
+    assert (run["a"].status, run["a"].failure and run["a"].failure.code) == ("completed", "OUT_OF_MEMORY")
+
+    run.retry("a", adjust=True)
+
+    assert run.facts(e.RunReopened)[-1].adjustments == {}
+
+
+def test_a_step_that_was_cancelled_while_it_ran_asks_for_nothing() -> None:
+    run = History(workflow(step("a", resources=memory(10)))).start().started("a").cancel()
+
+    run.fail("a", None, signal=15)
+
+    assert (run["a"].status, proposed(run, "a")) == ("cancelled", ())
+
+
+def test_items_that_were_never_begun_ask_for_nothing() -> None:
+    one_by_one = Map(over=expression("list"), max_parallel=1, on_item_failure="stop")
+    one = command("one", resources=memory(10))
+    run = History(workflow(step("m", map=one_by_one, do=(one,))), {"list": [1, 2]}).start()
+
+    out_of_memory(run, "m[0].0", 10)
+
+    assert (run.status, "m[1]" in run.state.places) == ("failed", False)
+    assert proposed(run, "m") == (Proposal("m", "memory", 15 * MIB, 10.0 * MIB, 10 * MIB),)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_short"),
+    [
+        (Outcome(signal=9, is_out_of_memory=True), True),
+        (Outcome(None, is_timed_out=True), True),
+        # No longer timeout of the step would have helped.
+        (Outcome(None, is_timed_out=True, is_past_deadline=True), False),
+        (Outcome(reported=({"code": "TIMEOUT", "details": {"limit": "read_timeout"}},)), False),
+        (Outcome(exit_code=1), False),
+    ],
+)
+def test_a_step_ran_short_of_memory_or_of_its_own_timeout(outcome: Outcome, is_short: bool) -> None:
+    run = ended(History(workflow(step("a", timeout=5))).start(), "a", outcome)
+
+    assert run["a"].failure is not None
+    assert ran_short(run["a"].failure) is is_short
+
+
+def test_what_ran_out_fails_with_the_codes_by_which_others_find_it() -> None:
+    run = History(workflow(step("large"), step("slow", timeout=5))).start()
+
+    late(out_of_memory(run, "large"), "slow")
+
+    assert [place.failure and place.failure.code for place in run.state.steps()] == [NO_MEMORY, NO_TIME]
 
 
 def test_the_most_that_any_of_the_failed_had_is_where_more_begins() -> None:

@@ -68,6 +68,8 @@ def test_the_labels_of_profiles_are_named_once() -> None:
 
 def test_a_profile_leaves_to_the_cluster_what_it_does_not_say() -> None:
     assert msgspec.to_builtins(SlurmProfile()) == {}
-    assert msgspec.convert({}, SlurmProfile) == SlurmProfile(nodes=1, gpus=0, partition="", cpus=None)
+    assert msgspec.convert({}, SlurmProfile) == SlurmProfile(
+        partition="", account="", qos="", constraint="", nodes=1, gpus=0, cpus=None
+    )
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"partitoin": "x"}, SlurmProfile)

@@ -11,9 +11,10 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NoReturn
+
+from mulligan.worker.processes import find_process, send_signal
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,10 +25,12 @@ class Process:
     def __init__(self, pid: int, address: str) -> None:
         self.pid = pid
         self.address = address
+        self._found = find_process(pid)
 
     def kill(self) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
+        # It may have ended, and another process may have its id.
+        if self._found is not None:
+            send_signal([self._found], signal.SIGKILL)
 
 
 class Processes:
@@ -144,7 +147,7 @@ def main() -> None:
 
     # What a killed process leaves is nobody's business here.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    pids = []
+    started = []
     for line in sys.stdin:
         reader, writer = os.pipe()
         pid = os.fork()
@@ -153,13 +156,11 @@ def main() -> None:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             _leave(run, writer, json.loads(line))
         os.close(writer)
-        pids.append(pid)
+        started.append(find_process(pid))
         with open(reader, encoding="utf-8") as said:
             address = said.readline().strip()
         print(json.dumps({"pid": pid, "address": address}), flush=True)
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    send_signal([process for process in started if process is not None], signal.SIGKILL)
 
 
 def _leave(run: Any, writer: int, order: dict[str, Any]) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import tomllib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,12 +13,14 @@ import pytest
 from mulligan.service import doctor
 from mulligan.service.agent_checks import agents_here
 from mulligan.service.doctor import Check
+from mulligan.service.home import Home
 from mulligan.worker.task_cgroups import CgroupParent
 
 from .commands import mulligan, ran
 
 pytestmark = pytest.mark.usefixtures("folder")
 
+ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 11, 15, 3, 12, tzinfo=UTC)
 SET_THE_CLOCK = "set the clock, and keep it right: NTP"
 
@@ -27,7 +30,7 @@ def test_a_fit_machine_is_told_line_by_line_and_nothing_is_made():
 
     assert [check["name"] for check in said.json["checks"]] == [
         *("python", "sqlite", "store", "versions", "disk", "bash", "tasks", "processes", "memory", "limits"),
-        *("requirements", "agents", "clock"),
+        *("requirements", "extras", "agents", "clock"),
     ]
     by_name = {check["name"]: check for check in said.json["checks"]}
     for name in ("python", "sqlite", "store", "bash", "tasks"):
@@ -197,6 +200,28 @@ def test_models_that_can_be_asked_are_named_and_a_missing_key_is_a_warning():
     assert doctor.agents(ready, []) == Check("agents", "ok", "models that can be asked: box, anthropic")
     assert doctor.agents(ready, problems).health == "warning"
     assert doctor.agents([], []) == Check("agents", "ok", "no model is set up here")
+
+
+def test_extras_that_are_not_there_are_named_with_what_they_lack():
+    missing = {"dask": ["distributed"], "duckdb": ["pytz"], "server": []}
+
+    told = "installed: server; missing: dask (distributed), duckdb (pytz): pip install 'mulligan[EXTRA]'"
+    assert doctor.extras(missing) == Check("extras", "ok", told)
+    assert doctor.extras({"server": []}) == Check("extras", "ok", "installed: server")
+    assert doctor.extras({"png": ["resvg-py"]}).found.startswith("installed: none; missing: png (resvg-py)")
+
+
+def test_every_extra_of_the_package_is_looked_for(monkeypatch: pytest.MonkeyPatch):
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    monkeypatch.setattr(doctor, "_is_installed", lambda library: library != "psycopg")
+
+    [found] = [
+        check.found for check in doctor.examine_machine(Home(Path(".mulligan"))).checks if check.name == "extras"
+    ]
+
+    others = sorted({*known} - {"postgres", "private-postgres"})
+    lacking = "postgres (psycopg), private-postgres (psycopg)"
+    assert found == f"installed: {', '.join(others)}; missing: {lacking}: pip install 'mulligan[EXTRA]'"
 
 
 def test_an_installer_that_is_named_and_missing_is_a_problem(monkeypatch: pytest.MonkeyPatch):

@@ -8,7 +8,10 @@ import pytest
 
 from mulligan.core.model import events as e
 from mulligan.errors import InputInvalid
+from mulligan.language import load_text
+from mulligan.service import TokenForm
 from mulligan.service.driver import Capacity
+from mulligan.service.run_control import prepare
 
 from .runner import Live, Ran, Terminal
 
@@ -90,6 +93,48 @@ def test_a_step_whose_failure_is_handled_fails_at_once(live_file: Live, resource
     failure = ran.steps["a"]["failure"]
     message = f"no worker here can ever take it: it asks for {lacking}"
     assert (ran.status, failure["code"], failure["message"]) == ("completed", "NO_CAPACITY", message)
+
+
+FAR_AND_NEAR = """
+name: far
+steps:
+  - {step: far, shell: 'true', resources: {labels: [fast]}, continue_on_error: true}
+  - {step: near, shell: 'true'}
+"""
+REMOTE = TokenForm(user="builder", scopes=("worker",))
+
+
+def served(live: Live) -> dict[str, Any]:
+    """How the steps of the run stand when a worker that was started after it has run `near`."""
+    with live.service.control.driver(None) as nobody:
+        [run_id] = live.service.start(prepare(load_text(FAR_AND_NEAR), {}, live.folder), nobody)
+        nobody.serve(until=lambda: nobody.engine.is_settled)
+    with live.service.driver(TWO_CPUS) as worker:
+        worker.serve(until=lambda: live.look(run_id).steps["near"]["status"] == "completed")
+    return live.look(run_id).steps["far"]
+
+
+def test_a_worker_lets_a_step_wait_for_remote_workers_if_there_is_a_token_for_them(live_file: Live) -> None:
+    live_file.service.tokens.create(REMOTE)
+
+    assert served(live_file)["status"] == "ready"
+
+
+@pytest.mark.parametrize("scopes", [("admin",), ("worker",)])
+def test_a_worker_whom_no_remote_worker_can_join_lets_the_step_fail(live_file: Live, scopes: tuple[str, ...]) -> None:
+    token = live_file.service.tokens.create(TokenForm(user="builder", scopes=scopes))
+    if scopes == REMOTE.scopes:
+        live_file.service.tokens.revoke(token.token.id)
+
+    assert served(live_file)["failure"]["code"] == "NO_CAPACITY"
+
+
+def test_a_process_that_drives_one_run_waits_for_no_remote_worker(live_file: Live) -> None:
+    live_file.service.tokens.create(REMOTE)
+
+    ran = live_file.run(FAR_AND_NEAR, room=TWO_CPUS)
+
+    assert (ran.status, ran.steps["far"]["failure"]["code"]) == ("completed", "NO_CAPACITY")
 
 
 def test_tasks_at_work_together_have_different_gpus(live: Live) -> None:

@@ -144,7 +144,11 @@ LABELLED = {
 @pytest.mark.parametrize(
     ("profiles", "shape", "reason"),
     [
-        (LABELLED, tasks(1, labels=("tape", "big", "disk")), "no profile has labels 'disk', 'tape'"),
+        (
+            LABELLED,
+            tasks(1, labels=("tape", "big", "disk", "ssd", "film", "card", "reel")),
+            "no profile has labels 'card', 'disk', 'film', 'reel', 'ssd', 'tape'",
+        ),
         (LABELLED, tasks(1, labels=("gpu", "big")), "no profile has all of their labels"),
         (LABELLED, tasks(1), "every profile has labels, and they ask for none"),
         ({"wide": SlurmProfile(nodes=2)}, tasks(1), "no profile has such a number of nodes"),
@@ -209,6 +213,7 @@ def test_a_worker_ends_before_its_job_by_a_tenth_of_the_time_within_bounds(wallt
         (SlurmProfile(), tasks(1, memory=GIB), PilotSize(1, 1088)),
         (SlurmProfile(cpus=4, memory=GIB, gpus=2, nodes=3), tasks(1, nodes=2), PilotSize(4, 1024, 2, 3)),
         (SlurmProfile(), tasks(1, gpus=2, nodes=3), PilotSize(1, None, 2, 3)),
+        (SlurmProfile(nodes=2), tasks(1), PilotSize(1, None, 0, 2)),
     ],
 )
 def test_a_pilot_is_as_large_as_its_profile_says_or_as_a_task_needs(
@@ -241,6 +246,9 @@ def test_a_worker_takes_what_it_has_all_of(asked: dict[str, object], is_taken: b
         ({"a": SlurmProfile(), "b": SlurmProfile()}, tasks(1), "a"),
         ({"a": SlurmProfile(gpus=2), "b": SlurmProfile(gpus=1)}, tasks(1), "b"),
         ({"a": SlurmProfile(gpus=3), "b": SlurmProfile(gpus=2)}, tasks(1, gpus=2), "b"),
+        # One that leaves the GPUs open gets as many as are needed: the two are equal.
+        ({"a": SlurmProfile(gpus=2), "b": SlurmProfile()}, tasks(1, gpus=2), "a"),
+        ({"a": SlurmProfile(nodes=3), "b": SlurmProfile(nodes=2)}, tasks(1, nodes=2), "b"),
         ({"a": SlurmProfile(nodes=4), "b": SlurmProfile(nodes=3)}, tasks(1, nodes=2), "b"),
         ({"a": SlurmProfile(nodes=2, gpus=1), "b": SlurmProfile(nodes=4)}, tasks(1, nodes=2), "b"),
         (
@@ -266,6 +274,19 @@ def test_a_pilot_of_several_nodes_runs_one_such_task_at_a_time_and_nothing_besid
     ]
 
 
+def test_tasks_of_several_nodes_leave_the_pilots_that_they_do_not_need_to_others() -> None:
+    profiles = {"wide": SlurmProfile(cpus=4, nodes=2)}
+    supply = [Supply("wide", PilotSize(4, None, 0, 2), is_open=True)] * 2
+
+    assert counts(plan(profiles, [tasks(1, nodes=2), tasks(1, nodes=2, cpus=2.0)], supply, pilots_max=9)) == []
+
+
+def test_a_pilot_for_one_task_takes_one_of_several_nodes() -> None:
+    profiles = {"wide": SlurmProfile(cpus=4, nodes=2, tasks=1)}
+
+    assert counts(plan(profiles, [tasks(2, nodes=2)], [], pilots_max=9)) == [("wide", 2)]
+
+
 def test_gpus_and_tasks_of_a_pilot_are_used_up() -> None:
     profiles = {"gpu": SlurmProfile(cpus=8, gpus=2)}
     few = {"few": SlurmProfile(cpus=8, tasks=3)}
@@ -281,6 +302,13 @@ def test_memory_and_processors_that_one_kind_of_task_takes_are_not_there_for_ano
 
     for shapes in (by_memory, by_cpus):
         assert counts(plan(DEFAULT, shapes, [], pilots_max=9)) == [("default", 2)]
+
+
+def test_memory_is_counted_to_the_byte_however_much_there_is() -> None:
+    profiles = {"vast": SlurmProfile(cpus=8, memory=2**60)}
+
+    assert counts(plan(profiles, [tasks(2, memory=2**59)], [], pilots_max=9)) == [("vast", 1)]
+    assert counts(plan(profiles, [tasks(2, memory=2**59 + 1)], [], pilots_max=9)) == [("vast", 2)]
 
 
 def test_a_submission_names_each_kind_of_task_once_and_pilots_of_a_profile_that_is_gone_only_count() -> None:
@@ -304,6 +332,23 @@ def test_a_limit_of_a_profile_counts_the_pilots_that_it_has() -> None:
     assert counts(plan(DEFAULT, [tasks(50)], supply, pilots_max=9, limits={"default": 3})) == [("default", 2)]
     # What waits for a breaker to close is not unmet.
     assert plan(DEFAULT, [tasks(50)], [], pilots_max=9, limits={"default": 0}).unmet == ()
+
+
+def test_pilots_that_are_submitted_for_one_kind_of_task_count_for_the_next() -> None:
+    open_ = {"default": SlurmProfile()}
+    two = {"plain": SlurmProfile(cpus=1), "gpu": SlurmProfile(cpus=1, labels=("gpu",))}
+    shapes = [tasks(2), tasks(9, cpus=2.0)]
+
+    assert [one.count for one in plan(open_, shapes, [], pilots_max=9, limits={"default": 5}).submissions] == [2, 3]
+    assert counts(plan(two, [tasks(2), tasks(9, labels=("gpu",))], [], pilots_max=5)) == [("plain", 2), ("gpu", 3)]
+
+
+def test_it_is_said_that_slurm_does_not_take_them_if_another_profile_is_too_small_anyway() -> None:
+    profiles = {"small": SlurmProfile(cpus=1), "big": SlurmProfile(cpus=8)}
+
+    found = plan(profiles, [tasks(1, cpus=4.0)], [], pilots_max=9, refused={("big", PilotSize(8))})
+
+    assert [one.reason for one in found.unmet] == ["Slurm does not take pilots of this size"]
 
 
 def test_what_slurm_does_not_take_goes_to_another_profile() -> None:

@@ -50,6 +50,20 @@ def test_a_dry_run_publishes_nothing(service: Service) -> None:
     assert service.catalogue.workflows().workflows == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "file", "name"),
+    [
+        (HELLO, "other.yaml", "greeting"),
+        (HELLO.replace("greeting", "Load it (daily)"), "other.yaml", "Load-it-daily"),
+        (HELLO.replace("name: greeting\n", ""), "nightly.yaml", "nightly"),
+        (HELLO.replace("greeting", "приветствие"), "nightly.v2.yaml", "nightly"),
+        (TORC, "other.yaml", "two"),
+    ],
+)
+def test_a_file_is_published_under_the_name_of_its_workflow(text: str, file: str, name: str) -> None:
+    assert Catalogue.name_for(text, file) == name
+
+
 def test_a_list_is_paged(service: Service) -> None:
     for name in ("a", "b", "c"):
         service.catalogue.publish(name, HELLO)

@@ -23,7 +23,9 @@ JOB = {"SLURM_JOB_ID": "7"}
         ({"SLURM_CPUS_ON_NODE": "8", "SLURM_CPUS_PER_TASK": "2"}, Allocation(8)),
         ({"SLURM_CPUS_ON_NODE": "8", "SLURM_CPUS_PER_TASK": "2", "SLURM_STEP_ID": "0"}, Allocation(2)),
         ({"SLURM_CPUS_PER_TASK": "2"}, Allocation(2)),
+        ({"SLURM_CPUS_ON_NODE": "8", "SLURM_STEP_ID": "0"}, Allocation(8)),
         ({"SLURM_GPUS_ON_NODE": "2", "SLURM_GPUS": "4"}, Allocation(gpus=2)),
+        ({"SLURM_GPUS_PER_NODE": "a100:2", "SLURM_GPUS": "4"}, Allocation(gpus=2)),
         ({"SLURM_GPUS": "a100:4", "SLURM_MEM_PER_GPU": "10"}, Allocation(memory=40 * MIB, gpus=4)),
         ({"SLURM_CPUS_ON_NODE": "many", "SLURM_MEM_PER_NODE": ""}, Allocation()),
         ({"SLURM_MEM_PER_CPU": "100"}, Allocation()),
@@ -66,10 +68,12 @@ def test_outside_of_a_job_there_is_none():
 
 
 def test_what_a_job_is_called_is_bounded():
-    found = slurm_job(dict.fromkeys(("SLURM_JOB_ID", "SLURMD_NODENAME", "MULLIGAN_SLURM_PROFILE"), "9" * 5000))
+    names = ("SLURM_JOB_ID", "SLURMD_NODENAME", "SLURM_ARRAY_JOB_ID", "MULLIGAN_SLURM_PROFILE")
+
+    found = slurm_job(dict.fromkeys(names, "9" * 5000))
 
     assert found is not None
-    assert max(len(found.id), len(found.node), len(found.profile)) == 256
+    assert [len(text) for text in (found.id, found.node, found.array_id, found.profile)] == [256] * 4
 
 
 def test_the_script_of_a_job_has_all_of_its_nodes_and_a_task_of_srun_has_one():

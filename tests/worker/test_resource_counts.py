@@ -50,6 +50,7 @@ def filled(found: ResourcePool, one: Any, count_max: int = 10_000) -> int:
         ({}, 4),
         ({"cpus": 0.1}, 40),
         ({"cpus": 3.0}, 1),
+        ({"cpus": 4.0}, 1),
         ({"cpus": 4.1}, 0),
         ({"memory": 32 * GIB}, 2),
         ({"memory": 33 * GIB}, 1),
@@ -117,29 +118,34 @@ def test_without_a_gpu_there_is_none() -> None:
     assert pool().lacking(task(gpus=1)) == "1 gpu (there is none; --gpus 1 allows it)"
 
 
+def test_what_asks_for_no_memory_lacks_none_where_there_is_none() -> None:
+    assert pool(4.0, 0).lacking(task()) == ""
+
+
 # -- tasks that wait -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("found", "one", "count"),
+    ("worker", "asked", "count"),
     [
         # Half of the processors, ten requests or four agents for each.
-        (pool(4.0), request, 20),
-        (pool(4.0), lambda: request(cpus=AGENT_CPUS), 8),
+        ({"cpus": 4.0}, {}, 20),
+        ({"cpus": 4.0}, {"cpus": AGENT_CPUS}, 8),
         # At least one processor, also where that is all.
-        (pool(1.0), request, 10),
-        (pool(0.5), request, 10),
+        ({"cpus": 1.0}, {}, 10),
+        ({"cpus": 0.5}, {}, 10),
         # Each counts as a whole one if the user has said how many run at once.
-        (pool(4.0, counts_waiting=True), request, 4),
+        ({"cpus": 4.0, "counts_waiting": True}, {}, 4),
         # More if there is little memory: 640 MiB for ten requests; and never more than half a processor.
-        (pool(4.0, 4 * 320 * MIB), request, 10),
-        (pool(4.0, 64 * MIB), request, 4),
-        (pool(4.0, 0), request, 4),
-        (pool(4.0, 4 * 1280 * MIB), request, 20),
+        ({"cpus": 4.0, "memory": 4 * 320 * MIB}, {}, 10),
+        ({"cpus": 4.0, "memory": 64 * MIB}, {}, 4),
+        ({"cpus": 4.0, "memory": 0}, {}, 4),
+        ({"cpus": 4.0, "memory": 4 * 640 * MIB}, {}, 20),
+        ({"cpus": 4.0, "memory": 4 * 1280 * MIB}, {}, 20),
     ],
 )
-def test_so_many_tasks_wait_at_once(found: ResourcePool, one: Any, count: int) -> None:
-    assert filled(found, one) == count
+def test_so_many_tasks_wait_at_once(worker: dict[str, Any], asked: dict[str, Any], count: int) -> None:
+    assert filled(pool(**worker), lambda: request(**asked)) == count
 
 
 def test_tasks_that_wait_leave_half_of_the_processors_to_others_and_ask_for_no_more() -> None:
@@ -154,6 +160,13 @@ def test_tasks_that_wait_leave_half_of_the_processors_to_others_and_ask_for_no_m
     found.release(waiting)
     assert found.offer("h").refused_cpus == ()
     assert filled(found, request) == 1
+
+
+def test_while_others_compute_on_all_of_several_processors_no_task_waits_beside_them() -> None:
+    found = pool(4.0)
+    filled(found, task)
+
+    assert not found.fits(request())
 
 
 def test_on_one_processor_tasks_that_wait_and_others_do_not_keep_each_other_waiting() -> None:
@@ -202,6 +215,18 @@ def test_a_task_of_several_nodes_needs_an_idle_worker_and_offers_say_so() -> Non
     assert (found.offer("h").tasks_max, found.can_ever(task(nodes=4)), found.can_ever(task())) == (4, False, False)
 
 
+def test_a_worker_of_several_nodes_takes_a_task_for_them_only_while_nothing_else_runs() -> None:
+    found = pool(4.0, nodes=3)
+    small, wide = task(), task(nodes=2)
+
+    assert found.can_ever(wide) and found.fits(wide)
+    assert not found.fits(task(nodes=4))
+    found.reserve(small)
+    assert (found.can_ever(wide), found.fits(wide), found.fits(task())) == (True, False, True)
+    found.release(small)
+    assert found.fits(wide)
+
+
 # -- GPUs ------------------------------------------------------------------------------------------------------------
 
 
@@ -229,9 +254,19 @@ def test_a_task_has_several_gpus_by_number_and_may_name_them_itself() -> None:
 
     envs = [found.assign_gpus(Lease(one, "w", 1)).task.env for one in (both, own, plain)]
 
-    assert envs == [{VISIBLE_GPUS: "0,1"}, {VISIBLE_GPUS: "7"}, {"A": "1"}]
+    assert envs == [{"CUDA_VISIBLE_DEVICES": "0,1"}, {VISIBLE_GPUS: "7"}, {"A": "1"}]
     found.release(plain)
     assert not found.fits(task(gpus=1))
+
+
+@pytest.mark.parametrize("visible", ["GPU-a,GPU-b", "GPU-a,GPU-b,GPU-c"])
+def test_a_worker_hands_out_no_gpu_beyond_those_that_it_counts(visible: str) -> None:
+    found = pool(gpus=2, environ={VISIBLE_GPUS: visible})
+    greedy = task(gpus=3)
+
+    found.reserve(greedy)
+
+    assert found.assign_gpus(Lease(greedy, "w", 1)).task.env == {VISIBLE_GPUS: "GPU-a,GPU-b"}
 
 
 @pytest.mark.parametrize(
@@ -250,6 +285,7 @@ def test_only_devices_with_a_number_are_gpus(tmp_path: Path) -> None:
 
     assert visible_gpus({}, tmp_path) == 2
     assert visible_gpus({}, tmp_path / "gone") == 0
+    assert visible_gpus({}) == visible_gpus({}, "/dev")
 
 
 # -- tasks that are taken ahead --------------------------------------------------------------------------------------
@@ -339,6 +375,10 @@ def test_the_average_follows_the_newest_slowly_and_a_slot_that_stays_taken_at_on
     assert found.fits(task())
     found.record_duration(0.4)
     assert not found.fits(task())
+
+    for _ in range(4):
+        found.record_duration(0.0)
+    assert found.fits(task())
 
     overdue = prefetch(0.001, is_ahead=True)
     overdue.record_overdue(1.0)

@@ -166,8 +166,7 @@ class Gate:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
             self._known[digest] = now, token
-        has_ended = token.expires_at is not None and token.expires_at <= datetime.now(UTC)
-        if has_ended or token.revoked_at is not None:
+        if not token.is_valid(datetime.now(UTC)):
             self._known.pop(digest, None)
             return None
         return token

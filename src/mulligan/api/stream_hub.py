@@ -394,7 +394,8 @@ class StreamHub:
         at = datetime.now(UTC)
         for client in self.clients:
             digest = client.token.digest
-            if digest and not _is_valid(found.get(digest, client.token), at):
+            token = found.get(digest, client.token)
+            if digest and (token is None or not token.is_valid(at)):
                 client.end("token_ended")
 
 
@@ -402,12 +403,6 @@ def next_interval(interval: float, *, is_moving: bool, took: float) -> float:
     """When to look next: soon while things change, later if not, and never so often that looking costs too much."""
     wanted = FAST_SECONDS if is_moving else min(SLOW_SECONDS, interval * 1.25)
     return max(wanted, took / (BUSY_SHARE if is_moving else QUIET_SHARE))
-
-
-def _is_valid(token: TokenRecord | None, now: datetime) -> bool:
-    if token is None or token.revoked_at is not None:
-        return False
-    return token.expires_at is None or token.expires_at > now
 
 
 # -- the form of events and cursors ----------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ PAGE = 1000
 def publish(
     file: Annotated[Path, Argument(metavar="FILE", help="A workflow file; no Python file.")],
     name: Annotated[
-        str | None, Option("--name", metavar="NAME", help="The name to publish it under (default: that of the file).")
+        str | None,
+        Option("--name", metavar="NAME", help="The name to publish it under (default: that of the workflow)."),
     ] = None,
     note: Annotated[str, Option("--note", metavar="TEXT", help="Why it is published, which is recorded.")] = "",
     label: Annotated[
@@ -40,7 +41,7 @@ def publish(
     text = _text(file)
     with service_at(home, by) as service:
         done = service.catalogue.publish(
-            name if name is not None else service.catalogue.name_for(str(file)),
+            name if name is not None else service.catalogue.name_for(text, file.name, system),
             text,
             file=file.name,
             format=system,

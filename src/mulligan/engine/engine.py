@@ -47,6 +47,7 @@ class Engine:
         lease_seconds: float = 30.0,
         workflows: WorkflowCache | None = None,
         store_wait: StoreWait | None = None,
+        expects_others: Callable[[], bool] = lambda: False,
     ) -> None:
         self.clock = clock
         self.evaluator = evaluator
@@ -84,6 +85,7 @@ class Engine:
             supply=self._supply,
             timers=self._timers,
             changes=self._changes,
+            expects_others=expects_others,
         )
         # The runs that we drive.
         self.drivers = self._runs.drivers

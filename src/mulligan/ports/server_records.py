@@ -118,6 +118,9 @@ class TokenRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
 
+    def is_valid(self, now: datetime) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
 
 class Tokens(Protocol):
     """Who may do what."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -53,6 +55,10 @@ FIRST_VERSION = "0.1"
 # How many workers of other versions are named.
 NAMED_MAX = 5
 
+# In a requirement of the package: `psycopg[binary]>=3.2; extra == 'postgres'`.
+_LIBRARY = re.compile(r"[\w.-]+")
+_EXTRA = re.compile(r"""extra == ['"]([\w.-]+)""")
+
 _TRIAL = "name: doctor\nsteps: [{step: try, shell: 'true'}]\n"
 
 
@@ -92,6 +98,7 @@ def _checks(home: Home) -> Iterator[Check]:
     yield memory_kills(OomKills().is_available)
     yield memory_limits(task_cgroups.find_usable_parent(os.getpid()))
     yield _requirements()
+    yield _guarded("extras", _extras)
     yield _guarded("agents", lambda: agents(*agents_here(os.environ)))
     yield _guarded("clock", lambda: _clock(home, schema, offset))
 
@@ -196,6 +203,16 @@ def requirements(installer: str | None) -> Check:
         return Check("requirements", "ok", f"environments of python steps are made by {installer}")
     advice = "install uv, or a Python with venv and pip: steps with 'requirements' cannot run without"
     return Check("requirements", "warning", "there is neither uv nor venv and pip", advice)
+
+
+def extras(missing: dict[str, list[str]]) -> Check:
+    """`missing`: the libraries that each extra of this package lacks. Nobody needs all extras."""
+    there = [name for name, lacks in missing.items() if not lacks]
+    others = [f"{name} ({', '.join(lacks)})" for name, lacks in missing.items() if lacks]
+    found = f"installed: {', '.join(there) or 'none'}"
+    if others:
+        found += f"; missing: {', '.join(others)}: pip install 'mulligan[EXTRA]'"
+    return Check("extras", "ok", found)
 
 
 def agents(ready: list[str], problems: list[str]) -> Check:
@@ -315,6 +332,28 @@ def _requirements() -> Check:
         return requirements(describe_installer(os.environ, lambda name: find_spec(name) is not None))
     except InstallFailed as failed:
         return Check("requirements", "problem", failed.message)
+
+
+def _extras() -> Check:
+    missing: dict[str, list[str]] = {}
+    try:
+        needed = metadata.requires("mulligan") or []
+    except metadata.PackageNotFoundError:
+        return Check("extras", "ok", "Mulligan runs from a folder: nothing says which libraries its extras need")
+    for requirement in needed:
+        library, extra = _LIBRARY.match(requirement), _EXTRA.search(requirement)
+        if library is not None and extra is not None:
+            lacks = missing.setdefault(extra[1], [])
+            lacks += [] if _is_installed(library[0]) else [library[0]]
+    return extras(dict(sorted(missing.items())))
+
+
+def _is_installed(library: str) -> bool:
+    try:
+        metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def _clock(home: Home, schema: StoreSchema | None, offset: float) -> Check:

@@ -244,6 +244,7 @@ class Driver:
                 observer=self.observer,
                 check=self._refuse_moved_home,
                 lease_seconds=self.lease_seconds,
+                expects_others=self._expects_others,
             )
             self.engine.was_signalled = self._was_signalled
             self._heartbeat_at = time.monotonic()
@@ -253,6 +254,13 @@ class Driver:
             # An answer of the store may be lost. If it may still know us, others see by our lock that we are gone.
             self._shut_down(is_recorded=not may_be_known or self._is_removed() or self._is_removed())
             raise
+
+    def _expects_others(self) -> bool:
+        """Whether workers of other hosts may join: there is a token for them. Who drives one run waits for nobody."""
+        if self.engine.root_run_id is not None:
+            return False
+        now = self.clock.now()
+        return any("worker" in token.scopes and token.is_valid(now) for token in self.store.server_records.tokens())
 
     @property
     def profile_labels(self) -> tuple[str, ...]:

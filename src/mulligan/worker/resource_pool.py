@@ -94,13 +94,13 @@ class ResourcePool:
 
         For example `64 cpus (there are 2; --parallel 64 allows it), 1 gpu (there is none; --gpus 1 allows it)`.
         """
-        parts = []
+        parts, memory = [], task.memory or 0
         if task.cpus > self.cpus + _EPSILON:
             there = _availability(self.cpus, f"{self.cpus:g}")
             parts.append(f"{task.cpus:g} cpus ({there}; --parallel {math.ceil(task.cpus)} allows it)")
-        if (task.memory or 0) > self.memory:
-            there = f"there is {format_size(self.memory)}; --memory {_size_option(task.memory or 0)} allows it"
-            parts.append(f"{format_size(task.memory or 0)} of memory ({there})")
+        if memory > self.memory:
+            there = f"there is {format_size(self.memory)}; --memory {_size_option(memory)} allows it"
+            parts.append(f"{format_size(memory)} of memory ({there})")
         if task.gpus > self.gpus:
             there = _availability(self.gpus, str(self.gpus))
             parts.append(f"{pluralize(task.gpus, 'gpu')} ({there}; --gpus {task.gpus} allows it)")
@@ -268,10 +268,8 @@ class Prefetch:
 
 def _size_option(bytes_: int) -> str:
     """A size that is at least as large, as an option takes it."""
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
-        if bytes_ % size == 0:
-            return f"{bytes_ // size}{unit}"
-    return f"{math.ceil(bytes_ / (1 << 20))}MiB"
+    gibibytes, rest = divmod(bytes_, 1 << 30)
+    return f"{math.ceil(bytes_ / (1 << 20))}MiB" if rest else f"{gibibytes}GiB"
 
 
 def _availability(number: float, shown: str) -> str:

@@ -44,10 +44,11 @@ def decided_adjustment(place: Place, memory: int | None, timeout: float | None) 
 
 def _raise(asked: float | None, factor: float | None, cap: float | None, used: float = 0.0) -> float | None:
     """The larger of asked and used, times the factor, at most the cap; never less than what was asked."""
-    start = max(asked or 0.0, used)
+    least = asked or 0.0
+    start = max(least, used)
     if factor is None or not start:
         return None
-    return max(asked or 0.0, start * factor if cap is None else min(start * factor, cap))
+    return max(least, start * factor if cap is None else min(start * factor, cap))
 
 
 def reached_cap(rule: Adjust | None, place: Place, failure: Failure) -> str:

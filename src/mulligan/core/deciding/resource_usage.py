@@ -27,7 +27,7 @@ def ran_short(failure: Failure) -> bool:
     return failure.code == NO_MEMORY or exceeded_limit(failure) == "timeout"
 
 
-class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
+class Proposal(msgspec.Struct, frozen=True):
     """What the attempts of a step should get more of, and why. Memory in bytes, time in seconds."""
 
     step: str
@@ -123,7 +123,7 @@ def _more_time(step: Step, late: list[Failure]) -> Iterator[Proposal]:
 def _largest_limit(step: Step, failures: Iterable[Failure], what: str) -> float:
     """The largest limit of the failed attempts: as the failures record it, or as the workflow declares it."""
     recorded = (number_or_zero(failure.details.get(what)) for failure in failures)
-    return max((limit or _declared_limit(step, what) for limit in recorded), default=0.0)
+    return max(limit or _declared_limit(step, what) for limit in recorded)
 
 
 def _declared_limit(step: Step, what: str) -> float:

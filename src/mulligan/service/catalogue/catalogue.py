@@ -230,9 +230,16 @@ class Catalogue:
         return edit_text(WorkflowText(text, file), *edits)
 
     @staticmethod
-    def name_for(path: str) -> str:
-        """The name under which a file is published if no other is given: its own name without its endings."""
-        return name_from(Path(path).name.partition(".")[0])
+    def name_for(text: str, file: str, format: str | None = None) -> str:
+        """The name under which a file is published if no other is given: that of the workflow.
+
+        If it has none that the catalogue could use, it is that of the file without its endings.
+        """
+        workflow, _ = read_text(WorkflowText(text, file, format))
+        try:
+            return name_from(workflow.name)
+        except InputInvalid:
+            return name_from(file.partition(".")[0])
 
     # -- publishing --------------------------------------------------------------------------------------------------
 

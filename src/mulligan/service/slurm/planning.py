@@ -58,8 +58,6 @@ class _Room:
     """What a pilot has left while tasks are assigned to it."""
 
     def __init__(self, profile: SlurmProfile, size: PilotSize) -> None:
-        self.profile = profile
-        self.size = size
         self._cpus = float(size.cpus or _CPUS_DEFAULT)
         self._memory = (size.memory or 0) * MIB
         self._gpus = size.gpus
@@ -121,7 +119,8 @@ def plan(
             continue
         left, kind = shape.count, rooms.setdefault(found, [])
         for room in kind:
-            left -= room.put(shape, left) if left > 0 else 0
+            if left > 0:
+                left -= room.put(shape, left)
         name, size = found
         most = min(pilots_max - total, (limits or {}).get(name, pilots_max) - counts[name])
         while left > 0 and most > 0:

@@ -168,7 +168,7 @@ class Tokens:
     def check(self, secret: str) -> TokenRecord:
         """The token of a secret. `TokenRefused` if it is unknown, has expired or was revoked: which one is not said."""
         token = self.find(digest_of(secret))
-        if token is None or not is_valid(token, self._now()):
+        if token is None or not token.is_valid(self._now()):
             raise TokenRefused("a valid token is needed", hint="log in with: mulligan login")
         return token
 
@@ -279,10 +279,6 @@ def _with_agent_defaults(form: TokenForm) -> TokenForm:
     )
 
 
-def is_valid(token: TokenRecord, now: datetime) -> bool:
-    return token.revoked_at is None and (token.expires_at is None or now < token.expires_at)
-
-
 def _view(token: TokenRecord, now: datetime) -> TokenView:
     return TokenView(
         id=token.id,
@@ -291,7 +287,7 @@ def _view(token: TokenRecord, now: datetime) -> TokenView:
         created_at=token.created_at,
         created_by=token.created_by,
         project=token.project,
-        is_valid=is_valid(token, now),
+        is_valid=token.is_valid(now),
         note=token.note,
         workflows=token.limits.workflows,
         decisions_per_hour=token.limits.decisions_per_hour,
