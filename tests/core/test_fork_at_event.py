@@ -15,7 +15,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.codec import decode_log
 from mulligan.core.model.kept_history import pack_history
-from mulligan.core.model.workflow import Action, Backoff, Rule, Template, Triage, Workflow, decode
+from mulligan.core.model.workflow import Action, Backoff, Budget, Rule, Template, Triage, Workflow, decode
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.turn import fold, turn
@@ -105,6 +105,19 @@ def test_a_decision_that_is_not_possible_then_is_refused_and_nothing_is_kept():
         turn(state, request, Answers())
 
     assert state == State(PARKING)
+
+
+def test_a_fork_that_stops_at_once_ends_although_there_is_nothing_left_to_decide():
+    """The agent was asked once, as often as it may be: asked again, it fails, and the run fails fast."""
+    asking = step("ask", action=Action("agent", {"prompt": "What now?"}))
+    flow = workflow(asking, *PARKING.steps, budget=Budget(calls=1), fail_fast="always")
+    history = History(flow).start().started("ask").started("fetch").ok("fetch").started("deploy").fail("deploy", 3)
+    assert (history["ask"].status, history["deploy"].status) == ("running", "pending_failed")
+
+    fork = forked(history, flow, decision=r.Classified(history.clock, "deploy", "retry", "ann", "again"))
+
+    assert (fork["ask"].failure.code, fork["deploy"].status) == ("BUDGET_EXCEEDED", "cancelled")
+    assert fork.status == "failed"
 
 
 def test_a_run_that_has_started_is_not_started_again_with_a_history():

@@ -10,13 +10,16 @@ import msgspec
 import pytest
 
 from mulligan.core.effects.snapshot import restore
+from mulligan.core.model import reports as r
 from mulligan.core.model.codec import decode_log
 from mulligan.core.model.events import Entry
-from mulligan.core.model.workflow import Backoff, Rule, Workflow, decode
+from mulligan.core.model.kept_history import pack_history
+from mulligan.core.model.workflow import Action, Backoff, Budget, Rule, Triage, Workflow, decode
 from mulligan.core.state.state import State
 from mulligan.core.turn import fold
-from mulligan.errors import InputInvalid
+from mulligan.errors import InputInvalid, Refused
 from mulligan.service import past_states
+from mulligan.service.fork_at import EventForks
 from mulligan.service.past_states import PastStates
 from mulligan.service.time_travel import TimeTravel
 from mulligan.testing.history import History, edge, step, workflow
@@ -210,3 +213,23 @@ def test_a_moment_is_plain_data():
     history = flaky()
 
     assert msgspec.json.encode(travel(FLOW, history.log)[0].moment(1, 2))
+
+
+def test_a_fork_that_stops_before_anything_is_decided_is_refused_with_what_to_look_at():
+    asking = step("ask", action=Action("agent", {"prompt": "What now?"}))
+    parking = step("deploy", triage=Triage(when="always", timeout=600.0))
+    flow = workflow(asking, parking, budget=Budget(calls=1), fail_fast="always")
+    history = History(flow).start().started("ask").started("deploy").fail("deploy", 3)
+    seq = len(history.log)
+    decision = r.Classified(history.clock, "deploy", "retry", "ann", "again")
+    request = r.RunRequested(
+        history.clock, 0, history=pack_history(history.log), forked_from=1, forked_at=seq, decision=decision
+    )
+    control: Any = SimpleNamespace(reader=None)
+    past: Any = None
+
+    with pytest.raises(Refused, match="nothing is left to decide") as refused:
+        EventForks(control, past)._preview(request, State(flow), asked=seq, evaluator=history.evaluator)
+
+    command = f"mulligan replay 1 --at {seq} --fork-here --dry-run"
+    assert refused.value.hint == f"see what follows without a decision: {command}"

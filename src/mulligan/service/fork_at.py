@@ -7,7 +7,7 @@ still parked. What ran at that moment runs again as a new attempt. The new run n
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -214,6 +214,12 @@ class EventForks:
             lines = [line for line in writer.lines_for(entry) if not line.is_detail]
             follows += [f"{line.place}: {line.text}" if line.place else line.text for line in lines]
         facts = [entry.fact for entry in entries if entry.seq > point]
+        if request.decision is not None and not _is_decided(entries, point):
+            command = f"mulligan replay {request.forked_from} --at {point} --fork-here --dry-run"
+            raise Refused(
+                "nothing is left to decide: what runs again in the fork fails at once, and stops it",
+                hint=f"see what follows without a decision: {command}",
+            )
         kept = [place.key for place in state.steps() if place.status == "completed"]
         assert request.forked_from is not None
         return EventFork(
@@ -227,6 +233,11 @@ class EventForks:
             approvals=[name for name in kept if asks_person(state.step(name), state.workflow)],
             status=state.run.status,
         )
+
+
+def _is_decided(entries: Iterable[e.Entry], point: int) -> bool:
+    """Whether something follows from the request beside the fork itself: the decision that it brings."""
+    return any(one.seq > point and not one.caused_by and not isinstance(one.fact, e.RunForked) for one in entries)
 
 
 def _now() -> datetime:

@@ -7,6 +7,7 @@ A timer that is no longer needed is dropped.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -100,13 +101,17 @@ def _run_requested(now: Now, report: r.RunRequested) -> Facts:
 def _run_forked(now: Now, report: r.RunRequested) -> Facts:
     """The run goes on from the history that it keeps; then what is decided in another way than there.
 
-    Whether that is possible was found out before the run was created, from the same history.
+    It is refused if that was not possible then.
     """
     assert report.forked_from is not None
     inputs = report.inputs if report.has_inputs else None
+    if report.decision is not None:
+        next(iter(admit(now, report.decision)), None)
     yield e.RunForked(report.forked_from, report.forked_at, report.by, report.reason, inputs)
     if report.decision is not None:
-        yield from admit(now, report.decision)
+        # What runs again may end at once, and the run may fail fast: then it goes on to its end without the decision.
+        with suppress(Refused):
+            yield from admit(now, report.decision)
 
 
 def _run_due(now: Now) -> Any:
