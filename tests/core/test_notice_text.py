@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from mulligan.core.model import events as e
 from mulligan.core.model.workflow import Action, Command, Map, NoticeRule, Rule, Triage
 from mulligan.core.notices.due_notices import DueNotice, due_notices
-from mulligan.history.notice_text import NoticeBody, notice_body
-from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
+from mulligan.history.notice_text import NoticeBody, NoticeFailure, notice_body
+from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
 
 KINDS: Any = ("needs_person", "failed", "degraded", "completed", "recovered", "late")
 OPS = NoticeRule(on=KINDS, to=("ops",), late_after=60.0)
@@ -38,6 +39,31 @@ def test_a_body_names_the_run_its_round_and_its_event() -> None:
     assert (body.run_id, body.workflow, body.round, body.status) == (1, "test", 2, "completed")
     assert (body.seq, body.at, body.event, body.parent_run_id) == (entry.seq, entry.at, "recovered", None)
     assert (body.step, body.request, body.details, body.failures_count) == ("", "", (), 0)
+
+
+def test_a_body_is_stored_without_what_is_usual_and_read_with_it() -> None:
+    stored = b'{"event":"test","title":"t","at":"2026-01-01T00:00:00Z","failures":[{"step":"a","what":"failed"}]}'
+
+    body = msgspec.json.decode(stored, type=NoticeBody)
+
+    assert msgspec.json.encode(body) == stored
+    assert msgspec.structs.asdict(body) == {
+        "event": "test",
+        "title": "t",
+        "at": T0,
+        "run_id": 0,
+        "workflow": "",
+        "parent_run_id": None,
+        "round": 1,
+        "seq": 0,
+        "status": "",
+        "step": "",
+        "request": "",
+        "details": (),
+        "failures": (NoticeFailure("a", "failed", "", ""),),
+        "failures_count": 0,
+        "has_run_out": False,
+    }
 
 
 def test_a_child_run_names_its_caller() -> None:
@@ -67,7 +93,7 @@ def test_a_failed_run_names_the_first_step_that_failed_it() -> None:
 
     body = last(run)
 
-    assert (body.step, [one.step for one in body.failures]) == ("b", ["b", "c"])
+    assert (body.step, body.request, [one.step for one in body.failures]) == ("b", "", ["b", "c"])
     assert (body.failures[0].what, body.failures[0].code) == ("EXIT_NONZERO 3", "EXIT_NONZERO")
 
 

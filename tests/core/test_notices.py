@@ -12,7 +12,7 @@ from mulligan.core.notices.due_notices import due_notices
 from mulligan.core.state.notice_rules import rules_for_child
 from mulligan.core.turn import fold
 from mulligan.history.notice_text import NoticeBody, notice_body
-from mulligan.testing.history import History, edge, expression, handler, retry, step, workflow
+from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 
 ALL = ("needs_person", "failed", "degraded", "completed", "recovered")
 OPS = NoticeRule(on=ALL, to=("ops",))  # type: ignore[arg-type]
@@ -87,6 +87,14 @@ def test_a_map_asks_nobody() -> None:
     run = History(workflow(mapped, notify=(OPS,)), {"items": [1]}).start().ok("m[0].0")
 
     assert told(run) == [("completed", "ops")]
+
+
+def test_an_item_that_was_allowed_to_fail_is_a_failure_that_the_run_got_over() -> None:
+    mapped = step("m", map=Map(over=expression("items"), on_item_failure="collect"), do=(command("x"),))
+    rule = NoticeRule(on=("recovered",), to=("ops",))
+    run = History(workflow(mapped, notify=(rule,)), {"items": [1, 2]}).start().fail("m[0].0").ok("m[1].0")
+
+    assert told(run) == [("recovered", "ops")]
 
 
 def test_a_task_that_starts_asks_nobody_also_if_it_is_forgotten_since() -> None:

@@ -80,6 +80,14 @@ def test_a_skipped_step_did_nothing_in_every_run_and_a_failed_one_something_unkn
     assert about(failed).after == {"a": "failed in u1"}
 
 
+def test_a_step_that_waits_has_done_nothing_in_every_run():
+    steps = step("a", next=["b"]), step("b", join="first"), step("z"), step("c", needs=["z"], next=["b"])
+
+    run = ended(started(*steps), tag="tag")
+
+    assert about(run).after == {"a": "tag", "c": "waiting"}
+
+
 @pytest.mark.parametrize("writes", [(), ("f",)])
 def test_work_that_was_not_accepted_is_known_only_in_its_own_run(writes: tuple[str, ...]):
     steps = step("a", writes=writes, validator=command("false")), step("b", needs=[Need("a", on="always")])
@@ -132,6 +140,16 @@ def test_a_map_is_known_by_its_items_if_all_of_them_are_known():
     assert mapped("x", "y") == mapped("x", "y") != mapped("y", "x")
     assert mapped("x", "") == {"a": "completed in u1"}
     assert mapped() == {"a": "completed in u1"}
+
+
+def test_a_map_that_was_not_accepted_is_known_only_in_its_own_run():
+    items = step("a", map=Map(over=expression("items")), do=(command("true"),), validator=command("false"))
+    run = History(workflow(items, step("b", needs=[Need("a", on="always")])), {"items": [1]})
+    run.start(changed_only=True, uid="u1")
+
+    ended(run, "a[0].0", "tag").fail("a.validator@1")
+
+    assert about(run).after == {"a": "failed in u1"}
 
 
 def test_the_data_of_the_run_counts_for_every_step():
@@ -191,6 +209,42 @@ def test_items_are_reused_one_by_one_if_an_item_is_one_command(fields: dict[str,
     run.start(changed_only=True)
 
     assert (reuse_of(run.state, run["m[0].0"]) is not None) == expected
+
+
+def items_of(do: Command, **fields: Any) -> History:
+    mapped = step("m", map=Map(over=expression("items")), needs=["a"], do=(do,), **fields)
+    return ended(History(workflow(step("a"), mapped), {"items": [1]}).start(uid="u1"))
+
+
+@pytest.mark.parametrize(
+    ("do", "fields"),
+    [({}, {"reads": ("f",)}), ({"reads": ("f",)}, {}), ({"writes": ("f",)}, {})],
+    ids=["the map reads", "the item reads", "the item writes"],
+)
+def test_an_item_with_files_is_recorded_for_later_runs_and_not_looked_for(do: dict[str, Any], fields: dict[str, Any]):
+    assert reuse_of(items_of(command()).state, items_of(command())["m[0].0"]) is None
+    assert not about(items_of(command(**do), **fields), "m[0].0").looks
+
+
+def test_an_item_is_known_by_the_files_that_it_and_its_map_read_and_not_by_the_steps_before_it():
+    by_both = about(items_of(command(reads=("f",)), reads=("g",)), "m[0].0")
+    by_map, by_item = (
+        about(items_of(command(reads=do), reads=reads), "m[0].0") for do, reads in (((), ("g",)), (("f",), ()))
+    )
+
+    assert by_both.reads == {"f": "f", "g": "g"}
+    assert by_both.after == by_map.after == by_item.after == {}
+    assert about(items_of(command(writes=("f",))), "m[0].0").after == {"a": "completed in u1"}
+
+
+def test_the_handler_of_an_item_looks_for_nothing():
+    do = command(on_failure=handler("clean", strategy="fallback"))
+    run = History(workflow(step("m", map=Map(over=expression("items")), do=(do,))), {"items": [1]})
+    run.start(changed_only=True).fail("m[0].0")
+
+    (place,) = run.queued
+    assert "on_failure" in place
+    assert reuse_of(run.state, run[place]) is None
 
 
 def test_a_later_visit_looks_for_nothing():
@@ -271,11 +325,22 @@ def test_what_an_agent_is_told_of_earlier_steps_is_part_of_its_fingerprint():
     assert len({fingerprint(replace(task, agent_context=one), {}) for one in (None, *told)}) == 3
 
 
+def test_the_order_in_which_values_and_files_are_named_is_no_part_of_a_fingerprint():
+    task = make_task(started(step("a")).state, "a")
+    one, other = (
+        fingerprint(replace(task, env=dict.fromkeys(names, "x")), dict.fromkeys(names, "0")) for names in ("ab", "ba")
+    )
+
+    assert one == other
+
+
 def test_the_fingerprint_of_a_task_is_the_same_in_later_versions():
     """Results of earlier runs are found by it: a new version of ours must not lose them."""
     task = make_task(started(step("a")).state, "a")
 
     assert fingerprint(task, {"f": "0" * 64}) == "975cb1f7aef4cc81791e2317d36c69ea"
+    read = replace(task, params={"stdin": reference(sha256="0" * 64)})
+    assert fingerprint(read, {}) == "ca012411ffee81fbec1c331ee97c65d5"
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
@@ -302,3 +367,9 @@ def test_only_files_with_a_problem_are_stale():
 def test_a_record_leaves_out_what_it_does_not_know():
     assert msgspec.json.encode(FileRecord("x", "f")) == b'{"name":"x","path":"f"}'
     assert msgspec.json.encode(Reuse("d")) == b'{"definition":"d"}'
+
+
+def test_what_a_stored_task_does_not_say_of_its_reuse_is_nothing():
+    found = msgspec.json.decode(b'{"definition":"d"}', type=Reuse)
+
+    assert (found.looks, found.reads, found.key, found.has_undo, found.after) == (False, {}, None, False, {})

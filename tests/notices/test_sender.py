@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -17,7 +18,7 @@ from mulligan.history.notice_text import NoticeBody
 from mulligan.ports import NoticeRecord, Outbox
 from mulligan.service.notices.delivery import Delivery
 from mulligan.service.notices.messages import Message
-from mulligan.service.notices.sender import CLAIM_SECONDS, Sender, backoff
+from mulligan.service.notices.sender import BATCH_MAX, CLAIM_SECONDS, Sender, backoff
 from mulligan.service.notices.targets import Target
 from mulligan.store.memory import MemoryStore
 from mulligan.testing.clock import START, JumpingClock
@@ -120,6 +121,16 @@ def after(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
+def sent_until_done(sender: Sender, targets: dict[str, Target], now: datetime) -> datetime:
+    """Call a sender that sends at once whenever it asks for it; when it was called for the last time."""
+    for _ in range(1000):
+        due = sender.send_due(targets, now, 0)
+        if due is None:
+            return now
+        now = due
+    raise AssertionError("the sender is never done")
+
+
 def statuses(outbox: Outbox) -> list[str]:
     return [one.status for one in reversed(outbox.notices())]
 
@@ -135,8 +146,9 @@ def test_what_is_due_is_sent_and_settled(outbox: Outbox, made: Any) -> None:
     assert sender.send_due(TARGETS, START, 10) is None
 
     assert (wire.keys, sender.sent) == (["k1", "k2"], 2)
+    assert b'"url"' not in wire.messages[0].event
     assert statuses(outbox) == ["sent", "sent"]
-    assert [one.due_at for one in outbox.notices()] == [START, START]
+    assert [(one.due_at, one.attempts, one.reason) for one in outbox.notices()] == [(START, 1, "")] * 2
 
 
 def test_a_sender_that_dies_after_sending_leaves_it_to_the_next_which_sends_it_under_the_same_key(
@@ -145,14 +157,23 @@ def test_a_sender_that_dies_after_sending_leaves_it_to_the_next_which_sends_it_u
     outbox.put_notices([notice(1)])
     died, wire = outbox.claim_notices(START, after(CLAIM_SECONDS), 10), Wire()
     assert [one.key for one in died] == ["k1"]
-    sender = made(outbox, wire)
+    sender = made(outbox, wire, pool=AtOnce())
 
-    assert sender.send_due(TARGETS, after(CLAIM_SECONDS - 1), 10) == after(CLAIM_SECONDS)
+    assert sender.send_due(TARGETS, after(CLAIM_SECONDS - 1), 0) == after(CLAIM_SECONDS)
     assert wire.keys == []
-    sender.send_due(TARGETS, after(CLAIM_SECONDS), 10)
+    sender.send_due(TARGETS, after(CLAIM_SECONDS), 0)
 
     assert wire.keys == ["k1"]
     assert statuses(outbox) == ["sent"]
+
+
+def test_all_that_is_due_is_sent_by_one_call(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(number) for number in range(2 * BATCH_MAX + 50)])
+    wire = Wire()
+
+    made(outbox, wire, pool=AtOnce()).send_due(TARGETS, START, 0)
+
+    assert wire.keys == [f"k{number}" for number in range(2 * BATCH_MAX + 50)]
 
 
 def test_two_senders_at_once_lose_nothing(outbox: Outbox, made: Any) -> None:
@@ -173,13 +194,13 @@ def test_two_senders_at_once_lose_nothing(outbox: Outbox, made: Any) -> None:
 def test_a_target_that_was_down_for_a_while_gets_everything(outbox: Outbox, made: Any) -> None:
     outbox.put_notices([notice(1), notice(2), notice(3)])
     wire = Wire(DOWN, DOWN, DOWN)
-    sender = made(outbox, wire)
+    sender = made(outbox, wire, pool=AtOnce())
 
-    now, due = START, sender.send_due(TARGETS, START, 10)
+    now, due = START, sender.send_due(TARGETS, START, 0)
     for _ in range(50):
         if due is None:
             break
-        now, due = due, sender.send_due(TARGETS, due, 10)
+        now, due = due, sender.send_due(TARGETS, due, 0)
 
     assert due is None
     assert wire.keys[:1] == ["k1"], "one attempt shows that the target is down"
@@ -192,7 +213,7 @@ def test_a_refused_notice_holds_up_no_other(outbox: Outbox, made: Any) -> None:
     outbox.put_notices([notice(1), notice(2)])
     wire = Wire(Delivery("example.org answered 400"))
 
-    due = made(outbox, wire).send_due(TARGETS, START, 10)
+    due = made(outbox, wire, pool=AtOnce()).send_due(TARGETS, START, 0)
 
     assert wire.keys == ["k1", "k2"]
     assert statuses(outbox) == ["waiting", "sent"]
@@ -205,10 +226,9 @@ def test_it_is_given_up_after_its_time_in_words(outbox: Outbox, made: Any) -> No
     outbox.put_notices([notice(1)])
     targets = {"ops": Target(webhook="https://example.org/hook", give_up_after="1h")}
     wire = Wire(*[DOWN] * 99)
-    sender, due = made(outbox, wire), START
+    sender = made(outbox, wire, pool=AtOnce())
 
-    while (found := sender.send_due(targets, due, 10)) is not None:
-        due = found
+    due = sent_until_done(sender, targets, START)
 
     (given_up,) = outbox.notices()
     assert given_up.status == "given_up"
@@ -220,7 +240,7 @@ def test_it_is_given_up_after_its_time_in_words(outbox: Outbox, made: Any) -> No
 def test_what_is_old_when_it_is_first_claimed_is_tried_all_the_same(outbox: Outbox, made: Any) -> None:
     outbox.put_notices([notice(1)])
 
-    made(outbox, Wire()).send_due(TARGETS, after(10 * 86_400), 10)
+    made(outbox, Wire(), pool=AtOnce()).send_due(TARGETS, after(10 * 86_400), 0)
 
     assert statuses(outbox) == ["sent"]
 
@@ -228,15 +248,14 @@ def test_what_is_old_when_it_is_first_claimed_is_tried_all_the_same(outbox: Outb
 def test_an_unknown_target_is_waited_for_and_then_given_up_in_words(outbox: Outbox, made: Any) -> None:
     outbox.put_notices([notice(1, "new"), notice(2, "gone")])
     wire = Wire()
-    sender = made(outbox, wire)
+    sender = made(outbox, wire, pool=AtOnce())
 
-    due = sender.send_due({}, START, 10)
+    due = sender.send_due({}, START, 0)
     assert statuses(outbox) == ["waiting", "waiting"]
     assert outbox.notices()[0].reason == (
         "target 'gone' is not in the configuration: add [targets.gone] to server.toml"
     )
-    while (found := sender.send_due({"new": HOOK}, due, 10)) is not None:
-        due = found
+    due = sent_until_done(sender, {"new": HOOK}, due)
 
     assert wire.keys == ["k1"]
     assert statuses(outbox) == ["sent", "given_up"]
@@ -272,7 +291,7 @@ def test_a_secret_that_is_missing_is_said_and_tried_again(outbox: Outbox, made: 
     def send(target: Target, message: Message, now: datetime) -> Delivery:
         raise InputInvalid("the environment variable OPS is not set or empty")
 
-    made(outbox, send).send_due(TARGETS, START, 10)
+    made(outbox, send, pool=AtOnce()).send_due(TARGETS, START)
 
     assert [(one.status, one.attempts, one.reason) for one in outbox.notices()] == [
         ("waiting", 0, "waits for its target, which is down"),
@@ -286,15 +305,23 @@ def test_a_bug_of_a_library_says_no_address_and_loses_nothing(outbox: Outbox, ma
     def send(target: Target, message: Message, now: datetime) -> Delivery:
         raise RuntimeError("https://example.org/s3cret")
 
-    made(outbox, send).send_due(TARGETS, START, 10)
+    sender = made(outbox, send, pool=AtOnce())
+    sender.send_due(TARGETS, START)
+    outbox.put_notices([notice(2)])
+    sender.send_due(TARGETS, START)
 
-    assert [(one.status, one.reason) for one in outbox.notices()] == [("waiting", "RuntimeError while sending")]
+    assert [(one.status, one.reason) for one in outbox.notices()] == [
+        ("waiting", "waits for its target, which is down"),
+        ("waiting", "RuntimeError while sending"),
+    ]
 
 
 def test_a_receiver_may_ask_for_patience(outbox: Outbox, made: Any) -> None:
     outbox.put_notices([notice(1)])
 
-    due = made(outbox, Wire(Delivery("busy", is_target_down=True, retry_after=900))).send_due(TARGETS, START, 10)
+    wire = Wire(Delivery("busy", is_target_down=True, retry_after=900))
+
+    due = made(outbox, wire, pool=AtOnce()).send_due(TARGETS, START, 0)
 
     assert due == after(900)
 
@@ -306,11 +333,11 @@ def test_beyond_its_limit_a_target_gets_one_digest_and_then_nothing_for_the_minu
     targets = {"ops": Target(webhook="https://example.org/hook", per_minute=3)}
     outbox.put_notices([notice(number) for number in range(10)])
     wire = Wire()
-    sender = made(outbox, wire)
+    sender = made(outbox, wire, pool=AtOnce())
 
-    sender.send_due(targets, START, 10)
+    sender.send_due(targets, START, 0)
     outbox.put_notices([notice(number, at=after(1)) for number in (20, 21)])
-    due = sender.send_due(targets, after(1), 10)
+    due = sender.send_due(targets, after(1), 0)
 
     assert wire.keys[:2] == ["k0", "k1"]
     assert len(wire.keys) == 3
@@ -321,7 +348,7 @@ def test_beyond_its_limit_a_target_gets_one_digest_and_then_nothing_for_the_minu
     assert {one.reason for one in outbox.notices(status="waiting")} == {
         "waits: the target has had its messages of this minute"
     }
-    assert sender.send_due(targets, after(60), 10) is None
+    assert sender.send_due(targets, after(60), 0) is None
     assert wire.keys[3:] == ["k20", "k21"]
     assert set(statuses(outbox)) == {"sent"}
 
@@ -398,6 +425,20 @@ def test_what_waits_behind_a_failure_is_not_counted_as_an_attempt_and_says_why_i
     assert outbox.notices()[0].due_at == after(60 + backoff("target ops", 1))
 
 
+def test_what_waits_for_a_target_that_is_down_still_says_why_it_failed_itself(outbox: Outbox, made: Any) -> None:
+    sender = made(outbox, Wire(Delivery("answered 400"), DOWN), pool=AtOnce())
+    outbox.put_notices([notice(1)])
+    refused_until = sender.send_due(TARGETS, START, 0)
+    outbox.put_notices([notice(2, at=after(3))])
+    sender.send_due(TARGETS, after(3), 0)
+
+    sender.send_due(TARGETS, refused_until, 0)
+
+    first = outbox.notices()[-1]
+    assert (first.attempts, first.reason) == (1, "answered 400")
+    assert first.due_at == after(3 + backoff("target ops", 1)) > refused_until
+
+
 def test_a_target_that_fails_again_and_again_is_left_alone_for_longer(outbox: Outbox, made: Any) -> None:
     sender = made(outbox, Wire(*[DOWN] * 9), pool=AtOnce())
     now, waits = START, []
@@ -437,8 +478,8 @@ def test_a_target_that_is_being_sent_to_gets_no_second_thread(outbox: Outbox, ma
     assert len(pool.calls) == 1
 
 
-@pytest.mark.parametrize("takes", [20, 25])
-def test_sending_stops_before_the_claim_of_what_is_left_ends(outbox: Outbox, made: Any, takes: int) -> None:
+@pytest.mark.parametrize("takes", [16.75, 20, 25])
+def test_sending_stops_before_the_claim_of_what_is_left_ends(outbox: Outbox, made: Any, takes: float) -> None:
     outbox.put_notices([notice(number) for number in range(1, 5)])
     seconds = [0.0]
 
@@ -446,9 +487,9 @@ def test_sending_stops_before_the_claim_of_what_is_left_ends(outbox: Outbox, mad
         seconds[0] += takes
         return SENT
 
-    due = made(outbox, send, clock=lambda: seconds[0], pool=AtOnce()).send_due(TARGETS, START)
+    due = made(outbox, send, clock=lambda: seconds[0], pool=AtOnce()).send_due(TARGETS, START, 0)
 
-    # The last begins at 40 or 50: one that takes ten seconds more ends before half of the claim is over.
+    # The last begins at 50 at the latest: if it takes ten seconds more, it ends before half of the claim is over.
     assert statuses(outbox) == ["sent", "sent", "sent", "waiting"]
     assert due == after(1)
 
@@ -467,6 +508,16 @@ def test_what_is_due_later_is_sent_ahead_of_its_time_if_asked_for(outbox: Outbox
     assert statuses(outbox) == ["sent", "sent"]
 
 
+def test_what_one_sender_has_claimed_ahead_of_its_time_no_other_one_sends(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(1, at=after(3600))])
+    busy, other = Later(), Wire()
+
+    made(outbox, Wire(), pool=busy).send_due(TARGETS, START, 0, timedelta(hours=1))
+    made(outbox, other, pool=AtOnce()).send_due(TARGETS, START, 0, timedelta(hours=1))
+
+    assert (len(busy.calls), other.keys) == (1, [])
+
+
 def test_what_was_sent_before_a_sender_is_closed_is_written_if_it_is_told_the_time(outbox: Outbox, made: Any) -> None:
     for number, now in ((1, None), (2, START)):
         outbox.put_notices([notice(number)])
@@ -476,6 +527,33 @@ def test_what_was_sent_before_a_sender_is_closed_is_written_if_it_is_told_the_ti
         sender.close(now)
 
     assert statuses(outbox) == ["waiting", "sent"]
+
+
+def test_a_sender_that_is_closed_waits_for_what_is_being_sent_and_begins_nothing_more(
+    outbox: Outbox, made: Any
+) -> None:
+    has_begun, may_end, wire = threading.Event(), threading.Event(), Wire()
+
+    class OneThread(ThreadPoolExecutor):
+        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            has_begun.wait(30)
+            super().shutdown(wait=False, cancel_futures=cancel_futures)
+            may_end.set()
+            super().shutdown(wait=wait)
+
+    def send(target: Target, message: Message, now: datetime) -> Delivery:
+        has_begun.set()
+        may_end.wait(30)
+        return wire(target, message, now)
+
+    sender = made(outbox, send, pool=OneThread(1))
+    outbox.put_notices([notice(1, "first"), notice(2, "second")])
+    sender.send_due({"first": HOOK, "second": HOOK}, START, 0)
+
+    sender.close(START)
+
+    assert wire.keys == ["k1"]
+    assert statuses(outbox) == ["sent", "waiting"]
 
 
 def test_a_sender_that_is_closed_knows_how_long_its_targets_are_tried(outbox: Outbox, made: Any) -> None:
@@ -495,10 +573,78 @@ def test_a_sender_that_had_nothing_to_do_can_be_closed(outbox: Outbox, made: Any
 def test_nobody_waits_longer_than_asked_for_what_is_being_sent(outbox: Outbox, made: Any) -> None:
     outbox.put_notices([notice(1)])
     sender = made(outbox, Wire(), pool=Later())
+    began = time.monotonic()
 
-    sender.finish(TARGETS, lambda: START, 0.0)
+    for _ in range(5):
+        sender.finish(TARGETS, lambda: START, 0.0)
 
     assert sender.is_sending
+    # Far more than it takes, and less than if each call waited for a second.
+    assert time.monotonic() - began < 4
+
+
+def test_who_finishes_waits_for_what_is_being_sent(outbox: Outbox) -> None:
+    outbox.put_notices([notice(1)])
+    may_end = threading.Event()
+
+    class Begun(Sender):
+        def send_due(self, *args: Any, **fields: Any) -> datetime | None:
+            due = super().send_due(*args, **fields)
+            may_end.set()
+            return due
+
+    def send(target: Target, message: Message, now: datetime) -> Delivery:
+        may_end.wait(30)
+        return SENT
+
+    sender = Begun(outbox, send)
+    sender.finish(TARGETS, lambda: START, 30.0)
+    sender.close()
+
+    assert statuses(outbox) == ["sent"]
+
+
+@pytest.mark.parametrize("verb", ["send_due", "finish"])
+def test_who_waits_does_not_look_again_and_again(outbox: Outbox, made: Any, verb: str) -> None:
+    outbox.put_notices([notice(1)])
+    looks: list[float] = []
+
+    def clock() -> float:
+        looks.append(time.monotonic())
+        return looks[-1]
+
+    sender = made(outbox, Wire(), pool=Later(), clock=clock)
+    sender.send_due(TARGETS, START, 0.05) if verb == "send_due" else sender.finish(TARGETS, lambda: START, 0.05)
+
+    assert looks[-1] - looks[0] > 0.04
+    assert len(looks) < 15
+
+
+@pytest.mark.parametrize("verb", ["send_due", "finish"])
+def test_nobody_waits_if_nothing_is_being_sent(outbox: Outbox, made: Any, verb: str) -> None:
+    outbox.put_notices([notice(1), notice(2, at=after(1))])
+    seconds = [0.0]
+
+    def clock() -> float:
+        seconds[0] += 0.01
+        return seconds[0]
+
+    sender = made(outbox, Wire(), pool=AtOnce(), clock=clock)
+    sender.send_due(TARGETS, START, 0.1) if verb == "send_due" else sender.finish(TARGETS, lambda: START, 0.1)
+
+    assert statuses(outbox) == ["sent", "waiting"]
+    assert seconds[0] < 0.1
+
+
+def test_a_call_that_finds_nothing_takes_no_time(outbox: Outbox, made: Any) -> None:
+    sender = made(outbox, Wire())
+    began = time.monotonic()
+
+    for _ in range(5):
+        sender.send_due(TARGETS, START)
+
+    # Far more than it takes, and less than if each call waited for results.
+    assert time.monotonic() - began < 5
 
 
 def test_each_result_is_written_once() -> None:

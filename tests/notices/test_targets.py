@@ -36,6 +36,12 @@ def test_a_target_is_sent_to_for_a_day_and_waited_for_ten_seconds_unless_it_says
     )
 
 
+def test_a_place_of_a_secret_with_a_word_that_nobody_knows_is_refused() -> None:
+    assert refused(webhook="https://a", secret={"env": "A", "fiel": "b"}).startswith(
+        "Object contains unknown field `fiel`"
+    )
+
+
 def test_the_limit_of_messages_a_minute_may_be_set_for_both_kinds() -> None:
     assert target(urls=["json://a"], per_minute=0).messages_per_minute == 0
     assert target(webhook="https://a", per_minute=3).messages_per_minute == 3

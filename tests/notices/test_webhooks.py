@@ -120,7 +120,7 @@ def test_only_a_good_answer_counts_and_no_redirect_is_followed(
 
 def test_a_receiver_that_takes_too_long_is_left(receiver: Receiver) -> None:
     may_answer = threading.Event()
-    receiver.hook = lambda: may_answer.wait(30) and None
+    receiver.hook = lambda: may_answer.wait(2) and None
 
     delivery = send(target(webhook=receiver.url, timeout_seconds=0.05), make_message(NOTICE), AT)
     may_answer.set()

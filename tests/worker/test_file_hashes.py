@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mulligan.core.model.file_records import FileRecord
 from mulligan.worker.file_hashes import (
+    _CACHED_MAX,
+    RECORD_FILES,
     SETTLED_NANOSECONDS,
     FileHashCache,
     _is_settled,
@@ -18,7 +22,6 @@ from mulligan.worker.file_hashes import (
     is_untouched,
     problem_of,
     record_file,
-    record_files,
 )
 from mulligan.worker.loop_limits import LOOP_BYTES_MAX
 
@@ -112,10 +115,10 @@ def test_a_folder_may_have_names_that_are_no_text(tmp_path: Path) -> None:
     assert recorded(tmp_path).sha256 not in ("", empty)
 
 
-def test_a_child_answers_with_plain_data(tmp_path: Path) -> None:
+def test_a_child_finds_the_function_by_its_name_and_answers_with_plain_data(tmp_path: Path) -> None:
     path = write(tmp_path / "file")
 
-    assert record_files([path, str(tmp_path / "gone")]) == [
+    assert resolve_name(RECORD_FILES)([path, str(tmp_path / "gone")]) == [
         {"name": path, "path": path, "sha256": A, "size": 1, "mtime_ns": LONG_AGO},
         None,
     ]
@@ -192,6 +195,32 @@ def test_a_folder_of_which_a_part_cannot_be_read_has_no_content(tmp_path: Path) 
     (tmp_path / "inner").mkdir(mode=0)
 
     assert recorded(tmp_path).sha256 == ""
+
+
+def test_a_folder_that_is_too_deep_to_be_read_has_no_content(tmp_path: Path) -> None:
+    folder = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("x" * 250, dir_fd=folder)
+        inner = os.open("x" * 250, os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(folder)
+
+    assert recorded(tmp_path) == FileRecord(str(tmp_path), str(tmp_path))
+
+
+def test_the_cache_starts_again_when_it_is_full(tmp_path: Path) -> None:
+    record = recorded(write(tmp_path / "file"))
+    # Many paths of one file.
+    paths = [f"{tmp_path}{'/.' * (number // 100)}{'/' * (number % 100)}/file" for number in range(_CACHED_MAX + 1)]
+    cache = FileHashCache()
+
+    for path in paths[:-1]:
+        cache.keep(replace(record, path=path))
+    assert [cache.find(path) is not None for path in (paths[0], paths[-2])] == [True, True]
+    cache.keep(replace(record, path=paths[-1]))
+
+    assert [cache.find(path) is not None for path in (paths[0], paths[-2], paths[-1])] == [False, False, True]
 
 
 def test_only_what_is_known_for_sure_is_kept(tmp_path: Path) -> None:

@@ -259,6 +259,46 @@ def test_a_child_reads_what_is_large_and_the_task_is_looked_for_again(world: Wor
     assert world.jobs.calls == []
 
 
+def test_a_large_file_that_nobody_touched_since_it_was_written_is_not_read_again(world: World) -> None:
+    world.write("large", b"x" * (LOOP_BYTES_MAX + 1))
+    world.keep(5, files=(world.record("large"),))
+
+    found = world.cache.find(world.task(files={"large": "large"}))
+
+    assert found is not None and found.reused_run_id == 5
+    assert world.jobs.calls == []
+
+
+def test_a_large_file_whose_time_is_not_trusted_is_read_once_for_a_task(world: World) -> None:
+    path = world.write("large", b"x" * (LOOP_BYTES_MAX + 1))
+    # A time in the future is never old enough.
+    os.utime(path, ns=(10**19 // 2, 10**19 // 2))
+    world.keep(5)
+    running = world.task(reads={"l": "large"})
+    with pytest.raises(NotReady):
+        world.cache.find(running)
+
+    world.jobs.answer()
+
+    found = world.cache.find(running)
+    assert found is not None and found.reused_run_id == 5
+    assert world.jobs.calls == []
+
+
+def test_a_small_file_beside_a_large_one_that_is_known_is_read_at_once(world: World) -> None:
+    world.write("large", b"x" * (LOOP_BYTES_MAX + 1))
+    world.write("small")
+    world.keep(5)
+    with pytest.raises(NotReady):
+        world.cache.find(world.task(reads={"l": "large"}))
+    world.jobs.answer()
+
+    found = world.cache.find(world.task(reads={"l": "large", "s": "small"}, token=2))
+
+    assert found is not None and found.reused_run_id == 5
+    assert world.jobs.calls == []
+
+
 @pytest.mark.parametrize("answer", [{"exception": "MemoryError"}, {"output": None}])
 def test_a_file_that_a_child_could_not_read_makes_the_task_run(world: World, answer: dict[str, Any]) -> None:
     world.write("large", b"x" * (LOOP_BYTES_MAX + 1))

@@ -43,7 +43,7 @@ def reuse_of(state: State, place: Place) -> Reuse | None:
         return None
     step, spec = state.step(above.key), place.spec
     is_wanted = above.spec.cache or (state.run.changed_only and not (spec.action and spec.action.kind == AGENT))
-    if not (is_wanted or above.spec.reads or above.spec.writes or spec.reads or spec.writes):
+    if not (is_wanted or above.spec.reads or spec.reads or spec.writes):
         return None
     is_forced = _is_forced(state, above)
     return Reuse(

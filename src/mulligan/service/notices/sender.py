@@ -82,11 +82,11 @@ class Sender:
     @property
     def is_sending(self) -> bool:
         """Whether something is being sent, or has results that are not written."""
-        return bool(self._running or self._unsettled)
+        return bool(self._running)
 
     def close(self, now: datetime | None = None) -> None:
         """Wait for what is being sent. Without `now` the results are not written, and it is sent again."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.shutdown(cancel_futures=True)
         if now is not None:
             self._settle(self._targets, now)
 
@@ -112,7 +112,7 @@ class Sender:
     # -- what is due -------------------------------------------------------------------------------------------------
 
     def _claim(self, targets: Mapping[str, Target], now: datetime, due: datetime) -> None:
-        until = max(now, due) + timedelta(seconds=CLAIM_SECONDS)
+        until = due + timedelta(seconds=CLAIM_SECONDS)
         found: dict[str, list[NoticeRecord]] = {}
         while batch := self._outbox.claim_notices(due, until, BATCH_MAX):
             for notice in batch:
@@ -209,7 +209,6 @@ class Sender:
             return
         if not delivery.problem:
             self._failures.pop(name, None)
-            self._down_until.pop(name, None)
             for notice in result.message.notices:
                 self._write(notice, "sent", notice.attempts + 1, now, "")
                 self.sent += 1
