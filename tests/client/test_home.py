@@ -76,6 +76,7 @@ def test_runs_are_listed_newest_first_and_filtered():
     ("asked", "message", "hint"),
     [
         ({"status": "faild"}, "'faild' is not a status of a run", "did you mean 'failed'?"),
+        ({"status": "waiting"}, "'waiting' is not a status of a run", "a run that waits counts as running"),
         ({"status": "x"}, "'x' is not a status of a run", "give running, paused, completed"),
         ({"limit": 0}, "limit must be a whole number, at least 1, not 0", ""),
         ({"since": "someday"}, "'someday' is not a time", "write it like 2h"),

@@ -86,6 +86,11 @@ def test_the_list_can_be_shortened_and_chosen_by_status():
             "error[usage]: 'done' is not a status of a run\n  give running, paused, completed, failed, cancelled; "
             "or open or ended for several\n",
         ),
+        (
+            ("--status", "waiting"),
+            "error[usage]: 'waiting' is not a status of a run\n"
+            "  a run that waits counts as running; what waits for a person: mulligan pending\n",
+        ),
         (("-n", "0"), "error[usage]: --limit must be at least 1, not 0\n"),
         (
             ("-n", "many"),

@@ -439,6 +439,8 @@ def _read_statuses(given: str | Iterable[str]) -> tuple[str, ...]:
     for word in words:
         if word not in _STATUSES:
             hint = services.did_you_mean(word, _STATUSES) or f"give {', '.join(_STATUSES)}"
+            if word in ("waiting", "pending"):
+                hint = "a run that waits counts as running; what waits for a person: home.pending()"
             raise InputInvalid(f"'{word}' is not a status of a run", hint=hint)
     return tuple(dict.fromkeys(status for word in words for status in _STATUSES[word]))
 

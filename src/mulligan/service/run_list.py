@@ -120,6 +120,8 @@ def parse_statuses(words: Iterable[str]) -> tuple[str, ...]:
     for word in (part.strip() for given in words for part in given.split(",")):
         if word not in STATUSES:
             hint = f"give {', '.join(_SINGLE_STATUSES)}; or open or ended for several"
+            if word in ("waiting", "pending"):
+                hint = "a run that waits counts as running; what waits for a person: mulligan pending"
             raise InputInvalid(f"'{word}' is not a status of a run", hint=hint)
         found.extend(_STATUS_GROUPS.get(word, (word,)))
     # A new run counts as running.
