@@ -205,7 +205,7 @@ def test_models_that_can_be_asked_are_named_and_a_missing_key_is_a_warning():
 def test_extras_that_are_not_there_are_named_with_what_they_lack():
     missing = {"dask": ["distributed"], "duckdb": ["pytz"], "server": []}
 
-    told = "installed: server; missing: dask (distributed), duckdb (pytz): pip install 'mulligan[EXTRA]'"
+    told = "installed: server; missing: dask (distributed), duckdb (pytz): pip install 'mulligan[…]'"
     assert doctor.extras(missing) == Check("extras", "ok", told)
     assert doctor.extras({"server": []}) == Check("extras", "ok", "installed: server")
     assert doctor.extras({"png": ["resvg-py"]}).found.startswith("installed: none; missing: png (resvg-py)")
@@ -221,7 +221,7 @@ def test_every_extra_of_the_package_is_looked_for(monkeypatch: pytest.MonkeyPatc
 
     others = sorted({*known} - {"postgres", "private-postgres"})
     lacking = "postgres (psycopg), private-postgres (psycopg)"
-    assert found == f"installed: {', '.join(others)}; missing: {lacking}: pip install 'mulligan[EXTRA]'"
+    assert found == f"installed: {', '.join(others)}; missing: {lacking}: pip install 'mulligan[…]'"
 
 
 def test_an_installer_that_is_named_and_missing_is_a_problem(monkeypatch: pytest.MonkeyPatch):

@@ -211,7 +211,7 @@ def extras(missing: dict[str, list[str]]) -> Check:
     others = [f"{name} ({', '.join(lacks)})" for name, lacks in missing.items() if lacks]
     found = f"installed: {', '.join(there) or 'none'}"
     if others:
-        found += f"; missing: {', '.join(others)}: pip install 'mulligan[EXTRA]'"
+        found += f"; missing: {', '.join(others)}: pip install 'mulligan[…]'"
     return Check("extras", "ok", found)
 
 
