@@ -100,11 +100,11 @@ def test_a_run_is_explained_shown_and_compared(reader: Agent) -> None:
 
 def test_workflows_are_listed_read_and_checked(reader: Agent) -> None:
     (listed,) = reader.call("list_workflows")["workflows"]
-    published = reader.call("get_workflow", name="flow")
+    published = reader.call("get_workflow", name="nightly")
     used = reader.call("get_workflow", run_id=2)
     wrong = reader.call("validate_workflow", text="name: x\nsteps:\n  - step: a\n    shel: 'true'\n")
 
-    assert (listed["name"], listed["version"]) == ("flow", 1)
+    assert (listed["name"], listed["version"]) == ("nightly", 1)
     assert published["text"] == used["text"] == FLOW
     assert (used["name"], used["is_file_same"], used["definition"]) == ("nightly", True, None)
     assert (wrong["ok"], wrong["problems"][0]["line"]) == (False, 4)
@@ -114,14 +114,14 @@ def test_workflows_are_listed_read_and_checked(reader: Agent) -> None:
 
 
 def test_coverage_names_what_nothing_deals_with_and_shows_a_case(reader: Agent) -> None:
-    found = reader.call("coverage", name="flow")
+    found = reader.call("coverage", name="nightly")
     text = "name: x\nsteps:\n  - step: a\n    shell: 'true'\n    retry: 1\n"
     case = reader.call("coverage", text=text, step="a", failure="EXIT_NONZERO", times="once")
 
     assert found["sentence"].count("failures are dealt with")
     assert {"failure", "steps", "verdict", "once"} <= found["holes"][0].keys()
     assert (case["case"]["verdict"], case["case"]["rung"]) == ("recovered", "retry")
-    assert reader.refused("coverage", name="flow", text=text)["code"] == "input.invalid"
+    assert reader.refused("coverage", name="nightly", text=text)["code"] == "input.invalid"
     assert reader.refused("coverage", text=text, step="a")["hint"] == "give 'failure' too"
 
 
@@ -166,8 +166,8 @@ def test_our_own_pages_are_searched_and_read(reader: Agent) -> None:
         ("get_report", {"run_id": 9}, "run.unknown"),
         ("get_usage", {"run_id": 9}, "run.unknown"),
         ("compare_runs", {"a": 1, "b": 9}, "run.unknown"),
-        ("get_workflow", {"name": "flow", "version": 9}, "workflow.unknown"),
-        ("get_workflow", {"name": "flow", "run_id": 1}, "input.invalid"),
+        ("get_workflow", {"name": "nightly", "version": 9}, "workflow.unknown"),
+        ("get_workflow", {"name": "nightly", "run_id": 1}, "input.invalid"),
         ("get_workflow", {"run_id": 1, "version": 1}, "input.invalid"),
         ("get_workflow", {}, "input.invalid"),
         ("validate_workflow", {}, "input.invalid"),

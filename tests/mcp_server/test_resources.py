@@ -41,7 +41,7 @@ def test_runs_and_workflows_are_listed_and_every_address_can_be_read(reader: Age
         "mulligan://schema",
         "ui://mulligan/report.html",
         "mulligan://runs/1",
-        "mulligan://workflows/flow",
+        "mulligan://workflows/nightly",
     ]
     assert all(read(reader, uri)[1] for uri in listed)
     assert {one.name for one in templates} == {"run", "report", "log", "workflow", "page"}

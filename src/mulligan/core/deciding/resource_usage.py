@@ -27,7 +27,7 @@ def ran_short(failure: Failure) -> bool:
     return failure.code == NO_MEMORY or exceeded_limit(failure) == "timeout"
 
 
-class Proposal(msgspec.Struct, frozen=True):
+class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the attempts of a step should get more of, and why. Memory in bytes, time in seconds."""
 
     step: str
