@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mulligan.core.model import schedule as model
 from mulligan.core.model.schedule import EPOCH, Schedule, catch_up_text, parse_catch_up
+from mulligan.core.schedules import instant_names as instants
 from mulligan.core.schedules.deciding import (
     ON_TIME,
     Firing,
@@ -114,8 +116,28 @@ def test_a_server_that_comes_back_within_a_minute_missed_nothing() -> None:
     world = World(hourly(catch_up="none"))
 
     assert world.turn(at(1) + timedelta(seconds=60)) == [at(1)]
-    assert world.turn(at(2) + timedelta(seconds=61)) == []
+    assert world.turn(at(2) + timedelta(seconds=60.5)) == []
     assert world.state.skips[-1].until is None
+
+
+def test_the_fields_that_inputs_may_name_are_those_that_an_instant_has() -> None:
+    found = instants.instant_names("nightly", UTC, "UTC", previous=None, instant=T0, following=at(1))
+
+    assert tuple(found) == instants.FIELDS
+    assert instants.ROOT == "schedule"
+    assert (found["previous"], found["date"], found["next"]) == (None, "2026-01-01", "2026-01-01T01:00:00Z")
+
+
+def test_what_a_schedule_does_not_say_is_what_most_people_want() -> None:
+    assert parse_catch_up("all") == ("all", 100)
+    # `every: 6h` is at 0, 6, 12 and 18 o'clock UTC.
+    assert model.EPOCH.timestamp() == 0
+    assert Pause(T0, "ann") == Pause(T0, "ann", "", is_automatic=False)
+
+
+def test_a_stored_schedule_with_a_key_of_a_later_version_is_refused() -> None:
+    with pytest.raises(msgspec.ValidationError, match="unknown field `jitter`"):
+        msgspec.convert({"workflow": "etl", "jitter": 6}, Schedule)
 
 
 def test_overlap_skip_says_which_run_was_in_the_way() -> None:

@@ -149,6 +149,10 @@ def test_runs_without_an_instant_belong_to_the_one_before_their_start() -> None:
     assert judge_instants([hour(1)], found, ScheduleState())[-1] == PastInstant(hour(1), "started", 1, "failed")
 
 
+def test_an_instant_without_a_run_says_nothing_of_one() -> None:
+    assert PastInstant(hour(1), "missed") == PastInstant(hour(1), "missed", None, "", "")
+
+
 @pytest.mark.parametrize(
     ("cron", "every", "words"),
     [
@@ -156,6 +160,7 @@ def test_runs_without_an_instant_belong_to_the_one_before_their_start() -> None:
         ("0 9 * * MON-FRI", None, "Monday to Friday at 09:00"),
         ("0 9 * * 1,3,5", None, "every Monday, Wednesday and Friday at 09:00"),
         ("0 9 * * sun", None, "every Sunday at 09:00"),
+        ("0 9 * * 2,4,6", None, "every Tuesday, Thursday and Saturday at 09:00"),
         ("*/15 * * * *", None, "every 15 minutes"),
         ("* * * * *", None, "every minute"),
         ("0 * * * *", None, "every hour"),

@@ -24,6 +24,11 @@ def refused(**keys: Any) -> tuple[str, str]:
     return found.value.message, found.value.hint
 
 
+def test_a_key_that_no_form_has_is_refused() -> None:
+    with pytest.raises(msgspec.ValidationError, match="unknown field `evry`"):
+        msgspec.convert({"workflow": "etl", "evry": "6h"}, ScheduleForm)
+
+
 def test_everything_that_a_form_says_is_in_the_schedule() -> None:
     shared: dict[str, Any] = {"version": 2, "inputs": {"who": "you"}, "labels": {"team": "data"}, "overlap": "queue"}
     by_cron = ScheduleForm("etl", cron="30 2 * * *", timezone="Europe/Berlin", catch_up="all(7)", **shared)
