@@ -24,12 +24,7 @@ def server() -> Iterator[str]:
     if given:
         yield given
         return
-    with own_server() as own:
-        with psycopg.connect(own.url, autocommit=True) as connection:
-            for name, value in _AS_THE_SERVER_HAS_IT.items():
-                connection.execute(sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), value))
-        own.stop("fast")
-        own.start()
+    with own_server(_AS_THE_SERVER_HAS_IT) as own:
         yield own.url
 
 

@@ -20,6 +20,8 @@ from proof.soak.figures import figures
 from proof.soak.soak import Report, Settings, Soak
 from proof.soak.verdict import MEMORY, Trend
 
+# As PostgreSQL has it by itself: the tests have less, and a soak fills it.
+DATABASE_SETTINGS = {"shared_buffers": "128MB"}
 # The first findings are enough.
 SHOWN_MAX = 40
 
@@ -57,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
 def perform(settings: Settings, folder: Path, *, is_on_sqlite: bool) -> Report:
     """All of it. Whatever happens, nothing runs any more when this returns."""
     with ExitStack() as exits:
-        url = "" if is_on_sqlite else exits.enter_context(own_server()).url
+        url = "" if is_on_sqlite else exits.enter_context(own_server(DATABASE_SETTINGS)).url
         soak = Soak(settings, folder, url)
         try:
             with soak:

@@ -10,10 +10,11 @@ import fcntl
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import quote
 
 import psycopg
@@ -42,7 +43,7 @@ _numbers = count(1)
 class PostgresServer:
     """A server in a new folder, reached through a socket there. It runs until the pipe `watched` is closed."""
 
-    def __init__(self, watched: int) -> None:
+    def __init__(self, watched: int, settings: Mapping[str, str] = MappingProxyType({})) -> None:
         # Not below the tests' own folders: the path of a socket is limited to about a hundred characters.
         self.folder = Path(tempfile.mkdtemp(prefix="mulligan-pg-"))
         user = user_for_root() if os.geteuid() == 0 else None
@@ -51,9 +52,9 @@ class PostgresServer:
         self._programs = PostgresPrograms(user, self.folder)
         self._watch(watched)
         self._run("initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
-        settings = {**_SETTINGS, "unix_socket_directories": f"'{self.folder}'"}
+        written = {**_SETTINGS, "unix_socket_directories": f"'{self.folder}'", **settings}
         with (self._data / "postgresql.conf").open("a") as file:
-            file.writelines(f"{name} = {value}\n" for name, value in settings.items())
+            file.writelines(f"{name} = {value}\n" for name, value in written.items())
         self.start()
 
     @property
@@ -92,11 +93,11 @@ class PostgresServer:
 
 
 @contextmanager
-def own_server() -> Iterator[PostgresServer]:
-    """Run a server for one test, which may stop and start it."""
+def own_server(settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[PostgresServer]:
+    """Run a server for one test, which may stop and start it, with other settings than those of the tests."""
     reader, writer = os.pipe()
     try:
-        yield PostgresServer(reader)
+        yield PostgresServer(reader, settings)
     finally:
         os.close(writer)
         os.close(reader)
