@@ -215,6 +215,8 @@ def test_a_killed_driver_leaves_nothing_and_another_goes_on(
     driver = start_nap(processes, folder, scheduler, SLEEPS.replace("& sleep 600", "& [ -e ended ] || sleep 600"))
 
     os.kill(driver.process.pid, signal.SIGKILL)
+    # Both write their exit code to the same file.
+    assert driver.end()[0] == -signal.SIGKILL
     wait_until(lambda: not leftovers(folder))
     (folder / "ended").touch()
     code, said = Driver(processes, folder, "resume", "1").end()
