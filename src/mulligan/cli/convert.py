@@ -1,4 +1,4 @@
-"""`mulligan convert`: convert a file of another system, or of Python."""
+"""`mulligan convert`: convert a file of another system, or a flow in Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from mulligan.service import OURS, Converted, Service, to_json, write_file
 
 
 def convert(
-    file: Annotated[Path, Argument(metavar="FILE", help="A file of Torc, Prodigy, NoETL or Alphred, or of Python.")],
+    file: Annotated[
+        Path, Argument(metavar="FILE", help="A file of Torc, Prodigy, NoETL or Alphred, or a Python file.")
+    ],
     system: System = None,
     trust_templates: TrustTemplates = False,
     catalogue: Catalogue = None,

@@ -106,6 +106,7 @@ def _run_forked(now: Now, report: r.RunRequested) -> Facts:
     assert report.forked_from is not None
     inputs = report.inputs if report.has_inputs else None
     if report.decision is not None:
+        # Its first fact is not used: this only raises if the decision is not possible.
         next(iter(admit(now, report.decision)), None)
     yield e.RunForked(report.forked_from, report.forked_at, report.by, report.reason, inputs)
     if report.decision is not None:
