@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,9 @@ from mulligan.testing.postgres import own_schema, shared_server
 # As in the Makefile: with this, every process of the tests and every one that they start would compile all anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# A script that starts the tests in the background has them ignore Ctrl-C, and so would every program that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A test that fails only sometimes teaches people to run it again. No deadline: a busy machine is no bug of ours.
 settings.register_profile("mulligan", derandomize=True, deadline=None, print_blob=True)

@@ -255,6 +255,22 @@ def test_a_thread_opens_its_store_again_after_it_was_away(home: Home) -> None:
     assert second is third
 
 
+def test_what_readers_have_counted_is_counted_by_another_thread_with_a_store_of_its_own(home: Home) -> None:
+    threads = ServiceThreads(home)
+
+    def count(service: Service) -> tuple[bool, str]:
+        assert service.reader.counts.count_elsewhere is not None
+        is_own, name = service.reader.counts.count_elsewhere(
+            lambda store: (store is not service.reader.store, threading.current_thread().name)
+        ).result(60)
+        return is_own, name
+
+    found = asyncio.run(threads.read(count))
+    threads.close()
+
+    assert found == (True, "count_0")
+
+
 def test_a_stream_ends_with_its_pieces_its_client_or_the_server(things: Client) -> None:
     whole = things.get("pieces")
     left = things.request("GET", "live", pieces_max=3)

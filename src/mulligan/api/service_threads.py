@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import TypeVar
 
@@ -23,11 +23,12 @@ SLOW_WAITING_MAX = 20
 
 
 class ServiceThreads:
-    """One thread that reads, a few that change something, and one for what computes for long."""
+    """One thread that reads, a few that change something, one for what computes for long, and one that counts runs."""
 
     def __init__(self, home: Home) -> None:
         _prepare_types()
-        self._readers = _Pool("read", home, READERS)
+        self._counters = _Pool("count", home, 1)
+        self._readers = _Pool("read", home, READERS, prepare=self._let_count_elsewhere)
         self._changers = _Pool("change", home, CHANGERS)
         self._slow = _Pool("slow", home, 1, SLOW_WAITING_MAX)
 
@@ -48,6 +49,11 @@ class ServiceThreads:
         self._slow.close()
         self._readers.close()
         self._changers.close()
+        self._counters.close()
+
+    def _let_count_elsewhere(self, service: Service) -> None:
+        """A reader has large stores counted by another thread, so that nobody waits behind that."""
+        service.count_elsewhere(self._counters.submit)
 
 
 @cache
@@ -58,8 +64,16 @@ def _prepare_types() -> None:
 
 
 class _Pool:
-    def __init__(self, name: str, home: Home, threads: int, waiting_max: int = WAITING_MAX) -> None:
+    def __init__(
+        self,
+        name: str,
+        home: Home,
+        threads: int,
+        waiting_max: int = WAITING_MAX,
+        prepare: Callable[[Service], None] = lambda _: None,
+    ) -> None:
         self._home = home
+        self._prepare = prepare
         self._waiting_max = waiting_max
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._own = threading.local()
@@ -71,14 +85,18 @@ class _Pool:
             raise StoreUnavailable("the server has too many requests to answer", hint="ask again in a few seconds")
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, self._call, work)
+            return await asyncio.wrap_future(self.submit(work))
         finally:
             self._waiting -= 1
+
+    def submit(self, work: Callable[[Service], Result]) -> Future[Result]:
+        return self._executor.submit(self._call, work)
 
     def _call(self, work: Callable[[Service], Result]) -> Result:
         service: Service | None = getattr(self._own, "service", None)
         if service is None:
             service = self._own.service = Service(self._home)
+            self._prepare(service)
             self._opened.append(service)
         try:
             return work(service)

@@ -15,7 +15,6 @@ import msgspec
 from mulligan.core.effects.run_lists import OutcomeCount, RunFilter
 from mulligan.ports import RunRecord
 from mulligan.service.pending import find_waiting
-from mulligan.service.run_counts import kept_for
 from mulligan.service.run_list import RunLine, RunQuery, run_lines, run_page
 from mulligan.service.run_reader import RunReader
 
@@ -27,7 +26,7 @@ RECENT = timedelta(days=3)
 FAILED_RUNS_MAX = 200
 # How many groups of them are listed, the newest ones.
 GROUPS_MAX = 20
-# For how long the counts of a day that has passed are kept. Its runs rarely change, but one may be run again.
+# For how long the counts of a day that has passed are good. Its runs rarely change, but one may be run again.
 KEPT = timedelta(seconds=60)
 
 
@@ -87,16 +86,11 @@ class WorkflowDays(msgspec.Struct, frozen=True):
     outcomes: dict[str, int]
 
 
-# Project and day, with the time when its runs were counted.
-DayCache = dict[tuple[str | None, datetime, datetime], tuple[datetime, Sequence[OutcomeCount]]]
-
-
 class RecentRuns:
     """Reads what the runs of the last days did."""
 
-    def __init__(self, reader: RunReader, cache: DayCache, now: Callable[[], datetime]) -> None:
+    def __init__(self, reader: RunReader, now: Callable[[], datetime]) -> None:
         self._reader = reader
-        self._cache = cache
         self._now = now
 
     def failing(self, seen: datetime | None = None) -> Failing:
@@ -171,17 +165,14 @@ class RecentRuns:
         return sorted(found, key=_by_trouble)
 
     def _counts(self, begin: datetime, end: datetime, now: datetime) -> Sequence[OutcomeCount]:
-        key = (self._reader.project, begin, end)
-        kept = self._cache.get(key)
-        if kept is not None:
-            patience = KEPT if end <= now else kept_for(sum(one.count for one in kept[1]))
-            if now - kept[0] < patience:
-                return kept[1]
-        found = self._reader.store.lists.outcome_counts(begin, end)
-        for old in [one for one in self._cache if one[2] < now - timedelta(days=DAYS + 2)]:
-            del self._cache[old]
-        self._cache[key] = (now, found)
-        return found
+        reader = self._reader
+        return reader.counts.read(
+            ("outcomes", reader.project, begin, end),
+            lambda: reader.store.lists.outcome_counts(begin, end),
+            lambda store: store.lists.outcome_counts(begin, end, reader.project),
+            lambda counts: sum(one.count for one in counts),
+            at_least=KEPT if end <= now else timedelta(0),
+        )
 
 
 def _by_trouble(one: WorkflowDays) -> tuple[int, int, str]:

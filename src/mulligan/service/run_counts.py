@@ -1,40 +1,124 @@
-"""Counts over all runs of a store, which take time in proportion to it: of a large one they are kept for a moment."""
+"""Counts over many runs, which take time in proportion to them: those of a large store are kept for a moment.
+
+A server answers with what was counted last, and has it counted again in another thread, so that nobody waits for it.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
 from datetime import timedelta
+from typing import Any, NamedTuple, TypeVar
 
 from mulligan.ports import Store
 
-# Up to so many runs are counted whenever somebody asks.
-COUNTED_MAX = 10_000
-# Counts are kept for so long for each run that was counted: ten times and more what counting it takes.
-_MICROSECONDS_A_RUN = 10
-_KEPT_MAX = timedelta(seconds=10)
+Counts = TypeVar("Counts")
+# Has something counted by another thread, with a store of its own.
+CountElsewhere = Callable[[Callable[[Store], Any]], "Future[Any]"]
+
+# Up to so many runs are counted whenever somebody asks: that takes 2 ms.
+COUNTED_MAX = 2_000
+# Counts are kept for so long for each run that was counted: fifty times and more what counting it takes.
+_KEPT_MICROSECONDS, _KEPT_MAX = 50, timedelta(seconds=10)
+# Older ones are answered all the same while they are counted again, for so long.
+_USABLE_MICROSECONDS, _USABLE_MIN, _USABLE_MAX = 100, timedelta(seconds=2), timedelta(seconds=60)
+# Counts that are good for longer, such as those of past days, are usable for so many times as long.
+_USABLE_FACTOR = 10
+# What nobody has counted for so long is forgotten.
+_FORGOTTEN_AFTER = timedelta(hours=1)
 
 
 def kept_for(runs: int) -> timedelta:
-    """For how long counts of so many runs are kept, so that a server spends a tenth of its time on them or less."""
+    """For how long counts of so many runs are good, so that counting takes a fiftieth of the time or less."""
     if runs <= COUNTED_MAX:
         return timedelta(0)
-    return min(timedelta(microseconds=_MICROSECONDS_A_RUN * runs), _KEPT_MAX)
+    return min(timedelta(microseconds=_KEPT_MICROSECONDS * runs), _KEPT_MAX)
 
 
-class StatusCounts:
-    """How many runs there are with each status, by project; None for all. Shared by all who ask a server."""
+def usable_for(runs: int) -> timedelta:
+    """For how long counts of so many runs may be answered while they are counted again."""
+    if runs <= COUNTED_MAX:
+        return timedelta(0)
+    return min(max(timedelta(microseconds=_USABLE_MICROSECONDS * runs), _USABLE_MIN), _USABLE_MAX)
+
+
+class _Kept(NamedTuple):
+    counts: Any
+    counted_at: float
+    # How many runs there were.
+    runs: int
+
+
+class CountCache:
+    """What was counted last. Shared by all who ask a server."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._kept: dict[str | None, tuple[float, dict[str, int]]] = {}
+        # Without it, whoever asks for what is no longer good waits until it is counted.
+        self.count_elsewhere: CountElsewhere | None = None
+        self._kept: dict[Hashable, _Kept] = {}
+        self._being_counted: set[Hashable] = set()
+        # The thread that answers and the one that counts change these.
+        self._lock = threading.Lock()
 
-    def read(self, store: Store, project: str | None) -> dict[str, int]:
-        """The counts of a store that shows this project alone, at most a moment old."""
-        now = self._clock()
-        kept = self._kept.get(project)
-        if kept is not None and now < kept[0]:
-            return kept[1]
-        found = store.lists.status_counts()
-        self._kept[project] = now + kept_for(sum(found.values())).total_seconds(), found
+    def status_counts(self, store: Store, project: str | None) -> dict[str, int]:
+        """How many runs of a store that shows this project alone have each status; None for all projects."""
+        return self.read(
+            ("statuses", project),
+            store.lists.status_counts,
+            lambda other: other.lists.status_counts(project),
+            lambda counts: sum(counts.values()),
+        )
+
+    def read(
+        self,
+        what: Hashable,
+        count: Callable[[], Counts],
+        count_with: Callable[[Store], Counts],
+        size: Callable[[Counts], int],
+        *,
+        at_least: timedelta = timedelta(0),
+    ) -> Counts:
+        """What was counted, or is counted now, either here or with the store of another thread.
+
+        `size` says how many runs that were. Whatever their number is, the counts are good for `at_least` as long.
+        """
+        kept, now = self._kept.get(what), self._clock()
+        if kept is not None:
+            age = now - kept.counted_at
+            if age < max(kept_for(kept.runs), at_least).total_seconds():
+                found: Counts = kept.counts
+                return found
+            if age < max(usable_for(kept.runs), _USABLE_FACTOR * at_least).total_seconds() and self.count_elsewhere:
+                self._begin(what, count_with, size)
+                found = kept.counts
+                return found
+        found = count()
+        self._keep(what, found, size(found), now)
         return found
+
+    def _begin(self, what: Hashable, count: Callable[[Store], Counts], size: Callable[[Counts], int]) -> None:
+        """Have it counted elsewhere, unless that has begun. If it fails, somebody counts it when it is too old."""
+        with self._lock:
+            if what in self._being_counted:
+                return
+            self._being_counted.add(what)
+        now = self._clock()
+
+        def note(done: Future[Counts]) -> None:
+            if not done.cancelled() and done.exception() is None:
+                self._keep(what, done.result(), size(done.result()), now)
+            with self._lock:
+                self._being_counted.discard(what)
+
+        assert self.count_elsewhere is not None
+        self.count_elsewhere(count).add_done_callback(note)
+
+    def _keep(self, what: Hashable, counts: Any, runs: int, now: float) -> None:
+        with self._lock:
+            self._kept[what] = _Kept(counts, now, runs)
+            oldest = now - _FORGOTTEN_AFTER.total_seconds()
+            for old in [one for one, kept in self._kept.items() if kept.counted_at < oldest]:
+                del self._kept[old]

@@ -220,7 +220,7 @@ def status_counts(reader: RunReader) -> dict[str, int]:
     """How many runs there are with each status; a new run counts as running."""
     found: Counter[str] = Counter()
     if reader.home.is_there:
-        for status, count in reader.status_counts.read(reader.store, reader.project).items():
+        for status, count in reader.counts.status_counts(reader.store, reader.project).items():
             found["running" if status == "new" else status] += count
     return dict(found)
 

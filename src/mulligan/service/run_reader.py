@@ -33,7 +33,7 @@ from mulligan.worker.processes import is_running
 
 if TYPE_CHECKING:
     from mulligan.service.log_ranges import LogRanges
-    from mulligan.service.run_counts import StatusCounts
+    from mulligan.service.run_counts import CountCache
 
 # How many events are read from the store at once.
 PAGE = 5_000
@@ -88,8 +88,8 @@ class RunReader:
         return found
 
     @cached_property
-    def status_counts(self) -> StatusCounts:
-        found: StatusCounts = import_module("mulligan.service.run_counts").StatusCounts()
+    def counts(self) -> CountCache:
+        found: CountCache = import_module("mulligan.service.run_counts").CountCache()
         return found
 
     def store_version(self) -> int | str | None:
@@ -415,8 +415,8 @@ class _ProjectReader(RunReader):
         return self._whole.store if self.project is None else view_project(self._whole.store, self.project)
 
     @cached_property
-    def status_counts(self) -> StatusCounts:
-        return self._whole.status_counts
+    def counts(self) -> CountCache:
+        return self._whole.counts
 
     def store_version(self) -> int | str | None:
         return self._whole.store_version()

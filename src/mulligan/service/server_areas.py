@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mulligan.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
     from mulligan.service import (
         audit,
         documentation,
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from mulligan.service.log_lines import LogLines
     from mulligan.service.log_pages import LogPages
     from mulligan.service.logins import Logins
-    from mulligan.service.recent_runs import DayCache, RecentRuns
+    from mulligan.service.recent_runs import RecentRuns
     from mulligan.service.run_cache import RunCache
     from mulligan.service.run_control import RunControl
     from mulligan.service.run_reader import RunReader
@@ -112,14 +115,13 @@ class ServerAreas:
         return logins.Logins(self.reader)
 
     @cached_property
-    def day_cache(self) -> DayCache:
-        """What was counted of days that have passed, for all who ask this server."""
-        return {}
-
-    @cached_property
     def recent_runs(self) -> RecentRuns:
         """What fails now, and how the runs of the last days ended."""
-        return recent_runs.RecentRuns(self.reader, self.day_cache, self.now)
+        return recent_runs.RecentRuns(self.reader, self.now)
+
+    def count_elsewhere(self, call: Callable[[Callable[[ServerAreas], Any]], Future[Any]]) -> None:
+        """Have the runs of a large store counted by another thread, which `call` has do something with its service."""
+        self.reader.counts.count_elsewhere = lambda count: call(lambda other: count(other.reader.store))
 
     @cached_property
     def tokens(self) -> Tokens:

@@ -197,7 +197,7 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         """
         other = Service(self.home, by)
         other.reader, other.cache = self.reader, self.cache
-        other.project, other.day_cache = self.project, self.day_cache
+        other.project = self.project
         if project is not None:
             other.project, other.reader = project, self.reader.in_project(project)
             other.cache = self.cache.seen_by(other.reader)

@@ -62,7 +62,7 @@ class Telemetry:
 
     def _families(self, exposition: ModuleType) -> Iterator[object]:
         store, gauge = self._reader.store, exposition.gauge
-        runs = self._reader.status_counts.read(store, self._reader.project)
+        runs = self._reader.counts.status_counts(store, self._reader.project)
         yield gauge("mulligan_runs", "Runs by status", ("status",), [((name,), count) for name, count in runs.items()])
         opened = store.lists.find(RunFilter(statuses=_OPEN), limit=OPEN_RUNS_MAX)
         tasks: Counter[str] = Counter()

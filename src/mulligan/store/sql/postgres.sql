@@ -538,28 +538,34 @@ SELECT run_id FROM runs
 WHERE (%(with_children)s::boolean OR parent_run_id IS NULL) AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
 ORDER BY run_id DESC LIMIT %(limit)s::bigint
 
+-- Rows are compared, and not each column: with `status = …` a plan for any values takes the runs in the order of their
+-- ids, and reads all of them to find the few that are running. No other index than the right one has this order.
 -- name: candidates_by_status
 SELECT run_id FROM runs
-WHERE parent_run_id IS NULL AND project = %(project)s AND status = %(value)s
-      AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
-ORDER BY run_id DESC LIMIT %(limit)s::bigint
+WHERE parent_run_id IS NULL
+      AND (project, status, run_id) < (%(project)s, %(value)s, %(before)s::bigint)
+      AND (project, status, run_id) > (%(project)s, %(value)s, %(after)s::bigint)
+ORDER BY project DESC, status DESC, run_id DESC LIMIT %(limit)s::bigint
 
 -- name: candidates_by_workflow
 SELECT run_id FROM runs
-WHERE parent_run_id IS NULL AND left(workflow, 200) = left(%(value)s, 200) AND workflow = %(value)s
-      AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
-ORDER BY run_id DESC LIMIT %(limit)s::bigint
+WHERE parent_run_id IS NULL AND workflow = %(value)s
+      AND (left(workflow, 200), run_id) < (left(%(value)s, 200), %(before)s::bigint)
+      AND (left(workflow, 200), run_id) > (left(%(value)s, 200), %(after)s::bigint)
+ORDER BY left(workflow, 200) DESC, run_id DESC LIMIT %(limit)s::bigint
 
 -- name: candidates_by_starter
 SELECT run_id FROM runs
-WHERE parent_run_id IS NULL AND left(started_by, 200) = left(%(value)s, 200) AND started_by = %(value)s
-      AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
-ORDER BY run_id DESC LIMIT %(limit)s::bigint
+WHERE parent_run_id IS NULL AND started_by = %(value)s
+      AND (left(started_by, 200), run_id) < (left(%(value)s, 200), %(before)s::bigint)
+      AND (left(started_by, 200), run_id) > (left(%(value)s, 200), %(after)s::bigint)
+ORDER BY left(started_by, 200) DESC, run_id DESC LIMIT %(limit)s::bigint
 
 -- name: candidates_by_attribute
 SELECT run_id FROM attributes
-WHERE kind = %(kind)s AND name = %(named)s AND value = %(value)s AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
-ORDER BY run_id DESC LIMIT %(limit)s::bigint
+WHERE (kind, name, value, run_id) < (%(kind)s, %(named)s, %(value)s, %(before)s::bigint)
+      AND (kind, name, value, run_id) > (%(kind)s, %(named)s, %(value)s, %(after)s::bigint)
+ORDER BY kind DESC, name DESC, value DESC, run_id DESC LIMIT %(limit)s::bigint
 
 -- Among the newest runs, by their key: a word that many runs have is found there.
 -- name: candidates_by_words_near
