@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,7 @@ def test_a_schedule_is_put_shown_paused_filled_and_deleted(published: Path) -> N
     put = mulligan("schedule", "put", "often", "--workflow", "nightly@1", "--every", "10m", "-i", "who=me")
     fill = mulligan("schedule", "backfill", "often", "--from", "25m")
     fired = mulligan("schedule", "fire")
+    again = mulligan("schedule", "backfill", "often", "--from", "25m", "--dry-run")
     paused = mulligan("schedule", "pause", "often", "--reason", "for now", "--by", "ada")
 
     assert put.out.splitlines()[:5] == [
@@ -76,6 +78,7 @@ def test_a_schedule_is_put_shown_paused_filled_and_deleted(published: Path) -> N
     ]
     assert fill.out.startswith(("2 starts", "3 starts"))
     assert steady(fired.out) == "schedule 'often': run 1, of THEN\n"
+    assert re.match(r"a backfill of 'often' would be [12] starts?; 1 other instant has a run already\n", again.out)
     assert "  paused       by ada at THEN: for now\n" in paused.out.replace(
         paused.out.split(" by ada at ")[1].split(": for now")[0], "THEN"
     )

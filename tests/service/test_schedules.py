@@ -214,8 +214,12 @@ def test_a_backfill_starts_what_has_no_run_yet(server: Server) -> None:
     done = server.schedules.backfill("hourly", begin, end)
     server.fire()
 
-    assert [f"{one:%H}" for one in would.instants] == ["22", "23", "00", "01"]
-    assert (before, would.instants) == (1, done.instants)
+    again = server.schedules.backfill("hourly", begin, end)
+    server.fire()
+
+    assert [f"{one:%H}" for one in would.instants] == ["22", "23", "00"]
+    assert (would.with_run, before, would.instants) == (1, 1, done.instants)
+    assert (again.instants, again.with_run) == ((), 4)
     assert len(server.service.list_runs(RunQuery()).runs) == 4
 
 

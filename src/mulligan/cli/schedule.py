@@ -251,10 +251,14 @@ def _backfill(service: Service, name: str, begin: str | None, end: str | None, *
 
 
 def _backfill_text(found: Backfill) -> str:
-    count = pluralize(len(found.instants), "start")
     if not found.instants:
+        if found.with_run:
+            return f"nothing to start: each instant of '{found.name}' in this range has a run already"
         return f"schedule '{found.name}' has no start in this range"
+    count = pluralize(len(found.instants), "start")
+    has = "has" if found.with_run == 1 else "have"
+    others = f"; {pluralize(found.with_run, 'other instant')} {has} a run already" if found.with_run else ""
     if found.dry_run:
-        return f"a backfill of '{found.name}' would be {count}; those that have a run already are left out"
+        return f"a backfill of '{found.name}' would be {count}{others}"
     pause = "; the schedule is paused, so they wait until it is resumed" if found.is_paused else ""
-    return f"{count} of '{found.name}' will be made; those that have a run already are left out{pause}"
+    return f"{count} of '{found.name}' will be made{others}{pause}"

@@ -18,10 +18,10 @@ document.addEventListener("click", (event) => {
 
 function describeBackfill(plan) {
   const times = plan.instants.map((one) => new Date(one));
-  if (!times.length) return ["there is no instant in this time"];
+  if (!times.length) return [plan.with_run ? "each instant of this time has a run already" : "there is no instant in this time"];
   const shown = times.slice(0, 8).map((at, number) => [formatTime(at, "time"), inputTexts(plan.inputs[number])].filter(Boolean).join(" with "));
   const lines = [`${times.length.toLocaleString()} ${times.length === 1 ? "start" : "starts"}: ${shown.join(" · ")}${times.length > 8 ? " · …" : ""}`];
-  lines.push("those that have a run already are left out");
+  if (plan.with_run) lines.push(`${plan.with_run.toLocaleString()} other ${plan.with_run === 1 ? "instant has" : "instants have"} a run already`);
   if (plan.is_paused) lines.push("the schedule is paused: they are started once it is resumed");
   return lines;
 }

@@ -90,12 +90,19 @@ def _judge(instant: datetime, run: RunRecord | None, state: ScheduleState) -> Pa
     return PastInstant(instant, "missed", reason=_UNKNOWN)
 
 
-def read_runs(store: Store, name: str, project: str, limit: int) -> tuple[list[RunRecord], dict[int, str]]:
-    """The newest runs of a schedule, and what their labels say about their instants."""
-    wanted = RunFilter(attributes=(("label", SCHEDULE_LABEL, name),), project=project)
+def read_runs(
+    store: Store, name: str, project: str, limit: int, since: datetime | None = None
+) -> tuple[list[RunRecord], dict[int, str]]:
+    """The newest runs of a schedule that were created since then, and what their labels say about their instants."""
+    wanted = RunFilter(attributes=(("label", SCHEDULE_LABEL, name),), project=project, since=since)
     runs = store.lists.find(wanted, limit=limit)
     named = store.lists.attributes([run.run_id for run in runs]) if runs else []
     return runs, {run_id: value for run_id, (kind, key, value) in named if (kind, key) == ("label", INSTANT_LABEL)}
+
+
+def instants_of(labels: Mapping[int, str]) -> set[datetime]:
+    """The instants that the labels of runs say."""
+    return {instant for text in labels.values() if (instant := _read_instant(text)) is not None}
 
 
 def _read_instant(text: str) -> datetime | None:

@@ -55,6 +55,7 @@ from mulligan.service.schedules.past_instants import (
     PAST_MAX,
     PastInstants,
     instant_labels,
+    instants_of,
     judge_instants,
     match_runs,
     read_runs,
@@ -64,6 +65,8 @@ SCHEDULE, STATE = "schedule", "schedule_state"
 # How many instants to come are shown.
 SHOWN_NEXT = 10
 BACKFILL_MAX = WAITING_MAX
+# How many of the newest runs of a schedule a backfill looks at.
+_RUNS_SEEN_MAX = 10_000
 # How soon to look again: for schedules that somebody put meanwhile, for a run that others wait for, for failures.
 # A look at schedules that have nothing to do is two queries.
 LOOK_SECONDS = 1.0
@@ -138,12 +141,15 @@ class Backfill(msgspec.Struct, frozen=True):
     """What a backfill starts."""
 
     name: str
+    # Those that have no run yet.
     instants: tuple[datetime, ...]
     # The schedule is paused: they are started once it is resumed.
     is_paused: bool
     dry_run: bool = False
     # For each of `instants` the inputs that depend on it; empty if none do.
     inputs: tuple[dict[str, Any], ...] = ()
+    # How many other instants of the range have a run.
+    with_run: int = 0
 
 
 class Schedules:
@@ -296,10 +302,21 @@ class Schedules:
         if len(found) > BACKFILL_MAX:
             hint = f"take a shorter range; the first {BACKFILL_MAX:,} end at {instant_text(found[-2])}"
             raise InputInvalid(f"the range has more than {BACKFILL_MAX:,} instants", hint=hint)
+        missing = self._without_run(name, found)
         is_paused = _state(self._records.document(self._project, STATE, name)).pause is not None
-        if found and not dry_run:
-            self._change(name, lambda state: self._queued(state, found))
-        return Backfill(name, found, is_paused, dry_run, inputs_by_instant(name, schedule, found))
+        if missing and not dry_run:
+            self._change(name, lambda state: self._queued(state, missing))
+        inputs = inputs_by_instant(name, schedule, missing)
+        return Backfill(name, missing, is_paused, dry_run, inputs, with_run=len(found) - len(missing))
+
+    def _without_run(self, name: str, found: tuple[datetime, ...]) -> tuple[datetime, ...]:
+        """Those of past instants that have no run, as far as labels say it: the key of a run decides in the end."""
+        if not found:
+            return found
+        # No run is created before its instant.
+        _, labels = read_runs(self._reader.store, name, self._project, _RUNS_SEEN_MAX, since=found[0])
+        with_run = instants_of(labels)
+        return tuple(one for one in found if one not in with_run)
 
     # -- starting what is due ----------------------------------------------------------------------------------------
 
