@@ -6,7 +6,7 @@ import pytest
 
 from mulligan.language.action_keys import AGENT, HTTP, SQL
 from mulligan.language.shapes import Record
-from mulligan.language.suggestions import key_hint, quote_list
+from mulligan.language.suggestions import did_you_mean, key_hint, quote_list
 from mulligan.language.workflow_keys import DEFAULTS, MAP, RESOURCES, STEP, WORKFLOW
 
 UNDER_RESOURCES = "put it under 'resources'"
@@ -88,3 +88,19 @@ def test_the_same_word_means_something_else_at_another_place() -> None:
 )
 def test_words_are_listed_as_one_says_them(words: tuple[str, ...], said: str) -> None:
     assert quote_list(words) == said
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "meant"),
+    [
+        ("job_1", [f"job_{number}" for number in range(10, 90)], "job_10"),
+        ("train_7", ["train_70", "train_17", "strain_7"], "train_70"),
+        ("fetsh", ["fetch", "flesh"], "fetch"),
+        ("Load", ["load", "loads"], "load"),
+    ],
+)
+def test_of_names_that_are_equally_similar_the_one_that_begins_alike_is_meant(
+    word: str, known: list[str], meant: str
+) -> None:
+    assert did_you_mean(word, known) == f"did you mean '{meant}'?"
+    assert did_you_mean(word, known[::-1]) == f"did you mean '{meant}'?"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from heapq import nlargest
 from importlib import import_module
+from itertools import takewhile
 
 _COMPARED_MAX = 100
 
@@ -180,9 +181,23 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
 
 def most_similar(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The known word that is most like `word`, if one is. Most files have no misspelling, and never load difflib."""
-    near: list[str] = import_module("difflib").get_close_matches(word, known, n=1, cutoff=cutoff)
-    return near[0] if near else None
+    """The known word that is most like `word`, if one is; of several, the one that begins most like it.
+
+    Most files have no misspelling, and never load difflib.
+    """
+    difflib = import_module("difflib")
+    near: list[str] = difflib.get_close_matches(word, known, n=_COMPARED_MAX, cutoff=cutoff)
+    if len(near) < 2:
+        return near[0] if near else None
+    # As `get_close_matches` compares: the second of two words is the one that stays.
+    ratios = {name: difflib.SequenceMatcher(None, name, word).ratio() for name in near}
+    best = [name for name in near if ratios[name] == ratios[near[0]]]
+    return min(best, key=lambda name: (-_common_letters(name, word), name))
+
+
+def _common_letters(first: str, second: str) -> int:
+    """With how many letters both begin."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 
 def _shortlist(word: str, known: list[str]) -> list[str]:
