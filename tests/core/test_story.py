@@ -79,7 +79,21 @@ def test_each_rule_is_told_by_what_it_is_for_and_what_it_gives():
     ("fields", "outcome", "said"),
     [
         # there are rules, and none is for it
-        ({"rules": (Rule(exit_codes=(7,)),)}, {"exit_code": 3}, "a: no retry: no rule matches"),
+        (
+            {"rules": (Rule(exit_codes=(7,)),)},
+            {"exit_code": 3},
+            "a: no retry: no rule matches (there is one for exit code 7)",
+        ),
+        (
+            {"rules": (Rule(exit_codes=(7,)), Rule(codes=("TIMEOUT",)), Rule(pattern="reset by"))},
+            {"exit_code": 3},
+            "a: no retry: no rule matches (there are rules for exit code 7; TIMEOUT; 'reset by')",
+        ),
+        (
+            {"rules": tuple(Rule(exit_codes=(code,)) for code in (7, 8, 9, 10))},
+            {"exit_code": 3},
+            "a: no retry: no rule matches (there are rules for exit code 7; exit code 8; exit code 9; …)",
+        ),
         # one is for anything, but not for this
         (
             {"rules": retry(3)},
@@ -99,7 +113,16 @@ def test_each_rule_is_told_by_what_it_is_for_and_what_it_gives():
             "a: no retry: the deadline of 30s leaves no time",
         ),
     ],
-    ids=["none matches", "fatal", "none granted", "max_attempts", "max_attempts of a rule", "deadline"],
+    ids=[
+        "none matches",
+        "none of three",
+        "none of four",
+        "fatal",
+        "none granted",
+        "max_attempts",
+        "max_attempts of a rule",
+        "deadline",
+    ],
 )
 def test_why_there_is_no_retry_is_told(fields: dict, outcome: dict, said: str):
     run = History(workflow(step("a", **fields))).start()

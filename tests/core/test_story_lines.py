@@ -277,7 +277,7 @@ def test_what_the_attempts_of_a_round_get_is_a_detail_beside_its_sentence() -> N
 # -- why there is no retry -------------------------------------------------------------------------------------------
 
 PASSED: list[tuple[str, str, e.Fact | None, str]] = [
-    ("a", "no_rule", None, "no retry: no rule matches"),
+    ("a", "no_rule", None, "no retry: no rule matches (there is one for any failure)"),
     ("b", "no_rule", None, ""),
     ("a", "no_rule", e.AttemptFailed("a", 1, FATAL), "no retry: HTTP_4XX is fatal, and no rule names it"),
     ("b", "no_rule", e.AttemptFailed("b", 1, FATAL), ""),

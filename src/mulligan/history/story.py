@@ -7,7 +7,7 @@ why a step was skipped. `phrases` has the common phrases; `edge_reasons` explain
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from mulligan.core.model.failure import Failure
 from mulligan.core.model.formatting import format_duration, format_time_until, pluralize, quote_names, single_line
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.spending import format_raised_budgets
-from mulligan.core.model.workflow import END, RERUNS_AFTER_LOSS_MAX, WORKSPACE, Command, Workflow
+from mulligan.core.model.workflow import END, RERUNS_AFTER_LOSS_MAX, WORKSPACE, Command, Rule, Workflow
 from mulligan.history.edge_reasons import describe_route, edges_after_failure, edges_after_success
 from mulligan.history.phrases import (
     describe_adjustment,
@@ -434,13 +434,25 @@ def _passed(writer: StoryWriter, fact: e.RungPassed, at: datetime) -> _Sentence 
 _RULE_REASONS = ("no_rule", "retries_exhausted", "rule_attempts_exhausted", *(f"{cap}_reached" for cap in CAPS))
 
 
+# Of more rules than this, the first are named.
+_RULES_NAMED_MAX = 3
+
+
+def _rules_there(rules: Sequence[Rule]) -> str:
+    """`is one for exit code 7`, `are rules for TIMEOUT; 'no space left'; exit code 7; …`."""
+    names = [describe_rule(rule) for rule in rules[:_RULES_NAMED_MAX]]
+    if len(rules) > _RULES_NAMED_MAX:
+        names.append("…")
+    return f"is one for {names[0]}" if len(rules) == 1 else f"are rules for {'; '.join(names)}"
+
+
 def _no_retry(reason: str, spec: Command | None, failure: Failure | None) -> str:
     """Why no rule grants a retry; "" if there are no rules."""
     rules = spec.rules if spec is not None else ()
     if reason == "no_rule":
         if failure is not None and failure.is_fatal and rules:
             return f"{failure.code} is fatal, and no rule names it"
-        return "no rule matches" if rules else ""
+        return f"no rule matches (there {_rules_there(rules)})" if rules else ""
     index = matching_rule(rules, failure) if failure is not None else None
     if index is None:
         return "all retries are used up"
