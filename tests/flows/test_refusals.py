@@ -104,6 +104,14 @@ def unknown_key(url: str) -> None:
     fetch.options(tiemout="3s")(url)  # type: ignore[call-arg]  # here
 
 
+def unknown_key_of_retry(url: str) -> None:
+    fetch.options(retry=Retry(max_retry=3))(url)  # type: ignore[arg-type]  # here
+
+
+def key_of_retry_in_another_system(url: str) -> None:
+    fetch.options(retry=Retry(attempts=3))(url)  # type: ignore[arg-type]  # here
+
+
 def key_of_a_file(url: str) -> None:
     fetch.options(needs=["a"])(url)  # type: ignore[call-arg]  # here
 
@@ -229,6 +237,13 @@ recursive_flow = flow(recursive)
             "",
         ),
         (unknown_key, "unknown_key", "'tiemout' is not a key of step 'fetch'", "did you mean 'timeout'?"),
+        (unknown_key_of_retry, "unknown_key", "'max_retry' is not a key of Retry", "did you mean 'max_retries'?"),
+        (
+            key_of_retry_in_another_system,
+            "unknown_key",
+            "'attempts' is not a key of Retry",
+            "did you mean 'max_retries'?",
+        ),
         (
             key_of_a_file,
             "unknown_key",

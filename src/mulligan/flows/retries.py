@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
+from mulligan.flows.context import refuse
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
-    from typing import Any
+    from typing import Any, Never
 
     Duration = str | int | float | timedelta
 
@@ -41,11 +45,14 @@ class Retry:
         adjust: dict[str, Any] | None = None,
         rules: Sequence[Retry | dict[str, Any]] | None = None,
         deadline: Duration | None = None,
+        **unknown: Never,
     ) -> None:
-        given = locals()
-        self.keys: dict[str, Any] = {
-            name: value for name, value in given.items() if name != "self" and value is not None
-        }
+        given = {name: value for name, value in locals().items() if name not in ("self", "unknown")}
+        if unknown:
+            name = next(iter(unknown))
+            hint = import_module("mulligan.language.suggestions").key_hint(name, given)
+            refuse("unknown_key", f"'{name}' is not a key of Retry", hint=hint, word=name)
+        self.keys: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
 
     def __repr__(self) -> str:
         return f"Retry({', '.join(f'{name}={value!r}' for name, value in self.keys.items())})"
