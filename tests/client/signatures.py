@@ -62,7 +62,9 @@ def signature(value: Any) -> str:
     if getter is not None:
         return f": {inspect.signature(getter).return_annotation}".replace("|", "\\|")
     found = inspect.signature(value)
-    shown = [one.replace(annotation=inspect.Parameter.empty) for one in found.parameters.values() if one.name != "self"]
+    # What nobody may give is there to be refused.
+    given = [one for one in found.parameters.values() if one.name != "self" and one.annotation != "Never"]
+    shown = [one.replace(annotation=inspect.Parameter.empty) for one in given]
     text = str(found.replace(parameters=shown, return_annotation=inspect.Signature.empty))
     return f"{text} -> {found.return_annotation}".replace("|", "\\|")
 
