@@ -28,6 +28,7 @@ def notice(number: int = 7, **fields: Any) -> NoticeRecord:
     [
         ({}, []),
         ({"failures": (LOAD,)}, ["mulligan explain 7"]),
+        ({"event": "recovered"}, ["mulligan explain 7"]),
         ({"event": "recovered", "failures": (LOAD,)}, ["mulligan explain 7"]),
         ({"event": "degraded", "failures": (LOAD,)}, ["mulligan explain 7"]),
         ({"event": "late", "status": "running"}, ["mulligan show 7", "mulligan cancel 7"]),

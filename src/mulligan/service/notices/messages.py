@@ -67,7 +67,9 @@ def commands_of(body: NoticeBody) -> list[str]:
     if body.request:
         return commands_for_wait(body.run_id, body.request, body.step)
     if body.event in ("completed", "recovered", "degraded"):
-        return [f"mulligan explain {body.run_id}"] if body.failures else []
+        # Items that a map collected are not listed, and yet the reason for such a notice.
+        is_smooth = body.event == "completed" and not body.failures
+        return [] if is_smooth else [f"mulligan explain {body.run_id}"]
     if body.event == "late":
         return [f"mulligan show {body.run_id}", f"mulligan cancel {body.run_id}"]
     return [one.text for one in suggest_commands(body.run_id, body.status, has_run_out=body.has_run_out)]
