@@ -171,6 +171,26 @@ def test_what_was_read_is_known_until_the_file_is_another_one(tmp_path: Path) ->
     assert cache.find(path) is None
 
 
+@pytest.mark.parametrize("becomes", ["longer", None])
+def test_what_becomes_of_a_file_while_its_record_is_kept_is_not_taken_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, becomes: str | None
+) -> None:
+    path = write(tmp_path / "file")
+    record, cache = recorded(path), FileHashCache()
+
+    def look_and_lose(*asked: Any) -> bool:
+        found = is_untouched(*asked)
+        os.unlink(path)
+        if becomes is not None:
+            write(tmp_path / "file", becomes)
+        return found
+
+    monkeypatch.setattr("mulligan.worker.file_hashes.is_untouched", look_and_lose)
+    cache.keep(record)
+
+    assert cache.find(path) is None
+
+
 def test_several_files_are_known_at_once(tmp_path: Path) -> None:
     paths = [write(tmp_path / name) for name in "ab"]
     cache = FileHashCache()

@@ -118,10 +118,12 @@ class FileHashCache:
 
     def keep(self, record: FileRecord) -> None:
         """Keep the record of a file that was not written to since it was read."""
-        if record.sha256 and is_untouched(record, record.path):
+        # The stamp comes first: if the file is written to after it, nobody finds the record by it any more.
+        stamp = _stamp(record.path)
+        if stamp and record.sha256 and is_untouched(record, record.path):
             if len(self._entries) >= _CACHED_MAX:
                 self._entries.clear()
-            self._entries[record.path] = (_stamp(record.path), record)
+            self._entries[record.path] = (stamp, record)
 
 
 def _stamp(path: str) -> tuple[int, ...]:
