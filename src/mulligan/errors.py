@@ -477,6 +477,10 @@ class StoreUnavailable(MulliganError):
     http_status = 503
 
 
+class StoreLocked(StoreUnavailable):
+    """Another process holds the file. Nothing of what was asked has been done."""
+
+
 class NoFreeConnection(StoreUnavailable):
     """The server has reached its limit of connections. One may become free."""
 

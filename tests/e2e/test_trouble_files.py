@@ -199,6 +199,8 @@ def test_a_run_is_not_begun_while_another_process_holds_the_database(file_stage:
         f"error[store.unavailable]: '{path}' has been locked by another process for more than 5s\n"
         f"  wait and try again, or find the process: fuser '{path}'\n"
     )
+    # It was never registered, so nobody has to find out that it is gone.
+    assert list(file_stage.home.locks.iterdir()) == []
 
 
 # -- two at once -----------------------------------------------------------------------------------------------------
