@@ -17,7 +17,7 @@ from mulligan.core.model.reports import RunRequested
 from mulligan.core.state.state import FailureRecord
 from mulligan.ports import Commit, NewRun, WorkerRecord
 from mulligan.service import Home, RecentRuns, Service
-from mulligan.service.recent_runs import DayCache
+from mulligan.service.run_counts import CountCache
 
 NOON = datetime(2026, 3, 20, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -33,7 +33,7 @@ def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]
 
 
 def recent(service: Service, now: datetime = NOON) -> RecentRuns:
-    return RecentRuns(service.reader, {}, lambda: now)
+    return RecentRuns(service.reader, lambda: now)
 
 
 def ended(service: Service, workflow: str, at: datetime, code: str = "", *, project: str = "") -> int:
@@ -120,15 +120,16 @@ def test_the_days_of_a_workflow_have_their_outcomes_by_the_calendar_of_the_reade
 
 
 def test_a_day_that_has_passed_is_counted_again_after_a_minute(service: Service) -> None:
-    now = NOON
-    read = RecentRuns(service.reader, {}, lambda: now)
+    moment = 0.0
+    service.reader.counts = CountCache(lambda: moment)
+    read = recent(service)
     ended(service, "nightly", NOON - DAY)
     read.history(UTC)
     ended(service, "nightly", NOON - DAY)
     ended(service, "nightly", NOON)
 
     (soon,) = read.history(UTC)
-    now += timedelta(minutes=2)
+    moment += 61
     (later,) = read.history(UTC)
 
     assert [day.total for day in soon.days[-2:]] == [1, 1]
@@ -137,9 +138,8 @@ def test_a_day_that_has_passed_is_counted_again_after_a_minute(service: Service)
 
 def test_a_project_has_its_own_days(service: Service) -> None:
     ended(service, "nightly", NOON, "TIMEOUT", project="blue")
-    cache: DayCache = {}
 
-    found = [RecentRuns(service.reader.in_project(project), cache, lambda: NOON) for project in ("red", "blue")]
+    found = [RecentRuns(service.reader.in_project(project), lambda: NOON) for project in ("red", "blue")]
 
     assert [len(one.history(UTC)) for one in found] == [0, 1]
     assert [len(one.failing().groups) for one in found] == [0, 1]
