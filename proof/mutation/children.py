@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import traceback
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 Say = Callable[[str], None]
+_PR_SET_PDEATHSIG = 1
 
 
 class Child:
@@ -37,10 +39,11 @@ class Child:
 def fork(run: Callable[[Say], object]) -> Iterator[Child]:
     """A child that runs something, and can say lines about it."""
     reading, writing = os.pipe()
+    parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
-        _live(run, lambda line: _write(writing, line))
+        _live(run, lambda line: _write(writing, line), parent)
     os.close(writing)
     # In the parent and in the child, so that the group exists before it may have to be killed.
     with suppress(PermissionError):
@@ -56,10 +59,14 @@ def _write(fd: int, line: str) -> None:
     os.write(fd, line.encode() + b"\n")
 
 
-def _live(run: Callable[[Say], object], say: Say) -> None:
+def _live(run: Callable[[Say], object], say: Say, parent: int) -> None:
     code = 70
     try:
         os.setpgid(0, 0)
+        # Its parent has a group of its own: whoever kills that does not reach this one.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            return
         run(say)
         code = 0
     except BaseException:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import signal
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from textwrap import dedent
 
 import pytest
 
+from proof.mutation.children import Say, fork
 from proof.mutation.judged import Judgement, faults, read
 from proof.mutation.ledger import Ledger
 from proof.mutation.line_coverage import Killer, LineCoverage
@@ -346,6 +349,20 @@ class _Session:
 
     def register(self, plugin: object) -> None:
         pass
+
+
+def test_a_forked_process_dies_with_the_one_that_forked_it():
+    def middle(say: Say) -> None:
+        with fork(lambda _: signal.pause()) as inner:
+            say(str(inner.pid))
+            signal.pause()
+
+    with fork(middle) as outer:
+        inner = int(outer.hears.readline())
+        gone = os.pidfd_open(inner)
+
+    assert select.select([gone], [], [], 60)[0] == [gone]
+    os.close(gone)
 
 
 def test_a_limit_is_for_a_test_and_not_for_what_is_collected_after_it():
