@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +99,29 @@ def test_a_question_whose_deadline_has_passed_can_go_on(capsys: pytest.CaptureFi
     assert (receipt["database"], second["database"], second["status"]) == ("shop", "second", "answered")
     assert (receipt["executed"], receipt["cost"]) == (False, 30.0)
     assert {"words": "customers", "meaning": "table customers"} in receipt["explained"]
+
+
+@pytest.mark.parametrize("seconds", ["1ms", "900ms"])
+def test_a_deadline_holds_for_a_program_that_ignores_ctrl_c(seconds: str) -> None:
+    """As a script has it that starts it in the background. It passes before the run is driven, and while it is."""
+    code = "import signal, sys\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    code += "from mulligan_nl2sql import command_line\nsys.exit(command_line.main())"
+    slow = {**os.environ, "MULLIGAN_AGENT_SLOW": "sleep 600"}
+    question = (
+        "ask",
+        "how many customers are in each city?",
+        "--db",
+        "sqlite:///shop.db",
+        "--planner",
+        "slow",
+        "--json",
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, *question, "--deadline", seconds], capture_output=True, text=True, env=slow
+    )
+
+    assert (done.returncode, json.loads(done.stdout)["status"]) == (124, "unfinished")
 
 
 def test_the_deadline_of_the_program_counts_from_its_start() -> None:

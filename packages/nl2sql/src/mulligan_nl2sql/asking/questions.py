@@ -6,7 +6,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import date
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -188,17 +189,37 @@ def drive(run: Run, deadline: float | None) -> None:
 
     timer = None if deadline is None else threading.Timer(max(0.0, deadline - time.monotonic()), interrupt)
     try:
-        try:
-            if timer is not None:
-                timer.daemon = True
-                timer.start()
-            run.resume()
-        finally:
-            if timer is not None:
-                timer.cancel()
+        with _heard_if_ignored(has_passed) if timer is not None else nullcontext():
+            try:
+                if timer is not None:
+                    timer.daemon = True
+                    timer.start()
+                run.resume()
+            finally:
+                if timer is not None:
+                    timer.cancel()
     except KeyboardInterrupt:
         if not has_passed.is_set():
             raise Interrupted(run.id) from None
+
+
+@contextmanager
+def _heard_if_ignored(has_passed: threading.Event) -> Iterator[None]:
+    """Let the deadline interrupt a program that ignores Ctrl-C, too: one that a script runs in the background."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        if has_passed.is_set():
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _model(planner: str) -> str:
