@@ -475,10 +475,8 @@ class StoreUnavailable(MulliganError):
 
     code = "store.unavailable"
     http_status = 503
-
-
-class StoreLocked(StoreUnavailable):
-    """Another process holds the file. Nothing of what was asked has been done."""
+    # Whether another process holds its file: then nothing of what was asked has been done.
+    is_locked = False
 
 
 class NoFreeConnection(StoreUnavailable):

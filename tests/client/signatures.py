@@ -61,10 +61,8 @@ def signature(value: Any) -> str:
     getter: Callable[..., Any] | None = getattr(value, "fget", None) or getattr(value, "func", None)
     if getter is not None:
         return f": {inspect.signature(getter).return_annotation}".replace("|", "\\|")
-    found = inspect.signature(value)
-    # What nobody may give is there to be refused.
-    given = [one for one in found.parameters.values() if one.name != "self" and one.annotation != "Never"]
-    shown = [one.replace(annotation=inspect.Parameter.empty) for one in given]
+    found = inspect.signature(value.__init__ if inspect.isclass(value) else value)
+    shown = [one.replace(annotation=inspect.Parameter.empty) for one in found.parameters.values() if one.name != "self"]
     text = str(found.replace(parameters=shown, return_annotation=inspect.Signature.empty))
     return f"{text} -> {found.return_annotation}".replace("|", "\\|")
 

@@ -209,9 +209,13 @@ def test_a_signal_to_every_process_of_a_job_interrupts_all_steps_and_fails_none(
         lambda: f"they did not begin: {process.poll()}",
     )
 
+    # The worker looks at nothing until everybody has the signal: a step that exits with a code of its own, long before
+    # its worker is signalled, has failed.
+    os.kill(process.pid, signal.SIGSTOP)
     for one in reversed(descendants(snapshot(), [process.pid])):
         with suppress(ProcessLookupError):
             os.kill(one.pid, signal.SIGTERM)
+    os.kill(process.pid, signal.SIGCONT)
     code, shown, said = answered(process)
 
     assert (code, shown["failures"]) == (130, []), said

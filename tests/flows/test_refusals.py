@@ -105,11 +105,11 @@ def unknown_key(url: str) -> None:
 
 
 def unknown_key_of_retry(url: str) -> None:
-    fetch.options(retry=Retry(max_retry=3))(url)  # type: ignore[arg-type]  # here
+    fetch.options(retry=Retry(max_retry=3))(url)  # type: ignore[call-arg]  # here
 
 
 def key_of_retry_in_another_system(url: str) -> None:
-    fetch.options(retry=Retry(attempts=3))(url)  # type: ignore[arg-type]  # here
+    fetch.options(retry=Retry(attempts=3))(url)  # type: ignore[call-arg]  # here
 
 
 def key_of_a_file(url: str) -> None:

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
-    from typing import Any, Never
+    from typing import Any
 
     Duration = str | int | float | timedelta
 
@@ -26,6 +26,16 @@ class Retry:
     """
 
     __slots__ = ("keys",)
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, **given):
+            """Refuse unknown keys with a hint, before `__init__` does it without one."""
+            known = cls.__init__.__kwdefaults__
+            for name in given.keys() - known.keys():
+                hint = import_module("mulligan.language.suggestions").key_hint(name, known)
+                refuse("unknown_key", f"'{name}' is not a key of Retry", hint=hint, word=name)
+            return super().__new__(cls)
 
     def __init__(
         self,
@@ -45,14 +55,11 @@ class Retry:
         adjust: dict[str, Any] | None = None,
         rules: Sequence[Retry | dict[str, Any]] | None = None,
         deadline: Duration | None = None,
-        **unknown: Never,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name not in ("self", "unknown")}
-        if unknown:
-            name = next(iter(unknown))
-            hint = import_module("mulligan.language.suggestions").key_hint(name, given)
-            refuse("unknown_key", f"'{name}' is not a key of Retry", hint=hint, word=name)
-        self.keys: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        given = locals()
+        self.keys: dict[str, Any] = {
+            name: value for name, value in given.items() if name != "self" and value is not None
+        }
 
     def __repr__(self) -> str:
         return f"Retry({', '.join(f'{name}={value!r}' for name, value in self.keys.items())})"

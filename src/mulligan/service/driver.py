@@ -31,7 +31,7 @@ from mulligan.engine.heartbeat import WorkerExpired
 from mulligan.engine.observers import NullObserver, Observer
 from mulligan.engine.run_driver import RunDriver
 from mulligan.engine.worker_expiry import expire_dead_workers
-from mulligan.errors import HomeMoved, MulliganError, StoreLocked, StoreRefused, StoreUnavailable
+from mulligan.errors import HomeMoved, MulliganError, StoreRefused, StoreUnavailable
 from mulligan.history.views import waits_for_people
 from mulligan.language.expressions import Cel
 from mulligan.lazy_modules import LazyModule
@@ -235,8 +235,8 @@ class Driver:
             # Right before the engine, whose heartbeats count from here.
             try:
                 self.store.register(self._record(self.lock.path))
-            except StoreLocked:
-                may_be_known = False
+            except StoreUnavailable as error:
+                may_be_known = not error.is_locked
                 raise
             self.engine = Engine(
                 self.store,

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TypeVar
 
 import apsw
 
-from mulligan.errors import MulliganError, StoreLocked, StoreRefused, StoreUnavailable
+from mulligan.errors import MulliganError, StoreRefused, StoreUnavailable
 from mulligan.store.statements import SEARCH, SQLITE_NEEDED, missing
 
 Result = TypeVar("Result")
@@ -220,10 +220,12 @@ class SqliteFile:
         path = self.path
         match error:
             case apsw.BusyError() | apsw.LockedError():
-                return StoreLocked(
+                locked = StoreUnavailable(
                     f"'{path}' has been locked by another process for more than {self._busy_seconds:g}s",
                     hint=f"wait and try again, or find the process: fuser '{path}'",
                 )
+                locked.is_locked = True
+                return locked
             case apsw.FullError():
                 return StoreUnavailable(f"the disk is full: '{path}' cannot be written", hint="free space on its disk")
             case apsw.NotADBError():
