@@ -31,6 +31,7 @@ from mulligan.errors import ClusterRefused, ClusterUnavailable, MulliganError
 CONNECT_SECONDS = 10.0
 # How often the scheduler is asked which workers there are.
 LOOK_SECONDS = 1.0
+CANCEL_AGAIN_SECONDS = 0.1
 # How long to wait for the first worker.
 WORKERS_SECONDS = 60.0
 # How long what a killed Dask worker ran may live on: its supervisor notices at once.
@@ -180,10 +181,12 @@ class Cluster:
         self._leave_scheduler()
         for member in self._members.values():
             member.channel.abort()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # Again and again: who waits with a time limit, as Dask does, may take a cancellation for what it waited for.
+        while self._tasks:
+            tasks = list(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=CANCEL_AGAIN_SECONDS)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
@@ -198,18 +201,20 @@ class Cluster:
         """Connect; ConnectionRefusedError at once if nothing listens there, where Dask would try again and again."""
         with suppress(ValueError):
             host, port = get_address_host_port(address)
-            _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), seconds)
+            async with asyncio.timeout(seconds):
+                _, writer = await asyncio.open_connection(host, port)
             writer.close()
         # What answers may not be Dask: the time limit of Dask does not cover its first words.
-        connecting = connect(address, timeout=seconds, **self._connection_args())  # type: ignore[no-untyped-call]
-        return await asyncio.wait_for(connecting, seconds + 1)
+        async with asyncio.timeout(seconds + 1):
+            return await connect(address, timeout=seconds, **self._connection_args())  # type: ignore[no-untyped-call]
 
     async def _find_workers(self) -> dict[str, dict[str, Any]]:
         """The Dask workers that run, by address, as the scheduler describes them."""
         try:
             if self._scheduler is None:
                 self._scheduler = await self._connect(self.address)
-            found = await asyncio.wait_for(send_recv(self._scheduler, op="identity"), CONNECT_SECONDS)
+            async with asyncio.timeout(CONNECT_SECONDS):
+                found = await send_recv(self._scheduler, op="identity")
         except Exception as error:
             self._leave_scheduler()
             raise ClusterUnavailable(
@@ -267,7 +272,8 @@ class Cluster:
                 hint="Mulligan talks to the workers directly: run it where their addresses can be reached",
             ) from error
         try:
-            introduction = await asyncio.wait_for(self._introduce(comm, address), CONNECT_SECONDS * 2)
+            async with asyncio.timeout(CONNECT_SECONDS * 2):
+                introduction = await self._introduce(comm, address)
             _refuse_other_versions(address, introduction.versions)
             hello = m.encode(self._hello(identity))
             await comm.write({"op": m.OPERATION, "hello": hello, "reply": False})
@@ -316,7 +322,8 @@ class Cluster:
             try:
                 comm = await self._connect(member.address, PROBE_SECONDS)
                 try:
-                    introduction = await asyncio.wait_for(self._introduce(comm, member.address), PROBE_SECONDS)
+                    async with asyncio.timeout(PROBE_SECONDS):
+                        introduction = await self._introduce(comm, member.address)
                 finally:
                     comm.abort()
                 if introduction.process == member.process:
