@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.outcome import Outcome
@@ -344,3 +346,41 @@ def test_a_worker_for_several_nodes_leaves_small_tasks_to_others():
 
 def shaped(**fields: object) -> Task:
     return Task(1, "a", 1, "shell", {}, "w", "v", "a", 1, **fields)  # type: ignore[arg-type]
+
+
+SHARES = (0.05, 0.1, 0.2, 0.25, 0.3, 0.5, 0.7, 1.0, 1.1, 2.0)
+
+
+def part(number: int, cpus: float) -> Task:
+    known = {"run_id": 1, "attempt": 1, "kind": "shell", "params": {}, "workflow": "w", "version": "v", "visit": 1}
+    return Task(place=str(number), step="a", cpus=cpus, **known)  # type: ignore[arg-type]
+
+
+def test_shares_of_processors_that_were_taken_and_given_back_leave_all_of_them() -> None:
+    """0.05 + 1 + 0.1 - 1 - 0.05 - 0.1 is not 0: a task for all processors would never fit into what is offered."""
+    pool = ResourcePool(2, GIB, 0, ())
+    first, second, third = (part(number, cpus) for number, cpus in enumerate((0.05, 1.0, 0.1)))
+    for task in (first, second, third):
+        pool.reserve(task)
+    for task in (second, first, third):
+        pool.release(task)
+
+    assert pool.offer("here").cpus == 2.0
+
+
+@given(st.lists(st.tuples(st.sampled_from(SHARES), st.integers(0, 30)), max_size=40))
+def test_what_fits_is_offered(steps: list[tuple[float, int]]) -> None:
+    """The store compares what a task asks for with the offer, and knows of no tolerance."""
+    pool, taken = ResourcePool(4, GIB, 0, ()), list[Task]()
+    for number, (cpus, which) in enumerate(steps):
+        task = part(number, cpus)
+        if pool.fits(task):
+            assert cpus <= pool.offer("here").cpus
+            pool.reserve(task)
+            taken.append(task)
+        elif taken:
+            pool.release(taken.pop(which % len(taken)))
+    while taken:
+        pool.release(taken.pop(0))
+
+    assert pool.offer("here").cpus == 4.0

@@ -16,6 +16,8 @@ from mulligan.ports import Clock, Lease, Offer
 from mulligan.testing.simulated_results import SimulatedResults
 
 MEMORY = 2**40
+# To so many digits processors are counted, as a worker does it.
+_DIGITS = 9
 
 
 class FakeTasks:
@@ -90,13 +92,13 @@ class FakeTasks:
         if not self._has_slot(task) and self.may_hold(task):
             self._reserved_ahead.add(_key(task))
         else:
-            self._reserved += task.cpus
+            self._reserved = round(self._reserved + task.cpus, _DIGITS)
 
     def unreserve(self, task: Task) -> None:
         if _key(task) in self._reserved_ahead:
             self._reserved_ahead.remove(_key(task))
         else:
-            self._reserved -= task.cpus
+            self._reserved = round(self._reserved - task.cpus, _DIGITS)
 
     # -- tasks
 
@@ -148,7 +150,7 @@ class FakeTasks:
                 return
             del self._held[lease.token]
             self._reserved_ahead.remove(_key(lease.task))
-            self._reserved += lease.task.cpus
+            self._reserved = round(self._reserved + lease.task.cpus, _DIGITS)
             self.start([lease])
 
     def _give_back(self, since: float) -> None:

@@ -20,6 +20,8 @@ VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
 # Sums of fractions such as 0.1 are not exact.
 _EPSILON = 1e-9
+# To so many digits processors are counted.
+_DIGITS = 9
 # Tasks that were not leased ahead are prefetched while they take less than this on average.
 _SHORT_SECONDS = 0.05
 _NEWEST_WEIGHT = 0.1
@@ -149,6 +151,8 @@ class ResourcePool:
         has_room = self._waiting_reserved < self._waiting_max - _EPSILON
         if has_room and self._counts_apart:
             cpus = max(cpus, min(max(WAITING_CPUS), self._waiting_max - self._waiting_reserved))
+        # The store compares exactly: what `fits` lets pass must be offered.
+        cpus = round(cpus, _DIGITS)
         return Offer(
             cpus,
             memory,
@@ -171,12 +175,15 @@ class ResourcePool:
         return 1.0 if self._counts_waiting else min(_WAITING_CPUS_MAX, task.cpus * self._waiting_factor)
 
     def _add(self, task: Task, sign: int) -> None:
-        self._cpus_reserved += sign * self._cpus_of(task)
+        # Shares of processors add up to a little more or less: it must not stay, or a task for all of them never fits.
+        self._cpus_reserved = round(self._cpus_reserved + sign * self._cpus_of(task), _DIGITS)
         if task.waits:
-            self._waiting_reserved += sign * self._cpus_of(task)
+            self._waiting_reserved = round(self._waiting_reserved + sign * self._cpus_of(task), _DIGITS)
         self._memory_reserved += sign * (task.memory or 0)
         self._gpus_reserved += sign * task.gpus
         self._tasks_reserved += sign
+        if not self._tasks_reserved:
+            self._cpus_reserved = self._waiting_reserved = 0.0
         if task.nodes > 1:
             self._is_taken_whole = sign > 0
 
