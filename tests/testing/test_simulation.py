@@ -23,7 +23,7 @@ from mulligan.testing.workflows import RandomEvaluator, is_allowed, random_workf
 
 SRC = Path(__file__).parents[2] / "src"
 # The first ones are those whose kinds of things are counted.
-COUNTED, CHUNK, HISTORIES = 150, 50, 400
+COUNTED, CHUNK, HISTORIES = 150, 50, 300
 
 
 # -- histories -------------------------------------------------------------------------------------------------------
