@@ -259,8 +259,8 @@ def test_what_readers_have_counted_is_counted_by_another_thread_with_a_store_of_
     threads = ServiceThreads(home)
 
     def count(service: Service) -> tuple[bool, str]:
-        assert service.reader.counts.count_elsewhere is not None
-        is_own, name = service.reader.counts.count_elsewhere(
+        assert service.reader.counts.count_in_background is not None
+        is_own, name = service.reader.counts.count_in_background(
             lambda store: (store is not service.reader.store, threading.current_thread().name)
         ).result(60)
         return is_own, name

@@ -87,7 +87,7 @@ def test_how_long_counts_are_good_and_usable(runs: int, kept: float, usable: flo
 
 def test_a_small_store_is_counted_whenever_somebody_asks() -> None:
     counts, store = CountCache(lambda: 1.0), Counted(COUNTED_MAX)
-    counts.count_elsewhere = Elsewhere(Counted(1))
+    counts.count_in_background = Elsewhere(Counted(1))
     for runs in (5, 6, COUNTED_MAX):
         store.runs = runs
         assert _total(counts, store) == runs
@@ -107,7 +107,7 @@ def test_the_counts_of_a_large_store_are_good_for_a_moment_and_by_project() -> N
 def test_what_is_no_longer_good_is_answered_while_another_thread_counts_it_once() -> None:
     moment = [100.0]
     counts, store, second = CountCache(lambda: moment[0]), Counted(100_000), Counted(100_001)
-    counts.count_elsewhere = elsewhere = Elsewhere(second)
+    counts.count_in_background = elsewhere = Elsewhere(second)
     _total(counts, store, "blue")
 
     moment[0] = 105.0
@@ -128,7 +128,7 @@ def test_what_is_no_longer_good_is_answered_while_another_thread_counts_it_once(
 def test_what_is_too_old_is_counted_before_it_is_answered() -> None:
     moment = [100.0]
     counts, store = CountCache(lambda: moment[0]), Counted(100_000)
-    counts.count_elsewhere = elsewhere = Elsewhere(store)
+    counts.count_in_background = elsewhere = Elsewhere(store)
     _total(counts, store)
     store.runs, moment[0] = 100_007, 110.0
     assert (_total(counts, store), elsewhere.asked) == (100_007, 0)
@@ -138,7 +138,7 @@ def test_what_is_too_old_is_counted_before_it_is_answered() -> None:
 def test_counting_that_fails_elsewhere_is_begun_again_and_keeps_nothing(how: Callable[[Elsewhere], None]) -> None:
     moment = [100.0]
     counts, store = CountCache(lambda: moment[0]), Counted(100_000)
-    counts.count_elsewhere = elsewhere = Elsewhere(store)
+    counts.count_in_background = elsewhere = Elsewhere(store)
     _total(counts, store)
     moment[0] = 105.0
     _total(counts, store)
@@ -174,7 +174,7 @@ def test_past_days_are_good_for_a_minute_and_counted_elsewhere_after_it() -> Non
     now, moment = datetime(2026, 3, 1, 12, tzinfo=UTC), [0.0]
     store = Counted(3, CountCache(lambda: moment[0]))
     assert store.counts is not None
-    store.counts.count_elsewhere = elsewhere = Elsewhere(Counted(4))
+    store.counts.count_in_background = elsewhere = Elsewhere(Counted(4))
     recent = RecentRuns(_any(store), lambda: now)
     days = len(recent.history(UTC)[0].days)
     moment[0] = timedelta(seconds=60).total_seconds()

@@ -28,7 +28,7 @@ class ServiceThreads:
     def __init__(self, home: Home) -> None:
         _prepare_types()
         self._counters = _Pool("count", home, 1)
-        self._readers = _Pool("read", home, READERS, prepare=self._let_count_elsewhere)
+        self._readers = _Pool("read", home, READERS, prepare=self._count_in_background)
         self._changers = _Pool("change", home, CHANGERS)
         self._slow = _Pool("slow", home, 1, SLOW_WAITING_MAX)
 
@@ -51,9 +51,9 @@ class ServiceThreads:
         self._changers.close()
         self._counters.close()
 
-    def _let_count_elsewhere(self, service: Service) -> None:
+    def _count_in_background(self, service: Service) -> None:
         """A reader has large stores counted by another thread, so that nobody waits behind that."""
-        service.count_elsewhere(self._counters.submit)
+        service.count_in_background(self._counters.submit)
 
 
 @cache

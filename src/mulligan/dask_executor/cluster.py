@@ -31,6 +31,7 @@ from mulligan.errors import ClusterRefused, ClusterUnavailable, MulliganError
 CONNECT_SECONDS = 10.0
 # How often the scheduler is asked which workers there are.
 LOOK_SECONDS = 1.0
+# How long a cancelled task may take before it is cancelled again.
 CANCEL_AGAIN_SECONDS = 0.1
 # How long to wait for the first worker.
 WORKERS_SECONDS = 60.0

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.effects.lease_rules import may_run_on
-from mulligan.core.effects.tasks import Task
+from mulligan.core.effects.tasks import Task, round_cpus
 from mulligan.core.model.formatting import format_size, pluralize
 from mulligan.core.model.on_dask import LABEL
 from mulligan.ports import Offer
@@ -22,8 +22,6 @@ SHORT_SECONDS = 0.05
 AHEAD_PER_CPU = 8
 _NEWEST_WEIGHT = 0.1
 _EPSILON = 1e-9
-# To so many digits processors are counted: the store compares exactly what is offered with what a task asks for.
-_DIGITS = 9
 TaskKey = tuple[int, str, int]
 
 
@@ -171,14 +169,14 @@ class ClusterCapacity:
             return Offer(0.0, 0, 0, (), host=host, tasks_max=0)
         if self._cpus_max is None:
             return best
-        cpus = max(0.0, min(best.cpus, round(self._cpus_max - self._cpus_reserved, _DIGITS)))
+        cpus = max(0.0, min(best.cpus, round_cpus(self._cpus_max - self._cpus_reserved)))
         return msgspec.structs.replace(best, cpus=cpus, tasks_max=min(best.tasks_max, int(cpus + _EPSILON)))
 
     # -- what is reserved
 
     def reserve(self, task: Task, now: datetime) -> None:
         """Choose the Dask worker of a task. One that does not fit gets the place that is best for it, and waits."""
-        self._cpus_reserved = round(self._cpus_reserved + task.cpus, _DIGITS)
+        self._cpus_reserved = round_cpus(self._cpus_reserved + task.cpus)
         self._place(task, now)
 
     def _place(self, task: Task, now: datetime) -> str:
@@ -209,7 +207,7 @@ class ClusterCapacity:
 
     def release(self, task: Task) -> None:
         """Free the capacity of a task. One that was sent ahead to the same Dask worker takes its place."""
-        self._cpus_reserved = max(0.0, round(self._cpus_reserved - task.cpus, _DIGITS))
+        self._cpus_reserved = max(0.0, round_cpus(self._cpus_reserved - task.cpus))
         self._leave(task)
 
     def _leave(self, task: Task) -> None:

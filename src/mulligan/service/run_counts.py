@@ -16,7 +16,7 @@ from mulligan.ports import Store
 
 Counts = TypeVar("Counts")
 # Has something counted by another thread, with a store of its own.
-CountElsewhere = Callable[[Callable[[Store], Any]], "Future[Any]"]
+CountInBackground = Callable[[Callable[[Store], Any]], "Future[Any]"]
 
 # Up to so many runs are counted whenever somebody asks: that takes 2 ms.
 COUNTED_MAX = 2_000
@@ -57,7 +57,7 @@ class CountCache:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         # Without it, whoever asks for what is no longer good waits until it is counted.
-        self.count_elsewhere: CountElsewhere | None = None
+        self.count_in_background: CountInBackground | None = None
         self._kept: dict[Hashable, _Kept] = {}
         self._being_counted: set[Hashable] = set()
         # The thread that answers and the one that counts change these.
@@ -91,7 +91,7 @@ class CountCache:
             if age < max(kept_for(kept.runs), at_least).total_seconds():
                 found: Counts = kept.counts
                 return found
-            if age < max(usable_for(kept.runs), _USABLE_FACTOR * at_least).total_seconds() and self.count_elsewhere:
+            if age < max(usable_for(kept.runs), _USABLE_FACTOR * at_least).total_seconds() and self.count_in_background:
                 self._begin(what, count_with, size)
                 found = kept.counts
                 return found
@@ -113,8 +113,8 @@ class CountCache:
             with self._lock:
                 self._being_counted.discard(what)
 
-        assert self.count_elsewhere is not None
-        self.count_elsewhere(count).add_done_callback(note)
+        assert self.count_in_background is not None
+        self.count_in_background(count).add_done_callback(note)
 
     def _keep(self, what: Hashable, counts: Any, runs: int, now: float) -> None:
         with self._lock:

@@ -119,9 +119,9 @@ class ServerAreas:
         """What fails now, and how the runs of the last days ended."""
         return recent_runs.RecentRuns(self.reader, self.now)
 
-    def count_elsewhere(self, call: Callable[[Callable[[ServerAreas], Any]], Future[Any]]) -> None:
-        """Have the runs of a large store counted by another thread, which `call` has do something with its service."""
-        self.reader.counts.count_elsewhere = lambda count: call(lambda other: count(other.reader.store))
+    def count_in_background(self, call: Callable[[Callable[[ServerAreas], Any]], Future[Any]]) -> None:
+        """Have runs of a large store counted in the background: `call` runs a function with another service."""
+        self.reader.counts.count_in_background = lambda count: call(lambda other: count(other.reader.store))
 
     @cached_property
     def tokens(self) -> Tokens:

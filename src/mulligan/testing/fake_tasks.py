@@ -8,7 +8,7 @@ from math import inf
 from msgspec.structs import replace
 
 from mulligan.core.effects.lease_rules import HELD_SECONDS_MAX, may_be_held
-from mulligan.core.effects.tasks import Task
+from mulligan.core.effects.tasks import Task, round_cpus
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded, TaskInterrupted
 from mulligan.errors import StoreUnavailable
@@ -16,8 +16,6 @@ from mulligan.ports import Clock, Lease, Offer
 from mulligan.testing.simulated_results import SimulatedResults
 
 MEMORY = 2**40
-# To so many digits processors are counted, as a worker does it.
-_DIGITS = 9
 
 
 class FakeTasks:
@@ -92,13 +90,13 @@ class FakeTasks:
         if not self._has_slot(task) and self.may_hold(task):
             self._reserved_ahead.add(_key(task))
         else:
-            self._reserved = round(self._reserved + task.cpus, _DIGITS)
+            self._reserved = round_cpus(self._reserved + task.cpus)
 
     def unreserve(self, task: Task) -> None:
         if _key(task) in self._reserved_ahead:
             self._reserved_ahead.remove(_key(task))
         else:
-            self._reserved = round(self._reserved - task.cpus, _DIGITS)
+            self._reserved = round_cpus(self._reserved - task.cpus)
 
     # -- tasks
 
@@ -150,7 +148,7 @@ class FakeTasks:
                 return
             del self._held[lease.token]
             self._reserved_ahead.remove(_key(lease.task))
-            self._reserved = round(self._reserved + lease.task.cpus, _DIGITS)
+            self._reserved = round_cpus(self._reserved + lease.task.cpus)
             self.start([lease])
 
     def _give_back(self, since: float) -> None:

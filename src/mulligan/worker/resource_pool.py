@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from mulligan.core.effects.lease_rules import has_nodes_for, held_max, may_be_held
-from mulligan.core.effects.tasks import Task
+from mulligan.core.effects.tasks import Task, round_cpus
 from mulligan.core.model.formatting import format_size, pluralize
 from mulligan.core.model.waiting import WAITING_CPUS
 from mulligan.ports import Lease, Offer
@@ -20,8 +20,6 @@ VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
 # Sums of fractions such as 0.1 are not exact.
 _EPSILON = 1e-9
-# To so many digits processors are counted.
-_DIGITS = 9
 # Tasks that were not leased ahead are prefetched while they take less than this on average.
 _SHORT_SECONDS = 0.05
 _NEWEST_WEIGHT = 0.1
@@ -152,7 +150,7 @@ class ResourcePool:
         if has_room and self._counts_apart:
             cpus = max(cpus, min(max(WAITING_CPUS), self._waiting_max - self._waiting_reserved))
         # The store compares exactly: what `fits` lets pass must be offered.
-        cpus = round(cpus, _DIGITS)
+        cpus = round_cpus(cpus)
         return Offer(
             cpus,
             memory,
@@ -176,9 +174,9 @@ class ResourcePool:
 
     def _add(self, task: Task, sign: int) -> None:
         # Shares of processors add up to a little more or less: it must not stay, or a task for all of them never fits.
-        self._cpus_reserved = round(self._cpus_reserved + sign * self._cpus_of(task), _DIGITS)
+        self._cpus_reserved = round_cpus(self._cpus_reserved + sign * self._cpus_of(task))
         if task.waits:
-            self._waiting_reserved = round(self._waiting_reserved + sign * self._cpus_of(task), _DIGITS)
+            self._waiting_reserved = round_cpus(self._waiting_reserved + sign * self._cpus_of(task))
         self._memory_reserved += sign * (task.memory or 0)
         self._gpus_reserved += sign * task.gpus
         self._tasks_reserved += sign

@@ -161,6 +161,14 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.uid or self.run_id}:{self.place}:{self.visit}"
 
 
+_CPU_DIGITS = 9
+
+
+def round_cpus(cpus: float) -> float:
+    """A sum of processors without its rounding error: the store compares exactly what is offered and asked for."""
+    return round(cpus, _CPU_DIGITS)
+
+
 def make_task(state: State, key: str) -> Task:
     """The task of the current attempt of a place."""
     place = state.places[key]
