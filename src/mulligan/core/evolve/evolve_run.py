@@ -7,7 +7,7 @@ A replay of the log runs `evolve` alone, so nothing here may decide by a policy:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -250,14 +250,17 @@ def _queue_all_arrivals(state: State, place: Place) -> None:
                 state.put(table, (place.key, visit), (index,))
 
 
+def _maps_starting_fresh(state: State, fact: e.RunReopened) -> Iterable[str]:
+    if fact.fresh is not None:
+        return fact.fresh
+    return steps_starting_fresh(state, fact.from_step, fact.put_back, fact.stale)
+
+
 def _reset_maps(state: State, fact: e.RunReopened) -> None:
     """Reset the maps that start with a new list, and the items named."""
     if fact.indexes:
         reset_items(state, fact.from_step, fact.indexes)
-    fresh = fact.fresh
-    if fresh is None:
-        fresh = steps_starting_fresh(state, fact.from_step, fact.put_back, fact.stale)
-    for name in fresh:
+    for name in _maps_starting_fresh(state, fact):
         if name != state.run.items_of and state.places[name].items is not None:
             reset_items(state, name)
             state.touch(name).items = None
