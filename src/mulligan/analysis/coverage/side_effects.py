@@ -95,7 +95,9 @@ def _of_visit(action: Action, workflow: Workflow) -> str:
         return "asks an agent"
     if action.kind == "http" and method not in _READING:
         return f"sends a {method}"
-    if action.kind == "sql" and _WRITE.search(_texts(action.params.get("query"))):
+    query = action.params.get("query")
+    queries = query if isinstance(query, list) else [query]
+    if action.kind == "sql" and any(_WRITE.search(str(one)) for one in queries):
         return "writes to a database"
     child = workflow.children.get(str(action.params.get("file"))) if action.kind == "workflow" else None
     if child is not None:
