@@ -78,7 +78,9 @@ def kept_results(
 def run_reasons(old: State, graph: Graph, from_step: str, planned: Fork) -> dict[str, str]:
     """Why each step of the fork runs, in a few words."""
     own = {name: _own_reason(old, from_step, planned, name) for name in planned.runs}
-    origins = dependents(old, graph, (name for name, reason in own.items() if reason))
+    with_reason = [name for name, reason in own.items() if reason]
+    # The named step first: it is the cause that people know.
+    origins = dependents(old, graph, sorted(with_reason, key=lambda name: name != from_step))
     return {name: reason or f"it is behind {quote_names([origins[name]])}" for name, reason in own.items()}
 
 

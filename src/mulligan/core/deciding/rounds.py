@@ -216,8 +216,8 @@ def rerun_reasons(state: State, plan: Round, revised: Difference | None = None) 
     own = {name: _own_reason(state, plan, failed, name) for name in plan.steps}
     if revised is not None:
         own |= {name: _with_revision(state, name, own[name], revised) for name in plan.steps}
-    # A skipped step is named only if there is no other: it runs because of one itself.
-    with_reason = [name for name, reason in own.items() if reason]
+    # The step that was named comes first; a skipped one is named only if there is no other: it runs because of one.
+    with_reason = sorted((name for name, reason in own.items() if reason), key=lambda name: name != plan.from_step)
     origins = dependents(state, state.graph, with_reason)
     origins |= dependents(state, state.graph, (name for name in with_reason if state.status_of(name) != "skipped"))
     return {name: reason or f"it is behind {quote_names([origins[name]])}" for name, reason in own.items()}

@@ -221,7 +221,7 @@ def _unsettle(state: State, name: str, names: Collection[str], *, keeps_results:
     """Revoke that a step had settled. A waiting step outside keeps an edge that was taken, so no arrival is lost.
 
     A step that keeps its result in a new round keeps the edge too: an undone step that runs again is not a new arrival.
-    A failure is one: who was told of the last does not know of the next.
+    A failure is one: an alert about the last failure says nothing about the next.
     """
     node = state.graph.nodes[name]
     place = state.touch(name)
