@@ -339,6 +339,29 @@ def test_a_failed_run_is_retried_and_forked(client: Client) -> None:
     assert client.post("runs/1:retry").code == "run.not_finished"
 
 
+BEHIND = """
+name: behind
+steps:
+  - {step: load, shell: exit 7}
+  - {step: report, needs: [{step: load, on: always}], shell: 'true'}
+  - {step: other, shell: 'true'}
+"""
+
+
+def test_completed_steps_behind_one_that_runs_again_are_kept_if_asked(client: Client) -> None:
+    ran(BEHIND)
+
+    def planned(verb: str, **body: object) -> list[str]:
+        return list(fits(client.post(f"runs/1:{verb}", {**body, "dry_run": True}), f"{RUN}:{verb}")["steps"])
+
+    assert planned("retry") == ["load", "report"]
+    assert planned("retry", keep_completed=True) == ["load"]
+    assert planned("fork", from_step="other") == ["load", "report", "other"]
+    assert planned("fork", from_step="other", keep_completed=True) == ["load", "other"]
+    done = fits(client.post("runs/1:retry", {"keep_completed": True}), f"{RUN}:retry")
+    assert (done["steps"], done["kept"]) == (["load"], ["report", "other"])
+
+
 def test_a_failed_run_continues_with_a_corrected_version(client: Client, service: Service) -> None:
     ran(FAILED)
     service.catalogue.publish("daily", FAILED)

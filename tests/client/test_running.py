@@ -302,6 +302,20 @@ def test_a_failed_run_is_retried_here_and_returned():
     assert [attempt.status for attempt in run.steps["build"].attempts] == ["failed", "succeeded"]
 
 
+@pytest.mark.parametrize(("keep_completed", "visits"), [(False, 2), (True, 1)])
+def test_a_retry_runs_what_depends_on_a_failed_step_unless_it_is_kept(keep_completed: bool, visits: int):
+    flow = Workflow("w").step("a", shell="test -e mended")
+    flow.step("b", needs=[{"step": "a", "on": "always"}], shell="true").step("c", shell="true")
+    run = mulligan.run(flow)
+    Path("mended").touch()
+
+    forked = run.fork("c", keep_completed=keep_completed)
+    run.retry(keep_completed=keep_completed)
+
+    assert (run.status, run.steps["b"].visits) == ("completed", visits)
+    assert (forked.status, forked.steps["b"].visits) == ("completed", visits - 1)
+
+
 def test_a_retry_may_correct_the_workflow():
     run = mulligan.run(failing())
     corrected = Workflow("release").step("build", shell="echo compiling").step("ship", needs=["build"], shell="echo on")

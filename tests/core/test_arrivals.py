@@ -396,6 +396,7 @@ def test_a_step_whose_last_visit_failed_is_a_new_arrival_although_an_earlier_one
     run.ok("x").ok("a").ok("y").fail("a").ok("h").fail("bad").ok("a.undo@1")
     assert (run.status, run["a"].status, run["a"].is_undone) == ("failed", "failed", True)
 
-    run.retry().fail("a")
+    run.retry(keep_completed=True).fail("a").fail("a")
 
-    assert (run["h"].visit, run.queued) == (2, ["bad", "h"])
+    # Both visits of `a` are made again, since the first one was undone.
+    assert (run["a"].visit, run["h"].visit, run.queued) == (4, 2, ["bad", "h"])

@@ -12,8 +12,9 @@ from mulligan.errors import UnknownStep
 from mulligan.testing.history import History, command, edge, step, workflow
 
 
-def kept(old: History, definition: Workflow, from_step: str) -> list[str]:
-    return [one.step for one in kept_results(old.state, Graph(definition), from_step)]
+def kept(old: History, definition: Workflow, from_step: str, *, keep_completed: bool = False) -> list[str]:
+    found = kept_results(old.state, Graph(definition), from_step, keep_completed=keep_completed)
+    return [one.step for one in found]
 
 
 def standing_in(then: str | None = "continue") -> tuple[Workflow, History]:
@@ -48,8 +49,10 @@ def test_what_a_step_stood_in_for_is_kept_where_the_fork_begins_elsewhere() -> N
 def test_a_step_whose_failure_was_only_handled_was_stood_in_for_by_nobody() -> None:
     flow, old = standing_in(None)
 
-    assert kept(old, flow, "z") == ["fix", "side"]
     assert kept(old, flow, "fix") == ["side"]
+    # A fork cannot keep a failure: `a` runs again, and with it what was done about that failure.
+    assert kept(old, flow, "z") == ["side"]
+    assert kept(old, flow, "z", keep_completed=True) == ["fix", "side"]
 
 
 def test_what_completed_after_all_was_stood_in_for_by_nobody() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.workflow import Backoff, Map, Triage
+from mulligan.core.model.workflow import Backoff, Map, Need, Triage
 from mulligan.core.turn import fold
 from mulligan.errors import MulliganError
 from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
@@ -602,3 +603,195 @@ def test_a_step_that_was_arrived_at_is_visited_again_in_another_round(join: str)
 
     assert run.queued == ["x"]
     assert run.ok("x").status == "completed"
+
+
+# -- what depends on what runs again -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on", ["always", "success_or_skipped", "success"])
+def test_a_completed_step_runs_again_if_what_it_needs_does(on: str) -> None:
+    run = run_of(step("a", continue_on_error=on != "always"), step("b", needs=[Need("a", on)]), step("bad"))
+    run.fail("a").ok("b", output="1 failed").fail("bad")
+    if on != "always":
+        # Allowed to fail, it is kept by itself, and runs again when it is named.
+        run.retry("a")
+    else:
+        run.retry()
+    assert run.queued == ["a", "bad"]
+
+    run.ok("a", "bad").ok("b", output="0 failed")
+
+    assert (run.status, run["b"].output, run["b"].visit) == ("completed", "0 failed", 2)
+    assert fold(run.state.workflow, run.log) == run.state
+
+
+def test_a_completed_step_is_kept_if_asked_although_what_it_needs_runs_again() -> None:
+    run = run_of(step("a"), step("b", needs=[Need("a", "always")]), step("c", needs=["b"])).fail("a").ok("b").ok("c")
+
+    run.retry(keep_completed=True).ok("a")
+
+    assert (put_back(run), run.status, run["b"].visit) == (("a",), "completed", 1)
+
+
+@pytest.mark.parametrize("keep_completed", [True, False])
+def test_a_step_that_an_edge_for_every_end_led_to_runs_once_more_or_is_kept(keep_completed: bool) -> None:
+    run = run_of(step("a", next=[edge("b", "always")]), step("b", next=["c"]), step("c")).fail("a").ok("b").ok("c")
+
+    run.retry(keep_completed=keep_completed).ok("a")
+
+    assert run.queued == ([] if keep_completed else ["b"])
+    run.ok(*run.queued)
+    assert (run["b"].visit, run["c"].status) == ((1, "completed") if keep_completed else (2, "ready"))
+
+
+def test_who_was_told_of_a_failure_is_told_of_the_next_one_also_if_results_are_kept() -> None:
+    run = run_of(step("a", next=[edge("alert", "failure", handles=False)]), step("alert")).fail("a").ok("alert")
+
+    run.retry(keep_completed=True).fail("a")
+
+    assert run.queued == ["alert"]
+
+
+def test_a_step_that_is_not_led_to_again_is_skipped_and_has_no_output() -> None:
+    run = run_of(step("a", next=[edge("alert", "failure", handles=False)]), step("alert"))
+    run.fail("a").ok("alert", output="mail 7")
+
+    run.retry().ok("a")
+
+    assert (run.status, run.statuses["alert"], run["alert"].output) == ("completed", "skipped", None)
+    assert fold(run.state.workflow, run.log) == run.state
+
+
+def test_a_branch_that_was_not_taken_makes_nothing_run_again() -> None:
+    steps = (step("a", next=["b", edge("fix", "failure")]), step("fix", next=["b"]), step("b"), step("bad"))
+    run = run_of(*steps).ok("a").ok("b").fail("bad")
+    assert run.statuses["fix"] == "skipped"
+
+    run.retry().ok("bad")
+
+    assert (put_back(run), run.status, run.statuses["fix"]) == (("bad",), "completed", "skipped")
+
+
+@pytest.mark.parametrize(("reads", "again"), [("run.round", ["late", "after", "bad"]), ("steps.a", ["bad"])])
+def test_a_condition_that_may_have_another_answer_in_the_next_round_is_asked_again(
+    reads: str, again: list[str]
+) -> None:
+    late = replace(step("late", needs=["a"]), when=expression("late", reads))
+    run = run_of(step("a"), late, step("after", needs=[Need("late", "always")]), step("bad"), answers={"late": False})
+    run.ok("a").ok("after").fail("bad")
+
+    run.retry()
+
+    assert list(put_back(run)) == again
+
+
+def test_a_source_whose_stand_in_runs_again_runs_again_with_it() -> None:
+    steps = (
+        step("a", next=["after", edge("fix", "failure", then="continue")]),
+        step("fix", needs=[Need("note", "always")]),
+        step("after"),
+        step("note"),
+    )
+    run = run_of(*steps).fail("a").fail("note").ok("fix", output="instead").ok("after")
+    assert run["a"].output == "instead"
+
+    run.retry()
+    assert put_back(run) == ("a", "fix", "after", "note")
+    run.ok("a", "note", "after")
+
+    assert (run.status, run.statuses["fix"]) == ("completed", "skipped")
+
+
+def test_a_step_that_ran_for_the_first_arrival_does_not_depend_on_the_others() -> None:
+    steps = (step("a", next=["x"]), step("b", next=["x"]), step("x", join="first"), step("y", needs=["x"]))
+    run = run_of(*steps).ok("a").ok("x").ok("y").fail("b")
+
+    run.retry().ok("b")
+
+    assert (put_back(run), run.status, run["x"].visit) == (("b",), "completed", 1)
+
+
+def test_a_step_with_a_visit_per_arrival_is_visited_again_for_each() -> None:
+    steps = (step("a", next=["x"]), step("b", next=["x"]), step("c", next=["x"]), step("x", join="each"))
+    run = run_of(*steps, step("y", needs=["x"])).ok("a").ok("x").ok("b").ok("x").fail("c").ok("y")
+
+    run.retry()
+    assert (put_back(run), run.queued) == (("c", "x", "y"), ["c", "x"])
+    run.ok("x").ok("x").ok("c").ok("x").ok("y")
+
+    assert (run.status, run["x"].visit, run["y"].visit) == ("completed", 5, 2)
+    assert fold(run.state.workflow, run.log) == run.state
+
+
+def test_a_step_with_a_visit_per_arrival_waits_for_those_that_run_again() -> None:
+    run = run_of(step("a", next=[edge("x", "always")]), step("x", join="each")).fail("a").ok("x")
+
+    run.retry()
+    assert run.queued == ["a"]
+    run.ok("a").ok("x")
+
+    assert (run.status, run["x"].visit) == ("completed", 2)
+
+
+def test_a_visit_per_arrival_gets_the_failure_of_that_arrival_again() -> None:
+    steps = [step(name, next=[edge("x", "failure")]) for name in "ab"]
+    run = run_of(*steps, step("x", join="each", needs=[Need("note", "always")]), step("note"))
+    run.fail("note").fail("a", 3).fail("b", 4).ok("x").ok("x")
+
+    run.retry().ok("note")
+
+    contexts = {visit: run.state.failures[found[0]].step for (_, visit), found in run.state.informed.items()}
+    assert contexts == {1: "a", 2: "b", 3: "a", 4: "b"}
+
+
+def test_a_map_that_failed_itself_starts_with_a_new_list_behind_a_step_that_runs_again() -> None:
+    run = run_of(step("a"), mapped(needs=[Need("a", "always")]), answers={"list": [1, 2]})
+    run.fail("a").ok("m[0].0").fail("m[1].0")
+
+    run.retry().ok("a")
+
+    assert (run.queued, run.facts(e.RunReopened)[-1].fresh) == (["m[0].0", "m[1].0"], ("m",))
+    assert fold(run.state.workflow, run.log) == run.state
+
+
+def test_only_items_of_a_map_behind_a_step_that_runs_again_are_refused_unless_results_are_kept() -> None:
+    run = run_of(step("a"), mapped(needs=[Need("a", "always")]), answers={"list": [1, 2]})
+    run.fail("a").ok("m[0].0").fail("m[1].0")
+
+    with pytest.raises(MulliganError) as refused:
+        run.retry("m", items=())
+    assert refused.value.render() == (
+        "error[refused]: step 'm' of run 1 is behind 'a', which runs again: none of its items can be kept\n"
+        "  to run the whole step again: mulligan retry 1; to keep its other items: --keep-completed"
+    )
+
+    run.retry("m", items=(), keep_completed=True).ok("a")
+    assert run.queued == ["m[1].0"]
+
+
+def test_steps_behind_items_are_kept_if_asked() -> None:
+    run = collected("ok", "bad")
+
+    run.retry("m", items=(), keep_completed=True).ok("m[1].0", output="mended")
+
+    assert (put_back(run), run.status, run["after"].visit) == (("m",), "completed", 1)
+
+
+def test_a_handled_failure_behind_a_step_that_runs_again_is_made_again() -> None:
+    steps = (step("a"), step("b", needs=[Need("a", "always")], next=[edge("fix", "failure")]), step("fix"))
+    run = run_of(*steps).fail("a").fail("b").ok("fix")
+
+    run.retry().ok("a").ok("b")
+
+    assert (run.status, run.ended.degraded, run.statuses["fix"]) == ("completed", False, "skipped")
+
+
+def test_a_round_of_an_older_version_puts_back_what_it_says() -> None:
+    """Its fact has no `fresh`: evolve takes the steps from it, and items and arrivals as that version did."""
+    run = run_of(step("a"), mapped(needs=[Need("a", "always")]), answers={"list": [1, 2]})
+    run.fail("a").ok("m[0].0").fail("m[1].0")
+    old = e.RunReopened(2, "someone", "again", put_back=("a", "m"))
+
+    state = fold(run.state.workflow, [*run.log, e.Entry(run.state.run.seq + 1, run.state.run.at, 0, old)])
+
+    assert (state.places["m[0]"].status, state.places["m"].status) == ("completed", "waiting")

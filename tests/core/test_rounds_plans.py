@@ -31,8 +31,9 @@ def collected(*outcomes: str, **policy: Any) -> History:
     return run.ok("aside")
 
 
-def reasons(run: History, from_step: str = "") -> dict[str, str]:
-    return rerun_reasons(run.state, plan_round(run.state, r.RetryRequested(T0, by="ada", from_step=from_step)))
+def reasons(run: History, from_step: str = "", **fields: Any) -> dict[str, str]:
+    report = r.RetryRequested(T0, by="ada", from_step=from_step, **fields)
+    return rerun_reasons(run.state, plan_round(run.state, report))
 
 
 def items(run: History, from_step: str = "", named: tuple[int, ...] | None = None) -> dict[str, tuple[int, ...]]:
@@ -56,15 +57,14 @@ def test_what_was_undone_runs_again_also_where_nothing_that_failed_was_built_on_
     assert reasons(run) == {"a": "it was undone", "bad": "it failed"}
 
 
-def test_what_lies_between_what_was_undone_and_what_failed_runs_again() -> None:
+def test_what_lies_behind_what_was_undone_runs_again() -> None:
     steps = [step("a", undo=command("undo")), step("mid", needs=["a"]), step("bad", needs=["mid"])]
     run = run_of(*steps, step("leaf", needs=["a"])).ok("a").ok("mid", "leaf").fail("bad").ok("a.undo@1")
 
-    assert reasons(run) == {
-        "a": "it was undone",
-        "mid": "a step before it was undone",
-        "bad": "it failed",
-    }
+    found = {"a": "it was undone", "mid": "it is behind 'a'", "bad": "it failed"}
+    assert reasons(run) == {**found, "leaf": "it is behind 'a'"}
+    # What the failed step depends on is gone, also if the rest is kept.
+    assert reasons(run, keep_completed=True) == found
 
 
 def test_what_was_built_on_what_was_undone_says_so_also_where_the_round_starts_elsewhere() -> None:
@@ -73,7 +73,7 @@ def test_what_was_built_on_what_was_undone_says_so_also_where_the_round_starts_e
 
     assert reasons(run, "other") == {
         "a": "it was undone",
-        "mid": "a step before it was undone",
+        "mid": "it is behind 'a'",
         "bad": "it failed",
         "other": "the round starts here",
     }

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from mulligan.core.model.scheduler_job import JobEnd, JobEnding, WorkerJob
-from mulligan.core.model.workflow import Action, Backoff, Handler, Map, Rule, Step, Triage, Workflow
+from mulligan.core.model.workflow import Action, Backoff, Handler, Map, Need, Rule, Step, Triage, Workflow
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import Refused
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
@@ -38,6 +38,7 @@ def everything() -> Workflow:
         step("nap", needs=["ask"], action=Action("wait", {"seconds": 10}), undo=command("wake")),
         step("ship", join="first", validator=command("smoke"), on_success=(command("tell"),)),
         step("page", join="each"),
+        step("judge", needs=[Need("each", "always")]),
         end=Step(name="end", action=Action("shell", {"text": "report"}), rules=retry(1)),
         timeout=3600,
     )
@@ -128,9 +129,9 @@ class AnyOrder(RuleBasedStateMachine):
             assert self.run["ask"].status != "running" or self.has_ended()
 
     @precondition(lambda self: self.run.status in ("failed", "cancelled") and self.run.state.run.round < 3)
-    @rule()
-    def somebody_retries(self) -> None:
-        self.run.retry()
+    @rule(keep_completed=st.booleans())
+    def somebody_retries(self, keep_completed: bool) -> None:
+        self.run.retry(keep_completed=keep_completed)
 
     @invariant()
     def the_promises_hold(self) -> None:

@@ -11,7 +11,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.fact_parts import Adjusted, Passed, Route
 from mulligan.core.model.failure import failure
 from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
-from mulligan.core.model.workflow import Action, Command, Handler, Map, Rule, Template, Triage, Workflow
+from mulligan.core.model.workflow import Action, Command, Handler, Map, Need, Rule, Template, Triage, Workflow
 from mulligan.history.story import StoryLine, StoryWriter, story
 from mulligan.testing.history import T0, command, edge, expression, handler, retry, shell, step, workflow
 
@@ -271,6 +271,22 @@ def test_what_the_attempts_of_a_round_get_is_a_detail_beside_its_sentence() -> N
         ("", "round 2 started by ann; running again: 'a'", "try", False),
         ("a", "runs again with 2 cpus", "try", True),
         ("b", "runs again", "try", True),
+    ]
+
+
+def test_a_step_that_runs_again_because_of_another_says_so_as_a_detail() -> None:
+    flow = workflow(
+        step("a"),
+        step("b", needs=["a"]),
+        step("c", needs=[Need("all", "always", is_group=True)]),
+        groups={"all": ("a", "b")},
+    )
+    fact = e.RunReopened(2, "ann", "", ("a", "b", "c"), fresh=(), keep_completed=True)
+
+    assert [(line.place, line.text) for line in lines(fact, flow=flow)] == [
+        ("", "round 2 started by ann; running again: 'a', 'b', 'c'; completed steps keep their results"),
+        ("b", "runs again after 'a', which it depends on"),
+        ("c", "runs again after 'a', which it depends on"),
     ]
 
 

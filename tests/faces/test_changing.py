@@ -195,9 +195,60 @@ def test_a_dry_run_says_what_would_run_again_and_changes_nothing():
         "adjustments": {},
         "correction": None,
         "stale": [],
+        "side_effects": {},
     }
     assert mulligan("show", 1, "--json").json["round"] == 1
     assert mulligan("events", 1).out == events
+
+
+BEHIND = """\
+name: behind
+steps:
+  - {step: sim, shell: test -e fixed}
+  - {step: report, needs: [{step: sim, on: always}], shell: test -e fixed && echo fine || echo failed}
+  - {step: tell, needs: [report], http: {url: "http://127.0.0.1:1/", method: POST}, continue_on_error: true}
+  - {step: book, needs: [{step: sim, on: always}], shell: "true", undo: "true"}
+outputs: {said: "${steps.report.output}"}
+"""
+
+
+def test_a_dry_run_names_what_runs_again_because_of_another_and_side_effects_first():
+    ran(BEHIND)
+
+    assert mulligan("retry", 1, "--dry-run").plain == (
+        0,
+        "STEP  WHY\n"
+        "tell  it is behind 'sim'; it sends a POST\n"
+        "book  it was undone; it has an undo\n"
+        "sim  it failed\n"
+        "report  it is behind 'sim'\n",
+        "run 1 would begin round 2: 4 steps again\n",
+    )
+    kept = mulligan("retry", 1, "--dry-run", "--keep-completed", "--json").json
+    assert (kept["steps"], kept["kept"]) == (["sim", "book"], ["report", "tell"])
+    fork = mulligan("fork", 1, "--from", "book", "--dry-run", "--json").json
+    assert (fork["steps"], fork["why"]["report"]) == (["sim", "report", "tell", "book"], "it is behind 'sim'")
+    kept = mulligan("fork", 1, "--from", "book", "--dry-run", "--keep-completed", "--json").json
+    assert (kept["steps"], kept["kept"]) == (["sim", "tell", "book"], ["report"])
+
+
+@pytest.mark.parametrize(("words", "said"), [((), "fine"), (("--keep-completed",), "failed")])
+def test_a_step_that_made_its_result_of_a_failure_makes_it_again_unless_it_is_kept(words: tuple[str, ...], said: str):
+    ran(BEHIND)
+    Path("fixed").touch()
+
+    assert mulligan("retry", 1, *words, "--follow", "--json").json["outputs"] == {"said": said}
+    assert mulligan("replay", 1, "--verify").code == 0
+
+
+@pytest.mark.parametrize(("words", "said"), [((), "fine"), (("--keep-completed",), "failed")])
+def test_a_fork_keeps_no_result_of_a_step_behind_one_that_runs_again_unless_it_is_asked_to(
+    words: tuple[str, ...], said: str
+):
+    ran(BEHIND)
+    Path("fixed").touch()
+
+    assert mulligan("fork", 1, "--from", "book", *words, "--json").json["outputs"] == {"said": said}
 
 
 def test_a_run_of_which_only_the_end_failed_runs_that_again():
@@ -316,9 +367,9 @@ def test_a_fork_can_be_left_for_later():
 def test_a_dry_fork_says_what_would_run_and_makes_no_run():
     ran(BROKEN)
 
-    assert mulligan("fork", 1, "--from", "deploy", "--dry-run") == (
+    assert mulligan("fork", 1, "--from", "deploy", "--dry-run").plain == (
         0,
-        "deploy\nannounce\n",
+        "STEP  WHY\ndeploy  the fork starts here\nannounce  it is behind 'deploy'\n",
         "a fork of run 1 from 'deploy' would run:\nkept: build\n",
     )
     assert len(mulligan("list", "--json").json) == 1
@@ -346,6 +397,8 @@ def test_a_fork_with_a_corrected_file_says_where_that_differs():
         "dropped": ["announce"],
         "stale": [],
         "approvals": [],
+        "why": {"check": "it is new", "deploy": "the fork starts here"},
+        "side_effects": {},
     }
     said = mulligan("fork", 1, "--from", "deploy", "--file", fixed)
     assert (said.code, said.err.splitlines()[:3]) == (

@@ -237,6 +237,17 @@ def test_failed_items_run_again_alone_also_in_a_run_that_completed_and_then_what
     assert "b is there" in mulligan("explain", 1).out
 
 
+def test_what_is_behind_items_that_run_again_is_kept_if_asked():
+    checked("a")
+    Path("b").touch()
+    Path("c").touch()
+
+    said = mulligan("items", 1, "check", "--retry", "--keep-completed", "--follow", "--json")
+
+    assert (said.code, said.json["round"], said.json["outputs"]) == (0, 2, {"said": "2 failed"})
+    assert said.err.splitlines()[0] == "run 1 begins round 2: 1 step again, 2 kept; of 'check' only items 1, 2"
+
+
 def test_named_items_run_again_and_a_failure_that_was_not_named_stays():
     checked("a")
     Path("c").touch()

@@ -375,4 +375,32 @@ def test_what_another_round_would_run_of_a_matrix_is_told_together():
     assert [line.split("  ")[0] for line in corrected.out.splitlines()] == [
         *("STEP", "12 of sim × 24", "12 of sim × 24", "compare")
     ]
-    assert len(mulligan("retry", 1, "--dry-run", "--json").json["steps"]) == 12
+    assert again.out.splitlines()[2] == "compare         it is behind 'sim_02'"
+    assert len(mulligan("retry", 1, "--dry-run", "--json").json["steps"]) == 13
+
+
+COMPARED = """\
+name: compared
+steps:
+  - {step: sim, matrix: {seed: [1, 2, 3]}, shell: 'test ${matrix.seed} != 2 || test -e fixed'}
+  - step: compare
+    needs: [{step: sim, on: always}]
+    env: {FAILED: "${size(steps.sim.failed)}"}
+    shell: echo "$FAILED failed"
+outputs: {said: "${steps.compare.output}"}
+"""
+
+
+def test_what_compares_a_matrix_compares_it_again_when_a_failed_combination_has_run_again():
+    assert ran(COMPARED, "--json").json["outputs"] == {"said": "1 failed"}
+    Path("fixed").touch()
+
+    said = mulligan("retry", 1, "--follow", "--json").json
+
+    assert (said["status"], said["outputs"]) == ("completed", {"said": "0 failed"})
+    assert {name: step["visits"] for name, step in said["steps"].items()} == {
+        "sim_1": 1,
+        "sim_2": 2,
+        "sim_3": 1,
+        "compare": 2,
+    }

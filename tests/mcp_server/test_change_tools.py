@@ -46,6 +46,15 @@ def served(home: Home) -> Iterator[Agent]:
     access.close()
 
 
+BEHIND = """
+name: behind
+steps:
+  - {step: load, shell: exit 7}
+  - {step: report, needs: [{step: load, on: always}], shell: 'true'}
+  - {step: other, shell: 'true'}
+"""
+
+
 def events(home: Home) -> list[bytes]:
     """Everything that was ever recorded."""
     with Service(home) as service:
@@ -92,6 +101,17 @@ def test_a_failed_run_is_retried_with_a_corrected_text(served: Agent, home: Home
     opened = served.call("retry_run", run_id=1, text=FIXED, reason="a typo")
 
     assert (opened["round"], opened["kept"]) == (2, ["first"])
+
+
+def test_completed_steps_behind_one_that_runs_again_are_kept_if_asked(served: Agent, home: Home) -> None:
+    ran(BEHIND)
+
+    planned = served.call("retry_run", run_id=1, dry_run=True)
+    kept = served.call("retry_run", run_id=1, keep_completed=True, dry_run=True)
+    fork = served.call("fork_run", run_id=1, from_step="other", keep_completed=True, dry_run=True)
+
+    assert (planned["steps"], planned["why"]["report"]) == (["load", "report"], "it is behind 'load'")
+    assert (kept["steps"], fork["steps"]) == (["load"], ["load", "other"])
 
 
 def test_a_run_is_forked_with_other_inputs_and_another_text(served: Agent, home: Home) -> None:

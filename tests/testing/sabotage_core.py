@@ -15,6 +15,7 @@ from mulligan.core.deciding import (
     fork,
     ladder,
     lifecycle,
+    rounds,
     stopping,
     triage_agent,
 )
@@ -142,6 +143,18 @@ def _(real: Any) -> Any:
 def _(real: tuple[str, ...]) -> tuple[str, ...]:
     """a fork keeps what failed"""
     return (*real, "failed")
+
+
+@defect(rounds, "dependents")
+def _(real: Any) -> Any:
+    """a new round keeps a result of which something that it depends on runs again"""
+    return lambda *about: {}
+
+
+@defect(fork, "dependents")
+def _(real: Any) -> Any:
+    """a fork keeps a result of which something that it depends on runs again"""
+    return lambda *about: {}
 
 
 @defect(converge, "_next_undo")

@@ -11,7 +11,7 @@ import pytest
 from mulligan.core.model import events as e
 from mulligan.core.model.fact_parts import Kept, Route
 from mulligan.core.model.failure import failure
-from mulligan.core.model.workflow import Handler, Map, Rule, Step, Workflow
+from mulligan.core.model.workflow import Handler, Map, Need, Rule, Step, Workflow
 from mulligan.core.state.state import State
 from mulligan.ports import RunRecord
 from mulligan.testing.clock import START
@@ -361,6 +361,45 @@ def test_a_log_that_breaks_a_promise_is_found(facts: tuple[Any, ...], sentence: 
 )
 def test_a_log_that_keeps_every_promise_is_let_through(facts: tuple[Any, ...]) -> None:
     assert len(told(*facts).facts.log) == len(facts)
+
+
+BEHIND = workflow(
+    step("a"),
+    step("b", needs=[Need("a", "always")]),
+    step("c", join="first"),
+    step("x", next=["c"]),
+    step("y", next=["c"]),
+)
+LED_TO_C = (e.StepEntered("x", 1), e.StepCompleted("x", 1, taken=(0,)))
+ENDED_ONCE = (STARTED, *done("a"), *done("b"), *LED_TO_C, *done("c"), *done("y"), *END, e.RunCompleted())
+
+
+def reopened(*again: str, **fields: Any) -> tuple[e.Fact, ...]:
+    """The next round, with the steps that are visited in it."""
+    visits = (fact for name in again for fact in done(name, 2))
+    end = (e.StepEntered("end", 2), e.StepCompleted("end", 2))
+    return (e.RunReopened(2, "someone", "again", **fields), *visits, *end, e.RunCompleted(round=2))
+
+
+def test_a_result_that_is_older_than_what_it_depends_on_is_found() -> None:
+    assert complaint(*ENDED_ONCE, *reopened("a", fresh=()), definition=BEHIND) == (
+        "promise 4: 'a' ran in round 2, and 'b', which depends on it, kept its result (seq 20)"
+    )
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        reopened("a", "b", fresh=()),
+        # It was asked for, or no version of that time did otherwise.
+        reopened("a", fresh=(), keep_completed=True),
+        reopened("a"),
+        # It ran for another arrival, so it does not depend on this one.
+        reopened("y", fresh=()),
+    ],
+)
+def test_a_round_that_runs_what_depends_on_it_or_is_to_keep_it_is_let_through(facts: tuple[e.Fact, ...]) -> None:
+    assert told(*ENDED_ONCE, *facts, definition=BEHIND).facts.round == 2
 
 
 def test_a_retry_behind_its_deadline_is_found() -> None:

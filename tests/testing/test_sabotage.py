@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.model.workflow import Action, Breaker, Command, Triage, TriageAgent, Workflow
+from mulligan.core.model.workflow import Action, Breaker, Command, Need, Triage, TriageAgent, Workflow
 from mulligan.testing.fault_budget import STORE_KINDS, FaultBudget, StoreKind
 from mulligan.testing.history import command, handler, retry, step, workflow
 from mulligan.testing.shrinking import complaint
@@ -57,6 +57,9 @@ PLAIN = workflow(
     step("d", on_failure=handler("fix", rerun=2), rules=retry(1, delay=2)),
     step("f"),
 )
+
+# A step that runs whatever became of the one before it, and one that is built on that.
+BEHIND = workflow(step("a"), step("b", needs=[Need("a", "always")]), step("c", needs=["b"]), step("d"))
 
 # Steps about which an agent is asked, which may retry one of them.
 _ASKED = Command(action=Action("agent", {"provider": "triager"}), timeout=60.0, deadline=60.0)
@@ -132,6 +135,8 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a handler runs as often as there are failures", PLAIN, "memory", 470, "promise 3"),
     ("a run that stops keeps the retries that it has reserved", PLAIN, "memory", 42, "promise 6"),
     ("a fork keeps what failed", PLAIN, "memory", 40, "promise 8"),
+    ("a new round keeps a result of which something that it depends on runs again", BEHIND, "memory", 0, "promise 4"),
+    ("a fork keeps a result of which something that it depends on runs again", BEHIND, "memory", 0, "promise 4"),
     ("end returns a status that no run has, and completes", None, "memory", 121, "promise 1"),
     ("a step runs in the visit after its last", None, "memory", 18, "promise 3"),
     ("a step that is resumed is not queued again", PLAIN, "memory", 1, "promise 10"),

@@ -80,7 +80,7 @@ def test_the_whole_language_and_all_trouble_occur_and_every_promise_is_kept() ->
 def test_a_whole_history_can_be_checked_afterwards() -> None:
     simulation = Simulation(3).run()
 
-    check(simulation.log, simulation.state)
+    check(simulation.log, simulation.state, simulation.workflow)
 
 
 # -- one seed, one history -------------------------------------------------------------------------------------------

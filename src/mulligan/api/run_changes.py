@@ -163,7 +163,7 @@ class RetryBody(Body, frozen=True):
     text: str = ""
     format: str | None = None
     inputs: dict[str, Any] = msgspec.field(default_factory=dict)
-    # Keep results of completed steps, even if that version or text changes them.
+    # Keep results of completed steps, even if a step before them runs again, or that version or text changes them.
     keep_completed: bool = False
     reason: str = ""
     dry_run: bool = False
@@ -172,10 +172,9 @@ class RetryBody(Body, frozen=True):
 def retry_run(call: Call) -> RetryResult:
     asked: RetryBody = call.body
     run_id = changed_run(call)
-    if asked.version is None and not asked.text and (asked.inputs or asked.keep_completed):
-        field = "inputs" if asked.inputs else "keep_completed"
+    if asked.version is None and not asked.text and asked.inputs:
         hint = "name the version or send the text to continue with"
-        raise InputInvalid(f"'{field}' needs 'version' or 'text'", hint=hint, field=field)
+        raise InputInvalid("'inputs' needs 'version' or 'text'", hint=hint, field="inputs")
     if asked.items is not None and not asked.from_step:
         raise InputInvalid("'items' needs 'from_step'", hint="name the map step", field="items")
     workflow = _other_definition(call, run_id, asked)
@@ -184,12 +183,9 @@ def retry_run(call: Call) -> RetryResult:
         from_step=asked.from_step,
         items=asked.items,
         adjust=asked.adjust,
-        corrected=None
-        if workflow is None
-        else CorrectedWorkflow(
-            workflow, dict(asked.inputs), "", may_rename=False, keeps_completed=asked.keep_completed
-        ),
+        corrected=None if workflow is None else CorrectedWorkflow(workflow, dict(asked.inputs), "", may_rename=False),
         budgets=read_budgets(asked.budgets),
+        keep_completed=asked.keep_completed,
         reason=asked.reason,
         dry_run=asked.dry_run,
     )
@@ -224,6 +220,8 @@ class ForkBody(Body, frozen=True):
     # Or this text, which needs the scope `write`. Its format is by default recognized.
     text: str = ""
     format: str | None = None
+    # Keep results of completed steps, even if another step before them than `from_step` runs again.
+    keep_completed: bool = False
     dry_run: bool = False
 
 
@@ -235,6 +233,7 @@ def fork_run(call: Call) -> Answer:
         asked.from_step,
         dict(asked.inputs),
         _other_definition(call, run_id, asked),
+        keep_completed=asked.keep_completed,
         refuse_approvals=partial(refuse_without, call, "decide"),
         dry_run=asked.dry_run,
     )

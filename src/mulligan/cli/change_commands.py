@@ -31,7 +31,7 @@ from mulligan.cli.options import (
 )
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import show_table
-from mulligan.cli.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.terminal import UsageRefused, complain, show_json
 from mulligan.service import (
     CorrectedWorkflow,
     ForkPlan,
@@ -56,6 +56,10 @@ CorrectedFile = Annotated[Path | None, Option("--file", metavar="FILE", help="A 
 DryRun = Annotated[bool, Option("--dry-run", help="Show what would be done, and change nothing.")]
 Adjusting = Annotated[
     bool, Option("--adjust", help="Give steps that ran out of memory 1.5 times as much, and of time twice as much.")
+]
+KeepCompleted = Annotated[
+    bool,
+    Option("--keep-completed", help="Keep results of completed steps, even if a step that they depend on runs again."),
 ]
 # How many names and maps one sentence lists; --json has them all.
 _NAMES_MAX, _MAPS_MAX = 10, 3
@@ -123,9 +127,7 @@ def retry(
     inputs_file: InputsFile = None,
     adjust: Adjusting = False,
     budget: Budgets = None,
-    keep_completed: Annotated[
-        bool, Option("--keep-completed", help="Keep results of completed steps, even if the file changes them.")
-    ] = False,
+    keep_completed: KeepCompleted = False,
     force: Annotated[bool, Option("--force", help="Accept a file whose workflow has another name.")] = False,
     reason: Reason = "",
     system: System = None,
@@ -140,57 +142,47 @@ def retry(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Give a run another round: steps that did not complete run again.
+    """Give a run another round: steps that did not complete run again, and steps that depend on them.
 
-    Steps that failed unhandled, were cancelled, skipped or undone run again. Completed steps keep their results, unless
-    a file that they declared to write is gone or has changed. The run has the --parallel, --memory and --gpus that it
-    was started with, unless others are given.
+    Steps that failed unhandled, were cancelled or undone run again, and every step that depends on one of them. Other
+    completed steps keep their results, unless a file that they declared to write is gone or has changed. With
+    --keep-completed all of them do, even if a corrected file changes them.
+    The run has the --parallel, --memory and --gpus that it was started with, unless others are given.
     The run keeps its workflow, even if the file has changed. With --file it continues with a corrected workflow:
-    changed steps and the steps after them run again too, except completed ones with --keep-completed. Without RUN,
-    --file is for the newest failed run of that workflow.
+    changed steps and the steps after them run again too. Without RUN, --file is for the newest failed run of that
+    workflow.
     """
     asked = asked_capacity(parallel, memory, gpus, on, may_be_none=True)
     with service_at(home) as service:
         option = "--input" if inputs else "--inputs" if inputs_file is not None else ""
-        _refuse_without_file(file, option, force=force, keep_completed=keep_completed)
+        _refuse_without_file(file, option, force=force)
         given = given_inputs(inputs, inputs_file)
         load = partial(_corrected, file, given, system=system, trust_templates=trust_templates, catalogue=catalogue)
-        corrected = _correction(load(), file, given, force=force, keep_completed=keep_completed)
+        corrected = _correction(load(), file, given, force=force)
         run_id = service.find_run(run) if corrected is None else service.find_failed_run(run, corrected.workflow.name)
         if corrected is not None and corrected.workflow.origin:
             # Its inputs and options may decide how a file of another system is read.
             workflow = load(reading=service.reading_of(run_id))
-            corrected = _correction(workflow, file, given, force=force, keep_completed=keep_completed)
-        chosen = RetryOptions(run_id, from_step, None, adjust, corrected, read_budgets(budget or ()), asked)
+            corrected = _correction(workflow, file, given, force=force)
+        budgets = read_budgets(budget or ())
+        chosen = RetryOptions(run_id, from_step, None, adjust, corrected, budgets, asked, keep_completed)
         return run_retry(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
 
 
-def _refuse_without_file(file: Path | None, option: str, *, force: bool, keep_completed: bool) -> None:
+def _refuse_without_file(file: Path | None, option: str, *, force: bool) -> None:
     """Refuse options of a corrected file where there is none. `option`: the one that gives inputs, if any."""
-    if file is None and (option or force or keep_completed):
+    if file is None and (option or force):
         other = "; to run with another value of an input: mulligan fork RUN --from STEP -i KEY=VALUE" if option else ""
-        option = option or ("--force" if force else "--keep-completed")
-        raise UsageRefused(f"{option} needs --file", hint=f"name the file: --file FILE{other}")
+        raise UsageRefused(f"{option or '--force'} needs --file", hint=f"name the file: --file FILE{other}")
 
 
 def _correction(
-    workflow: Workflow | None,
-    file: Path | None,
-    given: dict[str, Any],
-    *,
-    force: bool,
-    keep_completed: bool,
+    workflow: Workflow | None, file: Path | None, given: dict[str, Any], *, force: bool
 ) -> CorrectedWorkflow | None:
     """The corrected workflow with its options, if --file was given."""
     if workflow is None or file is None:
         return None
-    return CorrectedWorkflow(
-        workflow,
-        given,
-        str(file.absolute()),
-        may_rename=force,
-        keeps_completed=keep_completed,
-    )
+    return CorrectedWorkflow(workflow, given, str(file.absolute()), may_rename=force)
 
 
 class RetryOptions(NamedTuple):
@@ -206,11 +198,13 @@ class RetryOptions(NamedTuple):
     budgets: Mapping[str, Any] = MappingProxyType({})
     # In place of what the run was started with.
     capacity: HostCapacity | None = None
+    # Whether completed steps keep their results although a step that they depend on runs again.
+    keep_completed: bool = False
 
     @property
     def arguments(self) -> dict[str, Any]:
         chosen = {"from_step": self.from_step, "items": self.items, "adjust": self.adjust}
-        return {**chosen, "corrected": self.corrected, "budgets": self.budgets}
+        return {**chosen, "corrected": self.corrected, "budgets": self.budgets, "keep_completed": self.keep_completed}
 
 
 def run_retry(
@@ -262,10 +256,15 @@ def _show_round_plan(planned: RoundPlan, matrices: Mapping[str, Sequence[str]], 
         return
     show_correction(planned)
     complain(f"run {planned.run_id} would begin round {planned.round}: {_sizes(planned)}")
-    why = {step: "; ".join(_reasons(planned, step)) for step in planned.steps}
+    why = {step: "; ".join(_reasons(planned, step)) for step in _effects_first(planned)}
     show_table(("STEP", "WHY"), _grouped(why, matrices))
     if planned.kept:
         complain(f"kept: {_listed([name for name, _ in _grouped(dict.fromkeys(planned.kept, ''), matrices)])}")
+
+
+def _effects_first(planned: RoundPlan | ForkPlan) -> list[str]:
+    """The steps to run, first those that change something outside of the run once more."""
+    return [*planned.side_effects, *(step for step in planned.steps if step not in planned.side_effects)]
 
 
 def _grouped(reasons: Mapping[str, str], matrices: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
@@ -296,7 +295,12 @@ def _sizes(planned: RoundPlan) -> str:
 def _reasons(planned: RoundPlan, step: str) -> list[str]:
     indexes = planned.items.get(step)
     items = [] if indexes is None else [_only(indexes)]
-    return [planned.why[step], *items, *planned.adjustments.get(step, ())]
+    return [*_why(planned, step), *items, *planned.adjustments.get(step, ())]
+
+
+def _why(planned: RoundPlan | ForkPlan, step: str) -> list[str]:
+    effect = planned.side_effects.get(step)
+    return [planned.why[step], *([f"it {effect}"] if effect else [])]
 
 
 def _only(indexes: Sequence[int]) -> str:
@@ -317,6 +321,7 @@ def fork(
     system: System = None,
     trust_templates: TrustTemplates = False,
     catalogue: Catalogue = None,
+    keep_completed: KeepCompleted = False,
     dry_run: DryRun = False,
     follows: Annotated[
         bool, Option("--follow/--no-follow", help="Run it to its end here, and show its progress.", show_default=True)
@@ -326,6 +331,8 @@ def fork(
 ) -> int:
     """Start a new run that keeps another run's results before a step.
 
+    It runs the step and those after it, what did not complete, and every step that depends on one of these; with
+    --keep-completed other completed steps keep their results.
     It may have other inputs or a corrected workflow. The exit codes are those of `mulligan run`.
     """
     with service_at(home) as service:
@@ -342,11 +349,12 @@ def fork(
         if workflow is None:
             mention_changed_file(service, run_id, home)
         # Planned before anything is created, so that a refused fork leaves nothing behind.
-        planned = service.plan_fork(run_id, from_step, given, workflow)
+        planned = service.plan_fork(run_id, from_step, given, workflow, keep_completed=keep_completed)
         if dry_run:
-            _show_fork_plan(planned, as_json=as_json)
+            _show_fork_plan(planned, service.matrices(run_id), as_json=as_json)
             return 0
-        begin = partial(service.fork, run_id, from_step, given, workflow, file=str(file.absolute()) if file else "")
+        named = str(file.absolute()) if file else ""
+        begin = partial(service.fork, run_id, from_step, given, workflow, file=named, keep_completed=keep_completed)
         if follows:
             complain(f"a fork of run {run_id} from '{from_step}': {_fork_sizes(planned)}")
             _show_fork_changes(planned)
@@ -384,13 +392,13 @@ def _corrected(
     )
 
 
-def _show_fork_plan(planned: ForkPlan, *, as_json: bool) -> None:
+def _show_fork_plan(planned: ForkPlan, matrices: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
     if as_json:
         show_json(to_json(planned))
         return
     complain(f"a fork of run {planned.run_id} from '{planned.from_step}' would run:")
-    for step in planned.steps:
-        show(step)
+    why = {step: "; ".join(_why(planned, step)) for step in _effects_first(planned)}
+    show_table(("STEP", "WHY"), _grouped(why, matrices))
     if planned.kept:
         complain(f"kept: {_listed(planned.kept)}")
     _show_fork_changes(planned)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from mulligan.cli.attempts import show_attempts
-from mulligan.cli.change_commands import Adjusting, DryRun, RetryOptions, run_retry
+from mulligan.cli.change_commands import Adjusting, DryRun, KeepCompleted, RetryOptions, run_retry
 from mulligan.cli.options import AsJson, Follow, HomeFolder, Reason, RunName, StepName, service_at, where
 from mulligan.cli.parameters import Option
 from mulligan.cli.tables import cut, show_table
@@ -41,6 +41,7 @@ def list_items(
     whole: Annotated[bool, Option("--all", help="Show all items, however many there are.")] = False,
     retry: Annotated[bool, Option("--retry", help="Run the failed items again, or those given by --item.")] = False,
     adjust: Adjusting = False,
+    keep_completed: KeepCompleted = False,
     reason: Reason = "",
     dry_run: DryRun = False,
     follows: Follow = None,
@@ -51,9 +52,10 @@ def list_items(
 
     The table shows the values that differ; common values are above it. --json prints all items, unless --after or
     --limit asks for a page. With --retry only these items of a map run
-    again: the other items keep their results, and the steps after the map run again.
+    again: the other items keep their results, and the steps after the map run again, unless --keep-completed is given.
     """
     of_retry = {"--adjust": adjust, "--reason": reason, "--dry-run": dry_run, "--follow": follows is not None}
+    of_retry["--keep-completed"] = keep_completed
     _refuse_combinations(failed, item, retry, of_retry)
     if limit is not None and limit < 1:
         raise UsageRefused(f"--limit must be at least 1, not {limit}")
@@ -65,7 +67,7 @@ def list_items(
         run_id = service.find_run(run)
         if retry:
             service.refuse_matrix(run_id, step)
-            chosen = RetryOptions(run_id, step, item or (), adjust)
+            chosen = RetryOptions(run_id, step, item or (), adjust, keep_completed=keep_completed)
             return run_retry(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
         if item:
             _show_some(service, run_id, step, item, as_json)

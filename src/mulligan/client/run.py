@@ -327,20 +327,19 @@ class Run:
         reason: str = "",
         drive: bool = True,
     ) -> Run:
-        """Give the run another round: steps that failed, were cancelled, skipped or undone run again. Returns it.
+        """Give the run another round: what did not complete runs again, and what depends on it. Returns it.
 
         `from_step`: this step and those after it run again too; `items`: only these items of that map step, () for
         those that failed. `adjust`: steps that ran out of memory or time get more. `flow`: continue with a corrected
-        workflow, and `inputs` for inputs that it adds; `keep_completed` keeps results of steps that it changes.
+        workflow, and `inputs` for inputs that it adds. `keep_completed`: completed steps keep their results, even if a
+        step before them runs again or the corrected workflow changes them.
         `budget`: what agents may spend from now on, such as `{"cost": 5, "review.tokens": "50k"}`.
         With `drive=False` the new round is left to workers, or to `resume`.
         """
         corrected = None
         if flow is not None:
             given = self._find_corrected(flow, inputs)
-            corrected = services.CorrectedWorkflow(
-                given.workflow, plain_inputs(inputs or {}), given.file, keeps_completed=keep_completed
-            )
+            corrected = services.CorrectedWorkflow(given.workflow, plain_inputs(inputs or {}), given.file)
         with self._session.service() as service:
             _check_items(items, from_step)
             service.retry(
@@ -351,6 +350,7 @@ class Run:
                 adjust=adjust,
                 corrected=corrected,
                 budgets=_budgets(budget),
+                keep_completed=keep_completed,
             )
         return self._continue() if drive else self
 
@@ -360,17 +360,20 @@ class Run:
         *,
         flow: Runnable | None = None,
         inputs: Mapping[str, Any] | None = None,
+        keep_completed: bool = False,
         drive: bool = True,
     ) -> Run:
         """A new run that keeps the results of this one before a step, with other inputs or another workflow.
 
+        `keep_completed`: completed steps are kept, even if another step before them than `from_step` runs again.
         It is driven here to its end; with `drive=False` it is left to workers. Returns the new run.
         """
         given = None if flow is None else self._find_corrected(flow, inputs)
         workflow, file = (None, "") if given is None else given
 
         def begin(service: Service, driver: Driver | None) -> int:
-            return service.fork(self._id, from_step, plain_inputs(inputs or {}), workflow, driver, file=file)
+            given = plain_inputs(inputs or {})
+            return service.fork(self._id, from_step, given, workflow, driver, file=file, keep_completed=keep_completed)
 
         if drive:
             return Run(self._session, self._drive(begin), self._options, is_driven_here=True)

@@ -190,7 +190,8 @@ def _reopened(writer: StoryWriter, fact: e.RunReopened, at: datetime) -> _Senten
         again = f"{pluralize(len(fact.indexes), 'item')} of '{fact.from_step}'"
     budgets = format_raised_budgets(fact.budgets).replace(", ", "; ", 1)
     running = f"; running again: {again}" if again else ""
-    return "", f"round {fact.round} started{_by(fact)}{running}{budgets}", "try"
+    kept = "; completed steps keep their results" if fact.keep_completed else ""
+    return "", f"round {fact.round} started{_by(fact)}{running}{kept}{budgets}", "try"
 
 
 def _stale(writer: StoryWriter, fact: e.RunStarted | e.RunReopened, at: datetime) -> Iterator[_Sentence]:
@@ -199,8 +200,13 @@ def _stale(writer: StoryWriter, fact: e.RunStarted | e.RunReopened, at: datetime
 
 
 def _raised(writer: StoryWriter, fact: e.RunReopened, at: datetime) -> Iterator[_Sentence]:
-    """The stale steps of this round, and the resources that its attempts get."""
+    """The stale steps of this round, those that run again because of another, and the resources of its attempts."""
     yield from _stale(writer, fact, at)
+    if fact.fresh is not None:
+        sources = writer.memory.direct_sources(fact.put_back)
+        yield from (
+            (step, f"runs again after '{source}', which it depends on", "try") for step, source in sources.items()
+        )
     yield from ((step, f"runs again{describe_adjustment(more)}", "try") for step, more in fact.adjustments.items())
 
 

@@ -6,7 +6,7 @@ A writer that starts in the middle of a run remembers less: its sentences then s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -114,6 +114,19 @@ class StoryMemory:
     def leads_back(self, fact: e.StepCompleted) -> bool:
         """Whether a visit took the edge of a loop."""
         return any(self._graph.arc(fact.step, index).is_loop for index in fact.taken) if self._graph else False
+
+    def direct_sources(self, steps: Collection[str]) -> dict[str, str]:
+        """For each of these steps that depends directly on another one of them: that one."""
+        found: dict[str, str] = {}
+        graph = self._graph
+        groups: set[str] = set()
+        for step in steps if graph is not None else ():
+            targets = graph.onward(step) if step in graph.nodes else []
+            fresh = [target for target in targets if target in graph.barriers and target not in groups]
+            groups.update(fresh)
+            for target in (*targets, *(member for group in fresh for member in graph.onward(group))):
+                found.setdefault(target, step)
+        return {step: found[step] for step in steps if step in found}
 
     @cached_property
     def _graph(self) -> Graph | None:

@@ -85,7 +85,11 @@ class RetryRun(Arguments, frozen=True):
     text: Text = ""
     inputs: Inputs = msgspec.field(default_factory=dict)
     keep_completed: Annotated[
-        bool, msgspec.Meta(description="Keep results of completed steps, even if the corrected workflow changes them.")
+        bool,
+        msgspec.Meta(
+            description="Keep results of completed steps, even if a step before them runs again, or the corrected "
+            "workflow changes them."
+        ),
     ] = False
     reason: Reason = ""
     dry_run: DryRun = False
@@ -114,6 +118,12 @@ class ForkRun(Arguments, frozen=True):
     version: Version | None = None
     file: File = ""
     text: Text = ""
+    keep_completed: Annotated[
+        bool,
+        msgspec.Meta(
+            description="Keep results of completed steps, even if another step before them than `from_step` runs again."
+        ),
+    ] = False
     dry_run: DryRun = False
 
 
@@ -124,6 +134,7 @@ def fork_run(call: ToolCall) -> Any:
         asked.from_step,
         asked.inputs,
         _correction(call, asked),
+        keep_completed=asked.keep_completed,
         refuse_approvals=partial(call.access.refuse_without, "decide"),
         dry_run=asked.dry_run,
     )

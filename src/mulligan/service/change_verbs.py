@@ -227,13 +227,14 @@ class ChangeVerbs:
         adjust: bool = False,
         corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
+        keep_completed: bool = False,
         reason: str = "",
         dry_run: bool = False,
     ) -> RetryResult:
-        """Open another round: what failed, was cancelled, skipped or undone runs again."""
+        """Open another round: what did not complete runs again, and what depends on it."""
         chosen: dict[str, Any] = {
             **{"from_step": from_step, "items": items, "adjust": adjust},
-            **{"corrected": corrected, "budgets": budgets},
+            **{"corrected": corrected, "budgets": budgets, "keep_completed": keep_completed},
         }
         if dry_run:
             planned = self._control.plan_retry(run_id, **chosen)
@@ -249,6 +250,7 @@ class ChangeVerbs:
         inputs: dict[str, Any],
         workflow: Workflow | None = None,
         *,
+        keep_completed: bool = False,
         refuse_approvals: Callable[[str], None] = lambda why: None,
         dry_run: bool = False,
     ) -> ForkResult:
@@ -256,10 +258,12 @@ class ChangeVerbs:
 
         `refuse_approvals` is called with a reason if an approval is one of them; it may refuse the fork.
         """
-        planned = self._control.plan_fork(run_id, from_step, inputs, workflow)
+        planned = self._control.plan_fork(run_id, from_step, inputs, workflow, keep_completed=keep_completed)
         if planned.approvals:
             refuse_approvals(f"the fork keeps the approval of '{planned.approvals[0]}' and does not ask again")
-        started = None if dry_run else self._control.fork(run_id, from_step, inputs, workflow)
+        started = None
+        if not dry_run:
+            started = self._control.fork(run_id, from_step, inputs, workflow, keep_completed=keep_completed)
         return ForkResult(**msgspec.structs.asdict(planned), dry_run=dry_run, fork_run_id=started)
 
     def retry_step(

@@ -37,8 +37,6 @@ class CorrectedWorkflow(msgspec.Struct, frozen=True):
     given: dict[str, Any] = {}
     file: str = ""
     may_rename: bool = False
-    # Completed steps and items keep their results although the file changes them.
-    keeps_completed: bool = False
 
 
 class ChangedSteps(msgspec.Struct, frozen=True):
@@ -64,7 +62,7 @@ class Correction(msgspec.Struct, frozen=True):
     families: tuple[ChangedSteps, ...] = ()
     # The changed keys of the workflow itself.
     settings: tuple[str, ...] = ()
-    # Changed steps that keep their results: the change does not affect the result, or `keeps_completed`.
+    # Changed steps that keep their results: the change does not affect the result, or `keep_completed`.
     kept: tuple[str, ...] = ()
     # Completed steps that nothing undoes any more.
     lost_undos: tuple[str, ...] = ()
@@ -82,7 +80,7 @@ class PlannedRound(msgspec.Struct, frozen=True):
     correction: Correction | None = None
 
 
-def describe_revision(state: State, corrected: CorrectedWorkflow, store: Store) -> Revised:
+def describe_revision(state: State, corrected: CorrectedWorkflow, store: Store, *, keep_completed: bool) -> Revised:
     """The corrected file as a report to the run. Raises if the run could not continue with it."""
     workflow = keep_workspace(corrected.workflow, state.workflow)
     inputs = _inputs(state, corrected, store)
@@ -97,7 +95,7 @@ def describe_revision(state: State, corrected: CorrectedWorkflow, store: Store) 
         file=corrected.file,
         digest=digest_of(corrected.file),
         may_rename=corrected.may_rename,
-        keeps_completed=corrected.keeps_completed,
+        keeps_completed=keep_completed,
     )
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
-from mulligan.core.deciding.fork import Fork
+from mulligan.analysis.coverage.side_effects import effect_of_another_visit
+from mulligan.core.deciding.fork import Fork, run_reasons
 from mulligan.core.deciding.resource_usage import Proposal, adjustments_of
 from mulligan.core.deciding.rounds import items_to_rerun, rerun_reasons
 from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.file_records import StaleFile
+from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import Step, Workflow, all_commands
 from mulligan.core.state.state import State
 from mulligan.service.corrections import Correction, PlannedRound
@@ -31,6 +35,8 @@ class RoundPlan(msgspec.Struct, frozen=True):
     stale: tuple[StaleFile, ...]
     # If a corrected file was given.
     correction: Correction | None = None
+    # Steps that have run before and change something outside of the run each time, in words.
+    side_effects: dict[str, str] = {}
 
 
 class ForkPlan(msgspec.Struct, frozen=True):
@@ -48,9 +54,13 @@ class ForkPlan(msgspec.Struct, frozen=True):
     stale: tuple[StaleFile, ...] = ()
     # Kept steps in which a person has approved something: the fork does not ask again.
     approvals: tuple[str, ...] = ()
+    # Why each step runs.
+    why: dict[str, str] = {}
+    # Steps that the old run has run and that change something outside of the run each time, in words.
+    side_effects: dict[str, str] = {}
 
 
-def fork_plan(old: State, from_step: str, fork: Fork) -> ForkPlan:
+def fork_plan(old: State, workflow: Workflow, from_step: str, fork: Fork) -> ForkPlan:
     kept = tuple(one.step for one in fork.kept)
     approvals = tuple(name for name in kept if asks_person(old.step(name), old.workflow))
     return ForkPlan(
@@ -62,7 +72,16 @@ def fork_plan(old: State, from_step: str, fork: Fork) -> ForkPlan:
         dropped=fork.dropped,
         stale=fork.stale,
         approvals=approvals,
+        why=run_reasons(old, Graph(workflow), from_step, fork),
+        side_effects=_side_effects(old, workflow, fork.runs),
     )
+
+
+def _side_effects(state: State, workflow: Workflow, again: Iterable[str]) -> dict[str, str]:
+    """What steps that have run before change outside of the run if they run once more, as far as that can be seen."""
+    have_run = (name for name in again if name in state.places and state.places[name].visit)
+    steps = {one.name: one for one in workflow.steps}
+    return {name: effect for name in have_run if (effect := effect_of_another_visit(steps[name], workflow))}
 
 
 def asks_person(step: Step, workflow: Workflow) -> bool:
@@ -92,6 +111,7 @@ def round_plan(found: PlannedRound) -> RoundPlan:
         _in_words(planned.proposals),
         planned.stale,
         found.correction,
+        _side_effects(state, state.workflow, planned.steps),
     )
 
 

@@ -305,12 +305,16 @@ class RunControl:
         *,
         file: str = "",
         then: State | None = None,
+        keep_completed: bool = False,
     ) -> int:
         """Start a run that keeps the results of another up to a step, with other inputs or a corrected workflow.
 
-        `then`: the other run as it was at one of its events; by default as it is now.
+        `then`: the other run as it was at one of its events; by default as it is now. `keep_completed`: completed steps
+        are kept although another step than `from_step` runs that they depend on.
         """
-        old, prepared, planned = self._planned_fork(run_id, from_step, given, workflow, then)
+        old, prepared, planned = self._planned_fork(
+            run_id, from_step, given, workflow, then, keep_completed=keep_completed
+        )
         # The named step runs again, and so do steps whose files are gone or have changed.
         again = filter(None, (from_step, *(one.step for one in planned.stale)))
         capacity = self.reader.capacity(run_id)
@@ -338,10 +342,14 @@ class RunControl:
         given: dict[str, Any],
         workflow: Workflow | None = None,
         then: State | None = None,
+        *,
+        keep_completed: bool = False,
     ) -> ForkPlan:
         """What `fork` would run and keep; raises what `fork` would raise. Changes nothing."""
-        old, _, planned = self._planned_fork(run_id, from_step, given, workflow, then)
-        return fork_plan(old, from_step, planned)
+        old, prepared, planned = self._planned_fork(
+            run_id, from_step, given, workflow, then, keep_completed=keep_completed
+        )
+        return fork_plan(old, prepared.workflow, from_step, planned)
 
     def _planned_fork(
         self,
@@ -350,6 +358,8 @@ class RunControl:
         given: dict[str, Any],
         workflow: Workflow | None,
         then: State | None = None,
+        *,
+        keep_completed: bool,
     ) -> tuple[State, Prepared, Fork]:
         """The state of the old run, the new run, and the results that it keeps."""
         old = then or self.reader.state(run_id)
@@ -372,7 +382,8 @@ class RunControl:
             refuse_missing_files(chosen, Path(old.run.cwd))
         prepared = _prepared(chosen, inputs, Path(old.run.cwd), labels=self.reader.labels(run_id))
         with _meaning(step.name for step in chosen.steps):
-            return old, prepared, plan_fork(old, Graph(chosen), from_step, stale_results(old, old.graph.nodes))
+            stale = stale_results(old, old.graph.nodes)
+            return old, prepared, plan_fork(old, Graph(chosen), from_step, stale, keep_completed=keep_completed)
 
     # -- changing runs -----------------------------------------------------------------------------------------------
 
@@ -448,15 +459,24 @@ class RunControl:
         adjust: bool = False,
         corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
+        keep_completed: bool = False,
     ) -> RoundPlan:
-        """Open the next round: what failed, was cancelled, skipped or undone runs again. Return what it runs.
+        """Open the next round: what did not complete runs again, and what depends on it. Return what it runs.
 
         `items`: only these items of the map step `from_step`; () means those that failed. `adjust`: steps that ran out
         of memory or time get more. `corrected`: continue with this workflow; changed steps and those after run again.
-        `budgets`: what agents may spend from now on, by step; "" is the run.
+        `budgets`: what agents may spend from now on, by step; "" is the run. `keep_completed`: completed steps keep
+        their results although a step that they depend on runs again, or the corrected workflow changes them.
         """
         report, planned = self._planned_round(
-            run_id, from_step, reason, items, adjust=adjust, corrected=corrected, budgets=budgets
+            run_id,
+            from_step,
+            reason,
+            items,
+            adjust=adjust,
+            corrected=corrected,
+            budgets=budgets,
+            keep_completed=keep_completed,
         )
         self.send(run_id, report)
         return planned
@@ -470,10 +490,18 @@ class RunControl:
         adjust: bool = False,
         corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
+        keep_completed: bool = False,
     ) -> RoundPlan:
         """What `retry` would run again; raises what `retry` would raise. Changes nothing."""
         _, found = self._planned_round(
-            run_id, from_step, "", items, adjust=adjust, corrected=corrected, budgets=budgets
+            run_id,
+            from_step,
+            "",
+            items,
+            adjust=adjust,
+            corrected=corrected,
+            budgets=budgets,
+            keep_completed=keep_completed,
         )
         return found
 
@@ -487,12 +515,16 @@ class RunControl:
         adjust: bool,
         corrected: CorrectedWorkflow | None,
         budgets: Mapping[str, Budget] | None,
+        keep_completed: bool,
     ) -> tuple[r.RetryRequested, RoundPlan]:
         self.refuse_child(self.reader.record(run_id), "retry")
         state = self.reader.state(run_id)
         if not state.places:
             raise RunNotFinished(f"run {run_id} has not started yet, so there is nothing to retry")
         refuse_missing_worktree(state)
+        revised = None
+        if corrected is not None:
+            revised = describe_revision(state, corrected, self.reader.store, keep_completed=keep_completed)
         report = r.RetryRequested(
             _now(),
             self.by,
@@ -501,9 +533,10 @@ class RunControl:
             None if items is None else tuple(items),
             adjust,
             peak_memory_by_step(self.reader.events(run_id)) if adjust else {},
-            None if corrected is None else describe_revision(state, corrected, self.reader.store),
-            stale_of_round(state, from_step),
+            revised,
+            stale_of_round(state, from_step, keep_completed=keep_completed),
             dict(budgets or {}),
+            keep_completed,
         )
         steps = (step.name for step in (corrected.workflow if corrected else state.workflow).steps)
         with _meaning(steps):

@@ -349,10 +349,16 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         return starting.find_existing_run(self.reader, prepared, key, used)
 
     def plan_fork(
-        self, run_id: int, from_step: str, inputs: dict[str, Any], workflow: Workflow | None = None
+        self,
+        run_id: int,
+        from_step: str,
+        inputs: dict[str, Any],
+        workflow: Workflow | None = None,
+        *,
+        keep_completed: bool = False,
     ) -> ForkPlan:
         """What `fork` would run and keep. Changes nothing."""
-        return self.control.plan_fork(run_id, from_step, inputs, workflow)
+        return self.control.plan_fork(run_id, from_step, inputs, workflow, keep_completed=keep_completed)
 
     def fork(
         self,
@@ -363,9 +369,10 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         driver: Driver | None = None,
         *,
         file: str = "",
+        keep_completed: bool = False,
     ) -> int:
         """Start a new run that keeps the results of another up to a step, with other inputs or another workflow."""
-        return self.control.fork(run_id, from_step, inputs, workflow, driver, file=file)
+        return self.control.fork(run_id, from_step, inputs, workflow, driver, file=file, keep_completed=keep_completed)
 
     @cached_property
     def event_forks(self) -> EventForks:
@@ -641,10 +648,17 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         adjust: bool = False,
         corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
+        keep_completed: bool = False,
     ) -> RoundPlan:
         """What `retry` would run again. Changes nothing."""
         return self.control.plan_retry(
-            run_id, from_step=from_step, items=items, adjust=adjust, corrected=corrected, budgets=budgets
+            run_id,
+            from_step=from_step,
+            items=items,
+            adjust=adjust,
+            corrected=corrected,
+            budgets=budgets,
+            keep_completed=keep_completed,
         )
 
     def retry(
@@ -657,8 +671,9 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         adjust: bool = False,
         corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
+        keep_completed: bool = False,
     ) -> RoundPlan:
-        """Open another round: what failed, was cancelled, skipped or undone runs again."""
+        """Open another round: what did not complete runs again, and what depends on it."""
         return self.control.retry(
             run_id,
             from_step=from_step,
@@ -667,6 +682,7 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
             adjust=adjust,
             corrected=corrected,
             budgets=budgets,
+            keep_completed=keep_completed,
         )
 
     def refuse_matrix(self, run_id: int, step: str) -> None:

@@ -150,28 +150,26 @@ class UnattendedRuns:
         """Open another round; with a `source` the run continues with that workflow."""
         if items is not None and not from_step:
             raise InputInvalid("'items' needs 'from_step'", hint="name the map step", argument="items")
-        if source is None and (inputs or keep_completed):
-            name = "inputs" if inputs else "keep_completed"
+        if source is None and inputs:
             hint = "name a version, or give a file or a text"
-            raise InputInvalid(f"'{name}' is for a corrected workflow", hint=hint, argument=name)
+            raise InputInvalid("'inputs' is for a corrected workflow", hint=hint, argument="inputs")
         found = self._changes.retry(
             run_id,
             from_step=from_step,
             items=items,
             adjust=adjust,
-            corrected=None if source is None else self._corrected(run_id, source, inputs or {}, keep_completed),
+            corrected=None if source is None else self._corrected(run_id, source, inputs or {}),
             budgets=read_budgets(budgets),
+            keep_completed=keep_completed,
             reason=reason,
             dry_run=dry_run,
         )
         return self._driven(run_id, found, dry_run=dry_run)
 
-    def _corrected(
-        self, run_id: int, source: WorkflowSource, inputs: Mapping[str, Any], keep_completed: bool
-    ) -> CorrectedWorkflow:
+    def _corrected(self, run_id: int, source: WorkflowSource, inputs: Mapping[str, Any]) -> CorrectedWorkflow:
         file = os.path.abspath(source.file) if source.file else ""
         workflow = self._load_for(run_id, source, inputs)
-        return CorrectedWorkflow(workflow, dict(inputs), file, may_rename=False, keeps_completed=keep_completed)
+        return CorrectedWorkflow(workflow, dict(inputs), file, may_rename=False)
 
     def fork(
         self,
@@ -180,13 +178,20 @@ class UnattendedRuns:
         inputs: Mapping[str, Any],
         source: WorkflowSource | None = None,
         *,
+        keep_completed: bool = False,
         refuse_approvals: Callable[[str], None],
         dry_run: bool = False,
     ) -> ForkResult:
         """`ChangeVerbs.fork`, with a workflow that is still to be read; the new run is driven."""
         workflow = None if source is None else self._load_for(run_id, source, inputs)
         found = self._changes.fork(
-            run_id, from_step, dict(inputs), workflow, refuse_approvals=refuse_approvals, dry_run=dry_run
+            run_id,
+            from_step,
+            dict(inputs),
+            workflow,
+            keep_completed=keep_completed,
+            refuse_approvals=refuse_approvals,
+            dry_run=dry_run,
         )
         return found if found.fork_run_id is None else self._driven(found.fork_run_id, found, dry_run=dry_run)
 

@@ -1,10 +1,11 @@
 """Invariants of the graph: why a step was entered, skipped or brought back, checked from the log alone.
 
-They check only clear cases: the first round, and first visits.
+Most check only clear cases: the first round, and first visits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 from mulligan.core.model import events as e
@@ -72,6 +73,29 @@ def promise_4_remediations_bring_back_what_they_repaired(facts: LogFacts, entry:
         is_done = facts.ends.get((route.to or "", route.visit)) == "completed"
         if is_done and (fact.step, fact.visit) not in facts.repaired:
             raise facts.violation("promise 4", f"'{route.to}' completed, and '{fact.step}' was not notified", entry)
+
+
+def promise_4_no_result_is_older_than_what_it_depends_on(facts: LogFacts, entry: e.Entry) -> None:
+    """At the end of a round: no step kept its result from before it while one that it depends on was visited in it."""
+    if facts.keeps_completed:
+        return
+    for name in facts.graph.nodes:
+        if name not in facts.decided_in_round:
+            source = next((one for one in _sources(facts, name) if facts.visits_in_round[one]), None)
+            if source is not None:
+                what = f"'{source}' ran in round {facts.round}, and '{name}', which depends on it, kept its result"
+                raise facts.violation("promise 4", what, entry)
+
+
+def _sources(facts: LogFacts, name: str) -> Iterator[str]:
+    """The steps that a step depends on directly. With `join: first` that is only one of the arrivals: none is named."""
+    groups, node = facts.workflow.groups, facts.graph.nodes[name]
+    for need in node.step.needs:
+        yield from groups[need.of] if need.is_group else (need.of,)
+    if node.step.join != "first":
+        yield from (arc.source for arc in node.arrivals)
+    if facts.outcomes.get(name) == "stood_in":
+        yield facts.stood_in_by[name]
 
 
 def promise_1_what_is_unhandled_fails_the_run(facts: LogFacts, entry: e.Entry) -> None:

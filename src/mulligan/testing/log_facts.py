@@ -79,6 +79,9 @@ class LogFacts:
         self.visits: dict[str, int] = {}
         self.open_visits: set[str] = set()
         self.visits_in_round: Counter[str] = Counter()
+        # Steps that ended or were passed over in this round; and whether it keeps old results.
+        self.decided_in_round: set[str] = set()
+        self.keeps_completed = False
         self.completed: dict[tuple[str, int], int] = {}
         self.loops: set[tuple[str, int]] = set()
         # The graph: edges that were taken, how each step and each visit ended last, targets of loops.
@@ -95,6 +98,7 @@ class LogFacts:
         self.looped_to: set[str] = set()
         # Steps that their remediation brought back, or substituted, with the visit that had failed.
         self.repaired: set[tuple[str, int]] = set()
+        self.stood_in_by: dict[str, str] = {}
         # Agents.
         self.spending = AgentSpending(workflow)
         # Undo.
@@ -140,10 +144,12 @@ class LogFacts:
         if learn is not None:
             learn(self, entry.fact, entry)
 
-    def begin_round(self, number: int) -> None:
+    def begin_round(self, number: int, *, keeps_completed: bool = False) -> None:
         self.round, self.stop, self.is_now, self.is_cancelled, self.is_over = number, None, False, False, False
         self.end_entered = self.end_ended = 0
         self.visits_in_round.clear()
+        self.decided_in_round.clear()
+        self.keeps_completed = keeps_completed
         self.last_undone_seq = 0
 
     def forget_retries(self, place: str) -> None:
@@ -192,7 +198,8 @@ def _forked(facts: LogFacts, fact: e.RunForked, entry: e.Entry) -> None:
 
 
 def _reopened(facts: LogFacts, fact: e.RunReopened, entry: e.Entry) -> None:
-    facts.begin_round(fact.round)
+    # Without `fresh` it is the round of an older version, which kept old results.
+    facts.begin_round(fact.round, keeps_completed=fact.keep_completed or fact.fresh is None)
 
 
 def _stopping(facts: LogFacts, fact: e.RunStopping, entry: e.Entry) -> None:
@@ -200,6 +207,7 @@ def _stopping(facts: LogFacts, fact: e.RunStopping, entry: e.Entry) -> None:
     facts.is_cancelled = facts.is_cancelled or fact.cause == "cancelled"
     facts.loops.clear()
     if fact.not_begun:
+        facts.decided_in_round.update(name for name in facts.graph.nodes if not facts.visits.get(name))
         awaited = {failed.route.to for failed in facts.failures if failed.route.status == "selected"}
         new = (name for name in facts.graph.nodes if name not in facts.outcomes and not facts.visits.get(name))
         for name in [name for name in new if name not in awaited]:
@@ -222,6 +230,7 @@ def _step_ended(facts: LogFacts, fact: e.StepCompleted | e.StepFailed | e.StepCa
     facts.open_visits.discard(fact.step)
     facts.forget_retries(fact.step)
     facts.end_ended += fact.step == END
+    facts.decided_in_round.add(fact.step)
     facts.outcomes[fact.step] = facts.ends[fact.step, fact.visit] = _outcome(fact)
     if facts.outcomes[fact.step] in ("completed", "allowed"):
         facts.done.add(fact.step)
@@ -244,11 +253,14 @@ def _outcome(fact: e.StepCompleted | e.StepFailed | e.StepCancelled) -> str:
 
 
 def _passed_over(facts: LogFacts, fact: e.StepSkipped | e.StepRestored, entry: e.Entry) -> None:
+    facts.decided_in_round.add(fact.step)
     facts.outcomes[fact.step] = "skipped"
     facts.done.add(fact.step)
 
 
 def _stood_in(facts: LogFacts, fact: e.StepStoodIn, entry: e.Entry) -> None:
+    facts.decided_in_round.add(fact.step)
+    facts.stood_in_by[fact.step] = fact.by
     facts.outcomes[fact.step] = "stood_in"
     facts.done.add(fact.step)
     facts.repaired.add((fact.step, facts.visits.get(fact.step, 0)))

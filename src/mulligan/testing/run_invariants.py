@@ -30,6 +30,7 @@ from mulligan.testing.causality import (
     promise_4_a_loop_edge_goes_alone,
     promise_4_a_step_is_entered_for_a_cause,
     promise_4_a_step_is_skipped_for_a_cause,
+    promise_4_no_result_is_older_than_what_it_depends_on,
     promise_4_remediations_bring_back_what_they_repaired,
     promise_5_a_retry_is_due_when_its_rule_says,
 )
@@ -573,6 +574,7 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_4_loops_fire_once: (e.LoopFired,),
     promise_4_a_loop_edge_goes_alone: (e.StepCompleted,),
     promise_4_remediations_bring_back_what_they_repaired: TERMINAL,
+    promise_4_no_result_is_older_than_what_it_depends_on: TERMINAL,
     promise_4_every_failure_says_where_it_went: (e.StepFailed,),
     promise_5_nothing_starts_early: (e.AttemptScheduled,),
     promise_5_a_retry_is_due_when_its_rule_says: (e.RetryScheduled,),

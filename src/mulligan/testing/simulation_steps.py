@@ -63,6 +63,8 @@ SOMETIMES = {
 }
 # The share of rounds with a corrected definition.
 CORRECTED_SHARE = 0.4
+# How many of the rounds keep completed steps although a step that they depend on runs again.
+KEPT_SHARE = 0.2
 # The share of forks that continue the run from one of its events.
 CONTINUED_SHARE = 0.5
 # What other processes do while one waits for the store.
@@ -374,12 +376,21 @@ class SimulationSteps:
         maps, adjust = maps_of(state), self.rng.random() < 0.3
         if not maps or (state.run.status != "completed" and self.rng.random() < 0.6):
             report = r.RetryRequested(now, "someone", "again", self._some_step(state), adjust=adjust)
-            return self._corrected(state, report)
+            return self._keeping(state, self._corrected(state, report))
         self.cluster.happened["items"] += 1
         place = self.rng.choice(maps)
         total = len(place.items.values) if place.items else 0
         items = tuple(self.rng.sample(range(total), self.rng.randint(1, total)))
-        return r.RetryRequested(now, "someone", "again", from_step=place.key, items=items, adjust=adjust)
+        report = r.RetryRequested(now, "someone", "again", from_step=place.key, items=items, adjust=adjust)
+        return self._keeping(state, report)
+
+    def _keeping(self, state: State, report: r.RetryRequested) -> r.RetryRequested:
+        """Sometimes keep completed steps behind those that run. Uses its own random numbers, as `_corrected` does."""
+        dice = Random(f"keep {state.run.run_id}:{state.run.seq}:{report.from_step}")
+        if dice.random() >= KEPT_SHARE:
+            return report
+        self.cluster.happened["kept"] += 1
+        return msgspec.structs.replace(report, keep_completed=True)
 
     def _corrected(self, state: State, report: r.RetryRequested) -> r.RetryRequested:
         """Sometimes add a corrected definition. Uses its own random numbers, so that other histories stay the same."""

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from mulligan.analysis.coverage.side_effects import side_effect
-from mulligan.core.model.workflow import Action
+from mulligan.analysis.coverage.side_effects import effect_of_another_visit, side_effect
+from mulligan.core.model.workflow import Action, Map
+from mulligan.testing.history import command, expression, handler, step, workflow
 
 
 def shell(text: str) -> str:
@@ -86,3 +87,46 @@ def test_a_request_counts_if_its_idempotency_key_is_switched_off(params: dict[st
 )
 def test_a_query_counts_if_it_adds_to_what_is_there(query: str, is_found: bool) -> None:
     assert bool(side_effect(Action("sql", {"query": query}))) is is_found
+
+
+# -- a whole step, once more -----------------------------------------------------------------------------------------
+
+POST = Action("http", {"url": "https://x.example", "method": "POST"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "effect"),
+    [
+        ({}, ""),
+        ({"undo": command("release")}, "has an undo"),
+        ({"on_lost": "fail"}, "has on_lost: fail"),
+        ({"action": Action("approve", {"message": "go?"})}, "asks a person"),
+        ({"action": Action("agent", {"provider": "some"})}, "asks an agent"),
+        # Another visit has another key than the first, so the server does not recognize the request.
+        ({"action": POST}, "sends a POST"),
+        ({"action": Action("http", {"url": "https://x.example", "method": "delete"})}, "sends a DELETE"),
+        ({"action": Action("http", {"url": "https://x.example"})}, ""),
+        ({"action": Action("sql", {"query": "update a set state = 'done'"})}, "writes to a database"),
+        ({"action": Action("sql", {"query": ["select 1", "drop table a"]})}, "writes to a database"),
+        ({"action": Action("sql", {"query": "select replace(x, 'a', 'b') from a for update"})}, ""),
+        ({"action": Action("shell", {"text": "sbatch job.sh"})}, "submits a batch job"),
+        ({"on_success": (command("sbatch tell.sh"),)}, "submits a batch job"),
+        # A handler runs only if the step fails.
+        ({"on_failure": handler("sbatch fix.sh")}, ""),
+    ],
+)
+def test_what_a_step_does_once_more_when_it_runs_again(fields: dict[str, Any], effect: str) -> None:
+    flow = workflow(step("a", **fields))
+
+    assert effect_of_another_visit(flow.steps[0], flow) == effect
+
+
+def test_the_commands_of_items_and_the_steps_of_a_called_workflow_count() -> None:
+    child = workflow(step("deep", action=POST))
+    flow = workflow(
+        step("items", map=Map(over=expression("list")), do=(command("one"), command("sbatch job.sh"))),
+        step("call", action=Action("workflow", {"file": "child.yaml"})),
+        children={"child.yaml": child},
+    )
+
+    assert [effect_of_another_visit(one, flow) for one in flow.steps] == ["submits a batch job", "sends a POST"]

@@ -10,6 +10,9 @@ What is recognized, and nothing else:
   database client, unless the text has an idempotency key. What a script does that it calls cannot be known.
 
 Python, agents and actions of packages are not looked into.
+
+`effect_of_another_visit` asks the same of a whole step that has run and runs again. Another visit has other keys, so
+more counts there: every request that may change something, every query that writes, and what the author says.
 """
 
 from __future__ import annotations
@@ -18,10 +21,17 @@ import re
 from typing import Any
 
 from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.core.model.workflow import Action
+from mulligan.core.model.workflow import AGENT, Action, Step, Workflow
 
 _KEY = lazy_regex(r"idempoten|MULLIGAN_IDEMPOTENCY_KEY|request[-_]?id", re.IGNORECASE)
 _NOT_IDEMPOTENT = frozenset({"POST", "PATCH"})
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+# A statement that begins with one of these words, or a part of one that changes rows.
+_WRITE = lazy_regex(
+    r"(?:\A|;)\s*(?:--[^\n]*\n\s*)*(?:insert|update|delete|merge|replace|truncate|create|drop|alter|grant|revoke|call|copy)\b"
+    r"|\binsert\s+into\b|\bdelete\s+from\b|\bmerge\s+into\b|\bupdate\s+\S+\s+set\b",
+    re.IGNORECASE,
+)
 _INSERT = lazy_regex(r"\binsert\s+into\b", re.IGNORECASE)
 _INSERT_ONCE = lazy_regex(
     r"\bon\s+conflict\b|\bon\s+duplicate\b|\binsert\s+or\s+\w+|\bnot\s+exists\b|\bmerge\s+into\b|\bdelete\s+from\b"
@@ -61,6 +71,38 @@ def side_effect(action: Action | None) -> str:
     if action.kind == "shell":
         return _of_shell(_CONTINUED.sub(" ", str(action.params.get("text", ""))))
     return ""
+
+
+def effect_of_another_visit(step: Step, workflow: Workflow) -> str:
+    """What running a step once more changes outside of the run, in words such as "sends a POST"; "" if none is seen.
+
+    Its author says so with `undo` or `on_lost: fail`; it asks a person or an agent; or one of its actions shows it,
+    also one of a workflow that it calls. Its handlers and scripts do not count: they run only if it fails.
+    """
+    if step.undo is not None:
+        return "has an undo"
+    if step.on_lost == "fail":
+        return "has on_lost: fail"
+    actions = [action for one in (step, *step.do, *step.on_success) if (action := one.action) is not None]
+    return next((effect for action in actions if (effect := _of_visit(action, workflow))), "")
+
+
+def _of_visit(action: Action, workflow: Workflow) -> str:
+    method = str(action.params.get("method", "GET")).upper()
+    if action.kind == "approve":
+        return "asks a person"
+    if action.kind == AGENT:
+        return "asks an agent"
+    if action.kind == "http" and method not in _READING:
+        return f"sends a {method}"
+    query = action.params.get("query")
+    queries = query if isinstance(query, list) else [query]
+    if action.kind == "sql" and any(_WRITE.search(str(one)) for one in queries):
+        return "writes to a database"
+    child = workflow.children.get(str(action.params.get("file"))) if action.kind == "workflow" else None
+    if child is not None:
+        return next((effect for one in child.steps if (effect := effect_of_another_visit(one, child))), "")
+    return side_effect(action)
 
 
 def _of_request(params: dict[str, Any]) -> str:

@@ -112,7 +112,16 @@ class Continuation:
 
     def _reopen(self, at: datetime, asked: e.RunReopened) -> Iterator[e.Entry]:
         items = asked.indexes or None
-        report = r.RetryRequested(at, asked.by, asked.reason, from_step=asked.from_step, items=items, stale=asked.stale)
+        report = r.RetryRequested(
+            at,
+            asked.by,
+            asked.reason,
+            from_step=asked.from_step,
+            items=items,
+            stale=asked.stale,
+            # A round of an older version kept them.
+            keep_completed=asked.keep_completed or asked.fresh is None,
+        )
         plan = plan_round(self.state, report)
         now = self._now(at)
         adjustments = {step: given for step, given in asked.adjustments.items() if step in plan.steps}
@@ -124,6 +133,7 @@ class Continuation:
             indexes=plan.items,
             stale=plan.stale,
             adjustments=adjustments,
+            fresh=plan.fresh,
         )
         return follow_facts(now, iter((reopened_at(now, fact),)))
 

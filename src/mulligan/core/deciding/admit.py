@@ -259,6 +259,8 @@ def _run_reopened(now: Now, report: r.RetryRequested, plan: Round) -> e.RunReope
         adjustments=adjustments_of(plan.proposals),
         stale=plan.stale,
         budgets=report.budgets,
+        fresh=plan.fresh,
+        keep_completed=plan.keep_completed,
     )
 
 

@@ -6,9 +6,11 @@ from collections.abc import Iterable
 
 import msgspec
 
+from mulligan.core.deciding.dependents import dependents
 from mulligan.core.model.conversation import SessionPart
 from mulligan.core.model.fact_parts import Kept
 from mulligan.core.model.file_records import StaleFile
+from mulligan.core.model.formatting import quote_names
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.run_data import DataValue
@@ -32,12 +34,14 @@ class Fork(msgspec.Struct, frozen=True):
     stale: tuple[StaleFile, ...] = ()
 
 
-def plan_fork(old: State, graph: Graph, from_step: str, stale: tuple[StaleFile, ...] = ()) -> Fork:
+def plan_fork(
+    old: State, graph: Graph, from_step: str, stale: tuple[StaleFile, ...] = (), *, keep_completed: bool = False
+) -> Fork:
     """Plan a fork of `old` from `from_step` in the workflow of `graph`; "" keeps every result that there is."""
     if stale:
-        would_keep = {one.step for one in kept_results(old, graph, from_step)}
+        would_keep = {one.step for one in kept_results(old, graph, from_step, keep_completed=keep_completed)}
         stale = tuple(one for one in stale if one.step in would_keep)
-    kept = kept_results(old, graph, from_step, (one.step for one in stale))
+    kept = kept_results(old, graph, from_step, (one.step for one in stale), keep_completed=keep_completed)
     names = {one.step for one in kept}
     return Fork(
         kept=kept,
@@ -48,60 +52,52 @@ def plan_fork(old: State, graph: Graph, from_step: str, stale: tuple[StaleFile, 
     )
 
 
-def kept_results(old: State, graph: Graph, from_step: str, again: Iterable[str] = ()) -> tuple[Kept, ...]:
+def kept_results(
+    old: State, graph: Graph, from_step: str, again: Iterable[str] = (), *, keep_completed: bool = False
+) -> tuple[Kept, ...]:
     """The results that a fork of `old` from `from_step` takes over into the workflow of `graph`.
 
-    Steps are matched by name. A result is kept if the step completed (or a remediation stood in for it) and cannot be
-    reached from `from_step`. A skipped step runs again if anything before it does, since it may have been skipped for
-    that failure. `again`: other steps that must run because their files have changed. Without `from_step` every step
-    keeps the result that it has.
+    Steps are matched by name. A result is kept if the step completed (or a remediation stood in for it) or was skipped,
+    and depends on no step that runs. `again`: steps that must run because their files have changed. With
+    `keep_completed` a completed step is kept unless it depends on `from_step`, on one of these or on an undone step.
     """
     if from_step and from_step not in graph.nodes:
         raise UnknownStep(f"'{from_step}' is not a step of the workflow to run", step=from_step)
-    touched = _affected_steps(old, graph, (*filter(None, (from_step,)), *again))
-    if graph.workflow != old.workflow:
-        touched = _with_rerouted(old, graph, touched)
+    undone = (name for name, place in old.places.items() if place.is_undone and name in graph.nodes)
+    first = [*filter(None, (from_step,)), *again, *undone]
+    touched = {*first, *dependents(old, graph, first)}
     places = (old.places[name] for name in graph.nodes if name in old.graph.nodes and name not in touched)
     kept = {place.key: place for place in places if place.settled in _KEEPABLE}
-    open_ = graph.behind(name for name in graph.nodes if name not in kept)
-    return tuple(_keep(old, one) for one in kept.values() if one.settled != "skipped" or one.key not in open_)
+    too_old = dependents(old, graph, [name for name in graph.nodes if name not in kept])
+    is_kept = {
+        one.key: one.key not in too_old or (keep_completed and one.settled != "skipped") for one in kept.values()
+    }
+    return tuple(_keep(old, one) for one in kept.values() if is_kept[one.key])
 
 
-def _affected_steps(old: State, graph: Graph, steps: Iterable[str]) -> set[str]:
-    """The steps affected by running these: those behind them, and behind steps that one of them stood in for."""
-    touched = set(graph.behind(steps))
-    # The result of an undone step is gone, and so are those that depend on it.
-    for name, place in old.places.items():
-        if place.is_undone and name in graph.nodes:
-            touched |= graph.region(name)
-    for record in old.failures:
-        stands_in = record.then == "continue" and record.target in touched and record.step in graph.nodes
-        if stands_in and old.places[record.step].settled == "stood_in":
-            touched |= graph.region(record.step)
-    return touched
+def run_reasons(old: State, graph: Graph, from_step: str, planned: Fork) -> dict[str, str]:
+    """Why each step of the fork runs, in a few words."""
+    own = {name: _own_reason(old, from_step, planned, name) for name in planned.runs}
+    with_reason = [name for name, reason in own.items() if reason]
+    # The named step first: it is the cause that people know.
+    origins = dependents(old, graph, sorted(with_reason, key=lambda name: name != from_step))
+    return {name: reason or f"it is behind {quote_names([origins[name]])}" for name, reason in own.items()}
 
 
-def _with_rerouted(old: State, graph: Graph, again: set[str]) -> set[str]:
-    """Add the steps that a corrected file puts behind a step that runs: their results are too old.
-
-    Passes over all steps until nothing new is found.
-    """
-    found, before = set(again), -1
-    while len(found) != before:
-        before = len(found)
-        for name in graph.nodes:
-            if name not in found and any(_runs(old, found, one) for one in _new_sources(old, graph, name)):
-                found |= graph.region(name)
-    return found
-
-
-def _new_sources(old: State, graph: Graph, name: str) -> frozenset[str]:
-    """The steps directly before this one that were not before it in the old run."""
-    return graph.sources(name) - old.graph.sources(name) if name in old.graph.nodes else frozenset()
-
-
-def _runs(old: State, again: set[str], name: str) -> bool:
-    return name in again or name not in old.graph.nodes or old.places[name].settled not in _KEEPABLE
+def _own_reason(old: State, from_step: str, planned: Fork, name: str) -> str:
+    """Why a step runs by itself; "" if only because of a step that it depends on."""
+    if name == from_step:
+        return "the fork starts here"
+    if name not in old.graph.nodes:
+        return "it is new"
+    place = old.places[name]
+    if place.is_undone:
+        return "it was undone"
+    if found := [one.text for one in planned.stale if one.step == name]:
+        return "; ".join(found)
+    if place.settled in _KEEPABLE:
+        return ""
+    return {"failed": "it failed", "cancelled": "it was cancelled"}.get(place.status, "it had not ended")
 
 
 def _keep(old: State, place: Place) -> Kept:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from mulligan.core.deciding.budgets import check_raised_budgets
+from mulligan.core.deciding.dependents import dependents
+from mulligan.core.deciding.flow import readiness
 from mulligan.core.deciding.resource_usage import Proposal, proposals
 from mulligan.core.evolve.evolve_places import steps_starting_fresh
 from mulligan.core.evolve.revision import Difference, make_revision, workflow_from_plain
@@ -20,9 +22,6 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import unhandled
 from mulligan.errors import NothingToRetry, Refused, RunNotFinished, UnknownStep
 
-# For at most this many changed steps the reasons name the step that others depend on.
-SOURCES_NAMED_MAX = 10
-
 
 class Round(msgspec.Struct, frozen=True):
     """What a new round runs: steps, perhaps only some items of the map step `from_step`, and larger limits."""
@@ -33,6 +32,10 @@ class Round(msgspec.Struct, frozen=True):
     proposals: tuple[Proposal, ...]
     # Files of otherwise kept steps that have changed or are gone.
     stale: tuple[StaleFile, ...] = ()
+    # Maps that start with a new list, and steps with `join: each` that are visited for all arrivals.
+    fresh: tuple[str, ...] = ()
+    # Whether completed steps keep their results although a step that they depend on runs again.
+    keep_completed: bool = False
 
 
 def plan_revision(state: State, report: RetryRequested) -> tuple[RunRevised, Difference] | None:
@@ -55,21 +58,37 @@ def plan_round(state: State, report: RetryRequested, revised: Difference | None 
     `revised`: how the definition, which the run already uses, differs from that of the previous round.
     """
     refuse_round(state, report, state.graph)
-    without = frozenset(_steps_to_rerun(state, report.from_step, (), revised))
+    named = () if report.items is None else _items_to_retry(state, report.from_step, report.items)
+    asked = _Asked(report.from_step, bool(named), keep_completed=keeps_completed(report), revised=revised)
+    if named and not asked.keep_completed:
+        _refuse_items_behind_rerun(state, asked)
+    without = frozenset(_steps_to_rerun(state, asked))
     # A corrected definition may no longer have the step.
     stale = tuple(one for one in report.stale if one.step in state.graph.nodes and one.step not in without)
-    steps = _steps_to_rerun(state, report.from_step, stale, revised)
-    items = () if report.items is None else _items_to_retry(state, report.from_step, report.items)
-    if report.from_step in state.graph.behind(one.step for one in stale):
-        # The list of the map may change: none of its items is kept.
-        items = ()
-    found = proposals(state, steps, report.peaks) if report.adjust else ()
-    return Round(steps, report.from_step, items=items, proposals=found, stale=stale)
+    asked = msgspec.structs.replace(asked, stale=stale)
+    steps = _steps_to_rerun(state, asked)
+    fresh = _steps_starting_fresh(state, asked, steps)
+    return Round(
+        steps,
+        report.from_step,
+        # If the list of the map may change, none of its items is kept.
+        items=() if report.from_step in fresh else named,
+        proposals=proposals(state, steps, report.peaks) if report.adjust else (),
+        stale=stale,
+        fresh=tuple(name for name in steps if name in fresh and _can_start_fresh(state, name)),
+        keep_completed=asked.keep_completed,
+    )
 
 
-def kept_files(state: State, from_step: str) -> Iterator[tuple[str, FileRecord]]:
+def keeps_completed(report: RetryRequested) -> bool:
+    """Whether completed steps keep their results although a step that they depend on runs again."""
+    return report.keep_completed or (report.revised is not None and report.revised.keeps_completed)
+
+
+def kept_files(state: State, from_step: str, *, keep_completed: bool = False) -> Iterator[tuple[str, FileRecord]]:
     """The files that a round would keep, each with the step that wrote it last."""
-    again = frozenset(steps_to_retry(state, from_step)) if from_step in ("", *state.graph.nodes) else frozenset()
+    asked = _Asked(from_step, keep_completed=keep_completed)
+    again = frozenset(_steps_to_rerun(state, asked)) if from_step in ("", *state.graph.nodes) else frozenset()
     return written_files(state, (name for name in state.graph.nodes if name not in again))
 
 
@@ -93,32 +112,84 @@ def _file_records(state: State, place: Place) -> Iterable[FileRecord]:
             yield FileRecord(name, state.workflow.files.get(name, name))
 
 
-def steps_to_retry(state: State, from_step: str, stale: Iterable[StaleFile] = ()) -> tuple[str, ...]:
-    """The steps that a new round runs: failed unhandled, cancelled, skipped or undone, and all from `from_step` on.
+# -- steps -----------------------------------------------------------------------------------------------------------
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """What decides which steps a round runs, besides the state."""
+
+    from_step: str = ""
+    # Whether only some items of the map `from_step` run.
+    has_items: bool = False
+    keep_completed: bool = False
+    stale: tuple[StaleFile, ...] = ()
+    revised: Difference | None = None
+
+
+def _steps_to_rerun(state: State, asked: _Asked) -> tuple[str, ...]:
+    """The steps that a new round runs: those that have to, and every step that depends on one of them."""
+    if asked.keep_completed:
+        again = _unfinished_steps(state, asked)
+    else:
+        again = {*(first := _first_steps(state, asked)), *dependents(state, state.graph, first)}
+    return tuple(name for name in state.graph.nodes if name in again)
+
+
+def _first_steps(state: State, asked: _Asked) -> list[str]:
+    """The steps that run again by themselves, not because of a step that they depend on; `from_step` first.
+
+    Failed unhandled, cancelled, undone, with files that have changed, new or changed in a corrected definition. A
+    skipped step stays skipped unless something before it runs, or its condition may have another answer now.
+    """
+    again = {record.step for record in unhandled(state)} | {one.step for one in asked.stale}
+    again |= {place.key for place in state.steps() if place.is_undone or place.status == "cancelled"}
+    again |= {place.key for place in state.steps() if place.status == "skipped" and _may_be_entered_now(state, place)}
+    if asked.revised is not None:
+        again |= {*asked.revised.added, *_outdated(state, asked.revised)}
+    first = [asked.from_step] if asked.from_step else []
+    return [*first, *(name for name in state.graph.nodes if name in again and name != asked.from_step)]
+
+
+def _may_be_entered_now(state: State, place: Place) -> bool:
+    """Whether a step was skipped for a reason that no step before it has: its `when` reads the round or a variable."""
+    workspace = state.workflow.workspace
+    if workspace is not None and place.key == workspace.closes:
+        return True
+    reads = () if (when := state.step(place.key).when) is None else when.reads
+    return any(name.partition(".")[0] in ("run", "env") for name in reads) and readiness(state, place) == "enter"
+
+
+def _unfinished_steps(state: State, asked: _Asked) -> set[str]:
+    """With `keep_completed`: only what failed unhandled, was cancelled, skipped or undone, and all from `from_step` on.
 
     Also the steps behind them that kept the result of an earlier pass of a loop; the steps between an undone step and
     one of these, since what they depend on is gone; and every step whose files have changed, with all steps behind it.
     """
     again = {record.step for record in unhandled(state)}
-    again |= state.graph.region(from_step) if from_step else frozenset()
+    if asked.from_step:
+        again |= {asked.from_step} if asked.has_items else state.graph.region(asked.from_step)
     again |= {place.key for place in state.steps() if place.is_undone or place.status in ("cancelled", "skipped")}
     undone = [place.key for place in state.steps() if place.is_undone]
     again |= state.graph.between(undone, again)
     # If a loop failed, the steps after that keep the result of an earlier pass, which is older than what they need.
     again |= {name for name in state.graph.behind(again) if state.places[name].settled == "skipped"}
-    for step in {one.step for one in stale}:
-        again |= state.graph.region(step)
-    return tuple(name for name in state.graph.nodes if name in again)
+    again |= state.graph.behind(one.step for one in asked.stale)
+    return again if asked.revised is None else _with_revised(state, again, asked.revised)
 
 
-def _steps_to_rerun(
-    state: State, from_step: str, stale: Iterable[StaleFile], revised: Difference | None
-) -> tuple[str, ...]:
-    steps = steps_to_retry(state, from_step, stale)
-    return steps if revised is None else _with_revised(state, steps, revised)
+def _steps_starting_fresh(state: State, asked: _Asked, steps: tuple[str, ...]) -> frozenset[str]:
+    """The steps of a round that start as if for the first time, since what they are made of may be different."""
+    from_step = "" if asked.has_items else asked.from_step
+    fresh = frozenset(steps_starting_fresh(state, from_step, steps, asked.stale))
+    return fresh if asked.keep_completed else fresh | dependents(state, state.graph, steps).keys()
 
 
-def _with_revised(state: State, steps: tuple[str, ...], revised: Difference) -> tuple[str, ...]:
+def _can_start_fresh(state: State, name: str) -> bool:
+    place = state.places[name]
+    return place.items is not None or state.step(name).join == "each"
+
+
+def _with_revised(state: State, steps: set[str], revised: Difference) -> set[str]:
     """Add the steps that a corrected definition makes run again, and all steps behind them.
 
     A step that now needs one of them and did not before runs again too: its result is older than what it needs.
@@ -129,7 +200,7 @@ def _with_revised(state: State, steps: tuple[str, ...], revised: Difference) -> 
     while len(again) != before:
         before = len(again)
         again |= state.graph.behind(name for name, sources in revised.gained.items() if sources & again)
-    return tuple(name for name in state.graph.nodes if name in again)
+    return again
 
 
 def _outdated(state: State, revised: Difference) -> list[str]:
@@ -142,27 +213,26 @@ def _outdated(state: State, revised: Difference) -> list[str]:
 def rerun_reasons(state: State, plan: Round, revised: Difference | None = None) -> dict[str, str]:
     """Why each step of the round runs again, in a few words."""
     failed = {record.step for record in unhandled(state)}
-    found = {name: _rerun_reason(state, plan, failed, name) for name in plan.steps}
+    own = {name: _own_reason(state, plan, failed, name) for name in plan.steps}
     if revised is not None:
-        found |= dict(_revision_reasons(state, revised, found))
-    return found
+        own |= {name: _with_revision(state, name, own[name], revised) for name in plan.steps}
+    # The step that was named comes first; a skipped one is named only if there is no other: it runs because of one.
+    with_reason = sorted((name for name, reason in own.items() if reason), key=lambda name: name != plan.from_step)
+    origins = dependents(state, state.graph, with_reason)
+    origins |= dependents(state, state.graph, (name for name in with_reason if state.status_of(name) != "skipped"))
+    return {name: reason or f"it is behind {quote_names([origins[name]])}" for name, reason in own.items()}
 
 
-def _revision_reasons(state: State, revised: Difference, found: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """The reasons that come from the corrected definition, replacing or extending the others."""
-    sources = (*_outdated(state, revised), *revised.added)
-    behind = {name: source for source in sources[:SOURCES_NAMED_MAX] for name in state.graph.behind((source,))}
-    for name, reason in found.items():
-        changed = f"it changed: {', '.join(revised.changed[name])}" if name in revised.changed else ""
-        if name in revised.added:
-            yield name, "it is new"
-        elif changed:
-            yield name, changed if reason == _UNDONE_UPSTREAM else f"{reason}, and {changed}"
-        elif reason == _UNDONE_UPSTREAM:
-            yield name, f"it is behind {quote_names([behind[name]]) if name in behind else 'a step that runs again'}"
+def _with_revision(state: State, name: str, reason: str, revised: Difference) -> str:
+    """The reason with what the corrected definition adds to it."""
+    if name in revised.added:
+        return "it is new"
+    changed = f"it changed: {', '.join(revised.changed[name])}" if name in revised.changed else ""
+    return f"{reason}, and {changed}" if reason and changed else reason or changed
 
 
-def _rerun_reason(state: State, plan: Round, failed: set[str], name: str) -> str:
+def _own_reason(state: State, plan: Round, failed: set[str], name: str) -> str:
+    """Why a step runs again by itself; "" if only because of a step that it depends on."""
     place = state.places[name]
     if name == plan.from_step:
         return "the round starts here"
@@ -174,25 +244,16 @@ def _rerun_reason(state: State, plan: Round, failed: set[str], name: str) -> str
         return "; ".join(found)
     if place.status in ("cancelled", "skipped"):
         return f"it was {place.status}"
-    if plan.from_step and name in state.graph.region(plan.from_step):
-        return f"it is behind '{plan.from_step}'"
-    if place.status == "completed" and place.settled == "skipped":
+    if plan.keep_completed and place.status == "completed" and place.settled == "skipped":
         return "its result is from an earlier pass of the loop"
-    source = next((one.step for one in plan.stale if name in state.graph.region(one.step)), "")
-    if source:
-        return f"it is behind '{source}'"
-    return _UNDONE_UPSTREAM
-
-
-# The reason if no other applies.
-_UNDONE_UPSTREAM = "a step before it was undone"
+    return ""
 
 
 def items_to_rerun(state: State, plan: Round) -> dict[str, tuple[int, ...]]:
     """The items that run, for each map step that does not run as a whole, provided its list stays the same."""
     found = {plan.from_step: plan.items} if plan.items else {}
-    anew = frozenset(steps_starting_fresh(state, plan.from_step, plan.steps, plan.stale))
-    for place in (state.places[name] for name in plan.steps if name not in anew):
+    fresh = frozenset(plan.fresh)
+    for place in (state.places[name] for name in plan.steps if name not in fresh and name not in found):
         if place.items is not None and place.status in ("failed", "cancelled"):
             items = enumerate(state.items_of(place))
             found[place.key] = tuple(i for i, item in items if item is None or item.status != "completed")
@@ -253,6 +314,18 @@ def _items_to_retry(state: State, step: str, named: tuple[int, ...]) -> tuple[in
             hint="to run one anyway, name it: --item I",
         )
     return tuple(sorted(chosen))
+
+
+def _refuse_items_behind_rerun(state: State, asked: _Asked) -> None:
+    """Refuse to run only some items of a map that depends on a step that runs again: its list may change."""
+    step, run_id = asked.from_step, state.run.run_id
+    source = dependents(state, state.graph, _first_steps(state, asked)).get(step)
+    if source is not None:
+        raise Refused(
+            f"step '{step}' of run {run_id} is behind '{source}', which runs again: none of its items can be kept",
+            hint=f"to run the whole step again: mulligan retry {run_id}; to keep its other items: --keep-completed",
+            step=step,
+        )
 
 
 def _unfinished(state: State, place: Place) -> Iterator[int]:

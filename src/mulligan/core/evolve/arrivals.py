@@ -195,15 +195,16 @@ def reopen_arrivals(state: State, name: str) -> None:
 # -- putting back ------------------------------------------------------------------------------
 
 
-def put_back(state: State, names: Collection[str], *, is_loop: bool = False) -> None:
+def put_back(state: State, names: Collection[str], *, is_loop: bool = False, keeps_results: bool = False) -> None:
     """Put steps back to waiting for a new visit. What they decided is open again; everything else stays decided.
 
     A loop uses up arrivals from outside, so its steps wait for new ones; needs met from outside stay met. Steps that
-    were not entered keep their arrivals.
+    were not entered keep their arrivals. `keeps_results`: a step outside that has run is not visited again because one
+    of these arrives once more.
     """
     ordered = sorted(names, key=lambda name: state.graph.nodes[name].order)
     for name in ordered:
-        _unsettle(state, name, names)
+        _unsettle(state, name, names, keeps_results=keeps_results)
     for name in ordered:
         place = state.touch(name)
         arrived = place.taken_arrivals if place.status == "waiting" else 0
@@ -216,16 +217,18 @@ def put_back(state: State, names: Collection[str], *, is_loop: bool = False) -> 
         recount(state, name, kept_arrivals=arrived if is_loop else None)
 
 
-def _unsettle(state: State, name: str, names: Collection[str]) -> None:
+def _unsettle(state: State, name: str, names: Collection[str], *, keeps_results: bool) -> None:
     """Revoke that a step had settled. A waiting step outside keeps an edge that was taken, so no arrival is lost.
 
     A step that keeps its result in a new round keeps the edge too: an undone step that runs again is not a new arrival.
+    A failure is one: an alert about the last failure says nothing about the next.
     """
     node = state.graph.nodes[name]
     place = state.touch(name)
     is_redone = place.is_undone and place.status == "completed"
     for arc in node.arcs:
-        if arc.to in names or (state.places[arc.to].status != "waiting" and not is_redone):
+        is_kept = is_redone or (keeps_results and arc.edge.on != "failure")
+        if arc.to in names or (state.places[arc.to].status != "waiting" and not is_kept):
             state.drop(state.arcs, arc.key)
     settled, place.settled = place.settled, ""
     if not settled:

@@ -7,7 +7,7 @@ A replay of the log runs `evolve` alone, so nothing here may decide by a policy:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -215,13 +215,20 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
     for records in (state.failures, state.recoveries):
         for record in [r for r in records if r.step in steps or r.step == END]:
             state.set_at(records, record.index, _replace(record, is_closed=True))
-    put_back(state, steps)
+    put_back(state, steps, keeps_results=fact.keep_completed)
     _reset_maps(state, fact)
+    fresh = frozenset(fact.fresh or ())
     for name in steps:
         place = state.touch(name)
         place.is_undone, place.visits_before, place.last_status = False, place.visit, ""
-        _reroute_to_next_visit(state, place)
-        requeue(state, name)
+        if fact.fresh is not None and place.output is not None:
+            # If it is not entered in this round, it has no output.
+            place.before, place.output = place.output, None
+        if name in fresh and state.graph.nodes[name].step.join == "each":
+            _queue_all_arrivals(state, place)
+        else:
+            _reroute_to_next_visit(state, place)
+            requeue(state, name)
     # A loop counts its visits together: otherwise the step after the one that runs again would have none left.
     for name in {member for step in steps for member in state.graph.loops.get(step, ())} - steps:
         place = state.touch(name)
@@ -231,11 +238,29 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
     set_status(state, end, "waiting")
 
 
+def _queue_all_arrivals(state: State, place: Place) -> None:
+    """Visit a step once more for each edge that led to it, each with the failure that it led to it for."""
+    arcs = [arc for arc in state.graph.nodes[place.key].arrivals if state.arcs.get(arc.key) == "taken"]
+    place.queue = tuple(arc.key for arc in arcs)
+    for visit, arc in enumerate(arcs, place.visit + 1):
+        index = state.places[arc.source].failure_index
+        if arc.edge.on == "failure" and index is not None:
+            is_routed = state.failures[index].target == place.key
+            for table in (state.informed, state.routed) if is_routed else (state.informed,):
+                state.put(table, (place.key, visit), (index,))
+
+
+def _maps_starting_fresh(state: State, fact: e.RunReopened) -> Iterable[str]:
+    if fact.fresh is not None:
+        return fact.fresh
+    return steps_starting_fresh(state, fact.from_step, fact.put_back, fact.stale)
+
+
 def _reset_maps(state: State, fact: e.RunReopened) -> None:
-    """Reset the maps that start with a new list (from a step on, behind undone steps), and the items named."""
+    """Reset the maps that start with a new list, and the items named."""
     if fact.indexes:
         reset_items(state, fact.from_step, fact.indexes)
-    for name in steps_starting_fresh(state, fact.from_step, fact.put_back, fact.stale):
+    for name in _maps_starting_fresh(state, fact):
         if name != state.run.items_of and state.places[name].items is not None:
             reset_items(state, name)
             state.touch(name).items = None

@@ -172,6 +172,11 @@ class RunReopened(Fact):
     stale: tuple[StaleFile, ...] = ()
     # Budgets that are raised from here on: by step, "" of the run.
     budgets: dict[str, Budget] = {}
+    # Of `put_back`: maps that start with a new list, and steps with `join: each` that are visited for all arrivals.
+    # None in logs from before it was recorded: then only completed steps behind `from_step`, undone or stale ones ran.
+    fresh: tuple[str, ...] | None = None
+    # Whether completed steps kept their results although a step that they depend on runs again.
+    keep_completed: bool = False
 
 
 class _RunEnded(Fact):

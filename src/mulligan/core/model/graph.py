@@ -137,12 +137,22 @@ class Graph:
 
     def after(self, vertex: str) -> Iterator[str]:
         """The successors of a vertex: targets of its edges in file order, then steps and barriers that need it."""
-        return (hop.to if isinstance(hop, Arc) else hop for hop in self._hops(vertex))
+        return (hop.to if isinstance(hop, Arc) else hop for hop in self.hops(vertex))
 
     def onward(self, vertex: str) -> list[str]:
         """Like `after`, without loop edges."""
-        hops = (hop for hop in self._hops(vertex) if not (isinstance(hop, Arc) and hop.is_loop))
+        hops = (hop for hop in self.hops(vertex) if not (isinstance(hop, Arc) and hop.is_loop))
         return [hop.to if isinstance(hop, Arc) else hop for hop in hops]
+
+    def hops(self, vertex: str) -> Iterator[Arc | str]:
+        """Like `after`, with the arcs themselves."""
+        if vertex in self.barriers:
+            yield from self.barriers[vertex].targets
+            return
+        node = self.nodes[vertex]
+        yield from (arc for arc in node.arcs if arc.to != END)
+        yield from (target for target, _ in node.dependents)
+        yield from (barrier.key for barrier in node.barriers)
 
     # -- building ------------------------------------------------------------------------------------------------
 
@@ -235,7 +245,7 @@ class Graph:
             return
         seen.add(root)
         path = {root}
-        stack = [(root, self._hops(root))]
+        stack = [(root, self.hops(root))]
         while stack:
             vertex, hops = stack[-1]
             hop = next(hops, None)
@@ -250,17 +260,7 @@ class Graph:
             elif target in inside and target not in seen:
                 seen.add(target)
                 path.add(target)
-                stack.append((target, self._hops(target)))
-
-    def _hops(self, vertex: str) -> Iterator[Arc | str]:
-        """Like `after`, with the arcs themselves."""
-        if vertex in self.barriers:
-            yield from self.barriers[vertex].targets
-            return
-        node = self.nodes[vertex]
-        yield from (arc for arc in node.arcs if arc.to != END)
-        yield from (target for target, _ in node.dependents)
-        yield from (barrier.key for barrier in node.barriers)
+                stack.append((target, self.hops(target)))
 
     def _sources(self) -> Sources:
         """The predecessors of each vertex."""

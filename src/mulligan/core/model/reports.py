@@ -185,6 +185,8 @@ class RetryRequested(Report):
     stale: tuple[StaleFile, ...] = ()
     # Budgets to raise: by step, "" of the run.
     budgets: dict[str, Budget] = {}
+    # Whether completed steps keep their results although a step that they depend on runs again.
+    keep_completed: bool = False
 
 
 class Classified(Report):

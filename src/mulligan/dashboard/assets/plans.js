@@ -7,7 +7,7 @@ export function describePlan(plan) {
   if (plan?.change) return describeChange(plan.change);
   if (plan?.round?.steps) return describeRound(plan.round);
   if (plan?.follows) return describeChange({ starts: [], stops: [], still_running: [], ...plan });
-  if (plan?.steps && plan.kept) return plan.why ? describeRound(plan) : describeFork(plan);
+  if (plan?.steps && plan.kept) return plan.round ? describeRound(plan) : describeFork(plan);
   const lines = [];
   for (const [key, value] of Object.entries(plan?.plan ?? plan ?? {})) {
     if (Array.isArray(value) && value.every((one) => typeof one === "string")) lines.push(...named(capital(key.replaceAll("_", " ")), value));
@@ -30,13 +30,7 @@ export function describeChange(plan) {
 /** What another round of a run would run, and why. */
 export function describeRound(plan) {
   const parts = [sentence(`Round ${plan.round} would run `, count(plan.steps.length, "step"), ` and keep the results of ${plan.kept.length.toLocaleString()}.`)];
-  const groups = new Map();
-  for (const name of plan.steps) {
-    const why = plan.why[name] ?? "runs again";
-    if (!groups.has(why)) groups.set(why, []);
-    groups.get(why).push(itemsOf(plan, name));
-  }
-  for (const [why, names] of groups) parts.push(...named(capital(why), names));
+  parts.push(...describeEffects(plan.side_effects), ...describeReasons(plan));
   for (const [name, words] of Object.entries(plan.adjustments ?? {})) parts.push(...named(`More for ${name}`, words));
   parts.push(...named("Kept", plan.kept));
   parts.push(...describeStale(plan.stale), ...describeCorrection(plan.correction));
@@ -47,12 +41,29 @@ export function describeRound(plan) {
 export function describeFork(plan) {
   return [
     sentence("The new run would run ", count(plan.steps.length, "step"), ` and keep the results of ${plan.kept.length.toLocaleString()}.`),
-    ...named("Would run", plan.steps),
+    ...describeEffects(plan.side_effects),
+    ...describeReasons(plan),
     ...named("Kept", plan.kept),
     ...named("Kept, although the other version changes them", plan.changed),
     ...named("Not in the other version any more", plan.dropped),
     ...describeStale(plan.stale),
   ];
+}
+
+/** The steps that would run once more and change something outside of the run each time. */
+function describeEffects(effects) {
+  return named("Would do once more", Object.entries(effects ?? {}).map(([name, effect]) => `${name}: ${effect}`));
+}
+
+/** The steps that would run, by the reason why. */
+function describeReasons(plan) {
+  const groups = new Map();
+  for (const name of plan.steps) {
+    const why = plan.why?.[name] ?? "would run";
+    if (!groups.has(why)) groups.set(why, []);
+    groups.get(why).push(itemsOf(plan, name));
+  }
+  return [...groups].flatMap(([why, names]) => named(capital(why), names));
 }
 
 function itemsOf(plan, name) {

@@ -29,6 +29,12 @@ export async function openRunAction(asked, opener = null) {
 
 const ACTIONS = { pause, resume, cancel, retry, fork };
 
+const KEEP_COMPLETED = {
+  name: "keep_completed",
+  type: "checkbox",
+  label: "Keep completed steps, even if a step that they depend on runs again",
+};
+
 function pause({ run_id: run, step }) {
   const what = step ? `step ${step} of run ${run}` : `run ${run}`;
   return {
@@ -92,15 +98,17 @@ async function retry({ run_id: run, workflow, step, writes }) {
       fields: [
         stepField("Begin with", names, step ?? "", "what did not complete"),
         { name: "adjust", type: "checkbox", label: "Give more memory and time to steps that ran out of them" },
+        KEEP_COMPLETED,
         ...definition,
       ],
       done: (answer) => `round ${answer.round} of run ${run} has begun`,
     },
     describe: describeRound,
-    shape: ({ from_step, adjust, version, text, ...rest }) => ({
+    shape: ({ from_step, adjust, keep_completed, version, text, ...rest }) => ({
       ...rest,
       ...(from_step ? { from_step } : {}),
       ...(adjust ? { adjust } : {}),
+      ...(keep_completed ? { keep_completed } : {}),
       ...readDefinition(version, text),
     }),
   };
@@ -128,12 +136,13 @@ async function fork({ run_id: run, workflow, step, writes }) {
           value: typeof value === "string" ? value : JSON.stringify(value),
           hint: typeof value === "string" ? "" : "as JSON",
         })),
+        KEEP_COMPLETED,
         ...definition,
       ],
       done: (answer) => `run ${answer.fork_run_id} has begun`,
     },
     describe: describeFork,
-    shape: ({ from_step, version, text, dry_run, ...rest }) => {
+    shape: ({ from_step, keep_completed, version, text, dry_run, ...rest }) => {
       const inputs = {};
       for (const [name, value] of before) {
         const given = readInput(rest[`input ${name}`] ?? "", isText.get(name), name);
@@ -142,6 +151,7 @@ async function fork({ run_id: run, workflow, step, writes }) {
       return {
         from_step: from_step ?? "",
         ...(Object.keys(inputs).length ? { inputs } : {}),
+        ...(keep_completed ? { keep_completed } : {}),
         ...readDefinition(version, text),
         ...(dry_run ? { dry_run } : {}),
       };
