@@ -204,7 +204,16 @@ class TasksInFlight:
         self._ended = deque((leases[token], report) for token, report in unwritten.items() if token in leases)
         if self.executor is not None:
             known = {*unwritten, *(lease.token for lease in self.executor.running)}
-            self.reserve_and_start([lease for token, lease in leases.items() if token not in known])
+            self._start_except_stopped([lease for token, lease in leases.items() if token not in known])
+
+    def _start_except_stopped(self, leases: Sequence[Lease]) -> None:
+        """Run tasks that were leased to us a while ago. Do not begin those that we would have to stop at once."""
+        stops = self._store.stop_requests(self._name) if leases else ()
+        stopped = {stop.token for stop in stops if stop.grace_seconds is not None}
+        now = self._clock.now()
+        for task, lease in ((lease.task, lease) for lease in leases if lease.token in stopped):
+            self._ended.append((lease, TaskInterrupted(now, task.place, task.attempt)))
+        self.reserve_and_start([lease for lease in leases if lease.token not in stopped])
 
 
 def _spare(lease: Lease, report: Report) -> Report:
