@@ -25,6 +25,7 @@ from proof.chaos import announcements, flows
 from proof.chaos.api_server import ApiServer
 from proof.chaos.checker import (
     TOLD_MAX,
+    HeartbeatJournal,
     InvariantChecker,
     Totals,
     all_runs,
@@ -48,6 +49,8 @@ WATCHED_RUNS, WATCH_SECONDS = 40, 60.0
 SEND_SECONDS = 60.0
 LOOK_SECONDS = 0.05
 SAMPLE_SECONDS, ONLOOK_SECONDS, PROGRESS_SECONDS = 5.0, 3.0, 30.0
+# How often in a lease the ages of all heartbeats are noted.
+HEARTBEAT_LOOKS = 4
 # How long a worker that is told to end may take: its grace, and a server that is slow.
 END_SECONDS = 60.0
 # For each worker: its statements, its news, and one that the server has not noticed yet. And as many for the others.
@@ -119,6 +122,8 @@ class Chaos:
             announcements.put_schedule(service)
             tokens = {user: _token(service, user, *scopes) for user, scopes in TOKENS.items()}
         self._paper(TOKEN_FILE).write_text(tokens["watcher"])
+        every = self.settings.lease_seconds / HEARTBEAT_LOOKS
+        self._exits.enter_context(HeartbeatJournal(self.server.url, self._paper("heartbeats"), every))
         self.target = announcements.Target(self.settings.seed)
         self._exits.callback(self.target.close)
         self.fleet = self._exits.enter_context(Fleet(self.stage, self.server.url, self.settings.workers))

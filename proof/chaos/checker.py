@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 import msgspec
 import psycopg
@@ -171,14 +175,15 @@ def _check_results(ended: Mapping[int, Line], logs: Mapping[int, Sequence[e.Entr
 
 
 def _check_counts(begun: Iterable[Line], logs: Mapping[int, Sequence[e.Entry]]) -> Findings:
-    """No command ran more often than its log says it was scheduled."""
+    """No command ran more often than its log says it was started, or that its start came too late to count."""
     ran = Counter((line.run_id, line.place) for line in begun)
-    scheduled: Counter[tuple[int, str]] = Counter()
+    started: Counter[tuple[int, str]] = Counter()
     for run_id, log in logs.items():
-        scheduled.update((run_id, entry.fact.place) for entry in log if isinstance(entry.fact, e.AttemptScheduled))
+        facts = (entry.fact for entry in log)
+        started.update((run_id, fact.place) for fact in facts if isinstance(fact, e.AttemptStarted | e.ReportRefused))
     for (run_id, place), times in ran.items():
-        if times > scheduled[run_id, place]:
-            yield f"run {run_id}: '{place}' ran {times} times, and was scheduled {scheduled[run_id, place]} times"
+        if times > started[run_id, place]:
+            yield f"run {run_id}: '{place}' ran {times} times, and was started {started[run_id, place]} times"
 
 
 # -- outages ---------------------------------------------------------------------------------------------------------
@@ -189,17 +194,39 @@ def check_outages(outages: Iterable[tuple[Outage, Sequence[Line]]], logs: Mappin
 
     With each outage comes what the steps wrote while it lasted: nothing could be reported then.
     """
+    last_starts = _last_starts(logs.values())
     for outage, lines in outages:
         ended = {(line.run_id, line.place) for line in lines if line.verb == "end"}
         for run_id, log in logs.items():
             for entry in log:
                 if outage.began <= entry.at <= outage.ended:
-                    yield from _of_outage(outage, run_id, entry.fact, ended)
+                    yield from _of_outage(outage, run_id, entry, ended, last_starts)
 
 
-def _of_outage(outage: Outage, run_id: int, fact: e.Fact, ended: Collection[tuple[int, str]]) -> Findings:
+def _last_starts(logs: Iterable[Sequence[e.Entry]]) -> dict[str, datetime]:
+    """When each worker started its last task."""
+    found: dict[str, datetime] = {}
+    for entry in (entry for log in logs for entry in log if isinstance(entry.fact, e.AttemptStarted)):
+        worker = entry.fact.worker  # type: ignore[union-attr]
+        found[worker] = max(entry.at, found.get(worker, entry.at))
+    return found
+
+
+def _of_outage(
+    outage: Outage,
+    run_id: int,
+    entry: e.Entry,
+    ended: Collection[tuple[int, str]],
+    last_starts: Mapping[str, datetime],
+) -> Findings:
+    fact = entry.fact
     if isinstance(fact, e.AttemptLost):
-        yield f"run {run_id}: attempt {fact.attempt} of '{fact.place}' was lost to an outage ({outage.how})"
+        last = last_starts.get(fact.worker)
+        fate = "lived on" if last is not None and last > entry.at else "started nothing more under this name"
+        since = f"{(entry.at - outage.began).total_seconds():.1f}s after it began at {outage.began:%H:%M:%S.%f}"
+        where = f"run {run_id}: attempt {fact.attempt} of '{fact.place}'"
+        # The file `heartbeats` has what the store knew of this worker then.
+        yield f"{where} was lost to an outage ({outage.how}), {since}; its worker {fact.worker} {fate}"
     elif isinstance(fact, e.AttemptInterrupted) and (run_id, fact.place) in ended:
         yield f"run {run_id}: attempt {fact.attempt} of '{fact.place}' ended in an outage ({outage.how}), and ran again"
 
@@ -225,6 +252,44 @@ class InvariantChecker:
         found = [said for promise in STORE_PROMISES for said in _asked(partial(promise, self._known, held))]
         self._known.record(held)
         return found
+
+
+class HeartbeatJournal:
+    """Notes again and again how old the heartbeat of each worker is, and how busy the machine, while the block lasts.
+
+    Whether an attempt was lost because its worker was silent, or for another reason, nothing else can tell afterwards.
+    """
+
+    def __init__(self, url: str, path: Path, seconds: float) -> None:
+        self._url = url
+        self._path = path
+        self._seconds = seconds
+        self._is_over = threading.Event()
+        # Beside everything else: a server that is frozen does not answer for a while.
+        self._thread = threading.Thread(target=self._go_on, daemon=True)
+
+    def __enter__(self) -> HeartbeatJournal:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _go_on(self) -> None:
+        with self._path.open("a") as noted:
+            while not self._is_over.wait(self._seconds):
+                said = f"load {os.getloadavg()[0]:.1f} {self._ages()}"
+                print(f"{datetime.now(UTC):%H:%M:%S.%f} {said}", file=noted, flush=True)
+
+    def _ages(self) -> str:
+        try:
+            # The shortest that there is: two seconds.
+            with psycopg.connect(self._url, connect_timeout=2) as connection:
+                rows = connection.execute("SELECT name, now_micros() - beat_at FROM workers ORDER BY name").fetchall()
+        except psycopg.Error as error:
+            return f"no answer: {type(error).__name__}"
+        return " ".join(f"{name}={age / 1e6:.2f}s" for name, age in rows)
 
 
 def read_store_contents(url: str) -> StoreContents:

@@ -23,14 +23,15 @@ Act = Callable[[], None]
 # How long a server takes to be started at most: its old children may still be going.
 START_SECONDS = 60.0
 # In leases: how long nothing else goes wrong before an outage, how long that lasts, and in what part of it a step that
-# ends has certainly ended by itself. Supervisors kill at two thirds of a lease after the last heartbeat.
+# ends has certainly ended by itself. Supervisors kill at two thirds of a lease after the last heartbeat; a worker gives
+# a call up after a lease, so that a shorter outage may be no more to it than a slow answer.
 QUIET_LEASES = 2.0
-OUTAGE_LEASES = (1.6, 3.0)
+OUTAGE_LEASES = (0.7, 3.0)
 ENDED_LEASES = 0.4
 
 
 class Outage(msgspec.Struct, frozen=True):
-    """The server was away for longer than a lease, and there were no other faults."""
+    """The server was away for long enough that tasks were killed, and there were no other faults."""
 
     how: str
     # Until all processes had a lease to come back.
@@ -144,7 +145,7 @@ class FaultInjector:
         self._agenda.add(self._of_outages.uniform(20, 60), self._quiet_and_outage)
 
     def outage(self, how: str, seconds: float) -> None:
-        """Stop the server for longer than a lease. No other faults until all have had a lease more."""
+        """Stop the server for so long. No other faults until all have had a lease more."""
         self.is_quiet = True
         self.counts[f"outage {how}"] += 1
         back = self._taken_away(how)

@@ -121,14 +121,13 @@ def every_result_was_worked_for(after: TrialOutcome) -> Iterator[str]:
     """A place has no more results than it was done to the end, and was not begun more often than the log says."""
     for run_id, log in after.logs.items():
         begun, ended = (_times(after.lines, run_id, verb) for verb in ("start", "end"))
-        started = {fact.place for fact in _facts(log, (e.AttemptStarted,)) if fact.worker}
-        scheduled = Counter(fact.place for fact in _facts(log, (e.AttemptScheduled,)))
+        started = Counter(fact.place for fact in _facts(log, (e.AttemptStarted,)) if fact.worker)
         results = Counter(fact.place for fact in _facts(log, RESULTS) if not _is_refusal(fact))
         for place in sorted({*started, *begun}):
             if results[place] > ended[place]:
                 yield f"run {run_id}: '{place}' has {results[place]} results, and came to its end {ended[place]} times"
-            if begun[place] > scheduled[place]:
-                yield f"run {run_id}: '{place}' was begun {begun[place]} times, and scheduled {scheduled[place]} times"
+            if begun[place] > started[place]:
+                yield f"run {run_id}: '{place}' was begun {begun[place]} times, and started {started[place]} times"
 
 
 def nothing_overlapped(after: TrialOutcome) -> Iterator[str]:

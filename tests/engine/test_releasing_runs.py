@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from mulligan.core.effects.tasks import Task
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
+from mulligan.engine.engine import Engine
 from mulligan.errors import StoreUnavailable
-from mulligan.ports import Lease, Offer, WorkerRecord
+from mulligan.language.expressions import Cel
+from mulligan.ports import FAULT_POINTS, Lease, Offer, WorkerRecord
+from mulligan.testing.fake_executor import FakeExecutor
+from mulligan.testing.faults import Crash, faults
 
 from .conftest import World
 
@@ -139,3 +145,132 @@ def test_a_turn_that_could_not_be_given_back_is_given_back_when_the_store_answer
     world.settle(engine)
 
     assert world.store.run(run_id).holder == ""
+
+
+# -- reports of our own tasks ----------------------------------------------------------------------------------------
+
+
+ENDING = "{steps: [{step: a, shell: make a}, {step: b, shell: make b}], end: {shell: report}}"
+
+
+class Meanwhile:
+    """A store in which somebody else acts just before something is written."""
+
+    def __init__(self, store: Any, act: Callable[[], object]) -> None:
+        self._store = store
+        self._act = act
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def commit(self, commits: Any) -> Any:
+        self._act()
+        return self._store.commit(commits)
+
+
+class Reluctant(FakeExecutor):
+    """What is asked to stop takes as long as it likes, and is the last to be reported."""
+
+    def stop(self, token: int, grace_seconds: float | None) -> None:
+        pass
+
+    def collect(self, timeout: float | None) -> list[tuple[Lease, r.Report]]:
+        return super().collect(timeout)[::-1]
+
+
+class Stopped:
+    """A run that was cancelled while another worker was given the second of its steps; then its own worker died.
+
+    The other worker drives the run now, and has two tasks: `end`, and the one that it was asked to stop.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.is_over = False
+        plain = world.store
+        world.count += 1
+        name = f"other{world.count}"
+        plain.register(WorkerRecord(name, "here", 98, cpus=4))
+        self.other = Engine(plain, world.clock, Cel({}), name, Reluctant(name, world.clock, ends=self._ends))
+        self.other.set_alone(False)
+        self.is_taken = False
+        world.store = Meanwhile(plain, self._take)  # type: ignore[assignment]
+        first = world.engine(slots=1, ends=lambda task: None)
+        first.set_alone(False)
+        self.run_id = world.start(ENDING, first)
+        while "AttemptStarted" not in world.facts(self.run_id):
+            first.tick(0.0)
+        world.store.put(self.run_id, r.CancelRequested(world.clock.now(), "someone"))
+        first.request_look()
+        self.is_taken = True
+        while "RunStopping" not in world.facts(self.run_id):
+            first.tick(0.0)
+        world.store = plain
+        world.expire(first)
+
+    def _take(self) -> None:
+        if self.is_taken:
+            self.is_taken = False
+            self.other.request_look()
+            for _ in range(5):
+                self.other.tick(0.0)
+
+    def _ends(self, task: Task) -> Outcome | None:
+        return Outcome(exit_code=0) if self.is_over else None
+
+    def reach_the_end(self) -> None:
+        """Let the other worker drive the run until both tasks run there."""
+        self.other.request_look()
+        for _ in range(20):
+            self.other.tick(0.0)
+        assert self.other.tasks_running == 2 and self.run_id in self.other.drivers
+
+
+def test_the_report_of_our_own_task_behind_the_end_of_the_round_is_not_lost(world: World) -> None:
+    stopped = Stopped(world)
+    stopped.reach_the_end()
+
+    # Both have ended: with `end` the round is over.
+    stopped.is_over = True
+    world.settle(stopped.other)
+
+    assert world.status(stopped.run_id) == "cancelled"
+    assert not world.store.has_leases(stopped.run_id)
+    assert world.facts(stopped.run_id)[-1] == "ReportRefused"
+
+
+def test_another_round_does_not_wait_for_a_task_that_was_reported_behind_the_end(world: World) -> None:
+    stopped = Stopped(world)
+    stopped.reach_the_end()
+    stopped.is_over = True
+    world.settle(stopped.other)
+
+    world.store.put(stopped.run_id, r.RetryRequested(world.clock.now(), "someone"))
+    stopped.other.request_look()
+    world.settle(stopped.other)
+
+    assert (world.status(stopped.run_id), world.store.run(stopped.run_id).round) == ("completed", 2)
+
+
+@pytest.mark.parametrize("point", sorted(FAULT_POINTS))
+def test_a_crash_near_the_end_of_a_round_leaves_no_lease_behind(world: World, point: str) -> None:
+    plain = world.store
+
+    def cancelled(nth: int) -> int:
+        world.store = plain
+        stopped = Stopped(world)
+        stopped.reach_the_end()
+        stopped.is_over = True
+        with faults() as points:
+            points.arm(point, nth)
+            try:
+                world.settle(stopped.other)
+            except Crash:
+                world.expire(stopped.other)
+                world.settle(world.engine())
+        assert (world.status(stopped.run_id), world.store.has_leases(stopped.run_id)) == ("cancelled", False)
+        return points.passes[point]
+
+    nth = 1
+    while cancelled(nth) >= nth:
+        nth += 1

@@ -101,8 +101,8 @@ def log(*facts: e.Fact) -> list[e.Entry]:
     return [e.Entry(number, T0, None, fact) for number, fact in enumerate(facts, 1)]
 
 
-SCHEDULED = e.AttemptScheduled("fetch", 1)
-DONE = log(SCHEDULED, e.AttemptSucceeded("fetch", 1, "7"))
+STARTED = e.AttemptStarted("fetch", 1, "h.1")
+DONE = log(STARTED, e.AttemptSucceeded("fetch", 1, "7"))
 START, END = "start 1 ab:fetch:1 7", "end 1 ab:fetch:1 7"
 SECOND = ["start 1 ab:fetch:1 8", "end 1 ab:fetch:1 8"]
 
@@ -116,7 +116,7 @@ def test_work_that_was_done_once_and_taken_once_is_fine() -> None:
 
 
 def test_a_lost_attempt_that_ran_before_the_next_one_is_fine() -> None:
-    again = log(SCHEDULED, e.AttemptScheduled("fetch", 2, "lost"), e.AttemptSucceeded("fetch", 2, "8"))
+    again = log(STARTED, e.AttemptStarted("fetch", 2, "h.2"), e.AttemptSucceeded("fetch", 2, "8"))
 
     assert found_in([START, END, *SECOND], again) == []
 
@@ -152,9 +152,9 @@ def test_a_result_that_nobody_worked_for_is_found() -> None:
 def test_a_result_of_another_place_is_found() -> None:
     other = [line.replace("fetch", "store") for line in (START, END)]
 
-    assert [said.partition(", and")[0] for said in found_in(other, [*DONE, *log(e.AttemptScheduled("store", 1))])] == [
-        "run 1: 'fetch' gave lease 7"
-    ]
+    assert [
+        said.partition(", and")[0] for said in found_in(other, [*DONE, *log(e.AttemptStarted("store", 1, "h.1"))])
+    ] == ["run 1: 'fetch' gave lease 7"]
 
 
 def test_a_result_that_was_taken_twice_is_found() -> None:
@@ -164,23 +164,23 @@ def test_a_result_that_was_taken_twice_is_found() -> None:
 
 
 def test_a_lease_that_was_worked_off_twice_is_found() -> None:
-    found = found_in([START, END, START, END], [*DONE, *log(e.AttemptScheduled("fetch", 2))])
+    found = found_in([START, END, START, END], [*DONE, *log(e.AttemptStarted("fetch", 2, "h.2"))])
 
     assert [said.partition(": ")[0] for said in found] == ["lease 7 was begun twice"]
 
 
 def test_attempts_that_overlap_are_found() -> None:
-    again = log(SCHEDULED, e.AttemptScheduled("fetch", 2, "lost"), e.AttemptSucceeded("fetch", 2, "8"))
+    again = log(STARTED, e.AttemptStarted("fetch", 2, "h.2"), e.AttemptSucceeded("fetch", 2, "8"))
 
     found = found_in([START, SECOND[0], END, SECOND[1]], again)
 
     assert [said.partition(": ")[0] for said in found] == ["two attempts overlapped"]
 
 
-def test_a_command_that_ran_more_often_than_it_was_scheduled_is_found() -> None:
+def test_a_command_that_ran_more_often_than_it_was_started_is_found() -> None:
     found = found_in([START, END, *SECOND], DONE)
 
-    assert found == ["run 1: 'fetch' ran 2 times, and was scheduled 1 times"]
+    assert found == ["run 1: 'fetch' ran 2 times, and was started 1 times"]
 
 
 # -- runs

@@ -5,6 +5,7 @@ A defect is a function that replaces one of the product's, which it gets as `rea
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -359,6 +360,30 @@ def _(real: Any) -> Any:
 def _(real: Any) -> Any:
     """what our own tasks came to goes with a turn that is another's"""
     return lambda self, driver: None
+
+
+@defect(DrivenRuns, "part_with")
+def _(real: Any) -> Any:
+    """what our own tasks came to goes with a round that is over"""
+
+    def part_with(self: DrivenRuns, driver: run_driver.RunDriver, *, is_released: bool) -> None:
+        driver.reports = deque(one for one in driver.reports if one.token is None)
+        self._changes.request()
+        real(self, driver, is_released=is_released)
+
+    return part_with
+
+
+@defect(run_driver.RunDriver, "_is_too_late")
+def _(real: Any) -> Any:
+    """a task is started though its turn has ended it before"""
+    return lambda self, pending, started: False
+
+
+@defect(run_driver.RunDriver, "_is_stopped_in_time")
+def _(real: Any) -> Any:
+    """a task is started though its turn has asked it to stop"""
+    return lambda self, pending, stop: False
 
 
 @defect(TasksInFlight, "keep")

@@ -7,11 +7,13 @@ from datetime import timedelta
 import pytest
 
 from mulligan.core.deciding.breaker import Guard, GuardedOutcome, Verdict
+from mulligan.core.effects.effects import StopTask
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model import events as e
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.workflow import Breaker
 from mulligan.errors import StaleLease
-from mulligan.ports import Lease, WorkerRecord
+from mulligan.ports import Commit, CommitResult, Lease, Turn, WorkerRecord
 from mulligan.testing.clock import START, JumpingClock
 from mulligan.testing.databases import DATABASES, LEASE_SECONDS
 from mulligan.testing.execution_recorder import ExecutionRecorder, Outage, WorkerSearch
@@ -36,6 +38,9 @@ def executor(
 
 def lease(token: int, attempt: int = 1, place: str = "a") -> Lease:
     return Lease(Task(1, place, attempt, "shell", {}, "test", "v", place, 1, "step"), "h1.1", token)
+
+
+STARTED, STOPPING = e.AttemptStarted("a", 1, "h1.1"), e.AttemptStopping("a", 1, "stopping")
 
 
 # -- tasks -----------------------------------------------------------------------------------------------------------
@@ -93,6 +98,39 @@ def test_what_has_ended_is_said_to_run_until_it_was_collected() -> None:
     assert ([*one.running], [*one.unfinished]) == ([lease(7)], [])
     assert [ended for ended, _ in one.collect(0.0)] == [lease(7)]
     assert [*one.running] == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "grace_seconds", "word"),
+    [
+        pytest.param([e.AttemptScheduled("a", 1), STARTED], 10.0, "", id="started"),
+        pytest.param([STARTED, STOPPING], None, "", id="left to finish"),
+        pytest.param([STARTED, STOPPING], 10.0, "AttemptStopping", id="to be stopped"),
+        pytest.param([e.AttemptCancelled("a", 1)], 0.0, "AttemptCancelled", id="cancelled before it began"),
+        pytest.param([e.AttemptStarted("a", 2, "h1.1")], 0.0, "nothing", id="another attempt"),
+    ],
+)
+def test_a_task_that_its_turn_has_taken_starts_only_if_the_log_says_so(
+    facts: list[e.Fact], grace_seconds: float | None, word: str
+) -> None:
+    recorder = make()
+    entries = [e.Entry(number, START, 0, fact) for number, fact in enumerate(facts, 1)]
+    commit = Commit(
+        turn=Turn(1, "h1.1", 1),
+        after=0,
+        entries=entries,
+        rows=(),
+        status="running",
+        round=1,
+        at=START,
+        stopped=[StopTask("a", 1, grace_seconds)],
+    )
+    recorder.note_commits([commit], [CommitResult([lease(7)])])
+
+    executor(recorder, "h1.1").start([lease(7)])
+
+    said = f"promise 6: attempt 1 of 'a' in run 1 starts, and the last word of its log on it is {word}"
+    assert recorder.violations == ([said] if word else [])
 
 
 # -- whose word counts -----------------------------------------------------------------------------------------------

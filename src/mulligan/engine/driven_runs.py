@@ -288,12 +288,17 @@ class DrivenRuns:
     def drain(self) -> None:
         """Start no more tasks."""
         for driver in self.drivers.values():
+            if driver.has_open_turn:
+                # The store did not answer: what the turn would start is not wanted any more.
+                self.roll_back(driver)
             driver.executor = None
             # The next holder of the turn finds them.
             driver.starts.clear()
 
     def release_all(self) -> None:
         """Give all turns back, so that other workers can continue."""
+        for driver in self.drivers.values():
+            self._pass_on_reports(driver)
         self._store.release([driver.turn for driver in self.drivers.values()])
         self.forget_all()
 
@@ -314,15 +319,15 @@ class DrivenRuns:
     def part_with(self, driver: RunDriver, *, is_released: bool) -> None:
         """Stop driving a run that has ended. The last commit of a round released its turn; a later one did not."""
         if driver.reports:
-            # They arrived behind the end of the round, and are still in the inbox.
+            # They arrived behind the end of the round, and are still in the inbox, or belong there.
             self._changes.request()
+            self._pass_on_reports(driver)
         if not is_released:
             self._store.release([driver.turn])
         self._forget(driver)
 
     def lose(self, driver: RunDriver) -> None:
         """Stop driving a run that another worker has written. Reports of our own tasks go through its inbox."""
-        driver.roll_back()
         self._pass_on_reports(driver)
         self._forget(driver)
         self._changes.request()
@@ -330,9 +335,9 @@ class DrivenRuns:
     def abandon(self, driver: RunDriver, error: Exception) -> None:
         """Stop driving a run that cannot be paused, or whose pause cannot be written. Another version may do better."""
         self._pass_on_reports(driver)
+        self._store.release([driver.turn])
         self._forget(driver)
         self._abandoned.add(driver.run_id)
-        self._store.release([driver.turn])
         self._observer.trouble(
             f"run {driver.run_id} is left alone because of a bug in Mulligan: {type(error).__name__}: {error}"
         )
@@ -347,6 +352,7 @@ class DrivenRuns:
 
     def _pass_on_reports(self, driver: RunDriver) -> None:
         """Only we have the leases of our own tasks: the next holder of the turn gets their reports from us."""
+        driver.roll_back()
         for queued in driver.all_reports:
             if queued.token is not None:
                 self._tasks.send_report(queued.token, queued.report, queued.guard)

@@ -72,6 +72,7 @@ class Engine:
             send_heartbeat=self.heartbeats.send,
             check=check,
             changes=self._changes,
+            lease_seconds=lease_seconds,
         )
         self._runs = DrivenRuns(
             store=store,

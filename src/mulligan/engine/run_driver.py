@@ -70,10 +70,11 @@ class _Pending(msgspec.Struct):
 
     after: int
     entries: list[e.Entry] = []
-    # Tasks that this turn has scheduled, by place: not assigned yet, left to any worker, taken by our executor.
+    # Tasks that this turn has scheduled, by place: not assigned yet, left to any worker.
     fresh: dict[str, Task] = {}
     queued: dict[str, Task] = {}
-    taken: dict[str, Task] = {}
+    # Tasks that our executor takes, by place and attempt. Each starts when the turn is written.
+    taken: dict[tuple[str, int], Task] = {}
     # Place and attempt of tasks that an earlier turn has queued and this one takes, in order.
     claimed: list[tuple[str, int]] = []
     stopped: list[fx.StopTask] = []
@@ -324,7 +325,11 @@ class RunDriver:
     def _follow(self, pending: _Pending, now: datetime) -> None:
         state, entries, rules = self.state, pending.entries, fx.RULES
         while pending.next:
-            for entry in follow(state, pending.next.popleft(), self.evaluator):
+            report = pending.next.popleft()
+            if isinstance(report, r.TaskStarted) and self._is_too_late(pending, report):
+                self._give_back(pending, (report.place, report.attempt))
+                continue
+            for entry in follow(state, report, self.evaluator):
                 entries.append(entry)
                 if entry.seq <= state.run.forked_at:
                     # It happened in the run that was forked, perhaps by a clock that was ahead of ours.
@@ -399,10 +404,26 @@ class RunDriver:
             pending.next.append(r.TaskEnded(now, task.place, task.attempt, outcome))
             return
         self.executor.reserve(task)
-        pending.taken[task.place] = task
+        pending.taken[task.place, task.attempt] = task
         pending.next.append(
             r.TaskStarted(now, task.place, task.attempt, self.executor.name, self.executor.host_of(task))
         )
+
+    def _is_too_late(self, pending: _Pending, started: r.TaskStarted) -> bool:
+        """Whether a task that this turn has taken was ended before it could start: by a timer that was due, say."""
+        task_key = (started.place, started.attempt)
+        return task_key in pending.taken and not self._is_ready(*task_key)
+
+    def _give_back(self, pending: _Pending, task_key: tuple[str, int]) -> None:
+        """Do not start a task that this turn has taken."""
+        assert self.executor is not None
+        self.executor.unreserve(pending.taken.pop(task_key))
+
+    def _is_stopped_in_time(self, pending: _Pending, stop: fx.StopTask) -> bool:
+        """Whether this turn has started the task that it stops: its process has not begun, and need not."""
+        place = self.state.places.get(stop.place)
+        is_started = place is not None and place.status == "running" and place.phase != "stopped"
+        return is_started and stop.grace_seconds is not None and (stop.place, stop.attempt) in pending.taken
 
     def _end(self, pending: _Pending, now: datetime) -> None:
         """End the round, and report the result to the parent run that waits for it."""
@@ -541,11 +562,14 @@ def _queue(driver: RunDriver, pending: _Pending, effect: fx.QueueTask, now: date
 
 
 def _stop(driver: RunDriver, pending: _Pending, effect: fx.StopTask, now: datetime) -> None:
-    """Drop the task if this turn has queued it. The store may have it too, from before a pause."""
+    """Drop the task if this turn has queued or started it. The store may have it too, from before a pause."""
     for tasks in (pending.fresh, pending.queued):
         task = tasks.get(effect.place)
         if task is not None and task.attempt == effect.attempt:
             del tasks[effect.place]
+    if driver._is_stopped_in_time(pending, effect):
+        driver._give_back(pending, (effect.place, effect.attempt))
+        pending.next.append(r.TaskInterrupted(now, effect.place, effect.attempt))
     pending.stopped.append(effect)
 
 

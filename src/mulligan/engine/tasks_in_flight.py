@@ -12,6 +12,13 @@ from mulligan.engine.change_watch import ChangeWatch
 from mulligan.errors import StaleLease, StoreUnavailable
 from mulligan.ports import Clock, Commit, EngineExecutor, Lease, StopRequest, TaskQueue, fault_point
 
+# In leases: how long the loop is held up, by a store that answers slowly, before it may have missed heartbeats; and how
+# long after it went on a task that was killed for that may be reported. A supervisor kills at two thirds of a lease
+# after the last heartbeat.
+HELD_UP_LEASES, KILLED_LEASES = 1 / 3, 2 / 3
+# How often in a row a task of one place is spared for that. A task may be what holds everything up.
+SPARED_MAX = 3
+
 # Reports ended tasks and leases the next ones: see `TaskSupply.report_and_lease`.
 ReportAndLease = Callable[[Sequence[tuple[int, Report, Guard | None]]], tuple[bool, list[Lease]] | None]
 
@@ -32,6 +39,7 @@ class TasksInFlight:
         send_heartbeat: Callable[[], None],
         check: Callable[[], None],
         changes: ChangeWatch,
+        lease_seconds: float,
     ) -> None:
         self.executor = executor
         self._store = store
@@ -40,6 +48,12 @@ class TasksInFlight:
         self._send_heartbeat = send_heartbeat
         self._check = check
         self._changes = changes
+        self._lease_seconds = lease_seconds
+        # When the loop last had the tasks that have ended, and until when those that were killed meanwhile are spared.
+        self._collected_at = clock.monotonic()
+        self._spared_until = float("-inf")
+        # How often in a row tasks were spared, by run and place.
+        self._spared: dict[tuple[int, str], int] = {}
         # By run, place and attempt.
         self._leases: dict[tuple[int, str, int], Lease] = {}
         # Ended tasks whose reports have not reached their run or the store.
@@ -110,7 +124,7 @@ class TasksInFlight:
 
         If a commit takes long, wait `gather_seconds` more for tasks that may share it.
         """
-        ended = self.executor.collect(timeout) if self.executor is not None else []
+        ended = self._collect(timeout)
         if not ended:
             return False
         fault_point("before_report")
@@ -119,10 +133,28 @@ class TasksInFlight:
             self._gather(self._clock.monotonic() + gather_seconds)
         return True
 
+    def _collect(self, timeout: float) -> list[tuple[Lease, Report]]:
+        if self.executor is None:
+            return []
+        now = self._clock.monotonic()
+        if now - self._collected_at >= HELD_UP_LEASES * self._lease_seconds:
+            self._spared_until = now + KILLED_LEASES * self._lease_seconds
+        ended = self.executor.collect(timeout)
+        self._collected_at = self._clock.monotonic()
+        return [(lease, self._spare_if_held_up(lease, report)) for lease, report in ended]
+
+    def _spare_if_held_up(self, lease: Lease, report: Report) -> Report:
+        """Report a task that was killed while the loop was held up as interrupted: no heartbeat could be sent."""
+        place_key = (lease.task.run_id, lease.task.place)
+        if not isinstance(report, LeaseExpired) or self._collected_at >= self._spared_until:
+            self._spared.pop(place_key, None)
+            return report
+        self._spared[place_key] = times = self._spared.get(place_key, 0) + 1
+        return _spare(lease, report) if times <= SPARED_MAX else report
+
     def _gather(self, until: float) -> None:
-        assert self.executor is not None
         while len(self._ended) < len(self._leases) and (left := until - self._clock.monotonic()) > 0:
-            more = self.executor.collect(left)
+            more = self._collect(left)
             if not more:
                 return
             self._ended.extend(more)
@@ -204,7 +236,16 @@ class TasksInFlight:
         self._ended = deque((leases[token], report) for token, report in unwritten.items() if token in leases)
         if self.executor is not None:
             known = {*unwritten, *(lease.token for lease in self.executor.running)}
-            self.reserve_and_start([lease for token, lease in leases.items() if token not in known])
+            self._start_except_stopped([lease for token, lease in leases.items() if token not in known])
+
+    def _start_except_stopped(self, leases: Sequence[Lease]) -> None:
+        """Run tasks that were leased to us a while ago. Do not begin those that we would have to stop at once."""
+        stops = self._store.stop_requests(self._name) if leases else ()
+        stopped = {stop.token for stop in stops if stop.grace_seconds is not None}
+        now = self._clock.now()
+        for task, lease in ((lease.task, lease) for lease in leases if lease.token in stopped):
+            self._ended.append((lease, TaskInterrupted(now, task.place, task.attempt)))
+        self.reserve_and_start([lease for lease in leases if lease.token not in stopped])
 
 
 def _spare(lease: Lease, report: Report) -> Report:

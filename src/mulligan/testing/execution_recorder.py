@@ -6,19 +6,20 @@ raised inside it as one of its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, cast
 
 import msgspec
 
 from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
+from mulligan.core.model import events as e
 from mulligan.core.model.reports import Report
 from mulligan.core.model.scheduler_job import JobEnd
 from mulligan.ports import Clock, Commit, CommitResult, Lease, Store, WorkerRecord
 from mulligan.testing.databases import Database
 from mulligan.testing.fake_tasks import FakeTasks
-from mulligan.testing.store_contents import BreakerRow, StoreContents, TimerKey
+from mulligan.testing.store_contents import BreakerRow, StoreContents, TaskKey, TimerKey
 from mulligan.testing.timer_checks import TimedWorker, TimerChecks
 
 # The longest gap between two heartbeats of a process, as a share of the lease, before it stops judging others.
@@ -59,6 +60,11 @@ class ExecutionRecorder:
         # All executors, including those of dead processes, whose tasks still run.
         self._executor: list[FakeTasks] = []
         self._started: set[tuple[int, int, str, int]] = set()
+        # Leases that a turn has taken for its own worker, by token; what logs say last about each attempt; and which
+        # attempts were stopped and left to finish.
+        self._taken: set[int] = set()
+        self._last_facts: dict[TaskKey, e.Fact] = {}
+        self._left_to_finish: set[TaskKey] = set()
         self._known_dead: set[str] = set()
         self._searched_at: datetime | None = None
         self._outages: list[Outage] = []
@@ -72,7 +78,38 @@ class ExecutionRecorder:
         """Check a task that is about to start."""
         self._promise_4_a_lease_is_started_once(lease)
         self._promise_4_attempts_never_overlap_on_one_host(executor, lease)
+        self._promise_6_only_what_the_log_says_starts(lease)
         self._started.add(_key_of(lease))
+
+    def note_commits(self, commits: Iterable[Commit], written: Iterable[CommitResult]) -> None:
+        """Record what was written to the logs, and the leases that came with it."""
+        for commit in commits:
+            run_id = commit.turn.run_id
+            facts = (entry.fact for entry in commit.entries)
+            self._last_facts.update(
+                {(run_id, fact.place, fact.attempt): fact for fact in facts if isinstance(fact, _OF_ATTEMPTS)}
+            )
+            self._left_to_finish.update(
+                (run_id, stop.place, stop.attempt) for stop in commit.stopped if stop.grace_seconds is None
+            )
+        self._taken.update(lease.token for result in written for lease in result.leases)
+
+    def _promise_6_only_what_the_log_says_starts(self, lease: Lease) -> None:
+        """A task starts after the log says so, and not after the log says that it has ended or is to end.
+
+        Only for a task that a turn has taken: of one that was leased from the store the run hears later, perhaps when
+        it is stopping. What is left to finish may wait for a slot first.
+        """
+        if lease.token not in self._taken:
+            return
+        task_key = (lease.task.run_id, lease.task.place, lease.task.attempt)
+        last = self._last_facts.get(task_key)
+        is_finishing = isinstance(last, e.AttemptStopping) and task_key in self._left_to_finish
+        if not isinstance(last, e.AttemptStarted) and not is_finishing:
+            word = "nothing" if last is None else type(last).__name__
+            self.violations.append(
+                f"promise 6: {_describe(lease)} starts, and the last word of its log on it is {word}"
+            )
 
     def _promise_4_a_lease_is_started_once(self, lease: Lease) -> None:
         if _key_of(lease) in self._started:
@@ -252,6 +289,7 @@ class _RecordedStore:
         counted = [one for commit in commits for one in commit.counted]
         leased, breakers = recorder.lease_tokens() if ended else set(), recorder.breakers() if counted else {}
         written = self._store.commit(commits)
+        recorder.note_commits(commits, written)
         if self._process is not None and recorder.timer_checks is not None:
             recorder.timer_checks.note_commits(commits, self._process)
         recorder.promise_2_a_void_lease_is_ignored(ended, leased)
@@ -316,6 +354,18 @@ def _breaker_after(failures: int, outcomes: Sequence[GuardedOutcome]) -> tuple[s
             if failures >= one.guard.rules.failures:
                 return "open", failures
     return "closed", failures
+
+
+_OF_ATTEMPTS = (
+    e.AttemptScheduled,
+    e.AttemptStarted,
+    e.AttemptStopping,
+    e.AttemptSucceeded,
+    e.AttemptFailed,
+    e.AttemptCancelled,
+    e.AttemptLost,
+    e.AttemptInterrupted,
+)
 
 
 def _key_of(lease: Lease) -> tuple[int, int, str, int]:

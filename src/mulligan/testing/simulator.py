@@ -174,8 +174,16 @@ class Simulation:
                 continue
             idle += 1
             if idle > IDLE_MAX:
-                raise AssertionError(f"promise 10: no process has anything to do, and runs are {self._statuses()}")
+                raise AssertionError(self._what_is_left())
             self._pass_time(idle)
+
+    def _what_is_left(self) -> str:
+        """Say what no process does anything about."""
+        contents = self.cluster.contents
+        ended = [lease for lease in contents.leases if contents.runs[lease.run_id].has_ended]
+        if ended:
+            return f"promise 7: {ended[0]} is leased by '{ended[0].worker}', its run is over, and nobody ends the lease"
+        return f"promise 10: no process has anything to do, and runs are {self._statuses()}"
 
     def _end_faults(self) -> None:
         self.points.disarm()
