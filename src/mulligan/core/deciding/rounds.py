@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from mulligan.core.deciding.budgets import check_raised_budgets
+from mulligan.core.deciding.child_rounds import check_child_rounds
 from mulligan.core.deciding.resource_usage import Proposal, proposals
 from mulligan.core.evolve.evolve_places import steps_starting_fresh
 from mulligan.core.evolve.revision import Difference, make_revision, workflow_from_plain
@@ -64,6 +65,7 @@ def plan_round(state: State, report: RetryRequested, revised: Difference | None 
         # The list of the map may change: none of its items is kept.
         items = ()
     found = proposals(state, steps, report.peaks) if report.adjust else ()
+    check_child_rounds(state, report, steps)
     return Round(steps, report.from_step, items=items, proposals=found, stale=stale)
 
 
