@@ -165,6 +165,8 @@ class RetryBody(Body, frozen=True):
     inputs: dict[str, Any] = msgspec.field(default_factory=dict)
     # Keep results of completed steps, even if that version or text changes them.
     keep_completed: bool = False
+    # Start child runs that did not complete anew, in place of their next round; or this run, if it is a child run.
+    from_start: bool = False
     reason: str = ""
     dry_run: bool = False
 
@@ -190,6 +192,7 @@ def retry_run(call: Call) -> RetryResult:
             workflow, dict(asked.inputs), "", may_rename=False, keeps_completed=asked.keep_completed
         ),
         budgets=read_budgets(asked.budgets),
+        from_start=asked.from_start,
         reason=asked.reason,
         dry_run=asked.dry_run,
     )

@@ -87,6 +87,9 @@ class RetryRun(Arguments, frozen=True):
     keep_completed: Annotated[
         bool, msgspec.Meta(description="Keep results of completed steps, even if the corrected workflow changes them.")
     ] = False
+    from_start: Annotated[
+        bool, msgspec.Meta(description="Start child runs that did not complete anew, in place of their next round.")
+    ] = False
     reason: Reason = ""
     dry_run: DryRun = False
 
@@ -102,6 +105,7 @@ def retry_run(call: ToolCall) -> Any:
         source=_correction(call, asked),
         inputs=asked.inputs,
         keep_completed=asked.keep_completed,
+        from_start=asked.from_start,
         reason=asked.reason,
         dry_run=asked.dry_run,
     )

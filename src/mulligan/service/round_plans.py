@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from mulligan.core.deciding.child_rounds import PlannedChild, planned_children
 from mulligan.core.deciding.fork import Fork
 from mulligan.core.deciding.resource_usage import Proposal, adjustments_of
 from mulligan.core.deciding.rounds import items_to_rerun, rerun_reasons
 from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.file_records import StaleFile
+from mulligan.core.model.reports import RetryRequested
 from mulligan.core.model.workflow import Step, Workflow, all_commands
 from mulligan.core.state.state import State
 from mulligan.service.corrections import Correction, PlannedRound
@@ -31,6 +33,11 @@ class RoundPlan(msgspec.Struct, frozen=True):
     stale: tuple[StaleFile, ...]
     # If a corrected file was given.
     correction: Correction | None = None
+    # What becomes of the child runs that did not complete.
+    children: tuple[PlannedChild, ...] = ()
+    # For a child run: the run at the top, which gets another round too; otherwise 0. Whether a new child run starts.
+    root_run_id: int = 0
+    from_start: bool = False
 
 
 class ForkPlan(msgspec.Struct, frozen=True):
@@ -77,7 +84,7 @@ def asks_person(step: Step, workflow: Workflow) -> bool:
     return False
 
 
-def round_plan(found: PlannedRound) -> RoundPlan:
+def round_plan(found: PlannedRound, report: RetryRequested) -> RoundPlan:
     """The plan of the next round, before it is opened."""
     state, planned = found.state, found.round
     again = frozenset(planned.steps)
@@ -92,6 +99,24 @@ def round_plan(found: PlannedRound) -> RoundPlan:
         _in_words(planned.proposals),
         planned.stale,
         found.correction,
+        tuple(planned_children(state, report, planned.steps)),
+    )
+
+
+def in_tree(planned: RoundPlan, root_run_id: int, *, from_start: bool) -> RoundPlan:
+    """The plan of a child run, whose round belongs to one of the run at the top. From the start, all steps run."""
+    if not from_start:
+        return msgspec.structs.replace(planned, root_run_id=root_run_id)
+    steps = (*planned.steps, *planned.kept)
+    return msgspec.structs.replace(
+        planned,
+        steps=steps,
+        why=dict.fromkeys(steps, "a new child run starts"),
+        items={},
+        kept=(),
+        children=(),
+        root_run_id=root_run_id,
+        from_start=True,
     )
 
 

@@ -51,6 +51,7 @@ from mulligan.language.suggestions import did_you_mean
 from mulligan.language.workspace_steps import keep_workspace
 from mulligan.ports import Answer, Executor, NewRun, RunRecord, TokenLimits, WorkerRecord
 from mulligan.service.capacity_checks import refuse_no_processors, refuse_too_large, refuse_without_dask
+from mulligan.service.child_retries import refuse_retry_of_child, request_from_top
 from mulligan.service.corrections import CorrectedWorkflow, describe_revision, digest_of, plan_next_round
 from mulligan.service.driver import Capacity, Driver
 from mulligan.service.local_worker import local_worker
@@ -63,7 +64,7 @@ from mulligan.service.preflight import (
     stale_of_round,
     stale_results,
 )
-from mulligan.service.round_plans import ForkPlan, RoundPlan, fork_plan, round_plan
+from mulligan.service.round_plans import ForkPlan, RoundPlan, fork_plan, in_tree, round_plan
 from mulligan.service.run_reader import RunReader
 from mulligan.service.script_guard import refuse_start_while_loading
 
@@ -448,17 +449,28 @@ class RunControl:
         adjust: bool = False,
         corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
+        from_start: bool = False,
     ) -> RoundPlan:
         """Open the next round: what failed, was cancelled, skipped or undone runs again. Return what it runs.
 
+        The round of a child run is part of a round of the run at the top.
+
         `items`: only these items of the map step `from_step`; () means those that failed. `adjust`: steps that ran out
         of memory or time get more. `corrected`: continue with this workflow; changed steps and those after run again.
-        `budgets`: what agents may spend from now on, by step; "" is the run.
+        `budgets`: what agents may spend from now on, by step; "" is the run. `from_start`: child runs that did not
+        complete are not continued, but start anew; or this run, if it is a child run.
         """
         report, planned = self._planned_round(
-            run_id, from_step, reason, items, adjust=adjust, corrected=corrected, budgets=budgets
+            run_id,
+            from_step,
+            reason,
+            items,
+            adjust=adjust,
+            corrected=corrected,
+            budgets=budgets,
+            from_start=from_start,
         )
-        self.send(run_id, report)
+        self.send(planned.root_run_id or run_id, report)
         return planned
 
     def plan_retry(
@@ -470,10 +482,11 @@ class RunControl:
         adjust: bool = False,
         corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
+        from_start: bool = False,
     ) -> RoundPlan:
         """What `retry` would run again; raises what `retry` would raise. Changes nothing."""
         _, found = self._planned_round(
-            run_id, from_step, "", items, adjust=adjust, corrected=corrected, budgets=budgets
+            run_id, from_step, "", items, adjust=adjust, corrected=corrected, budgets=budgets, from_start=from_start
         )
         return found
 
@@ -487,8 +500,12 @@ class RunControl:
         adjust: bool,
         corrected: CorrectedWorkflow | None,
         budgets: Mapping[str, Budget] | None,
+        from_start: bool,
     ) -> tuple[r.RetryRequested, RoundPlan]:
-        self.refuse_child(self.reader.record(run_id), "retry")
+        record = self.reader.record(run_id)
+        is_child = record.parent_run_id is not None
+        if is_child:
+            refuse_retry_of_child(self.reader, record, has_file=corrected is not None)
         state = self.reader.state(run_id)
         if not state.places:
             raise RunNotFinished(f"run {run_id} has not started yet, so there is nothing to retry")
@@ -504,10 +521,15 @@ class RunControl:
             None if corrected is None else describe_revision(state, corrected, self.reader.store),
             stale_of_round(state, from_step),
             dict(budgets or {}),
+            from_start and not is_child,
         )
         steps = (step.name for step in (corrected.workflow if corrected else state.workflow).steps)
         with _meaning(steps):
-            return report, round_plan(plan_next_round(state, report))
+            planned = round_plan(plan_next_round(state, report), report)
+        if not is_child:
+            return report, planned
+        asked = msgspec.structs.replace(report, from_start=from_start)
+        return request_from_top(self.reader, record, asked), in_tree(planned, record.root_run_id, from_start=from_start)
 
     def classify(
         self,
