@@ -53,11 +53,12 @@ class CalledRuns:
         before = self.failed.get(fact.place)
         if before is None or is_group(command.action):
             return None, True
-        run_id, number = before.round
-        has_other_values = self.bindings.get(fact.place) != before.bindings
         sources = graph.sources(step) if step in graph.nodes else ()
-        is_behind = visit != before.visit and any(self._completed_at.get(one, 0) > before.seq for one in sources)
-        return (run_id, number + 1), not (has_other_values or is_behind)
+        if visit != before.visit and any(self._completed_at.get(one, 0) > before.seq for one in sources):
+            return None, True
+        run_id, number = before.round
+        # Not all values are passed on to the child run.
+        return (run_id, number + 1), self.bindings.get(fact.place) == before.bindings
 
     def record(self, entry: e.Entry, visit: int, graph: Graph) -> None:
         fact = entry.fact
