@@ -94,6 +94,16 @@ def test_a_failed_run_is_retried_with_a_corrected_text(served: Agent, home: Home
     assert (opened["round"], opened["kept"]) == (2, ["first"])
 
 
+def test_a_child_run_is_retried_and_may_start_anew(served: Agent, home: Home) -> None:
+    ran("name: outer\nsteps: [{step: call, group: {steps: [{step: load, shell: exit 3}]}}]\n")
+
+    planned = served.call("retry_run", run_id=2, from_start=True, dry_run=True)
+    opened = served.call("retry_run", run_id=2)
+
+    assert (planned["root_run_id"], planned["from_start"]) == (1, True)
+    assert (opened["run_id"], opened["root_run_id"], opened["round"]) == (2, 1, 2)
+
+
 def test_a_run_is_forked_with_other_inputs_and_another_text(served: Agent, home: Home) -> None:
     ran(FLOW)
 

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from mulligan.core.model import events as e
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.place_keys import is_at_or_below
 from mulligan.core.model.workflow import Command, is_group
 
 Round = tuple[int, int]
@@ -81,9 +80,6 @@ class CalledRuns:
         elif isinstance(fact, e.CommandEntered):
             if (fact.role, fact.index) != ("do", 0):
                 self.failed.pop(fact.place, None)
-        elif isinstance(fact, e.MapExpanded):
-            if fact.items is not None:
-                self._forget(fact.place)
         elif isinstance(fact, e.RunCompleted | e.RunFailed | e.RunCancelled):
             self.own_ends[fact.round] = isinstance(fact, e.RunCompleted)
         elif isinstance(fact, e.RunReopened):
@@ -100,10 +96,6 @@ class CalledRuns:
                 self.failed.pop(step, None)
         elif isinstance(fact, e.RunForked):
             self.failed.clear()
-
-    def _forget(self, whole: str) -> None:
-        for place in [place for place in self.failed if is_at_or_below(place, whole)]:
-            del self.failed[place]
 
     def _record_failure(self, fact: e.AttemptFailed | e.AttemptCancelled, seq: int, visit: int) -> None:
         if fact.child is None:

@@ -439,8 +439,6 @@ def reset_items(state: State, step: str, indexes: Iterable[int] | None = None) -
             return
         item = state.touch(key)
         item.status, item.output, item.failure, item.recovered_by = "waiting", None, None, ""
-        if indexes is None:
-            item.last_child = None
 
 
 def steps_starting_fresh(
