@@ -362,6 +362,20 @@ def test_completed_steps_behind_one_that_runs_again_are_kept_if_asked(client: Cl
     assert (done["steps"], done["kept"]) == (["load"], ["report", "other"])
 
 
+def test_a_child_run_and_a_step_of_it_are_retried_with_the_run_at_the_top(client: Client, folder: Path) -> None:
+    (folder / "inner.yaml").write_text(FAILED)
+    ran("name: outer\nsteps: [{step: call, workflow: inner.yaml}]\n")
+
+    anew = fits(client.post("runs/2:retry", {"from_start": True, "dry_run": True}), f"{RUN}:retry")
+    step = client.post("runs/2/steps/load:retry", {"reason": "again", "dry_run": True}).json
+    done = fits(client.post("runs/2:retry", {"reason": "again"}), f"{RUN}:retry")
+
+    assert (anew["root_run_id"], anew["from_start"], anew["steps"]) == (1, True, ["load", "first"])
+    assert (step["round"]["root_run_id"], step["round"]["steps"]) == (1, ["load"])
+    assert (done["run_id"], done["round"], done["kept"]) == (2, 2, ["first"])
+    assert (client.get("runs/1").json["round"], client.get("runs/1").json["status"]) == (2, "running")
+
+
 def test_a_failed_run_continues_with_a_corrected_version(client: Client, service: Service) -> None:
     ran(FAILED)
     service.catalogue.publish("daily", FAILED)

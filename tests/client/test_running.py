@@ -316,6 +316,22 @@ def test_a_retry_runs_what_depends_on_a_failed_step_unless_it_is_kept(keep_compl
     assert (forked.status, forked.steps["b"].visits) == ("completed", visits - 1)
 
 
+def test_a_retry_continues_the_child_runs_and_from_start_runs_them_anew():
+    Path("inner.yaml").write_text(
+        "name: inner\nsteps:\n  - {step: a, shell: echo a >> trace}\n"
+        "  - {step: b, needs: [a], shell: echo b >> trace; test -e mended}\n"
+    )
+    Path("outer.yaml").write_text("name: outer\nsteps: [{step: call, workflow: inner.yaml}]\n")
+    run = mulligan.run("outer.yaml")
+
+    mulligan.open().get(2).retry()
+    Path("mended").touch()
+    run.retry(from_start=True)
+
+    assert (run.status, run.round) == ("completed", 3)
+    assert Path("trace").read_text().split() == ["a", "b", "b", "a", "b"]
+
+
 def test_a_retry_may_correct_the_workflow():
     run = mulligan.run(failing())
     corrected = Workflow("release").step("build", shell="echo compiling").step("ship", needs=["build"], shell="echo on")

@@ -1,4 +1,4 @@
-"""Child runs: one per attempt; the end of the child ends the attempt; stops and timeouts are passed down."""
+"""Child runs: the end of the child ends the attempt; stops and timeouts are passed down."""
 
 from __future__ import annotations
 
@@ -161,8 +161,8 @@ def test_a_child_that_failed_climbs_the_ladder_of_the_parent() -> None:
     assert run.statuses["c"] == "backing_off"
     run.wait(5).child_ended("c", "failed").ok("c.on_failure@2.0").child_ended("c", "failed").ok("r")
 
-    starts = [effect for effect in run.effects if isinstance(effect, fx.StartChild)]
-    assert starts == [fx.StartChild("c", 1), fx.StartChild("c", 2), fx.StartChild("c", 3)]
+    calls = [effect for effect in run.effects if isinstance(effect, fx.StartChild | fx.ContinueChild)]
+    assert calls == [fx.StartChild("c", 1), fx.ContinueChild("c", 2, 2, 2), fx.ContinueChild("c", 3, 2, 3)]
     assert (run.status, run.statuses) == ("completed", {"c": "failed", "r": "completed"})
 
 

@@ -90,6 +90,7 @@ LEAST: dict[type[msgspec.Struct], str] = {
     r.PauseRequested: "at",
     r.ResumeRequested: "at",
     r.RetryRequested: "at by",
+    r.RoundRequested: "at attempt round by",
     r.Classified: "at step verdict by reason",
     r.ApprovalGiven: "at place is_approved by reason",
 }
@@ -104,6 +105,7 @@ MEANT: dict[type[msgspec.Struct], dict[str, object]] = {
     e.AttemptStopping: {"reason": "stopping"},
     e.ToolCalled: {"position": -1},
     r.TaskEnded: {"outcome": Outcome()},
+    r.ChildEnded: {"round": 1},
 }
 
 

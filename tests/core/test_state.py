@@ -137,7 +137,7 @@ def test_a_place_that_nothing_has_happened_to_has_done_nothing_and_waits_for_nob
         **{"last_status": "", "visits_before": 0, "is_undone": False, "no_route": False, "loop_edge": None},
         **{"failure_index": None, "given": None, "outputs": (), "before": None, "pause": None, "spent": Spent()},
         **{"paths": {}, "files": (), "fingerprint": "", "reused_run_id": 0, "kept_run_id": 0, "data": {}},
-        **{"conversation": None, "call": None},
+        **{"conversation": None, "call": None, "last_child": None},
     }
 
 
@@ -153,6 +153,7 @@ def test_a_run_that_has_not_begun_is_new_in_its_first_round_and_holds_nothing() 
         **{"spent": Spent(), "budgets": {}, "callers_budget": None, "stepping": None, "workspace": ""},
         **{"notify": (), "late_due": None, "late_after": 0.0, "sessions": {}},
         **{"agent_decisions": 0, "forked_at": 0},
+        **{"child_round": None, "keep_completed": False, "called_attempt": 0, "spent_before": Spent()},
     }
 
 

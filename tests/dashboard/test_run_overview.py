@@ -42,6 +42,17 @@ def test_a_failed_run_says_what_failed_why_what_was_tried_and_offers_a_retry(pag
     assert action["preview"] is True
 
 
+def test_a_failed_child_run_and_its_steps_offer_a_retry(pages: Client, flows: Flows) -> None:
+    run_id = flows.run("name: outer\nsteps: [{step: call, group: {steps: [{step: load, shell: exit 3}]}}]\n")
+
+    html = show(pages, f"/runs/{run_id + 1}")
+    step = show(pages, f"/runs/{run_id + 1}/steps/load")
+
+    assert f"runs/{run_id + 1}:retry" in reason(html)
+    assert "&quot;kind&quot;: &quot;retry&quot;" in html
+    assert f"runs/{run_id + 1}/steps/load:retry" in step
+
+
 def reason(html: str) -> str:
     return html.partition('id="run-reason"')[2].partition("</section>")[0]
 

@@ -121,7 +121,7 @@ def test_a_paused_run_as_json_is_one_object():
     assert mulligan("pause", 1, "--json").json["status"] == "paused"
 
 
-@pytest.mark.parametrize("verb", ["pause", "retry", "resume"])
+@pytest.mark.parametrize("verb", ["pause", "resume"])
 def test_a_child_run_is_left_to_its_parent(verb: str):
     workflow("name: inner\nsteps:\n  - {step: gate, approve: 'go?'}\n", "inner.yaml")
     ran("name: outer\nsteps:\n  - {step: inner, workflow: inner.yaml}\n")
@@ -196,6 +196,9 @@ def test_a_dry_run_says_what_would_run_again_and_changes_nothing():
         "correction": None,
         "stale": [],
         "side_effects": {},
+        "children": [],
+        "root_run_id": 0,
+        "from_start": False,
     }
     assert mulligan("show", 1, "--json").json["round"] == 1
     assert mulligan("events", 1).out == events
@@ -249,6 +252,96 @@ def test_a_fork_keeps_no_result_of_a_step_behind_one_that_runs_again_unless_it_i
     Path("fixed").touch()
 
     assert mulligan("fork", 1, "--from", "book", *words, "--json").json["outputs"] == {"said": said}
+
+
+INNER = """\
+name: inner
+steps:
+  - {step: first, shell: echo first >> trace}
+  - {step: second, needs: [first], shell: echo second >> trace; test -e key}
+"""
+OUTER = "name: outer\nsteps:\n  - {step: call, workflow: inner.yaml}\n  - {step: after, needs: [call], shell: 'true'}\n"
+
+
+def test_a_retry_of_a_child_run_is_a_round_of_the_run_at_the_top_and_drives_it():
+    workflow(INNER, "inner.yaml")
+    ran(OUTER)
+    Path("key").touch()
+
+    foretold = mulligan("retry", 2, "--dry-run")
+    said = mulligan("retry", 2, "--follow", "--json")
+
+    assert foretold.plain == (
+        0,
+        "STEP  WHY\nsecond  it failed\n",
+        "run 2 would begin round 2, in another round of run 1: 1 step again, 1 kept\nkept: first\n",
+    )
+    assert (said.code, said.json["run_id"], said.json["round"], said.json["status"]) == (0, 1, 2, "completed")
+    assert Path("trace").read_text().split() == ["first", "second", "second"]
+
+
+def test_a_plan_names_the_child_runs_that_go_on_and_those_that_start_anew():
+    workflow(INNER, "inner.yaml")
+    ran(OUTER)
+
+    assert mulligan("retry", 1, "--dry-run").err.splitlines()[-1] == (
+        "  'call': run 2 continues in round 2, if it is called with the same inputs"
+    )
+    assert mulligan("retry", 1, "--from-start", "--dry-run").err.splitlines()[-1] == (
+        "  'call': a new child run after run 2: --from-start"
+    )
+    assert mulligan("retry", 2, "--from-start", "--dry-run").err.splitlines()[0] == (
+        "run 1 would begin another round, with a new child run instead of run 2: 2 steps again"
+    )
+    assert mulligan("retry", 1, "--dry-run", "--json").json["children"] == [
+        {"place": "call", "run_id": 2, "round": 2, "why_new": ""}
+    ]
+
+
+def test_from_start_a_child_runs_anew():
+    workflow(INNER, "inner.yaml")
+    ran(OUTER)
+    Path("key").touch()
+
+    said = mulligan("retry", 1, "--from-start", "--follow")
+
+    shown = mulligan("show", 1, "--json").json["children"]
+    assert (said.code, [(one["run_id"], one["status"]) for one in shown]) == (0, [(2, "failed"), (3, "completed")])
+    assert Path("trace").read_text().split() == ["first", "second"] * 2
+
+
+def test_what_cannot_be_retried_from_below_says_what_to_type_instead():
+    workflow(INNER, "inner.yaml")
+    ran(OUTER.replace("inner.yaml", "inner.yaml, continue_on_error: true") + "  - {step: a, shell: 'false'}\n")
+    ran(OUTER)
+    mulligan("retry", 3, "--from-start", "--follow")
+    ran(BROKEN)
+
+    said = [mulligan("retry", *words) for words in [(2,), (4,), (4, "--file", "inner.yaml"), (6, "--from-start")]]
+
+    assert [one.code for one in said] == [2] * 4
+    assert [one.err for one in said] == [
+        "error[run.nothing_to_retry]: the next round of run 1 does not continue run 2 at 'call': its failure was "
+        "handled, or does not count\n  to run it again with the steps after it: mulligan fork 1 --from call\n",
+        "error[run.nothing_to_retry]: run 5 has taken the place of run 4 in step 'call' of run 3\n"
+        "  retry that one: mulligan retry 5\n",
+        "error[refused]: run 4 is a child of run 3: its file is pinned there\n"
+        "  give the corrected file of that one: mulligan retry 3 --file FILE\n",
+        "error[run.nothing_to_retry]: run 6 has no child run that did not complete, so there is none to start anew\n"
+        "  without --from-start the steps that did not complete run again\n",
+    ]
+
+
+def test_the_summary_of_a_run_has_what_its_child_runs_recovered_and_retried():
+    workflow(
+        "name: inner\nsteps: [{step: flaky, shell: 'test -e up || { touch up; exit 3; }', retry: 1}]\n", "inner.yaml"
+    )
+
+    said = ran("name: outer\nsteps: [{step: call, workflow: inner.yaml}]\n")
+
+    assert said.err.splitlines()[-1] == (
+        "  ✓ call/flaky  EXIT_NONZERO 3 → retried, then completed  (mulligan logs 2 flaky)"
+    )
 
 
 def test_a_run_of_which_only_the_end_failed_runs_that_again():

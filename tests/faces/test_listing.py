@@ -188,10 +188,8 @@ def test_runs_that_a_step_called_are_shown_below_it_with_their_steps_attempt_by_
         "run 1 of 'outer': completed, degraded, started Ns ago\n"
         "STEP  STATUS  TRIES  TIME  CPU  MEMORY\n"
         "call  completed  2  visit 2\n"
-        "  run 2: inner  failed\n"
-        "  greet  failed  1  Ns  Ns  NMiB  EXIT_NONZERO 1\n"
-        "  run 3: inner  completed  for attempt 2 of 'call'\n"
-        "  greet  completed  1  Ns  Ns  NMiB\n"
+        "  run 2: inner  completed  round 2; for attempt 2 of 'call'\n"
+        "  greet  completed  2  Ns  Ns  NMiB  visit 2\n"
         "mend  completed  1  Ns  Ns  NMiB\n",
         "",
     )

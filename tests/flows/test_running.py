@@ -73,6 +73,28 @@ def test_data_flows_through_maps_children_branches_matrices_and_groups(tmp_path:
 
 
 @flow
+def half_done(folder: str):  # type: ignore[no-untyped-def]
+    first = mulligan.shell("first", "echo first >> trace", cwd=folder)
+    mulligan.shell("second", "echo second >> trace; test -e mended", cwd=folder, after=[first])
+
+
+@flow
+def calling(folder: str):  # type: ignore[no-untyped-def]
+    half_done(folder)
+
+
+def test_a_retry_continues_the_flow_that_a_flow_has_called(tmp_path: Path) -> None:
+    run = mulligan.run(calling, home=tmp_path / "home", folder=str(tmp_path), show=False)
+    assert run.status == "failed", run.explain()
+    (tmp_path / "mended").touch()
+
+    run.retry()
+
+    assert run.status == "completed", run.explain()
+    assert (tmp_path / "trace").read_text().split() == ["first", "second", "second"]
+
+
+@flow
 def recovering(image: str):  # type: ignore[no-untyped-def]
     deploy.on_failure(repair, then="continue", codes=["NO_CERTIFICATE"])
     deployed = deploy(image)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from mulligan.core.model import events as e
 from mulligan.errors import MulliganError
+from mulligan.language import load
+from mulligan.service.corrections import CorrectedWorkflow
 
 from .runner import Live, Terminal
 
@@ -27,6 +27,15 @@ FLAKY = """
 name: flaky
 steps: [{step: work, shell: 'echo "work $MULLIGAN_RUN_ID" >> trace; test -e mended'}]
 end: {shell: echo end >> trace}
+"""
+
+
+# A child whose second step fails until the folder has `mended`.
+TWO = """
+name: two
+steps:
+  - {step: one, shell: echo one >> trace}
+  - {step: two, needs: [one], shell: echo two >> trace; test -e mended}
 """
 
 
@@ -82,7 +91,7 @@ def test_children_run_at_the_same_time(live: Live):
     assert (ran.status, children(live, ran.run_id)) == ("completed", ["completed"] * 2)
 
 
-def test_a_failing_child_climbs_its_parents_ladder_and_each_attempt_is_a_new_run(live: Live):
+def test_a_failing_child_climbs_its_parents_ladder_and_each_attempt_is_a_further_round(live: Live):
     live.write("flaky.yaml", FLAKY)
 
     ran = live.run("""
@@ -91,8 +100,8 @@ def test_a_failing_child_climbs_its_parents_ladder_and_each_attempt_is_a_new_run
     """)
 
     assert ran.status == "completed"
-    assert children(live, ran.run_id) == ["failed", "failed", "completed"]
-    assert live.lines("trace") == ["work 2", "end", "work 3", "end", "work 4", "end"]
+    assert [(one.status, one.round) for one in live.service.reader.store.children(ran.run_id)] == [("completed", 3)]
+    assert live.lines("trace") == ["work 2", "end"] * 3
     failed = ran.facts(e.AttemptFailed, place="call")
     assert [(fact.failure.code, fact.failure.cause[0].code) for fact in failed] == [
         ("CHILD_FAILED", "EXIT_NONZERO"),
@@ -100,16 +109,59 @@ def test_a_failing_child_climbs_its_parents_ladder_and_each_attempt_is_a_new_run
     ]
 
 
-def test_another_round_of_the_parent_starts_a_new_child(live: Live):
-    live.write("flaky.yaml", FLAKY)
-    first = live.run("name: parent\nsteps: [{step: call, workflow: {file: flaky.yaml}}]")
+def test_another_round_of_the_parent_continues_its_child(live: Live):
+    live.write("two.yaml", TWO)
+    first = live.run("name: parent\nsteps: [{step: call, workflow: {file: two.yaml}}]")
     live.write("mended")
 
     live.service.retry(first.run_id)
     second = live.resume(first.run_id)
 
-    assert (first.status, second.status) == ("failed", "completed")
-    assert children(live, first.run_id) == ["failed", "completed"]
+    assert (second.status, [(one.run_id, one.status) for one in live.children(first.run_id)]) == (
+        "completed",
+        [(2, "completed")],
+    )
+    assert live.lines("trace") == ["one", "two", "two"]
+
+
+def test_a_retry_of_the_child_run_does_the_same_from_below(live: Live):
+    live.write("two.yaml", TWO)
+    live.write("middle.yaml", "name: middle\nsteps: [{step: inner, workflow: two.yaml}]\n")
+    first = live.run("name: parent\nsteps: [{step: call, workflow: {file: middle.yaml}}]")
+    live.write("mended")
+
+    planned = live.service.retry(3, from_step="one")
+    second = live.resume(first.run_id)
+
+    assert (planned.run_id, planned.round, planned.root_run_id, planned.steps) == (3, 2, 1, ("one", "two"))
+    assert (second.status, family_statuses(live, 1)) == ("completed", ["completed"] * 3)
+    assert live.lines("trace") == ["one", "two", "one", "two"]
+
+
+@pytest.mark.parametrize("run_id", [1, 2])
+def test_from_start_a_new_child_run_starts(live: Live, run_id: int):
+    live.write("two.yaml", TWO)
+    first = live.run("name: parent\nsteps: [{step: call, workflow: {file: two.yaml}}]")
+    live.write("mended")
+
+    live.service.retry(run_id, from_start=True)
+    second = live.resume(first.run_id)
+
+    assert (second.status, children(live, first.run_id)) == ("completed", ["failed", "completed"])
+    assert live.lines("trace") == ["one", "two", "one", "two"]
+
+
+def test_a_corrected_file_of_a_child_keeps_what_the_child_has_completed(live: Live):
+    live.write("two.yaml", TWO)
+    parent = "name: parent\nsteps: [{step: call, workflow: {file: two.yaml}}]"
+    first = live.run(parent)
+    live.write("two.yaml", TWO.replace("test -e mended", "true"))
+
+    live.service.retry(first.run_id, corrected=CorrectedWorkflow(load(live.write("parent.yaml", parent)), {}, ""))
+    second = live.resume(first.run_id)
+
+    assert (second.status, children(live, first.run_id)) == ("completed", ["completed"])
+    assert live.lines("trace") == ["one", "two", "two"]
 
 
 def test_children_nest_and_the_innermost_failure_is_the_cause_of_the_cause(live: Live):
@@ -256,14 +308,12 @@ def test_a_parked_child_makes_its_parent_wait_and_goes_on_when_it_is_classified(
     assert (ran.status, children(live, ran.run_id)) == ("completed", ["completed"])
 
 
-@pytest.mark.parametrize("verb", ["retry", "resume"])
-def test_a_child_is_not_retried_or_resumed_by_itself(live_file: Live, verb: str):
+def test_a_child_is_not_resumed_by_itself(live_file: Live):
     live_file.write("flaky.yaml", FLAKY)
     ran = live_file.run("name: parent\nsteps: [{step: call, workflow: {file: flaky.yaml}}]")
-    verbs: dict[str, Any] = {"retry": live_file.service.retry, "resume": live_file.service.resumable_run}
 
     with pytest.raises(MulliganError) as refused:
-        verbs[verb](2)
+        live_file.service.resumable_run(2)
 
     assert ran.status == "failed"
-    assert refused.value.message in ("run 2 is a child of run 1", "run 2 failed, so there is nothing to resume")
+    assert refused.value.message == "run 2 failed, so there is nothing to resume"

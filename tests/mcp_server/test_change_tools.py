@@ -114,6 +114,16 @@ def test_completed_steps_behind_one_that_runs_again_are_kept_if_asked(served: Ag
     assert (kept["steps"], fork["steps"]) == (["load"], ["load", "other"])
 
 
+def test_a_child_run_is_retried_and_may_start_anew(served: Agent, home: Home) -> None:
+    ran("name: outer\nsteps: [{step: call, group: {steps: [{step: load, shell: exit 3}]}}]\n")
+
+    planned = served.call("retry_run", run_id=2, from_start=True, dry_run=True)
+    opened = served.call("retry_run", run_id=2)
+
+    assert (planned["root_run_id"], planned["from_start"]) == (1, True)
+    assert (opened["run_id"], opened["root_run_id"], opened["round"]) == (2, 1, 2)
+
+
 def test_a_run_is_forked_with_other_inputs_and_another_text(served: Agent, home: Home) -> None:
     ran(FLOW)
 

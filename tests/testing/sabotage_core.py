@@ -7,7 +7,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from mulligan.core.deciding import (
+    admit,
     breaker,
+    child_rounds,
     converge,
     end_status,
     fact_dispatch,
@@ -20,8 +22,10 @@ from mulligan.core.deciding import (
     triage_agent,
 )
 from mulligan.core.effects import effects
+from mulligan.core.evolve import evolve_fork
 from mulligan.core.model import events as e
 from mulligan.core.state import scope
+from mulligan.engine import run_driver
 
 from .sabotage import defect
 
@@ -190,3 +194,65 @@ def _(real: Any) -> Any:
         return judged if judged.answer is None else replace(judged, why_not="")
 
     return judge
+
+
+# -- child runs ------------------------------------------------------------------------------------------------------
+
+
+@defect(lifecycle, "child_to_continue")
+def _(real: Any) -> Any:
+    """a child run that is retried starts from nothing"""
+    return lambda state, place: None
+
+
+@defect(child_rounds, "_has_newer_source")
+def _(real: Any) -> Any:
+    """a child run is continued though a step before it has run again"""
+    return lambda state, place, last: False
+
+
+@defect(run_driver, "child_end")
+def _(real: Any) -> Any:
+    """a further round of a child run ends for the attempt that called the first one"""
+    return lambda state, place, attempt, at: replace(real(state, place, attempt, at), attempt=attempt)
+
+
+@defect(run_driver._CARRY_OUT, effects.ContinueChild)
+def _(real: Any) -> Any:
+    """a child run is not asked for the round that its caller waits for"""
+    return lambda driver, pending, effect, now: None
+
+
+@defect(admit, "_run_reopened")
+def _(real: Any) -> Any:
+    """a round of a child run does not say who asked for it"""
+    return lambda *about: replace(real(*about), attempt=0)
+
+
+@defect(effects.RULES, e.AttemptStopping)
+def _(real: Any) -> Any:
+    """a child run that is continued is not stopped with its caller"""
+
+    def stopping(state: Any, fact: Any) -> Any:
+        for effect in real(state, fact):
+            yield replace(effect, run_id=0) if isinstance(effect, effects.StopChild) else effect
+
+    return stopping
+
+
+@defect(effects, "_continued_children")
+def _(real: Any) -> Any:
+    """a pause does not reach a child run that has not opened its round yet"""
+    return lambda state: ()
+
+
+@defect(evolve_fork, "_take_over")
+def _(real: Any) -> Any:
+    """a fork continues a child run of the run that it was forked from"""
+
+    def take_over(place: Any, run_id: int, passed: Any) -> None:
+        last = place.last_child
+        real(place, run_id, passed)
+        place.last_child = last
+
+    return take_over

@@ -49,6 +49,14 @@ CALLING = workflow(
     step("z"),
     children={"child.yaml": CALLED},
 )
+# runs that are tried again with those that they have called,
+_AGAIN = Action("workflow", {"file": "child.yaml"})
+RETRIED = workflow(
+    *(step(f"s{number}", action=_AGAIN, rules=retry(3, delay=2)) for number in range(2)),
+    step("z"),
+    step("s2", needs=["z"], action=_AGAIN),
+    children={"child.yaml": CALLED},
+)
 # and many tasks at once.
 PLAIN = workflow(
     step("a", undo=command("un")),
@@ -173,6 +181,20 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("what an agent has spent is counted twice", None, "memory", 4, "promise 2"),
     ("a tool is called though the calls of its agent are spent", None, "memory", 120, "promise 3"),
     ("a tool that has answered is called again", None, "memory", 0, "promise 2"),
+    ("a child run that is retried starts from nothing", RETRIED, "memory", 0, "promise 2"),
+    ("a child run is continued though a step before it has run again", RETRIED, "memory", 0, "promise 2"),
+    (
+        "a further round of a child run ends for the attempt that called the first one",
+        RETRIED,
+        "memory",
+        0,
+        "promise 10",
+    ),
+    ("a child run is not asked for the round that its caller waits for", RETRIED, "memory", 0, "promise 10"),
+    ("a round of a child run does not say who asked for it", RETRIED, "memory", 0, "promise 2"),
+    ("a child run that is continued is not stopped with its caller", RETRIED, "memory", 11, "promise 6"),
+    ("a pause does not reach a child run that has not opened its round yet", RETRIED, "shared", 7, "promise 6"),
+    ("a fork continues a child run of the run that it was forked from", RETRIED, "memory", 133, "promise 2"),
 ]
 # Where it takes more of one kind of thing than histories have.
 THEMES: dict[str, Theme] = {
@@ -209,7 +231,7 @@ def test_every_defect_is_looked_for() -> None:
 
 
 @pytest.mark.parametrize("store", STORE_KINDS)
-@pytest.mark.parametrize("of", [COUNTED, CALLING, PLAIN, TRIAGED])
+@pytest.mark.parametrize("of", [COUNTED, CALLING, RETRIED, PLAIN, TRIAGED])
 def test_without_a_defect_nothing_is_found(of: Workflow, store: StoreKind) -> None:
     told = [complaint(Simulation(seed, of, budget=FaultBudget(store=store))) for seed in range(4)]
 

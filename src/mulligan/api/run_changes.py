@@ -165,6 +165,8 @@ class RetryBody(Body, frozen=True):
     inputs: dict[str, Any] = msgspec.field(default_factory=dict)
     # Keep results of completed steps, even if a step before them runs again, or that version or text changes them.
     keep_completed: bool = False
+    # Start child runs that did not complete anew, in place of their next round; or this run, if it is a child run.
+    from_start: bool = False
     reason: str = ""
     dry_run: bool = False
 
@@ -186,6 +188,7 @@ def retry_run(call: Call) -> RetryResult:
         corrected=None if workflow is None else CorrectedWorkflow(workflow, dict(asked.inputs), "", may_rename=False),
         budgets=read_budgets(asked.budgets),
         keep_completed=asked.keep_completed,
+        from_start=asked.from_start,
         reason=asked.reason,
         dry_run=asked.dry_run,
     )

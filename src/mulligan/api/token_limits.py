@@ -57,5 +57,8 @@ def refuse_without(call: Call, scope: RouteScope, why: str) -> None:
 def changed_run(call: Call) -> int:
     """The run in the path, if the token may change it."""
     run_id = int(call.path["run_id"])
-    refuse_other_workflow(call, call.service.record(run_id).workflow)
+    record = call.service.record(run_id)
+    # A child run belongs to the workflow of the run at the top.
+    root = record if record.root_run_id in (0, run_id) else call.service.record(record.root_run_id)
+    refuse_other_workflow(call, root.workflow)
     return run_id

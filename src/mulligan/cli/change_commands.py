@@ -36,6 +36,7 @@ from mulligan.service import (
     CorrectedWorkflow,
     ForkPlan,
     HostCapacity,
+    PlannedChild,
     RoundPlan,
     Service,
     Workflow,
@@ -129,6 +130,9 @@ def retry(
     budget: Budgets = None,
     keep_completed: KeepCompleted = False,
     force: Annotated[bool, Option("--force", help="Accept a file whose workflow has another name.")] = False,
+    from_start: Annotated[
+        bool, Option("--from-start", help="Start child runs that did not complete anew, instead of continuing them.")
+    ] = False,
     reason: Reason = "",
     system: System = None,
     trust_templates: TrustTemplates = False,
@@ -151,6 +155,8 @@ def retry(
     The run keeps its workflow, even if the file has changed. With --file it continues with a corrected workflow:
     changed steps and the steps after them run again too. Without RUN, --file is for the newest failed run of that
     workflow.
+    A child run that did not complete gets its next round too, in which its completed steps are kept; with --from-start
+    a new child run starts. RUN may be a child run: then the run at the top gets another round, and drives it.
     """
     asked = asked_capacity(parallel, memory, gpus, on, may_be_none=True)
     with service_at(home) as service:
@@ -164,8 +170,17 @@ def retry(
             # Its inputs and options may decide how a file of another system is read.
             workflow = load(reading=service.reading_of(run_id))
             corrected = _correction(workflow, file, given, force=force)
-        budgets = read_budgets(budget or ())
-        chosen = RetryOptions(run_id, from_step, None, adjust, corrected, budgets, asked, keep_completed)
+        chosen = RetryOptions(
+            run_id,
+            from_step,
+            items=None,
+            adjust=adjust,
+            corrected=corrected,
+            budgets=read_budgets(budget or ()),
+            capacity=asked,
+            keep_completed=keep_completed,
+            from_start=from_start,
+        )
         return run_retry(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
 
 
@@ -200,11 +215,14 @@ class RetryOptions(NamedTuple):
     capacity: HostCapacity | None = None
     # Whether completed steps keep their results although a step that they depend on runs again.
     keep_completed: bool = False
+    # Child runs are not continued.
+    from_start: bool = False
 
     @property
     def arguments(self) -> dict[str, Any]:
         chosen = {"from_step": self.from_step, "items": self.items, "adjust": self.adjust}
-        return {**chosen, "corrected": self.corrected, "budgets": self.budgets, "keep_completed": self.keep_completed}
+        chosen |= {"corrected": self.corrected, "budgets": self.budgets}
+        return {**chosen, "keep_completed": self.keep_completed, "from_start": self.from_start}
 
 
 def run_retry(
@@ -234,7 +252,8 @@ def run_retry(
 
 def _show_round(planned: RoundPlan, *, adjust: bool) -> None:
     _show_stale_files(planned)
-    complain(f"run {planned.run_id} begins round {planned.round}: {_sizes(planned)}")
+    complain(f"{_opening(planned, 'begins')}: {_sizes(planned)}")
+    _show_children(planned)
     for step, words in planned.adjustments.items():
         complain(f"  '{step}': {', '.join(words)}")
     if adjust and not planned.adjustments:
@@ -255,11 +274,33 @@ def _show_round_plan(planned: RoundPlan, matrices: Mapping[str, Sequence[str]], 
         show_json(to_json(planned))
         return
     show_correction(planned)
-    complain(f"run {planned.run_id} would begin round {planned.round}: {_sizes(planned)}")
+    complain(f"{_opening(planned, 'would begin')}: {_sizes(planned)}")
     why = {step: "; ".join(_reasons(planned, step)) for step in _effects_first(planned)}
     show_table(("STEP", "WHY"), _grouped(why, matrices))
     if planned.kept:
         complain(f"kept: {_listed([name for name, _ in _grouped(dict.fromkeys(planned.kept, ''), matrices)])}")
+    _show_children(planned)
+
+
+def _opening(planned: RoundPlan, verb: str) -> str:
+    """`run 2 begins round 2`; for a child run, with the run at the top."""
+    if planned.from_start:
+        return f"run {planned.root_run_id} {verb} another round, with a new child run instead of run {planned.run_id}"
+    within = f", in another round of run {planned.root_run_id}" if planned.root_run_id else ""
+    return f"run {planned.run_id} {verb} round {planned.round}{within}"
+
+
+def _show_children(planned: RoundPlan) -> None:
+    """Show which child runs are continued, and which start anew."""
+    for one in planned.children[:_NAMES_MAX]:
+        becomes = f"a new child run after run {one.run_id}: {one.why_new}" if one.why_new else _continued(one)
+        complain(f"  '{one.place}': {becomes}")
+    if len(planned.children) > _NAMES_MAX:
+        complain(f"  and {pluralize(len(planned.children) - _NAMES_MAX, 'more child run')}")
+
+
+def _continued(one: PlannedChild) -> str:
+    return f"run {one.run_id} continues in round {one.round}, if it is called with the same inputs"
 
 
 def _effects_first(planned: RoundPlan | ForkPlan) -> list[str]:

@@ -278,7 +278,8 @@ def _child_row(child: dict[str, Any], depth: int) -> tuple[str, ...]:
     is_plain = child["attempt"] == 1 and "[" not in child["step"] and "." not in child["step"]
     whose = "" if is_plain else f"for attempt {child['attempt']} of '{child['step']}'"
     name = f"{_INDENT * depth}run {child['run_id']}: {child['workflow']}"
-    return name, child["status"], "", "", "", "", "; ".join(filter(None, (whose, child["reason"])))
+    rounds = f"round {child['round']}" if child["round"] > 1 else ""
+    return name, child["status"], "", "", "", "", "; ".join(filter(None, (rounds, whose, child["reason"])))
 
 
 def _remarks(step: dict[str, Any]) -> Iterator[str]:

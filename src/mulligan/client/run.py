@@ -324,6 +324,7 @@ class Run:
         inputs: Mapping[str, Any] | None = None,
         keep_completed: bool = False,
         budget: Mapping[str, Any] | None = None,
+        from_start: bool = False,
         reason: str = "",
         drive: bool = True,
     ) -> Run:
@@ -334,7 +335,9 @@ class Run:
         workflow, and `inputs` for inputs that it adds. `keep_completed`: completed steps keep their results, even if a
         step before them runs again or the corrected workflow changes them.
         `budget`: what agents may spend from now on, such as `{"cost": 5, "review.tokens": "50k"}`.
-        With `drive=False` the new round is left to workers, or to `resume`.
+        Child runs that did not complete get their next round too; `from_start`: they start anew. The round of a child
+        run is part of a round of the run at the top. With `drive=False` the new round is left to workers, or to
+        `resume`.
         """
         corrected = None
         if flow is not None:
@@ -351,6 +354,7 @@ class Run:
                 corrected=corrected,
                 budgets=_budgets(budget),
                 keep_completed=keep_completed,
+                from_start=from_start,
             )
         return self._continue() if drive else self
 

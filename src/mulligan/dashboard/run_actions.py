@@ -25,28 +25,30 @@ def render_actions(run: RunView) -> Html:
         return compare
     parent = run.head["parent_run_id"]
     if parent:
-        # Only the whole tree is changed.
-        return join_html([element("a", f"Open run {parent}, which called it", href=path_to("runs", parent)), compare])
+        # Only the whole tree is changed. A retry opens a round of the run at the top.
+        caller = element("a", f"Open run {parent}, which called it", href=path_to("runs", parent))
+        return join_html([*_retry(run), caller, compare])
     return join_html([*_buttons(run), compare])
 
 
 def _buttons(run: RunView) -> list[Html]:
     status = run.head["status"]
     if run.has_ended:
-        can_retry = status in ("failed", "cancelled")
-        return [
-            *([_button(run, "retry", "Retry", "primary")] if can_retry else []),
-            _button(run, "fork", "Fork"),
-        ]
+        return [*_retry(run), _button(run, "fork", "Fork")]
     pause = _button(run, "resume", "Resume", "primary") if status == "paused" else _button(run, "pause", "Pause")
     return [pause, _button(run, "cancel", "Cancel")]
+
+
+def _retry(run: RunView) -> list[Html]:
+    return [_button(run, "retry", "Retry", "primary")] if run.head["status"] in ("failed", "cancelled") else []
 
 
 def step_buttons(run: RunView, step: str, status: str, *, is_paused: bool = False, is_short: bool = False) -> Html:
     """What can be done with one step: run it and what follows again, hold it, or let it go on."""
     if status == "pending_failed" and may(run.call, "decide"):
         return element("a", "Decide", href=path_to_entry(run.run_id, step), class_="button small")
-    if not may(run.call, "run") or run.head["parent_run_id"] or step == "end":
+    is_called = bool(run.head["parent_run_id"])
+    if not may(run.call, "run") or (is_called and not run.has_ended) or step == "end":
         return Html("")
     if run.has_ended:
         if is_short and status in ("completed", "skipped", "waiting"):
@@ -54,7 +56,7 @@ def step_buttons(run: RunView, step: str, status: str, *, is_paused: bool = Fals
         # A run that completed has no further round; a fork runs a step of it again.
         can_retry = run.head["status"] in ("failed", "cancelled")
         parts = [_button(run, "retry", "Retry from here", "small", step=step)] if can_retry else []
-        if not is_short:
+        if not (is_short or is_called):
             parts.append(_button(run, "fork", "Fork from here", "small", step=step))
         return join_html(parts, " ")
     if is_paused:

@@ -97,7 +97,7 @@ def _buttons(run: RunView, reason: RunReason) -> Iterator[Html]:
     elif reason.action == "resume_step" and may(run.call, "run"):
         title, done = f"Resume '{reason.step}'", "the step goes on"
         yield _button("Resume", f"runs/{reason.run_id or run_id}:resume", title, done, step=reason.step)
-    elif reason.action == "retry" and may(run.call, "run") and not is_called:
+    elif reason.action == "retry" and may(run.call, "run"):
         yield _button("Retry", f"runs/{run_id}:retry", f"Retry run {run_id}", "a new round begins")
         if reason.has_run_out:
             text = "Retry with more"

@@ -266,7 +266,7 @@ class DrivenRuns:
 
         The message stays in the inbox with all that follow it. The end of the task is a change that we notice.
         """
-        is_new_round = driver.has_ended and isinstance(message.report, r.RetryRequested)
+        is_new_round = driver.has_ended and isinstance(message.report, r.RetryRequested | r.RoundRequested)
         return is_new_round and self._store.has_leases(driver.run_id)
 
     def unsent_reports(self) -> dict[int, r.Report]:

@@ -18,20 +18,21 @@ from msgspec.structs import replace
 
 from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
 from mulligan.core.deciding.budgets import remaining_budget
-from mulligan.core.deciding.child_failure import failures_of_child
+from mulligan.core.deciding.child_failure import child_end
 from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.effects import effects as fx
-from mulligan.core.effects.child_runs import child_uid
+from mulligan.core.effects.child_runs import child_uid, round_request
 from mulligan.core.effects.lease_rules import ahead_share, has_time_for, may_be_held
 from mulligan.core.effects.reuse import forced_child_steps
 from mulligan.core.effects.run_lists import RunFailures, run_failures
 from mulligan.core.effects.snapshot import changes
 from mulligan.core.effects.tasks import Task, make_task
+from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.waiting import waits
-from mulligan.core.model.workflow import encode, version, with_callers_secrets
+from mulligan.core.model.workflow import Workflow, encode, version, with_callers_secrets
 from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.notice_rules import rules_for_child
 from mulligan.core.state.scope import Evaluator, fill_params
@@ -288,6 +289,8 @@ class RunDriver:
         except REFUSALS as error:
             pending.next.clear()
             refusal = Answer(error.code, error.message, error.hint)
+            if isinstance(queued.report, r.RoundRequested):
+                self._refuse_round(pending, queued.report, error.message, now)
         if queued.token is not None:
             pending.ended.append(queued.token)
             if queued.guard is not None:
@@ -426,24 +429,29 @@ class RunDriver:
         return is_started and stop.grace_seconds is not None and (stop.place, stop.attempt) in pending.taken
 
     def _end(self, pending: _Pending, now: datetime) -> None:
-        """End the round, and report the result to the parent run that waits for it."""
+        """End the round, and report the result to the attempt of the parent run that waits for it."""
         pending.is_last = True
-        run, record = self.state.run, self.record
+        record = self.record
         if record.parent_run_id is None:
             return
-        status: Any = run.status
-        report = r.ChildEnded(
-            at=now,
-            place=record.parent_place,
-            attempt=record.parent_attempt,
-            child_run_id=run.run_id,
-            status=status,
-            outputs=run.outputs,
-            failures=failures_of_child(self.state),
-            usage=run.spent.as_usage,
-            reason=run.reason,
-        )
+        report = child_end(self.state, record.parent_place, record.parent_attempt, now)
         pending.outgoing.append((record.parent_run_id, report))
+
+    def _refuse_round(self, pending: _Pending, report: r.RoundRequested, why: str, now: datetime) -> None:
+        """A child run cannot open the round that its parent waits for: the attempt of the parent has failed."""
+        record = self.record
+        if record.parent_run_id is not None:
+            ended = r.ChildEnded(
+                at=now,
+                place=record.parent_place,
+                attempt=report.attempt,
+                child_run_id=self.run_id,
+                status="failed",
+                reason=f"it cannot be continued: {why}",
+                round=report.round,
+                is_refused=True,
+            )
+            pending.outgoing.append((record.parent_run_id, ended))
 
     # -- what is written ---------------------------------------------------------------------------------------------
 
@@ -583,18 +591,12 @@ def _set_timer(driver: RunDriver, pending: _Pending, effect: fx.SetTimer, now: d
 
 def _start_child(driver: RunDriver, pending: _Pending, effect: fx.StartChild, now: datetime) -> None:
     """Create the child run in the same commit. Its inputs come from expressions and are checked here."""
-    place = driver.state.places[effect.place]
-    assert place.spec.action is not None
-    params = fill_params(place.spec.action, place.bindings)
-    child = driver.state.workflow.children[params["file"]]
-    try:
-        inputs = check_recorded_inputs(child, params.get("inputs") or {}, driver.evaluator)
-    except (InputInvalid, ExpressionFailed) as error:
-        outcome = Outcome(code="INPUT_INVALID", message=error.message)
-        pending.next.append(r.TaskEnded(now, effect.place, effect.attempt, outcome))
+    called = _called_workflow(driver, pending, effect, now)
+    if called is None:
         return
+    place, run = driver.state.places[effect.place], driver.state.run
+    child, inputs = called
     data = encode(with_callers_secrets(child, driver.state.workflow))
-    run = driver.state.run
     request = r.RunRequested(
         at=now,
         run_id=0,
@@ -621,9 +623,43 @@ def _start_child(driver: RunDriver, pending: _Pending, effect: fx.StartChild, no
     )
 
 
+def _called_workflow(
+    driver: RunDriver, pending: _Pending, effect: fx.StartChild | fx.ContinueChild, now: datetime
+) -> tuple[Workflow, dict[str, Any]] | None:
+    """The definition and the inputs of a child run; None if they do not fit: then the attempt fails in this turn."""
+    place = driver.state.places[effect.place]
+    assert place.spec.action is not None
+    params = fill_params(place.spec.action, place.bindings)
+    child = driver.state.workflow.children[params["file"]]
+    try:
+        return child, check_recorded_inputs(child, params.get("inputs") or {}, driver.evaluator)
+    except (InputInvalid, ExpressionFailed) as error:
+        outcome = Outcome(code="INPUT_INVALID", message=error.message)
+        pending.next.append(r.TaskEnded(now, effect.place, effect.attempt, outcome))
+        return None
+
+
+def _continue_child(driver: RunDriver, pending: _Pending, effect: fx.ContinueChild, now: datetime) -> None:
+    """Ask the child run for the round that the attempt waits for, in the same commit: so it is asked once."""
+    revised: r.Revised | None = None
+    if driver.state.run.revision is not None:
+        # Its definition may be among those that were corrected. It keeps its own if that is the same.
+        called = _called_workflow(driver, pending, effect, now)
+        if called is None:
+            return
+        data = encode(with_callers_secrets(called[0], driver.state.workflow))
+        revised = r.Revised(version(data), plain_from_json(data), called[1], may_rename=True)
+    report = round_request(driver.state, effect, now, revised)
+    pending.outgoing.append((effect.run_id, report))
+
+
 def _stop_child(driver: RunDriver, pending: _Pending, effect: fx.StopChild, now: datetime) -> None:
     report = r.CancelRequested(now, f"run {driver.run_id}", "its parent asked it to end", effect.now)
-    pending.child_reports.append(ChildReport(report, effect.place, effect.attempt))
+    if effect.run_id:
+        # It may not have opened its round yet: its row says that it has ended.
+        pending.outgoing.append((effect.run_id, report))
+    else:
+        pending.child_reports.append(ChildReport(report, effect.place, effect.attempt))
 
 
 def _enter_more(driver: RunDriver, pending: _Pending, effect: fx.EnterMore, now: datetime) -> None:
@@ -631,11 +667,15 @@ def _enter_more(driver: RunDriver, pending: _Pending, effect: fx.EnterMore, now:
 
 
 def _pause_children(driver: RunDriver, pending: _Pending, effect: fx.PauseChildren, now: datetime) -> None:
-    pending.child_reports.append(ChildReport(r.PauseRequested(now, f"run {driver.run_id}", "its parent was paused")))
+    report = r.PauseRequested(now, f"run {driver.run_id}", "its parent was paused")
+    pending.child_reports.append(ChildReport(report))
+    pending.outgoing += [(run_id, report) for run_id in effect.continued]
 
 
 def _resume_children(driver: RunDriver, pending: _Pending, effect: fx.ResumeChildren, now: datetime) -> None:
-    pending.child_reports.append(ChildReport(r.ResumeRequested(now, f"run {driver.run_id}")))
+    report = r.ResumeRequested(now, f"run {driver.run_id}")
+    pending.child_reports.append(ChildReport(report))
+    pending.outgoing += [(run_id, report) for run_id in effect.continued]
 
 
 _CARRY_OUT: dict[type[fx.Effect], Callable[[RunDriver, _Pending, Any, datetime], None]] = {
@@ -643,6 +683,7 @@ _CARRY_OUT: dict[type[fx.Effect], Callable[[RunDriver, _Pending, Any, datetime],
     fx.StopTask: _stop,
     fx.SetTimer: _set_timer,
     fx.StartChild: _start_child,
+    fx.ContinueChild: _continue_child,
     fx.StopChild: _stop_child,
     fx.EnterMore: _enter_more,
     fx.PauseChildren: _pause_children,

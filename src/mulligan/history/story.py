@@ -57,8 +57,9 @@ class StoryLine(msgspec.Struct, frozen=True):
     is_detail: bool = False
     # It repeats all of the line before it, which can be left out.
     is_whole: bool = False
-    # The child run that was started here; 0 if none was.
+    # The child run that was started or continued here, 0 if none was; and its round.
     child_run_id: int = 0
+    child_round: int = 1
     # The last lines that a failed attempt wrote.
     tail: tuple[str, ...] = ()
 
@@ -120,7 +121,8 @@ class StoryWriter:
             tone=tone,
             seq=entry.seq,
             is_whole=is_whole,
-            child_run_id=self.memory.children.get((fact.place, fact.attempt), 0) if is_started else 0,
+            child_run_id=self.memory.child_of(fact) if is_started else 0,
+            child_round=fact.continues.round if is_started and fact.continues is not None else 1,
             tail=last_lines(fact.failure) if has_tail else (),
         )
 
@@ -378,6 +380,9 @@ def _started(writer: StoryWriter, fact: e.AttemptStarted, at: datetime) -> _Sent
     """Only of an attempt that calls a child run, or runs on another host than it should."""
     spec = writer.memory.spec(fact.place)
     if spec is not None and spec.action is not None and spec.action.kind == "workflow":
+        if fact.continues is not None:
+            called = fact.continues
+            return fact.place, f"continued run {called.run_id} in its round {called.round}", "try"
         run_id = writer.memory.children.get((fact.place, fact.attempt))
         params = spec.action.params
         calls = "started its group" if params.get("group") else f"called '{params.get('file')}'"
@@ -397,7 +402,7 @@ def _succeeded(writer: StoryWriter, fact: e.AttemptSucceeded, at: datetime) -> _
         return fact.place, f"approved by {fact.output['by']}: {fact.output['reason']}", "good"
     if fact.warnings:
         return fact.place, f"warning: {describe_failure(fact.warnings[-1])}", "wait"
-    run_id = writer.memory.children.get((fact.place, fact.attempt))
+    run_id = writer.memory.child_of(fact)
     return (fact.place, f"child run {run_id} completed", "good") if run_id else None
 
 

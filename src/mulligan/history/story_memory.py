@@ -43,6 +43,8 @@ class StoryMemory:
         self._workflow = workflow
         # The child runs by the place and the attempt that they were started for.
         self.children = children if children is not None else {}
+        # Those that attempts have continued.
+        self._continued: dict[tuple[str, int], int] = {}
         # The definitions of open commands, and the last failures of places that have not ended.
         self._specs: dict[str, Command] = {}
         self._failures: dict[str, Failure] = {}
@@ -71,7 +73,7 @@ class StoryMemory:
     def copy(self) -> StoryMemory:
         """An independent memory with the same content."""
         other = StoryMemory(self._workflow, self.children)
-        for name in ("_specs", "_failures", "_undone", "_unmet", "_open", "_reused", "_reused_items"):
+        for name in ("_continued", "_specs", "_failures", "_undone", "_unmet", "_open", "_reused", "_reused_items"):
             setattr(other, name, dict(getattr(self, name)))
         for name in ("_entered", "_visits", "_failed", "_routed", "_went"):
             setattr(other, name, copy(getattr(self, name)))
@@ -86,6 +88,13 @@ class StoryMemory:
     def _steps(self) -> dict[str, Step]:
         flow = self._workflow
         return {} if flow is None else {**{step.name: step for step in flow.steps}, END: flow.end}
+
+    def child_of(self, fact: e.AttemptStarted | e.AttemptSucceeded) -> int:
+        """The child run of an attempt; 0 if it is not known, or there is none."""
+        if isinstance(fact, e.AttemptStarted) and fact.continues is not None:
+            return fact.continues.run_id
+        key = fact.place, fact.attempt
+        return self._continued.get(key) or self.children.get(key, 0)
 
     def step(self, name: str) -> Step | None:
         return self._steps.get(name)
@@ -198,6 +207,10 @@ class StoryMemory:
         self._specs.pop(fact.place, None)
         self._failures.pop(fact.place, None)
 
+    def _attempt_started(self, fact: e.AttemptStarted) -> None:
+        if fact.continues is not None:
+            self._continued[fact.place, fact.attempt] = fact.continues.run_id
+
     def _attempt_failed(self, fact: Any) -> None:
         self._failures[fact.place] = fact.failure
 
@@ -296,6 +309,7 @@ _RULES: dict[type[e.Fact], Callable[[StoryMemory, Any], None]] = {
     e.CommandCompleted: StoryMemory._command_ended,
     e.CommandFailed: StoryMemory._command_ended,
     e.CommandCancelled: StoryMemory._command_ended,
+    e.AttemptStarted: StoryMemory._attempt_started,
     e.AttemptSucceeded: StoryMemory._attempt_succeeded,
     e.AttemptFailed: StoryMemory._attempt_failed,
     e.ResultRejected: StoryMemory._attempt_failed,

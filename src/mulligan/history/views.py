@@ -59,6 +59,8 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
     # Why no worker takes the task, if it waits for one; and whether no worker that is up could ever take it.
     obstacles: list[Obstacle] = []
     is_impossible: bool = False
+    # The child run that an attempt continues. The number of a new one is known to the store alone.
+    child_run_id: int = 0
 
     @property
     def is_for_a_person(self) -> bool:
@@ -494,7 +496,10 @@ def _of_running(place: Place) -> Wait:
         when = f", due at {format_time(place.due)}" if place.due else ""
         return Wait("timer", f"its timer{when}", place.key, place.attempt, place.due)
     if kind == "workflow":
-        return Wait("child", f"its child run{stopping}", place.key, place.attempt, place.due)
+        last = place.last_child
+        run_id = last.run_id if last is not None and last.attempt == place.attempt else 0
+        called = f"run {run_id}" if run_id else "its child run"
+        return Wait("child", f"{called}{stopping}", place.key, place.attempt, place.due, child_run_id=run_id)
     where = f" on {place.worker}" if place.worker else ""
     return Wait("task", f"attempt {place.attempt}{where}{stopping}", place.key, place.attempt, worker=place.worker)
 

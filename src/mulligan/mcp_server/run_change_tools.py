@@ -91,6 +91,9 @@ class RetryRun(Arguments, frozen=True):
             "workflow changes them."
         ),
     ] = False
+    from_start: Annotated[
+        bool, msgspec.Meta(description="Start child runs that did not complete anew, in place of their next round.")
+    ] = False
     reason: Reason = ""
     dry_run: DryRun = False
 
@@ -106,6 +109,7 @@ def retry_run(call: ToolCall) -> Any:
         source=_correction(call, asked),
         inputs=asked.inputs,
         keep_completed=asked.keep_completed,
+        from_start=asked.from_start,
         reason=asked.reason,
         dry_run=asked.dry_run,
     )

@@ -171,7 +171,7 @@ if TYPE_CHECKING:
     from mulligan.service.private_postgres import PostgresStatus, postgres_status, start_postgres, stop_postgres
     from mulligan.service.recent_runs import Day, Failing, FailingGroup, RecentRuns, WaitingRuns, WorkflowDays
     from mulligan.service.report import Report
-    from mulligan.service.round_plans import ForkPlan, RoundPlan
+    from mulligan.service.round_plans import ForkPlan, PlannedChild, RoundPlan
     from mulligan.service.run_comparison import ComparedRun, ComparedStep, RunComparison, ValuePair
     from mulligan.service.run_control import Prepared
     from mulligan.service.run_data import DataEntry
@@ -363,7 +363,7 @@ _NAMES = {
     "mulligan.service.report": "Report",
     "mulligan.service.preflight": "SERVER_LABELS refuse_reserved_labels",
     "mulligan.service.private_postgres": "PostgresStatus postgres_status start_postgres stop_postgres",
-    "mulligan.service.round_plans": "ForkPlan RoundPlan",
+    "mulligan.service.round_plans": "ForkPlan PlannedChild RoundPlan",
     "mulligan.service.run_comparison": "ComparedRun ComparedStep RunComparison ValuePair",
     "mulligan.service.run_control": "Prepared",
     "mulligan.service.run_data": "DataEntry",

@@ -228,13 +228,15 @@ class ChangeVerbs:
         corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
         keep_completed: bool = False,
+        from_start: bool = False,
         reason: str = "",
         dry_run: bool = False,
     ) -> RetryResult:
         """Open another round: what did not complete runs again, and what depends on it."""
         chosen: dict[str, Any] = {
             **{"from_step": from_step, "items": items, "adjust": adjust},
-            **{"corrected": corrected, "budgets": budgets, "keep_completed": keep_completed},
+            **{"corrected": corrected, "budgets": budgets},
+            **{"keep_completed": keep_completed, "from_start": from_start},
         }
         if dry_run:
             planned = self._control.plan_retry(run_id, **chosen)

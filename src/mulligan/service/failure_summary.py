@@ -50,6 +50,9 @@ class FailureOutcome(msgspec.Struct, frozen=True):
     kind: str = ""
     # The spent budget that `retry --budget` has to raise, such as `cost` or `review.tokens`.
     spent_budget: str = ""
+    # If it is of a child run: that run, and the place that called it, such as `load/`.
+    run_id: int = 0
+    above: str = ""
 
     @property
     def is_open(self) -> bool:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from mulligan.core.deciding.budgets import RUN, budget_of
 from mulligan.core.model.spending import format_spent
@@ -28,6 +29,8 @@ __all__ = ["MatrixFailures", "Outcome", "Wait", "build_outcome"]
 
 # Up to this many earlier entries are read again for the summary.
 ENTRIES_READ_MAX = 50_000
+# Of up to this many child runs the summary says what went well after a failure.
+CHILDREN_READ_MAX = 50
 # Up to this many failed steps of one matrix are listed one by one.
 ONE_BY_ONE_MAX = 3
 
@@ -107,7 +110,7 @@ def build_outcome(
         reason=run.reason,
         seconds=_whole_seconds(service, run_id, seconds, is_taken_up=is_taken_up),
         counts=count_steps(state),
-        failures=failures,
+        failures=[*failures, *_mended_below(service, run_id)],
         waits=_waits(state, states.values()) if ending == "waiting" else [],
         outputs=with_artifact_paths(service.store.artifacts, run.outputs),
         is_cut=progress.is_cut,
@@ -123,6 +126,28 @@ def failure_outcomes(service: RunReader, run_id: int) -> list[FailureOutcome]:
     summary = FailureSummary()
     summary.update(service.events(run_id))
     return summary.outcomes(service.state(run_id))
+
+
+def _mended_below(
+    service: RunReader, run_id: int, above: str = "", left: list[int] | None = None
+) -> list[FailureOutcome]:
+    """What failed in child runs and went well after all: open failures are those of the step that called them."""
+    left = [CHILDREN_READ_MAX] if left is None else left
+    found: list[FailureOutcome] = []
+    try:
+        for child in service.store.children(run_id):
+            left[0] -= 1
+            if left[0] < 0:
+                break
+            where = f"{above}{child.parent_place}/"
+            if service.lazy_state(child.run_id).tallies:
+                mended = (one for one in failure_outcomes(service, child.run_id) if one.fate == "mended")
+                found += [replace(one, run_id=child.run_id, above=where) for one in mended]
+            found += _mended_below(service, child.run_id, where, left)
+    except StoreUnavailable:
+        # A summary without them is better than none.
+        return found
+    return found
 
 
 def _describe_degraded(state: State) -> str:

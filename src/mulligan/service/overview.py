@@ -313,7 +313,7 @@ def _child(reader: RunReader, record: RunRecord, left: list[int]) -> dict[str, A
     return {
         **listed(reader, record),
         "step": record.parent_place,
-        "attempt": record.parent_attempt,
+        "attempt": reader.calling_attempt(record),
         "steps": shown.get("steps"),
         "matrices": shown.get("matrices", {}),
         "waiting_for": shown.get("waiting_for", []),

@@ -7,12 +7,14 @@ from collections.abc import Iterable
 import msgspec
 
 from mulligan.analysis.coverage.side_effects import effect_of_another_visit
+from mulligan.core.deciding.child_rounds import PlannedChild, planned_children
 from mulligan.core.deciding.fork import Fork, run_reasons
 from mulligan.core.deciding.resource_usage import Proposal, adjustments_of
 from mulligan.core.deciding.rounds import items_to_rerun, rerun_reasons
 from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.graph import Graph
+from mulligan.core.model.reports import RetryRequested
 from mulligan.core.model.workflow import Step, Workflow, all_commands
 from mulligan.core.state.state import State
 from mulligan.service.corrections import Correction, PlannedRound
@@ -37,6 +39,11 @@ class RoundPlan(msgspec.Struct, frozen=True):
     correction: Correction | None = None
     # Steps that have run before and change something outside of the run each time, in words.
     side_effects: dict[str, str] = {}
+    # What becomes of the child runs that did not complete.
+    children: tuple[PlannedChild, ...] = ()
+    # For a child run: the run at the top, which gets another round too; otherwise 0. Whether a new child run starts.
+    root_run_id: int = 0
+    from_start: bool = False
 
 
 class ForkPlan(msgspec.Struct, frozen=True):
@@ -96,7 +103,7 @@ def asks_person(step: Step, workflow: Workflow) -> bool:
     return False
 
 
-def round_plan(found: PlannedRound) -> RoundPlan:
+def round_plan(found: PlannedRound, report: RetryRequested) -> RoundPlan:
     """The plan of the next round, before it is opened."""
     state, planned = found.state, found.round
     again = frozenset(planned.steps)
@@ -112,6 +119,24 @@ def round_plan(found: PlannedRound) -> RoundPlan:
         planned.stale,
         found.correction,
         _side_effects(state, state.workflow, planned.steps),
+        tuple(planned_children(state, report, planned.steps)),
+    )
+
+
+def in_tree(planned: RoundPlan, root_run_id: int, *, from_start: bool) -> RoundPlan:
+    """The plan of a child run, whose round belongs to one of the run at the top. From the start, all steps run."""
+    if not from_start:
+        return msgspec.structs.replace(planned, root_run_id=root_run_id)
+    steps = (*planned.steps, *planned.kept)
+    return msgspec.structs.replace(
+        planned,
+        steps=steps,
+        why=dict.fromkeys(steps, "a new child run starts"),
+        items={},
+        kept=(),
+        children=(),
+        root_run_id=root_run_id,
+        from_start=True,
     )
 
 

@@ -51,6 +51,7 @@ from mulligan.language.suggestions import did_you_mean
 from mulligan.language.workspace_steps import keep_workspace
 from mulligan.ports import Answer, Executor, NewRun, RunRecord, TokenLimits, WorkerRecord
 from mulligan.service.capacity_checks import refuse_no_processors, refuse_too_large, refuse_without_dask
+from mulligan.service.child_retries import refuse_retry_of_child, request_from_top
 from mulligan.service.corrections import CorrectedWorkflow, describe_revision, digest_of, plan_next_round
 from mulligan.service.driver import Capacity, Driver
 from mulligan.service.local_worker import local_worker
@@ -63,7 +64,7 @@ from mulligan.service.preflight import (
     stale_of_round,
     stale_results,
 )
-from mulligan.service.round_plans import ForkPlan, RoundPlan, fork_plan, round_plan
+from mulligan.service.round_plans import ForkPlan, RoundPlan, fork_plan, in_tree, round_plan
 from mulligan.service.run_reader import RunReader
 from mulligan.service.script_guard import refuse_start_while_loading
 
@@ -460,13 +461,17 @@ class RunControl:
         corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
         keep_completed: bool = False,
+        from_start: bool = False,
     ) -> RoundPlan:
         """Open the next round: what did not complete runs again, and what depends on it. Return what it runs.
+
+        The round of a child run is part of a round of the run at the top.
 
         `items`: only these items of the map step `from_step`; () means those that failed. `adjust`: steps that ran out
         of memory or time get more. `corrected`: continue with this workflow; changed steps and those after run again.
         `budgets`: what agents may spend from now on, by step; "" is the run. `keep_completed`: completed steps keep
         their results although a step that they depend on runs again, or the corrected workflow changes them.
+        `from_start`: child runs that did not complete are not continued, but start anew; or this run, if it is one.
         """
         report, planned = self._planned_round(
             run_id,
@@ -477,8 +482,9 @@ class RunControl:
             corrected=corrected,
             budgets=budgets,
             keep_completed=keep_completed,
+            from_start=from_start,
         )
-        self.send(run_id, report)
+        self.send(planned.root_run_id or run_id, report)
         return planned
 
     def plan_retry(
@@ -491,6 +497,7 @@ class RunControl:
         corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
         keep_completed: bool = False,
+        from_start: bool = False,
     ) -> RoundPlan:
         """What `retry` would run again; raises what `retry` would raise. Changes nothing."""
         _, found = self._planned_round(
@@ -502,6 +509,7 @@ class RunControl:
             corrected=corrected,
             budgets=budgets,
             keep_completed=keep_completed,
+            from_start=from_start,
         )
         return found
 
@@ -516,8 +524,12 @@ class RunControl:
         corrected: CorrectedWorkflow | None,
         budgets: Mapping[str, Budget] | None,
         keep_completed: bool,
+        from_start: bool,
     ) -> tuple[r.RetryRequested, RoundPlan]:
-        self.refuse_child(self.reader.record(run_id), "retry")
+        record = self.reader.record(run_id)
+        is_child = record.parent_run_id is not None
+        if is_child:
+            refuse_retry_of_child(self.reader, record, has_file=corrected is not None)
         state = self.reader.state(run_id)
         if not state.places:
             raise RunNotFinished(f"run {run_id} has not started yet, so there is nothing to retry")
@@ -536,11 +548,16 @@ class RunControl:
             revised,
             stale_of_round(state, from_step, keep_completed=keep_completed),
             dict(budgets or {}),
-            keep_completed,
+            keep_completed=keep_completed,
+            from_start=from_start and not is_child,
         )
         steps = (step.name for step in (corrected.workflow if corrected else state.workflow).steps)
         with _meaning(steps):
-            return report, round_plan(plan_next_round(state, report))
+            planned = round_plan(plan_next_round(state, report), report)
+        if not is_child:
+            return report, planned
+        asked = msgspec.structs.replace(report, from_start=from_start)
+        return request_from_top(self.reader, record, asked), in_tree(planned, record.root_run_id, from_start=from_start)
 
     def classify(
         self,

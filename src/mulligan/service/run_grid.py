@@ -98,7 +98,7 @@ def read_grid(cache: RunCache, run_id: int, query: GridQuery, called: Mapping[tu
         is_folded = cache.index.count(run_id, name) > EVENTS_MAX
         attempts = [] if is_folded else _attempts(cache.index.entries(run_id, name), opened)
         for one in attempts:
-            one.child_run_id = called.get((one.place, one.attempt))
+            one.child_run_id = one.child_run_id or called.get((one.place, one.attempt))
         rows.append(GridRow(step_line(state, name), attempts, is_folded))
     return GridPage(run_id, state.run.round, rows, query.start, len(chosen), len(names) - len(chosen))
 
@@ -137,6 +137,7 @@ def _attempts(entries: list[e.Entry], opened: list[tuple[int, int]]) -> list[Gri
         one = found[key]
         if isinstance(fact, e.AttemptStarted):
             one.outcome = "running"
+            one.child_run_id = fact.continues.run_id if fact.continues is not None else None
         elif isinstance(fact, e.ResultRejected):
             one.outcome, one.code, one.failure = "failed", fact.failure.code, describe_failure(fact.failure)
         elif not isinstance(fact, e.AttemptScheduled):

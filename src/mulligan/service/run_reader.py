@@ -235,6 +235,11 @@ class RunReader:
         """The runs that a run called, by the place and the attempt that called them."""
         return {(child.parent_place, child.parent_attempt): child.run_id for child in self.store.children(run_id)}
 
+    def calling_attempt(self, record: RunRecord) -> int:
+        """The attempt of the parent that called the last round of a child run."""
+        called = self.lazy_state(record.run_id).run.called_attempt if record.round > 1 else 0
+        return called or record.parent_attempt
+
     def drawn(self, run_id: int) -> tuple[Workflow, dict[str, str]]:
         """What a picture of a run shows: its workflow, and the status of each step including `end`."""
         state = self.lazy_state(run_id)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
 
+from mulligan.core.model.events import Entry, RunReopened
 from mulligan.core.model.place_keys import is_at_or_below, step_name
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -68,14 +70,25 @@ def _place_filter(service: RunReader, run_id: int, step: str) -> Callable[[str],
 
 
 def _located_lines(
-    service: RunReader, run_id: int, is_selected: Callable[[str], bool], is_tree: bool, prefix: str
+    service: RunReader, run_id: int, is_selected: Callable[[str], bool], is_tree: bool, prefix: str, round: int = 0
 ) -> Iterator[LocatedLine]:
-    for line in story(service.events(run_id), service.first_workflow(run_id), service.called(run_id)):
-        if not is_selected(line.place):
+    """The lines of a run; of one round, if it is named: a child run tells each where its caller asked for it."""
+    opened: list[int] = []
+    for line in story(_noting(service.events(run_id), opened), service.first_workflow(run_id), service.called(run_id)):
+        if not is_selected(line.place) or (round and round != 1 + bisect_right(opened, line.seq)):
             continue
         yield LocatedLine(run_id, f"{prefix}{line.place}".rstrip("/") if prefix else line.place, line)
         if is_tree and line.child_run_id:
-            yield from _located_lines(service, line.child_run_id, lambda place: True, True, f"{prefix}{line.place}/")
+            where = f"{prefix}{line.place}/"
+            yield from _located_lines(service, line.child_run_id, lambda _: True, True, where, line.child_round)
+
+
+def _noting(entries: Iterable[Entry], opened: list[int]) -> Iterator[Entry]:
+    """The entries; the number of each that opens a further round is added to `opened`."""
+    for entry in entries:
+        if isinstance(entry.fact, RunReopened):
+            opened.append(entry.seq)
+        yield entry
 
 
 def run_waits(service: RunReader, run_id: int, step: str = "") -> list[LocatedWait]:

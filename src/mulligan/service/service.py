@@ -649,6 +649,7 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
         keep_completed: bool = False,
+        from_start: bool = False,
     ) -> RoundPlan:
         """What `retry` would run again. Changes nothing."""
         return self.control.plan_retry(
@@ -659,6 +660,7 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
             corrected=corrected,
             budgets=budgets,
             keep_completed=keep_completed,
+            from_start=from_start,
         )
 
     def retry(
@@ -672,6 +674,7 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
         keep_completed: bool = False,
+        from_start: bool = False,
     ) -> RoundPlan:
         """Open another round: what did not complete runs again, and what depends on it."""
         return self.control.retry(
@@ -683,6 +686,7 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
             corrected=corrected,
             budgets=budgets,
             keep_completed=keep_completed,
+            from_start=from_start,
         )
 
     def refuse_matrix(self, run_id: int, step: str) -> None:

@@ -144,6 +144,7 @@ class UnattendedRuns:
         source: WorkflowSource | None = None,
         inputs: Mapping[str, Any] | None = None,
         keep_completed: bool = False,
+        from_start: bool = False,
         reason: str = "",
         dry_run: bool = False,
     ) -> RetryResult:
@@ -161,6 +162,7 @@ class UnattendedRuns:
             corrected=None if source is None else self._corrected(run_id, source, inputs or {}),
             budgets=read_budgets(budgets),
             keep_completed=keep_completed,
+            from_start=from_start,
             reason=reason,
             dry_run=dry_run,
         )

@@ -250,6 +250,9 @@ class _Decider:
             recording = self._recording(one)
             if recording.graph.workflow == definition or not recording.entries:
                 return None
+            if one.round > 1:
+                # Each round belongs to an attempt of the caller, which would be decided again between them.
+                raise Undecidable("continued", str(called))
             knowledge = self.knowledge.setdefault(definition.name, Knowledge())
             found = redecide(
                 recording,

@@ -241,7 +241,11 @@ class History:
         return self.report(r.ApprovalGiven(self.clock, key, is_approved, by="someone", reason=reason))
 
     def child_ended(self, key: str, status: str = "completed", **fields: Any) -> Self:
-        report = r.ChildEnded(self.clock, key, self._attempt(key), child_run_id=2, status=status, **fields)  # type: ignore[arg-type]
+        """The child run of a place has ended: run 2, in the round that the attempt asked for."""
+        place, attempt = self.state.places.get(key), self._attempt(key)
+        if place is not None and place.last_child is not None and place.last_child.attempt == attempt:
+            fields = {"child_run_id": place.last_child.run_id, "round": place.last_child.round, **fields}
+        report = r.ChildEnded(self.clock, key, attempt, status=status, **{"child_run_id": 2, **fields})  # type: ignore[arg-type]
         return self.report(report)
 
     def wait(self, seconds: float) -> Self:

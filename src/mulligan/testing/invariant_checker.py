@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.effects.snapshot import restore
@@ -40,6 +41,7 @@ from mulligan.testing.store_contents import NoticeRow, RunRow, StoreContents
 from mulligan.testing.store_invariants import (
     STORE_PROMISES,
     StoreHistory,
+    promise_2_a_round_belongs_to_one_call,
     promise_6_a_pause_goes_down_the_tree,
     promise_6_what_is_stopped_stops_its_children,
     promise_7_dead_workers_are_expired,
@@ -92,6 +94,7 @@ class InvariantChecker:
         contents = self.look()
         for run in contents.runs.values():
             self._read(run)
+        contents = self._with_callers(contents)
         for promise in STORE_PROMISES:
             promise(self.history, contents)
         self.history.record(contents)
@@ -165,8 +168,20 @@ class InvariantChecker:
             evolve(checked.state, entry)
         checked.pending = None
 
+    def _with_callers(self, contents: StoreContents) -> StoreContents:
+        """The contents, each child run with the attempt that waits for its last round: its row has the first one."""
+        logs = {run_id: checked.invariants.facts.called.attempts for run_id, checked in self.runs.items()}
+        rows = {
+            run.run_id: replace(run, parent_attempt=logs[run.parent_run_id].get(run.run_id, run.parent_attempt))
+            for run in contents.runs.values()
+            if run.parent_run_id in logs
+        }
+        return replace(contents, runs={**contents.runs, **rows})
+
     def _check_tree(self, parent: State, run: RunRow) -> None:
         child = self.runs[run.run_id].state
+        called, below = (self.runs[one].invariants.facts.called for one in (run.parent_run_id or 0, run.run_id))
+        promise_2_a_round_belongs_to_one_call(called, run.run_id, below)
         promise_6_what_is_stopped_stops_its_children(parent, child, run)
         promise_6_a_pause_goes_down_the_tree(parent, child, run)
 

@@ -19,6 +19,7 @@ from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import END, Action, Command, Workflow
 from mulligan.core.model.workflow import decode as read_workflow
 from mulligan.testing.agent_spending import AgentSpending
+from mulligan.testing.called_runs import CalledRuns
 
 FACTS_SHOWN = 8
 
@@ -110,6 +111,7 @@ class LogFacts:
         self.turns: dict[str, str] = {}
         self.open_calls: dict[str, tuple[str, int]] = {}
         self.answered_calls: set[tuple[str, str, str]] = set()
+        self.called = CalledRuns()
 
     def lineage(self, place: str) -> list[str]:
         """Return the place, its parent, and so on up to its step."""
@@ -117,6 +119,10 @@ class LogFacts:
         while found[-1] in self.parents:
             found.append(self.parents[found[-1]])
         return found
+
+    def visit_of(self, place: str) -> int:
+        """The visit of the step that a place belongs to."""
+        return self.visits.get(self.lineage(place)[-1], 0)
 
     def is_agent(self, place: str) -> bool:
         """Whether an attempt of it is a call of an agent: not of one whose model is asked turn by turn, below it."""
@@ -134,6 +140,7 @@ class LogFacts:
 
     def record(self, entry: e.Entry) -> None:
         self.log.append(entry)
+        self.called.record(entry, self.visit_of(getattr(entry.fact, "place", "")), self.graph)
         if isinstance(entry.fact, _OF_ATTEMPTS) and entry.fact.place in self.specs:
             self.spending.record(
                 entry.fact, self.lineage(entry.fact.place)[-1], is_agent=self.is_agent(entry.fact.place)

@@ -133,6 +133,23 @@ def promise_2_attempts_start_once(facts: LogFacts, entry: e.Entry) -> None:
         raise facts.violation("promise 2", f"attempt {fact.attempt} of '{fact.place}' started twice", entry)
 
 
+def promise_2_a_child_run_is_continued_once(facts: LogFacts, entry: e.Entry) -> None:
+    """An attempt after a failed child run goes on with its next round, which no other attempt has asked for."""
+    fact = entry.fact
+    assert isinstance(fact, e.AttemptStarted)
+    command = facts.specs[fact.place]
+    if command.action is None or command.action.kind != "workflow":
+        return
+    step = facts.lineage(fact.place)[-1]
+    expected, must = facts.called.expected(fact, command, step, facts.visit_of(fact.place), facts.graph)
+    round = None if fact.continues is None else (fact.continues.run_id, fact.continues.round)
+    if round in facts.called.asked:
+        raise facts.violation("promise 2", f"{round} was continued by {facts.called.asked[round]} before", entry)
+    if (must or round is not None) and round != expected:
+        attempt = f"attempt {fact.attempt} of '{fact.place}'"
+        raise facts.violation("promise 2", f"{attempt} continues {round} in place of {expected}", entry)
+
+
 # -- 3: retries never exceed the matched rule's budget ---------------------------------------------------------------
 
 
@@ -554,6 +571,7 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_2_one_result_per_attempt: RESULTS,
     promise_2_attempts_count_up: (e.AttemptScheduled,),
     promise_2_attempts_start_once: (e.AttemptStarted,),
+    promise_2_a_child_run_is_continued_once: (e.AttemptStarted,),
     promise_2_a_finished_call_is_not_made_again: (e.ToolCalled, e.ToolAnswered),
     promise_3_tools_stay_within_the_budget_of_their_agent: (e.ToolCalled,),
     promise_3_retries_within_budget: (e.RetryScheduled,),

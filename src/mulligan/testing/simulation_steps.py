@@ -17,6 +17,7 @@ from mulligan.core.deciding.fork import kept_results
 from mulligan.core.deciding.triage_agent import is_decided
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.fact_parts import ChildRound
 from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import END, decode
@@ -65,6 +66,8 @@ SOMETIMES = {
 CORRECTED_SHARE = 0.4
 # How many of the rounds keep completed steps although a step that they depend on runs again.
 KEPT_SHARE = 0.2
+# The share of rounds that say something about the child runs, of runs that have one that did not complete.
+OF_CHILDREN_SHARE = 0.5
 # The share of forks that continue the run from one of its events.
 CONTINUED_SHARE = 0.5
 # What other processes do while one waits for the store.
@@ -376,7 +379,7 @@ class SimulationSteps:
         maps, adjust = maps_of(state), self.rng.random() < 0.3
         if not maps or (state.run.status != "completed" and self.rng.random() < 0.6):
             report = r.RetryRequested(now, "someone", "again", self._some_step(state), adjust=adjust)
-            return self._keeping(state, self._corrected(state, report))
+            return self._of_children(state, self._keeping(state, self._corrected(state, report)))
         self.cluster.happened["items"] += 1
         place = self.rng.choice(maps)
         total = len(place.items.values) if place.items else 0
@@ -400,6 +403,34 @@ class SimulationSteps:
         self.cluster.happened["corrected"] += 1
         revised = correction(dice, state.workflow, state.run.inputs)
         return msgspec.structs.replace(report, revised=revised)
+
+    def _of_children(self, state: State, report: r.RetryRequested) -> r.RetryRequested:
+        """Sometimes start child runs anew, or retry one of them. Uses its own random numbers, as `_corrected` does."""
+        dice = Random(f"child of {state.run.run_id}:{state.run.seq}:{report.from_step}")
+        called = [place for place in state.places.values() if place.last_child is not None]
+        if not called or dice.random() >= OF_CHILDREN_SHARE:
+            return report
+        if dice.random() < 0.3:
+            self.cluster.happened["children from start"] += 1
+            return msgspec.structs.replace(report, from_start=True)
+        self.cluster.happened["retry of a child"] += 1
+        return msgspec.structs.replace(report, child=self._round_of(dice, dice.choice(called)))
+
+    def _round_of(self, dice: Random, place: Place) -> ChildRound:
+        """What the next round of a child run is asked for; perhaps one of a child run that it has called itself."""
+        last = place.last_child
+        assert last is not None
+        state = self._state(last.run_id)
+        below = [one for one in state.places.values() if one.last_child is not None]
+        return ChildRound(
+            f"{place.key}.0" if place.role == "item" else place.key,
+            last.run_id,
+            last.round + 1,
+            from_start=dice.random() < 0.2,
+            from_step=dice.choice(["", "", *state.graph.nodes]),
+            adjust=dice.random() < 0.3,
+            child=self._round_of(dice, dice.choice(below)) if below and dice.random() < 0.7 else None,
+        )
 
     def fork(self) -> bool:
         """Fork a run that is at rest."""

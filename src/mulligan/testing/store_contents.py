@@ -106,7 +106,8 @@ class StoreContents(msgspec.Struct, frozen=True):
             [
                 (run.parent_place, run.parent_attempt)
                 for run in self.runs.values()
-                if run.parent_run_id == run_id and not run.has_ended
+                # One that is asked for another round has ended until it reads that.
+                if run.parent_run_id == run_id and (not run.has_ended or run.run_id in self.run_ids_with_messages)
             ],
             {key[1:]: due for key, due in self.timers.items() if key[0] == run_id},
         )

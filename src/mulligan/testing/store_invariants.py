@@ -24,6 +24,7 @@ from mulligan.core.model.events import (
 from mulligan.core.model.workflow import NoticeRule
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.testing.called_runs import CalledRuns
 from mulligan.testing.store_contents import BreakerRow, NoticeRow, RunRow, StoreContents, TaskKey, TaskRow
 
 
@@ -82,6 +83,19 @@ def promise_2_no_token_is_used_twice(history: StoreHistory, contents: StoreConte
         if lease.ticket in seen:
             raise AssertionError(f"promise 2: the token {lease.ticket} is that of {seen[lease.ticket]} and of {lease}")
         seen[lease.ticket] = lease
+
+
+def promise_2_a_round_belongs_to_one_call(above: CalledRuns, run_id: int, below: CalledRuns) -> None:
+    """A further round of a child run was asked for by the attempt that it names, which ends as the round has ended.
+
+    Checked when both have read all their messages.
+    """
+    for number, attempt in below.own_rounds.items():
+        if above.asked.get((run_id, number), ("", 0))[1] != attempt:
+            raise AssertionError(f"promise 2: no attempt {attempt} asked for round {number} of run {run_id}")
+    for number, is_completed in below.own_ends.items():
+        if above.is_completed.get((run_id, number), is_completed) != is_completed:
+            raise AssertionError(f"promise 2: the attempt that called round {number} of run {run_id} ended otherwise")
 
 
 def promise_4_no_attempt_is_leased_twice(history: StoreHistory, contents: StoreContents) -> None:

@@ -24,11 +24,12 @@ import msgspec
 
 from mulligan.analysis.playing.outcomes import Assumed, AssumedChild, Decision, Outcomes
 from mulligan.core.deciding.budgets import remaining_budget
-from mulligan.core.deciding.child_failure import failures_of_child
+from mulligan.core.deciding.child_failure import child_end
 from mulligan.core.effects import effects as fx
-from mulligan.core.effects.child_runs import child_uid
+from mulligan.core.effects.child_runs import child_uid, round_request
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.fact_parts import ChildRun
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.place_keys import step_name
@@ -335,12 +336,14 @@ class Player:
             self._stop_task(run, effect, fresh)  # type: ignore[arg-type]
         elif kind is fx.StartChild:
             self._start_child(run, effect, reports)  # type: ignore[arg-type]
+        elif kind is fx.ContinueChild:
+            self._continue_child(run, effect, reports)  # type: ignore[arg-type]
         elif kind is fx.EnterMore:
             self._add(self.now, run, r.StartsDue(self.now, effect.begin))  # type: ignore[attr-defined]
         elif kind is fx.StopChild:
             now = effect.now  # type: ignore[attr-defined]
             by = f"run {run.state.run.run_id}"
-            for child in self._children(run, effect.place, effect.attempt):  # type: ignore[attr-defined]
+            for child in self._children(run, effect):  # type: ignore[arg-type]
                 self._add(self.now, child, r.CancelRequested(self.now, by, _CHILD_STOPPED, now))
             self._stop_assumed_child(run, effect.place, effect.attempt)  # type: ignore[attr-defined]
         else:
@@ -396,7 +399,15 @@ class Player:
 
     # -- child runs --------------------------------------------------------------------------------------------------
 
-    def _start_child(self, run: PlayedRun, effect: fx.StartChild, reports: deque[r.Report]) -> None:
+    def _continue_child(self, run: PlayedRun, effect: fx.ContinueChild, reports: deque[r.Report]) -> None:
+        child = next((one for one in self.runs if one.state.run.run_id == effect.run_id), None)
+        if child is None:
+            # Its end was assumed.
+            self._start_child(run, effect, reports)
+        else:
+            self._add(self.now, child, round_request(run.state, effect, self.now))
+
+    def _start_child(self, run: PlayedRun, effect: fx.StartChild | fx.ContinueChild, reports: deque[r.Report]) -> None:
         place = run.state.places[effect.place]
         assert place.spec.action is not None
         params = fill_params(place.spec.action, place.bindings)
@@ -411,16 +422,19 @@ class Player:
         assumed = self.outcomes.of_child(run.state, place, child or empty, self.now)
         if assumed is None and child is None:
             assumed = AssumedChild()
-        self._run_ids += 1
-        run_id = self._run_ids
+        if isinstance(effect, fx.StartChild):
+            self._run_ids += 1
+            called = ChildRun(self._run_ids)
+        else:
+            called = ChildRun(effect.run_id, effect.round)
         if assumed is not None:
-            self._end_child(run, effect, assumed, run_id)
+            self._end_child(run, effect, assumed, called)
             return
         assert child is not None and inputs is not None
         caller = run.state.run
         request = r.RunRequested(
             at=self.now,
-            run_id=run_id,
+            run_id=called.run_id,
             inputs=inputs,
             by=f"run {caller.run_id}",
             parent_run_id=caller.run_id,
@@ -441,18 +455,21 @@ class Player:
             found = self._graphs[id(child)] = (workflow, Graph(workflow))
         return found
 
-    def _end_child(self, run: PlayedRun, effect: fx.StartChild, assumed: AssumedChild, run_id: int) -> None:
+    def _end_child(
+        self, run: PlayedRun, effect: fx.StartChild | fx.ContinueChild, assumed: AssumedChild, called: ChildRun
+    ) -> None:
         due = self.now + timedelta(seconds=min(assumed.seconds, SECONDS_MAX))
         report = r.ChildEnded(
             due,
             effect.place,
             effect.attempt,
-            child_run_id=run_id,
+            child_run_id=called.run_id,
             status=assumed.status,
             outputs=assumed.outputs,
             failures=assumed.failures,
             usage=assumed.usage,
             reason=assumed.reason,
+            round=called.round,
         )
         run.tasks[effect.place] = (effect.attempt, self._add(due, run, report))
 
@@ -465,40 +482,32 @@ class Player:
     def _end(self, run: PlayedRun) -> None:
         """A round of the run has ended: its tasks are gone, and its caller gets a report."""
         run.tasks.clear()
-        caller, ended = run.parent, run.state.run
+        caller = run.parent
         if caller is None:
             return
-        status: Any = ended.status
-        report = r.ChildEnded(
-            self.now,
-            run.place,
-            run.attempt,
-            child_run_id=ended.run_id,
-            status=status,
-            outputs=ended.outputs,
-            failures=failures_of_child(run.state),
-            usage=ended.spent.as_usage,
-            reason=ended.reason,
-        )
-        caller.tasks[run.place] = (run.attempt, self._add(self.now, caller, report))
+        report = child_end(run.state, run.place, run.attempt, self.now)
+        caller.tasks[run.place] = (report.attempt, self._add(self.now, caller, report))
 
-    def _children(self, run: PlayedRun, place: str = "", attempt: int = 0) -> list[PlayedRun]:
-        return [
-            child
-            for child in self.runs
-            if child.parent is run
-            and not child.has_ended
-            and (not place or (child.place, child.attempt) == (place, attempt))
-        ]
+    def _children(self, run: PlayedRun, effect: fx.StopChild | fx.PauseChildren | fx.ResumeChildren) -> list[PlayedRun]:
+        """The child runs that an effect is for: those that have not ended, and those that are asked to continue."""
+        called = [child for child in self.runs if child.parent is run]
+        if not isinstance(effect, fx.StopChild):
+            return [one for one in called if not one.has_ended or one.state.run.run_id in effect.continued]
+        if effect.run_id:
+            return [one for one in called if one.state.run.run_id == effect.run_id]
+        at = (effect.place, effect.attempt)
+        return [one for one in called if not one.has_ended and (one.place, one.attempt) == at]
 
     def _pass_on(self, run: PlayedRun, effect: fx.Effect) -> None:
         """Pause or resume the child runs with their caller."""
         by = f"run {run.state.run.run_id}"
-        for child in self._children(run):
-            if isinstance(effect, fx.PauseChildren):
+        if isinstance(effect, fx.PauseChildren):
+            for child in self._children(run, effect):
                 self._add(self.now, child, r.PauseRequested(self.now, by, "its parent was paused"))
-            elif isinstance(effect, fx.ResumeChildren) and child.state.run.status == "paused":
-                self._add(self.now, child, r.ResumeRequested(self.now, by))
+        elif isinstance(effect, fx.ResumeChildren):
+            for child in self._children(run, effect):
+                if child.state.run.status == "paused" or child.state.run.run_id in effect.continued:
+                    self._add(self.now, child, r.ResumeRequested(self.now, by))
 
     # -- people ------------------------------------------------------------------------------------------------------
 

@@ -155,7 +155,7 @@ class Continuation:
             self._set_timer(effect)
         elif isinstance(effect, fx.QueueTask):
             self._queue(self.state.places[effect.place], at)
-        elif isinstance(effect, fx.StartChild):
+        elif isinstance(effect, fx.StartChild | fx.ContinueChild):
             self._begin(self.state.places[effect.place], at)
         elif isinstance(effect, fx.StopTask):
             if effect.grace_seconds is not None and effect.place in self.state.places:

@@ -119,6 +119,7 @@ _REASONS = {
     "other_workflow": "it is a run of '{}'",
     "faked": "steps were faked in it: {}",
     "inputs": "{}",
+    "continued": "run {}, which it called, had several rounds, and its definition has changed",
     "not_reproduced": "it does not go the recorded way with its own definition either, from event {} on",
     "forked": "it goes on from an event of run {}, with what had happened there",
     "artifact": "{}",

@@ -17,6 +17,7 @@ from mulligan.core.deciding.adjustment import decided_adjustment
 from mulligan.core.deciding.affinity import bound_host
 from mulligan.core.deciding.budgets import check_raised_budgets, unreported_warning
 from mulligan.core.deciding.child_failure import child_failure
+from mulligan.core.deciding.child_rounds import ended_child, refuse_child, requested_round
 from mulligan.core.deciding.classify import LIMIT, PAST_DEADLINE, classify
 from mulligan.core.deciding.flow import wake_starts
 from mulligan.core.deciding.ladder import start_due_retry, with_cap_detail
@@ -237,17 +238,28 @@ def _unstarted(state: State) -> tuple[str, ...]:
 
 
 def _retry(now: Now, report: r.RetryRequested) -> Facts:
+    refuse_child(now.state)
+    yield from _open_round(now, report)
+
+
+def _round_requested(now: Now, report: r.RoundRequested) -> Facts:
+    asked = requested_round(now.state, report)
+    if asked is not None:
+        yield from _open_round(now, asked, report)
+
+
+def _open_round(now: Now, report: r.RetryRequested, caller: r.RoundRequested | None = None) -> Facts:
     found = plan_revision(now.state, report)
     if found is None:
-        yield _run_reopened(now, report, plan_round(now.state, report))
+        yield _run_reopened(now, report, plan_round(now.state, report), caller)
         return
     # Everything that can be refused was checked before, since a fact that was yielded cannot be taken back.
     fact, difference = found
     yield fact
-    yield _run_reopened(now, report, plan_round(now.state, report, difference))
+    yield _run_reopened(now, report, plan_round(now.state, report, difference), caller)
 
 
-def _run_reopened(now: Now, report: r.RetryRequested, plan: Round) -> e.RunReopened:
+def _run_reopened(now: Now, report: r.RetryRequested, plan: Round, caller: r.RoundRequested | None) -> e.RunReopened:
     return e.RunReopened(
         now.state.run.round + 1,
         report.by,
@@ -261,6 +273,10 @@ def _run_reopened(now: Now, report: r.RetryRequested, plan: Round) -> e.RunReope
         budgets=report.budgets,
         fresh=plan.fresh,
         keep_completed=plan.keep_completed,
+        from_start=report.from_start,
+        child=report.child,
+        attempt=0 if caller is None else caller.attempt,
+        callers_budget=None if caller is None else caller.budget,
     )
 
 
@@ -405,18 +421,18 @@ def _child_ended(now: Now, report: r.ChildEnded) -> Facts:
         yield e.ReportRefused(report.place, report.attempt, reason)
         return
     place = now.state.places[report.place]
+    child = ended_child(now.state, place, report)
     if report.status == "completed":
         yield e.AttemptSucceeded(place.key, place.attempt, report.outputs, report.usage)
     elif place.phase == "timeout":
         had = {LIMIT: "timeout", "timeout": limit} if (limit := attempt_limits(place).timeout) else {}
         found = make_failure(now, place, "TIMEOUT", "the child run took longer than its timeout", details=had)
-        yield e.AttemptFailed(place.key, place.attempt, with_cap_detail(place, found), report.usage)
+        yield e.AttemptFailed(place.key, place.attempt, with_cap_detail(place, found), report.usage, child=child)
     elif place.phase == "stopping" or not now.may_start(place):
-        yield e.AttemptCancelled(place.key, place.attempt, report.usage)
+        yield e.AttemptCancelled(place.key, place.attempt, report.usage, child)
     else:
-        yield e.AttemptFailed(
-            place.key, place.attempt, add_location(now, place, child_failure(place.spec.action, report)), report.usage
-        )
+        found = add_location(now, place, child_failure(place.spec.action, report))
+        yield e.AttemptFailed(place.key, place.attempt, found, report.usage, child=child)
 
 
 # -- people ------------------------------------------------------------------------------
@@ -650,6 +666,7 @@ _HANDLERS: dict[type[r.Report], Callable[[Now, Any], Facts]] = {
     r.PauseRequested: _pause,
     r.ResumeRequested: _resume,
     r.RetryRequested: _retry,
+    r.RoundRequested: _round_requested,
     r.Classified: _classified,
     r.ApprovalGiven: _approval,
 }

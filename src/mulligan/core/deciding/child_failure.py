@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -25,6 +26,24 @@ def failures_of_child(state: State) -> tuple[Failure, ...]:
     end = state.places.get(END)
     of_end = (end.failure,) if end is not None and end.status == "failed" and end.failure is not None else ()
     return (*(record.failure for record in unhandled(state)), *of_end)
+
+
+def child_end(state: State, place: str, attempt: int, at: datetime) -> ChildEnded:
+    """What the end of a round is for the parent: for the attempt that asked for the round, or called the run first."""
+    run = state.run
+    status: Any = run.status
+    return ChildEnded(
+        at=at,
+        place=place,
+        attempt=run.called_attempt or attempt,
+        child_run_id=run.run_id,
+        status=status,
+        outputs=run.outputs,
+        failures=failures_of_child(state),
+        usage=(run.spent - run.spent_before).as_usage,
+        reason=run.reason,
+        round=run.round,
+    )
 
 
 def child_failure(action: Action | None, report: ChildEnded) -> Failure:

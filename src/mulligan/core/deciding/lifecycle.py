@@ -15,6 +15,7 @@ import msgspec
 
 from mulligan.core.deciding.budgets import budget_refusal, is_queued_agent
 from mulligan.core.deciding.child_failure import failure_words
+from mulligan.core.deciding.child_rounds import child_to_continue
 from mulligan.core.deciding.classify import PAST_DEADLINE
 from mulligan.core.deciding.end_status import status_problem
 from mulligan.core.deciding.routes import has_no_route, success_edges, takes_loop
@@ -167,7 +168,8 @@ def start_engine_action(now: Now, place: Place) -> Facts:
         yield e.AttemptFailed(place.key, place.attempt, make_failure(now, place, "INPUT_INVALID", message))
         return
     is_faked = place.spec.action is not None and place.spec.action.kind == FAKE
-    yield e.AttemptStarted(place.key, place.attempt, due=due, is_faked=is_faked)
+    continues = None if place.last_child is None else child_to_continue(now.state, place)
+    yield e.AttemptStarted(place.key, place.attempt, due=due, is_faked=is_faked, continues=continues)
 
 
 def _due(now: Now, place: Place) -> datetime | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from mulligan.core.deciding.budgets import check_raised_budgets
+from mulligan.core.deciding.child_rounds import check_child_rounds
 from mulligan.core.deciding.dependents import dependents
 from mulligan.core.deciding.flow import readiness
 from mulligan.core.deciding.resource_usage import Proposal, proposals
@@ -68,6 +69,7 @@ def plan_round(state: State, report: RetryRequested, revised: Difference | None 
     asked = msgspec.structs.replace(asked, stale=stale)
     steps = _steps_to_rerun(state, asked)
     fresh = _steps_starting_fresh(state, asked, steps)
+    check_child_rounds(state, report, steps)
     return Round(
         steps,
         report.from_step,

@@ -1,8 +1,13 @@
-"""The uid of a child run, derived from the place that called it; unique over all stores."""
+"""Child runs as their parent sees them: the uid, from the place that called it, and the request for another round."""
 
 from __future__ import annotations
 
-from mulligan.core.state.state import Run
+from datetime import datetime
+
+from mulligan.core.deciding.budgets import remaining_budget
+from mulligan.core.effects.effects import ContinueChild
+from mulligan.core.model.reports import Revised, RoundRequested
+from mulligan.core.state.state import Run, State
 
 
 def child_uid(parent: Run, place: str, attempt: int) -> str:
@@ -14,3 +19,20 @@ def calling_place(parent: str, child: str) -> str:
     """The place of the parent that called the child, from their uids; "" if unknown."""
     called = child.removeprefix(f"{parent}.")
     return called.rpartition(".")[0] if parent and called != child else ""
+
+
+def round_request(state: State, effect: ContinueChild, at: datetime, revised: Revised | None = None) -> RoundRequested:
+    """What a parent sends to the child run that an attempt continues."""
+    asked = state.run.child_round
+    is_asked = asked is not None and (asked.run_id, asked.round) == (effect.run_id, effect.round)
+    return RoundRequested(
+        at=at,
+        attempt=effect.attempt,
+        round=effect.round,
+        by=f"run {state.run.run_id}",
+        reason=f"attempt {effect.attempt} of '{effect.place}'",
+        budget=remaining_budget(state, state.places[effect.place]),
+        asked=asked if is_asked else None,
+        revised=revised,
+        keep_completed=state.run.keep_completed,
+    )

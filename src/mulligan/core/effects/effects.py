@@ -57,12 +57,22 @@ class StartChild(Effect):
     attempt: int
 
 
+class ContinueChild(Effect):
+    """Ask the child run for its next round; the end of that round is reported as `ChildEnded`."""
+
+    place: str
+    attempt: int
+    run_id: int
+    round: int
+
+
 class StopChild(Effect):
-    """Cancel the child run; with `now` like `cancel --now`."""
+    """Cancel the child run; with `now` like `cancel --now`. `run_id`: of one that the attempt continues."""
 
     place: str
     attempt: int
     now: bool = False
+    run_id: int = 0
 
 
 class EnterMore(Effect):
@@ -72,11 +82,15 @@ class EnterMore(Effect):
 
 
 class PauseChildren(Effect):
-    pass
+    """Pause the child runs that have not ended, and those that are asked to continue."""
+
+    continued: tuple[int, ...] = ()
 
 
 class ResumeChildren(Effect):
-    pass
+    """Resume them."""
+
+    continued: tuple[int, ...] = ()
 
 
 def effects(state: State, fact: e.Fact) -> Iterable[Effect]:
@@ -105,8 +119,11 @@ def _started(state: State, fact: e.AttemptStarted) -> Iterable[Effect]:
         return ()
     kind: TimerKind = "until" if waits_until(place.spec) else "attempt"
     timer = () if fact.due is None else (SetTimer(kind, fact.due, fact.place, fact.attempt),)
-    is_child = place.spec.action is not None and place.spec.action.kind == "workflow"
-    return (StartChild(fact.place, fact.attempt), *timer) if is_child else timer
+    if place.spec.action is None or place.spec.action.kind != "workflow":
+        return timer
+    if fact.continues is None:
+        return (StartChild(fact.place, fact.attempt), *timer)
+    return (ContinueChild(fact.place, fact.attempt, fact.continues.run_id, fact.continues.round), *timer)
 
 
 def _stopping(state: State, fact: e.AttemptStopping) -> Iterable[Effect]:
@@ -118,7 +135,9 @@ def _stopping(state: State, fact: e.AttemptStopping) -> Iterable[Effect]:
         # A separate fact stops the question or the call below it.
         return
     if place.spec.action.kind == "workflow":
-        yield StopChild(fact.place, fact.attempt, state.run.stop is not None and state.run.stop.now)
+        last = place.last_child
+        run_id = last.run_id if last is not None and last.attempt == fact.attempt else 0
+        yield StopChild(fact.place, fact.attempt, state.run.stop is not None and state.run.stop.now, run_id)
     else:
         yield StopTask(fact.place, fact.attempt, _grace(state, place))
 
@@ -201,7 +220,7 @@ def _run_due(state: State, fact: Any) -> Iterable[Effect]:
     if not isinstance(fact, e.RunResumed):
         yield from _late(state, fact)
     else:
-        yield ResumeChildren()
+        yield ResumeChildren(_continued_children(state))
         yield from _idle_loops(state)
         if fact.steps or fact.after_steps:
             for step in state.steps():
@@ -275,7 +294,13 @@ def _run_forked(state: State, fact: e.RunForked) -> Iterable[Effect]:
 
 
 def _paused(state: State, fact: e.RunPaused) -> Iterable[Effect]:
-    yield PauseChildren()
+    yield PauseChildren(_continued_children(state))
+
+
+def _continued_children(state: State) -> tuple[int, ...]:
+    """The child runs that running attempts continue. They may not have opened their round yet, and count as ended."""
+    called = (place for place in state.places.values() if place.last_child is not None and place.status == "running")
+    return tuple(one.last_child.run_id for one in called if one.last_child and one.last_child.attempt == one.attempt)
 
 
 def _step_paused(state: State, fact: e.StepPaused) -> Iterable[Effect]:
@@ -293,7 +318,7 @@ def _step_resumed(state: State, fact: e.StepResumed) -> Iterable[Effect]:
 
 def _run_stopping(state: State, fact: e.RunStopping) -> Iterable[Effect]:
     """Stopping ends a pause: cleanup or undo may wait for a child run."""
-    yield ResumeChildren()
+    yield ResumeChildren(_continued_children(state))
 
 
 RULES: dict[type[e.Fact], Callable[[State, Any], Iterable[Effect]]] = {

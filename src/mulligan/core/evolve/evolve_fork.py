@@ -46,6 +46,8 @@ def _move_run_times(run: Run, passed: timedelta) -> None:
 
 
 def _take_over(place: Place, run_id: int, passed: timedelta) -> None:
+    # Its child runs belong to the other run.
+    place.last_child = None
     if place.fingerprint and not place.result_run_id:
         place.kept_run_id = run_id
     if place.has_ended:

@@ -37,7 +37,7 @@ from mulligan.core.model.workflow import (
     triager_of,
 )
 from mulligan.core.state.held_steps import is_held_role, release
-from mulligan.core.state.state import NO_CLIMB, Climb, Items, Place, State
+from mulligan.core.state.state import NO_CLIMB, Climb, Items, LastChild, Place, State
 from mulligan.errors import IllegalTransition
 
 _replace = msgspec.structs.replace
@@ -120,6 +120,8 @@ def _set_attempt(state: State, place: Place, attempt: int) -> None:
 
 def _attempt_started(state: State, place: Place, fact: e.AttemptStarted, entry: e.Entry) -> None:
     place.worker, place.host, place.due = fact.worker, fact.host, fact.due
+    if place.last_child is not None:
+        _call_child(state, place, fact)
     if place.role == "do":
         # The later commands of the item run on the same host.
         state.touch(place.parent).host = fact.host
@@ -128,8 +130,34 @@ def _attempt_started(state: State, place: Place, fact: e.AttemptStarted, entry: 
         state.touch(place.parent).host = fact.host
 
 
+def _call_child(state: State, place: Place, fact: e.AttemptStarted) -> None:
+    """The attempt continues the last child run, or starts a new one, whose number is known when it has ended."""
+    assert place.last_child is not None
+    if fact.continues is None:
+        place.last_child = None
+    else:
+        visit, called = state.step_of(place).visit, fact.continues
+        place.last_child = _replace(place.last_child, round=called.round, visit=visit, attempt=fact.attempt)
+
+
+def _end_child(state: State, place: Place, fact: e.AttemptFailed | e.AttemptCancelled, entry: e.Entry) -> None:
+    """Remember a child run that did not complete, for the next attempt; forget one that could not be continued."""
+    if fact.child is not None:
+        called = fact.child
+        place.last_child = LastChild(
+            called.run_id,
+            called.round,
+            called.called_with,
+            visit=state.step_of(place).visit,
+            attempt=fact.attempt,
+            seq=entry.seq,
+        )
+    elif place.last_child is not None and place.last_child.attempt == fact.attempt:
+        place.last_child = None
+
+
 def _attempt_succeeded(state: State, place: Place, fact: e.AttemptSucceeded, entry: e.Entry) -> None:
-    place.output = fact.output
+    place.output, place.last_child = fact.output, None
     _end_attempt(place)
     if fact.files or fact.fingerprint:
         _record_result(state, place, fact)
@@ -151,6 +179,7 @@ def _record_result(state: State, place: Place, fact: e.AttemptSucceeded) -> None
 def _attempt_failed(state: State, place: Place, fact: e.AttemptFailed, entry: e.Entry) -> None:
     _set_attempt(state, place, fact.attempt)
     place.warnings = (*place.warnings, *fact.warnings)
+    _end_child(state, place, fact, entry)
     _fail(place, fact.failure, entry)
 
 
@@ -199,6 +228,7 @@ def _attempt_stopping(state: State, place: Place, fact: e.AttemptStopping, entry
 
 def _attempt_cancelled(state: State, place: Place, fact: e.AttemptCancelled, entry: e.Entry) -> None:
     place.phase = "stopped"
+    _end_child(state, place, fact, entry)
     _end_attempt(place)
 
 
@@ -265,6 +295,8 @@ def _command_entered(state: State, fact: e.CommandEntered, entry: e.Entry) -> No
         place.climb = fresh_climb(state, parent.parent, spec)
     elif fact.role == "tool" and parent.conversation is not None:
         place.call = parent.conversation.open
+    if fact.role == "do" and fact.index == 0:
+        place.last_child, parent.last_child = parent.last_child, None
     place.entered_at, place.entered_seq = entry.at, entry.seq
     state.add(place)
     parent.child = fact.place
@@ -359,6 +391,8 @@ def _command_ended(state: State, fact: Any, entry: e.Entry) -> None:
         end_turn_command(parent, fact)
     elif fact.role == "do":
         _set_item_output(parent, fact)
+        if fact.index == 0:
+            parent.last_child = None if isinstance(fact, e.CommandCompleted) else ended.last_child
         # Only if a command is the whole item may its result be reused.
         is_whole = isinstance(fact, e.CommandCompleted)
         parent.fingerprint, parent.reused_run_id = (ended.fingerprint, ended.reused_run_id) if is_whole else ("", 0)

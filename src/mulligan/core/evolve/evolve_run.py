@@ -34,11 +34,12 @@ from mulligan.core.evolve.evolve_places import (
     steps_starting_fresh,
 )
 from mulligan.core.evolve.revision import revise
-from mulligan.core.evolve.spending_ledger import SPENDING_HANDLERS, raise_budgets
+from mulligan.core.evolve.spending_ledger import SPENDING_HANDLERS, add_to_budget, raise_budgets
 from mulligan.core.evolve.tallies import TALLY_HANDLERS
 from mulligan.core.model import events as e
 from mulligan.core.model.fact_parts import Kept
 from mulligan.core.model.graph import Arc
+from mulligan.core.model.place_keys import lasting_key
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END
 from mulligan.core.state.held_steps import begin_stepping, held_places, release
@@ -210,6 +211,7 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
     run.outputs, run.degraded, run.reason = {}, False, ""
     run.items_of, run.adjustments = fact.from_step if fact.indexes else "", fact.adjustments
     raise_budgets(run, fact.budgets)
+    _begin_child_rounds(state, fact)
     _begin_lateness(state, entry)
     steps = set(fact.put_back)
     for records in (state.failures, state.recoveries):
@@ -254,6 +256,21 @@ def _maps_starting_fresh(state: State, fact: e.RunReopened) -> Iterable[str]:
     if fact.fresh is not None:
         return fact.fresh
     return steps_starting_fresh(state, fact.from_step, fact.put_back, fact.stale)
+
+
+def _begin_child_rounds(state: State, fact: e.RunReopened) -> None:
+    """In a child run: the attempt that called this round. In any: what is asked of the child runs of this round."""
+    run, asked = state.run, fact.child
+    run.child_round = asked if asked is not None and not asked.from_start else None
+    run.keep_completed = fact.keep_completed
+    if fact.attempt:
+        run.called_attempt, run.spent_before = fact.attempt, run.spent
+        run.callers_budget = None if fact.callers_budget is None else add_to_budget(fact.callers_budget, run.spent)
+    if fact.from_start:
+        for key in [key for key, place in state.places.items() if place.last_child is not None]:
+            state.touch(key).last_child = None
+    elif asked is not None and asked.from_start and (key := lasting_key(asked.place)) in state.places:
+        state.touch(key).last_child = None
 
 
 def _reset_maps(state: State, fact: e.RunReopened) -> None:
@@ -362,7 +379,7 @@ def _pass_over(state: State, place: Place) -> None:
 
 def _step_completed(state: State, place: Place, fact: e.StepCompleted, entry: e.Entry) -> None:
     place.output, place.recovered_by, place.phase, place.no_route = fact.output, fact.recovered_by, "", fact.no_route
-    place.due, place.given = None, (entry.seq, entry.at)
+    place.due, place.given, place.last_child = None, (entry.seq, entry.at), None
     if not fact.recovered_by:
         # A retry succeeded: the step has no failure any more.
         place.failure = None
@@ -558,6 +575,8 @@ def _loop_fired(state: State, fact: e.LoopFired, entry: e.Entry) -> None:
     state.run.loops = {key: loop for key, loop in state.run.loops.items() if loop.step not in region}
     for name in region:
         _reroute_awaited(state, state.places[name], region)
+        if state.places[name].last_child is not None:
+            state.touch(name).last_child = None
     put_back(state, region, is_loop=True)
 
 

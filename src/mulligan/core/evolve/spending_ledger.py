@@ -83,6 +83,11 @@ def raise_budget(before: Budget | None, more: Budget) -> Budget:
     return Budget(**limits)
 
 
+def add_to_budget(budget: Budget, spent: Spent) -> Budget:
+    """The budget of one who has spent this already, and may spend the whole budget in addition."""
+    return Budget(**{what: limit + (getattr(spent, what) or 0) for what, limit in budget.limits.items()})
+
+
 # Called before the fact is applied. An attempt without an agent costs one lookup.
 SPENDING_HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.AttemptScheduled: _book_call,

@@ -13,7 +13,18 @@ from typing import Any, Literal, dataclass_transform
 import msgspec
 
 from mulligan.core.model.conversation import SessionPart
-from mulligan.core.model.fact_parts import Adjusted, AvoidedHosts, HostCapacity, Kept, Role, Route, Rung, StopCause
+from mulligan.core.model.fact_parts import (
+    Adjusted,
+    AvoidedHosts,
+    ChildRound,
+    ChildRun,
+    HostCapacity,
+    Kept,
+    Role,
+    Route,
+    Rung,
+    StopCause,
+)
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
 from mulligan.core.model.run_data import DataValue
@@ -177,6 +188,13 @@ class RunReopened(Fact):
     fresh: tuple[str, ...] | None = None
     # Whether completed steps kept their results although a step that they depend on runs again.
     keep_completed: bool = False
+    # Child runs that did not complete are not continued: new ones start.
+    from_start: bool = False
+    # What the round of one child run was asked for.
+    child: ChildRound | None = None
+    # For a child run: the attempt of its parent that waits for this round, and what the agents of the caller may spend.
+    attempt: int = 0
+    callers_budget: Budget | None = None
 
 
 class _RunEnded(Fact):
@@ -395,6 +413,8 @@ class AttemptStarted(Fact):
     instead_of: str = ""
     # A faked step: nothing runs.
     is_faked: bool = False
+    # The child run that it continues, and in which round; None if it starts a new one.
+    continues: ChildRun | None = None
 
 
 class AttemptSucceeded(Fact):
@@ -422,6 +442,8 @@ class AttemptFailed(Fact):
     usage: dict[str, Any] = {}
     warnings: tuple[Failure, ...] = ()
     artifacts: tuple[dict[str, Any], ...] = ()
+    # The child run that it has called, which did not complete.
+    child: ChildRun | None = None
 
 
 class AttemptLost(Fact):
@@ -464,6 +486,8 @@ class AttemptCancelled(Fact):
     attempt: int
     # What an agent, or the agents of a child run, had spent.
     usage: dict[str, Any] = {}
+    # The child run that it had called.
+    child: ChildRun | None = None
 
 
 class ResultRejected(Fact):

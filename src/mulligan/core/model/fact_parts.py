@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from mulligan.core.model.file_records import FileRecord
-from mulligan.core.model.workflow import END
+from mulligan.core.model.file_records import FileRecord, StaleFile
+from mulligan.core.model.workflow import END, Budget
 
 Rung = Literal["retry", "handle", "triage", "route"]
 Role = Literal[
@@ -89,3 +89,31 @@ class Route(msgspec.Struct, frozen=True, omit_defaults=True):
     def is_sent(self) -> bool:
         """Whether the failure was routed to another step. An edge to `end` does not count."""
         return self.status == "selected" and self.to != END
+
+
+class ChildRun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A round of a child run that an attempt has called. `called_with`: a digest of its inputs and its folder."""
+
+    run_id: int
+    round: int = 1
+    called_with: str = ""
+
+
+class ChildRound(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the next round of one child run is asked for, in a request to the run that called it."""
+
+    # The place that called the child run, and the round that follows there.
+    place: str
+    run_id: int
+    round: int
+    # A new child run in place of another round.
+    from_start: bool = False
+    # As in a request for a round of a run.
+    from_step: str = ""
+    items: tuple[int, ...] | None = None
+    adjust: bool = False
+    peaks: dict[str, int] = {}
+    stale: tuple[StaleFile, ...] = ()
+    budgets: dict[str, Budget] = {}
+    # The round of one child run of that child run.
+    child: ChildRound | None = None

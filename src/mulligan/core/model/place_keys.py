@@ -20,6 +20,11 @@ def item_key(step: str, index: int) -> str:
     return f"{step}[{index}]"
 
 
+def lasting_key(key: str) -> str:
+    """The place that outlives a command: the item for its first command, otherwise the place itself."""
+    return key.removesuffix(".0") if key.endswith("].0") else key
+
+
 def undo_key(step: str, visit: int) -> str:
     """The key of the undo of a visit."""
     return f"{step}.undo@{visit}"

@@ -8,7 +8,7 @@ from typing import Any, Literal, dataclass_transform
 import msgspec
 
 from mulligan.core.model.conversation import SessionPart
-from mulligan.core.model.fact_parts import HostCapacity, Kept
+from mulligan.core.model.fact_parts import ChildRound, HostCapacity, Kept
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
 from mulligan.core.model.outcome import Outcome
@@ -119,6 +119,9 @@ class ChildEnded(Report):
     usage: dict[str, Any] = {}
     # Why it ended so, if no failure of a step says it: an output that cannot be evaluated, its time.
     reason: str = ""
+    round: int = 1
+    # It has refused to open that round, so nothing of it has run.
+    is_refused: bool = False
 
 
 class StartsDue(Report):
@@ -187,6 +190,25 @@ class RetryRequested(Report):
     budgets: dict[str, Budget] = {}
     # Whether completed steps keep their results although a step that they depend on runs again.
     keep_completed: bool = False
+    # Child runs that did not complete are not continued: new ones start.
+    from_start: bool = False
+    # What the next round of one child run is asked for.
+    child: ChildRound | None = None
+
+
+class RoundRequested(Report):
+    """A parent asks its child run, which did not complete, for the round that an attempt of the parent waits for."""
+
+    attempt: int
+    round: int
+    by: str
+    reason: str = ""
+    # What the agents of the caller may still spend.
+    budget: Budget | None = None
+    # What a person asked for, and a corrected definition.
+    asked: ChildRound | None = None
+    revised: Revised | None = None
+    keep_completed: bool = False
 
 
 class Classified(Report):
@@ -223,6 +245,7 @@ AnyReport = (
     | PauseRequested
     | ResumeRequested
     | RetryRequested
+    | RoundRequested
     | Classified
     | ApprovalGiven
 )

@@ -44,6 +44,17 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
             tool_calls=self.tool_calls + other.tool_calls,
         )
 
+    def __sub__(self, other: Spent) -> Spent:
+        """What was spent since `other`, which is an earlier sum."""
+        return Spent(
+            self.calls - other.calls,
+            _difference(self.tokens, other.tokens),
+            input_tokens=_difference(self.input_tokens, other.input_tokens),
+            output_tokens=_difference(self.output_tokens, other.output_tokens),
+            cost=_difference(self.cost, other.cost),
+            tool_calls=self.tool_calls - other.tool_calls,
+        )
+
     @property
     def as_usage(self) -> dict[str, Any]:
         """As the usage of an attempt, without unknown values."""
@@ -67,6 +78,10 @@ def _sum(one: Any, other: Any) -> Any:
     if one is None or other is None:
         return other if one is None else one
     return one + other
+
+
+def _difference(later: Any, earlier: Any) -> Any:
+    return later if later is None or earlier is None else (later - earlier) or None
 
 
 def spent_from_usage(usage: Mapping[str, Any]) -> Spent:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.conversation import SessionPart
-from mulligan.core.model.fact_parts import Adjusted, AvoidedHosts, Role, Route, StopCause
+from mulligan.core.model.fact_parts import Adjusted, AvoidedHosts, ChildRound, Role, Route, StopCause
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_context import RetrySummary
 from mulligan.core.model.file_records import FileRecord
@@ -178,6 +178,18 @@ class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
 NO_CONVERSATION = Conversation()
 
 
+class LastChild(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The child run that a place has called last, if it did not complete, or is continued now."""
+
+    run_id: int
+    round: int
+    called_with: str
+    # The visit and the attempt that called it last, and the event of its last end.
+    visit: int
+    attempt: int
+    seq: int
+
+
 class StepPause(msgspec.Struct, frozen=True, omit_defaults=True):
     """A step is paused: by whom, why, since when."""
 
@@ -274,6 +286,8 @@ class Place(msgspec.Struct, array_like=True):
     # For an agent with tools or a session. For a tool: the call.
     conversation: Conversation | None = None
     call: CalledTool | None = None
+    # What the next attempt may continue. For an item: the child run of its first command.
+    last_child: LastChild | None = None
     # -- not in its row: the key of the row, and its definition in the workflow
     key: str = ""
     spec: Command = ITEM
@@ -439,6 +453,13 @@ class Run(msgspec.Struct):
     sessions: dict[str, tuple[SessionPart, ...]] = {}
     # In a fork that continues another run: the last event that happened there.
     forked_at: int = 0
+    # What this round was opened for: the round of one child run, until that has begun.
+    child_round: ChildRound | None = None
+    # Whether completed steps keep their results in this round; it holds for the rounds of child runs too.
+    keep_completed: bool = False
+    # For a child run that was continued: the attempt of its parent, and what was spent before this round.
+    called_attempt: int = 0
+    spent_before: Spent = NOTHING_SPENT
 
     @property
     def present_version(self) -> str:

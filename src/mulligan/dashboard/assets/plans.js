@@ -33,6 +33,8 @@ export function describeRound(plan) {
   parts.push(...describeEffects(plan.side_effects), ...describeReasons(plan));
   for (const [name, words] of Object.entries(plan.adjustments ?? {})) parts.push(...named(`More for ${name}`, words));
   parts.push(...named("Kept", plan.kept));
+  parts.push(...describeChildren(plan.children));
+  if (plan.root_run_id) parts.push(sentence(`Run ${plan.root_run_id}, at the top, gets another round too.`));
   parts.push(...describeStale(plan.stale), ...describeCorrection(plan.correction));
   return plan.steps.length ? parts : ["No step would run."];
 }
@@ -69,6 +71,14 @@ function describeReasons(plan) {
 function itemsOf(plan, name) {
   const items = plan.items?.[name];
   return items?.length ? `${name} (${count(items.length, "item")})` : name;
+}
+
+function describeChildren(children) {
+  const lines = (children ?? []).map((one) => [one, `${one.place}: run ${one.run_id}`]);
+  return [
+    ...named("Child runs that continue, if their inputs are the same", lines.filter(([one]) => !one.why_new).map(([one, text]) => `${text}, round ${one.round}`)),
+    ...named("Child runs that start anew", lines.filter(([one]) => one.why_new).map(([one, text]) => `${text} (${one.why_new})`)),
+  ];
 }
 
 function describeStale(stale) {

@@ -74,7 +74,8 @@ def _failures(paper: Paper, outcome: Outcome, where: str, *, is_kept: bool) -> I
     # A wait for a decision shows its failure.
     waiting = {wait.place for run_id, wait in outcome.waits if run_id == outcome.run_id}
     together = {step for matrix in outcome.matrices for step in matrix.failed}
-    failures = [one for one in outcome.failures if one.place not in waiting and one.place not in together]
+    elsewhere = waiting | together
+    failures = [one for one in outcome.failures if one.run_id or one.place not in elsewhere]
     yield from (_matrix(paper, matrix, outcome.run_id, where, is_kept=is_kept) for matrix in outcome.matrices)
     groups = group_failures(failures)
     shown = groups[:LISTED_MAX]
@@ -95,7 +96,7 @@ def _failures(paper: Paper, outcome: Outcome, where: str, *, is_kept: bool) -> I
 def _name(group: FailureGroup) -> str:
     """`build`; of several, how many: `22 steps`, `8 items of check`."""
     if len(group.members) == 1:
-        return group.first.place
+        return f"{group.first.above}{group.first.place}"
     noun = f"items of {group.first.step}" if group.first.is_item else "steps"
     return f"{len(group.members):,} {noun}"
 
@@ -137,7 +138,7 @@ def _failure(paper: Paper, group: FailureGroup, name: str, typed: str) -> str:
 
 def _names(group: FailureGroup) -> str:
     """The first of them by name: `s0, s1, s2 and 19 more`."""
-    names = [one.place for one in group.members]
+    names = [f"{one.above}{one.place}" for one in group.members]
     left = len(names) - NAMES_MAX
     return f"{', '.join(names[:NAMES_MAX])}{f' and {left:,} more' if left > 0 else ''}"
 
@@ -147,6 +148,7 @@ _TONES: dict[Fate, str] = {"open": "bad", "left": "bad", "under_way": "try", "me
 
 def _command_for(one: FailureOutcome, run_id: int) -> str:
     """The command that shows what went wrong: for its log, its output, or its child run."""
+    run_id = one.run_id or run_id
     if one.child_run_id is not None:
         return f"explain {one.child_run_id}"
     if one.spent_budget:

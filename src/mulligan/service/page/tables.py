@@ -136,7 +136,7 @@ def children_table(report: Report) -> Html:
             child.run_id,
             child.workflow,
             element("span", status_label(child.status), class_=f"status {STATUSES.get(child.status, 'idle')}"),
-            f"{child.place}, attempt {child.attempt}",
+            f"{child.place}, attempt {child.attempt}{f' (round {child.round})' if child.round > 1 else ''}",
         ]
         for child in report.children
     )

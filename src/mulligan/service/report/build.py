@@ -91,7 +91,9 @@ class ChildRun(msgspec.Struct, frozen=True):
     workflow: str
     status: str
     place: str
+    # The attempt that called its last round, and that round.
     attempt: int
+    round: int = 1
 
 
 class EventLine(msgspec.Struct, frozen=True):
@@ -293,7 +295,7 @@ def build_report(service: RunReader, run_id: int, now: datetime) -> Report:
         steps=list(_steps(state, reader)),
         attempts=list(reader.attempts.found.values()),
         gaps=reader.attempts.gaps,
-        children=[_child_run(child) for child in children[:CHILDREN_MAX]],
+        children=[_child_run(service, child) for child in children[:CHILDREN_MAX]],
         children_count=len(children),
         inputs=_values(state.run.inputs),
         outputs=_values(state.run.outputs),
@@ -401,8 +403,9 @@ def _to_read(run_id: int, visit: FailedVisit) -> NextCommand:
     return NextCommand(f"mulligan logs {run_id} {place}", f"the log of {visit.name or visit.step}")
 
 
-def _child_run(child: RunRecord) -> ChildRun:
-    return ChildRun(child.run_id, child.workflow, child.status, child.parent_place, child.parent_attempt)
+def _child_run(service: RunReader, child: RunRecord) -> ChildRun:
+    attempt = service.calling_attempt(child)
+    return ChildRun(child.run_id, child.workflow, child.status, child.parent_place, attempt, child.round)
 
 
 def _steps(state: State, reader: _LogReader) -> Iterator[StepLine]:
