@@ -13,6 +13,7 @@
         StepNotWaitingForApproval       step.not_waiting         409   2
       RunFailed                         run.failed               409   1   a run has failed or was cancelled
       WaitTimedOut                      run.wait_timed_out       408   1   a run has not ended in time
+      RunNotDriven                      run.not_driven           409   5   nothing drives a run that is waited for
       NotFound                          not_found                404   2
         UnknownRun                      run.unknown              404   2
         UnknownStep                     step.unknown             404   2
@@ -169,6 +170,14 @@ class WaitTimedOut(MulliganError, TimeoutError):
 
     code = "run.wait_timed_out"
     http_status = 408
+
+
+class RunNotDriven(MulliganError):
+    """Nothing drives a run that a program waits for, so it cannot end."""
+
+    code = "run.not_driven"
+    http_status = 409
+    exit_code = 5
 
 
 class NotFound(MulliganError):

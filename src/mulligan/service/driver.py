@@ -175,6 +175,7 @@ class Driver:
         idle_seconds: float | None = None,
         limits: TaskLimits | None = None,
         job: WorkerJob | None = None,
+        serves: bool = False,
     ) -> None:
         self.home = home
         self.store = store
@@ -189,6 +190,8 @@ class Driver:
         self._limits = limits or TaskLimits()
         # The job of a scheduler in which it runs.
         self._job = job
+        # Whether it takes up runs that nothing drives.
+        self._serves = serves
         self._busy_at = time.monotonic()
         # Why it has ended by itself: "" if it has not.
         self.end_reason = ""
@@ -291,6 +294,7 @@ class Driver:
             started_at=now,
             ends_at=None if left is None else now + timedelta(seconds=left),
             job=None if self._job is None else msgspec.structs.replace(self._job, memory=capacity.memory),
+            serves=self._serves,
         )
 
     def _tear_down(self) -> None:

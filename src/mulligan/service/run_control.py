@@ -205,13 +205,20 @@ class RunControl:
         self.by = _name(by or os.environ.get("MULLIGAN_BY", "")) or _user()
 
     def driver(
-        self, capacity: Capacity | None, watcher: Observer | None = None, lease_seconds: float | None = None
+        self,
+        capacity: Capacity | None,
+        watcher: Observer | None = None,
+        lease_seconds: float | None = None,
+        *,
+        serves: bool = False,
     ) -> Driver:
         """A worker in this process, alive while its context lasts. Without capacity or processors it runs no tasks."""
         if capacity is not None:
             refuse_no_processors(capacity, is_shared=bool(self.reader.home.store_url))
         seconds = self.reader.home.lease_seconds if lease_seconds is None else lease_seconds
-        return local_worker(self.reader.home, self.reader.store, capacity, observer=watcher, lease_seconds=seconds)
+        return local_worker(
+            self.reader.home, self.reader.store, capacity, observer=watcher, lease_seconds=seconds, serves=serves
+        )
 
     # -- starting ----------------------------------------------------------------------------------------------------
 

@@ -308,6 +308,11 @@ class RunReader:
         found = next((worker for worker in self.store.workers() if worker.name == record.holder), None)
         return found if found is not None and self.is_alive(found) else None
 
+    def serving_worker(self) -> WorkerRecord | None:
+        """A live worker that takes up runs that nothing drives, if there is one."""
+        is_shared = self.store.is_shared
+        return next((one for one in self.store.workers() if may_serve(one, is_shared) and self.is_alive(one)), None)
+
     def live_workers(self) -> Callable[[str], WorkerRecord | None]:
         """A function that finds a live worker by its name. It examines each worker once: for one answer only."""
         workers = {worker.name: worker for worker in self.store.workers()}
@@ -423,3 +428,8 @@ class _ProjectReader(RunReader):
 
     def close(self) -> None:
         """The store belongs to the other reader."""
+
+
+def may_serve(worker: WorkerRecord, is_shared: bool) -> bool:
+    """Whether a worker takes up runs that nothing drives. One of an older version may, in a store that hosts share."""
+    return bool(worker.cpus and is_shared) if worker.serves is None else worker.serves
