@@ -44,6 +44,7 @@
         NoFreeConnection                store.no_connection      503   1   the server has reached its limit
       StoreRefused                      store.refused            500   1   the store cannot be used as it is
         HomeUnusable                    home.unusable            500   1   the folder of the runs cannot be used
+          HomeReadOnly                  home.read_only           500   1   it can be looked at, and not changed
         StoreLibraryMissing             store.library_missing    500   1   the library for it is not installed
         DatabaseMissing                 store.no_database        500   1   the server has no database of that name
         LoginRefused                    store.login_refused      500   1   the server refuses the login
@@ -504,6 +505,12 @@ class HomeUnusable(StoreRefused):
     """The folder of the runs cannot be read or written, or is not a folder."""
 
     code = "home.unusable"
+
+
+class HomeReadOnly(HomeUnusable):
+    """The folder of the runs can be read and not written, and something had to be written."""
+
+    code = "home.read_only"
 
 
 class StoreLibraryMissing(StoreRefused):

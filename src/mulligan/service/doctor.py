@@ -269,6 +269,9 @@ def _store(home: Home, schema: StoreSchema | None) -> Check:
         advice = 'start PostgreSQL: eval "$(mulligan postgres start)"; or move the folder to a local disk'
         problem = f"'{home.folder}' is on a network file system ({found}): its runs can be read, and not continued"
         return Check("store", "problem", problem, advice)
+    if home.is_read_only:
+        problem = f"the home '{home.folder}' is read-only: its runs can be looked at, and not continued"
+        return Check("store", "problem", problem, "get permission to write it, or copy it to another folder")
     kind = kind_of(home.store_url)
     where = kind.label if home.store_url else f"'{home.folder}'"
     if schema is not None and schema.is_older:

@@ -226,6 +226,7 @@ class Driver:
         """Register under a new name and start the engine. If that fails, nothing is left behind."""
         self.name = f"{self.host}.{os.getpid()}.{os.urandom(3).hex()}"
         self.home.refuse_network_files()
+        self.home.refuse_read_only()
         self.home.make()
         self.lock = lock.acquire(self.home.locks, self.name)
         self._home_stat = os.stat(self.home.folder)
