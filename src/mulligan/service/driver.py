@@ -39,6 +39,7 @@ from mulligan.ports import Executor, Store, WorkerRecord
 from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.home import Home
 from mulligan.service.locks import Locks
+from mulligan.service.lost_runs import keep_lost_numbers
 from mulligan.store.clock import ProcessClock
 from mulligan.worker import lock
 from mulligan.worker.allocation import slurm_allocation
@@ -235,6 +236,7 @@ class Driver:
             identity = WorkerIdentity(self.name, self.host, self.lock.fd, self._was_signalled)
             self.executor = self._make_executor(identity)
             self.clock.set_by(self.store.now)
+            keep_lost_numbers(self.home, self.store)
             may_be_known = True
             # Right before the engine, whose heartbeats count from here.
             try:

@@ -28,6 +28,7 @@ from mulligan.ports import LoadedRun, RunRecord, Store, WorkerRecord
 from mulligan.service.artifacts import with_artifact_paths
 from mulligan.service.home import Home, this_host
 from mulligan.service.locks import Locks
+from mulligan.service.lost_runs import keep_lost_numbers
 from mulligan.store import view_project
 from mulligan.worker.processes import is_running
 
@@ -91,6 +92,12 @@ class RunReader:
     def counts(self) -> CountCache:
         found: CountCache = import_module("mulligan.service.run_counts").CountCache()
         return found
+
+    @cached_property
+    def has_kept_numbers(self) -> bool:
+        """Whether no new run gets a number that files in this home have: seen to when it is first asked."""
+        keep_lost_numbers(self.home, self.store)
+        return True
 
     def store_version(self) -> int | str | None:
         """Something that is another one when others have written; None where that takes a look at the runs."""
@@ -422,6 +429,10 @@ class _ProjectReader(RunReader):
     @cached_property
     def counts(self) -> CountCache:
         return self._whole.counts
+
+    @cached_property
+    def has_kept_numbers(self) -> bool:
+        return self._whole.has_kept_numbers
 
     def store_version(self) -> int | str | None:
         return self._whole.store_version()

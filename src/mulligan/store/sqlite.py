@@ -244,6 +244,12 @@ class SqliteStore:
     def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
         yield from self._file.read(SQL["records_containing"], text.encode())
 
+    def skip_run_ids(self, last: int) -> int:
+        ((highest,),) = self._file.read(SQL["last_number"], "run")
+        if last > highest:
+            self._file.write(lambda db: fetch_all(db, SQL["skip_numbers"], "run", last))
+        return int(highest)
+
     def remove(self, root_run_ids: Collection[int]) -> list[int]:
         def work(db: apsw.Cursor) -> list[int]:
             found = fetch_all(db, SQL["removable"], _array(root_run_ids))
