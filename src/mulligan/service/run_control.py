@@ -292,8 +292,9 @@ class RunControl:
         return NewRun(prepared.data, prepared.version, prepared.workflow.name, named)
 
     def _create(self, runs: Sequence[NewRun], workflow: Workflow, driver: Driver | None) -> list[int]:
-        # A driver has seen to that itself.
-        assert driver is not None or self.reader.has_kept_numbers
+        if driver is None:
+            # A driver has done so when it was set up.
+            self.reader.keep_lost_numbers()
         turns = self.reader.store.create(runs, driver.name if driver else "")
         if driver is not None:
             driver.engine.workflows.remember(runs[0].version, workflow)

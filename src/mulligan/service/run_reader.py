@@ -75,6 +75,7 @@ class RunReader:
     def __init__(self, home: Home) -> None:
         self.home = home
         self._version = 0
+        self._has_kept_numbers = False
         self._last_definition: tuple[str, tuple[Workflow, Graph] | None] = "", None
 
     @cached_property
@@ -93,11 +94,11 @@ class RunReader:
         found: CountCache = import_module("mulligan.service.run_counts").CountCache()
         return found
 
-    @cached_property
-    def has_kept_numbers(self) -> bool:
-        """Whether no new run gets a number that files in this home have: seen to when it is first asked."""
-        keep_lost_numbers(self.home, self.store)
-        return True
+    def keep_lost_numbers(self) -> None:
+        """See to it, once, that no new run gets a number that files in this home have."""
+        if not self._has_kept_numbers:
+            keep_lost_numbers(self.home, self.store)
+        self._has_kept_numbers = True
 
     def store_version(self) -> int | str | None:
         """Something that is another one when others have written; None where that takes a look at the runs."""
@@ -430,9 +431,8 @@ class _ProjectReader(RunReader):
     def counts(self) -> CountCache:
         return self._whole.counts
 
-    @cached_property
-    def has_kept_numbers(self) -> bool:
-        return self._whole.has_kept_numbers
+    def keep_lost_numbers(self) -> None:
+        self._whole.keep_lost_numbers()
 
     def store_version(self) -> int | str | None:
         return self._whole.store_version()
