@@ -13,6 +13,7 @@
         StepNotWaitingForApproval       step.not_waiting         409   2
       RunFailed                         run.failed               409   1   a run has failed or was cancelled
       WaitTimedOut                      run.wait_timed_out       408   1   a run has not ended in time
+      RunNotDriven                      run.not_driven           409   5   nothing drives a run that is waited for
       NotFound                          not_found                404   2
         UnknownRun                      run.unknown              404   2
         UnknownStep                     step.unknown             404   2
@@ -43,6 +44,7 @@
         NoFreeConnection                store.no_connection      503   1   the server has reached its limit
       StoreRefused                      store.refused            500   1   the store cannot be used as it is
         HomeUnusable                    home.unusable            500   1   the folder of the runs cannot be used
+          HomeReadOnly                  home.read_only           500   1   it can be looked at, and not changed
         StoreLibraryMissing             store.library_missing    500   1   the library for it is not installed
         DatabaseMissing                 store.no_database        500   1   the server has no database of that name
         LoginRefused                    store.login_refused      500   1   the server refuses the login
@@ -169,6 +171,14 @@ class WaitTimedOut(MulliganError, TimeoutError):
 
     code = "run.wait_timed_out"
     http_status = 408
+
+
+class RunNotDriven(MulliganError):
+    """Nothing drives a run that a program waits for, so it cannot end."""
+
+    code = "run.not_driven"
+    http_status = 409
+    exit_code = 5
 
 
 class NotFound(MulliganError):
@@ -495,6 +505,12 @@ class HomeUnusable(StoreRefused):
     """The folder of the runs cannot be read or written, or is not a folder."""
 
     code = "home.unusable"
+
+
+class HomeReadOnly(HomeUnusable):
+    """The folder of the runs can be read and not written, and something had to be written."""
+
+    code = "home.read_only"
 
 
 class StoreLibraryMissing(StoreRefused):

@@ -13,7 +13,14 @@ import pytest
 import mulligan
 from mulligan import Workflow
 from mulligan.client.run import RunHeldUp
-from mulligan.errors import HomeUnusable, InputInvalid, StepNotWaitingForApproval, UnknownRun, WaitTimedOut
+from mulligan.errors import (
+    HomeUnusable,
+    InputInvalid,
+    RunNotDriven,
+    StepNotWaitingForApproval,
+    UnknownRun,
+    WaitTimedOut,
+)
 
 
 def good(name: str = "good") -> Workflow:
@@ -183,6 +190,13 @@ def test_a_wait_says_that_the_run_needs_a_person():
         run.wait(timeout=timedelta(milliseconds=10))
 
 
+def test_a_wait_for_a_run_that_nothing_drives_ends_and_says_how_to_drive_it():
+    handle = mulligan.open().start(good())
+
+    with pytest.raises(RunNotDriven, match="run 1 waits: no process drives it; start a worker with: mulligan worker"):
+        handle.wait()
+
+
 @pytest.mark.parametrize("timeout", ["soon", True, -1, [1]])
 def test_a_wait_for_no_duration_is_refused(timeout: object):
     handle = mulligan.open().start(good())
@@ -200,7 +214,7 @@ def test_a_wait_may_end_where_a_person_is_needed():
 # -- decisions -------------------------------------------------------------------------------------------------------
 
 
-def test_what_waits_for_a_person_is_listed_and_answered_without_driving_the_run():
+def test_what_waits_for_a_person_is_listed_and_answered():
     mulligan.run(asking())
     with mulligan.open(by="Ada") as home:
         (asked,) = home.pending()
@@ -212,6 +226,17 @@ def test_what_waits_for_a_person_is_listed_and_answered_without_driving_the_run(
             home.refuse(asked.run_id, "ask", "too late")
         # Its last step has ended with the answer, so the run has too.
         assert run.wait("1m").status == "completed"
+
+
+@pytest.mark.parametrize(("drive", "status"), [(None, "completed"), (True, "completed"), (False, "running")])
+def test_an_answer_drives_on_a_run_that_nothing_else_drives(drive: bool | None, status: str):
+    flow = Workflow("w").step("ask", approve="go?").step("after", needs=["ask"], shell="true")
+    mulligan.run(flow)
+    run = mulligan.open().get(1)
+
+    run.approve("ask", "fine", drive=drive)
+
+    assert run.status == status
 
 
 def test_a_parked_step_is_classified_for_another_process():

@@ -159,8 +159,9 @@ def test_a_home_that_may_not_be_written_is_refused_and_left_as_it_is(tmp_path: P
     assert first[0] == 0
     assert (code, shown) == (1, None)
     assert said == (
-        f"error[store.refused]: '{stage.home.folder / DATABASE}' is not writable by this user\n"
-        "  name a folder that you can write to, with --home or $MULLIGAN_HOME\n"
+        f"error[home.read_only]: the home '{stage.home.folder}' is read-only\n"
+        "  its runs can be listed, shown and explained; "
+        "to change something, copy it to a folder that you can write to\n"
     )
     with stage.service() as service:
         assert [run.status for run in service.reader.runs()] == ["completed"]

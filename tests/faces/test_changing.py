@@ -163,10 +163,10 @@ def test_another_round_that_fails_again_is_exit_code_1():
     assert mulligan("retry", 1, "--follow").code == 1
 
 
-def test_off_a_terminal_a_retry_is_recorded_and_left_to_resume():
+def test_with_no_follow_a_retry_is_recorded_and_left_to_resume():
     ran(BROKEN)
 
-    assert mulligan("retry", 1) == (
+    assert mulligan("retry", 1, "--no-follow") == (
         0,
         "",
         "run 1 begins round 2: 2 steps again, 1 kept\nno process drives it: mulligan resume 1\n",

@@ -239,7 +239,9 @@ def test_a_parked_step_is_tried_again_and_the_run_goes_on():
 def test_what_the_next_attempt_gets_is_recorded_with_the_word():
     ran(PARKED)
 
-    said = mulligan("classify", 1, "simulate", "retry", "--reason", "x", "--memory", "2GiB", "--timeout", "1h30m")
+    said = mulligan(
+        "classify", 1, "simulate", "retry", "--reason", "x", "--memory", "2GiB", "--timeout", "1h30m", "--no-follow"
+    )
 
     assert said == (0, "", "run 1: 'simulate' runs again\nno process drives it: mulligan resume 1\n")
     assert 'adjusted={"memory": 2147483648, "timeout": 5400.0}' in mulligan("events", 1).out
@@ -250,8 +252,8 @@ def test_a_parked_step_that_fails_fails_the_run():
 
     said = mulligan("classify", 1, "simulate", "fail", "--reason", "hopeless", "--json")
 
-    assert (said.code, said.json["status"]) == (0, "failed")
-    assert said.err == "run 1: 'simulate' fails\n"
+    assert (said.code, said.json["status"]) == (1, "failed")
+    assert said.err.startswith("run 1: 'simulate' fails\n")
 
 
 @pytest.mark.parametrize(
@@ -411,14 +413,14 @@ def test_an_agent_adds_verdict_and_reason_to_what_pending_prints_and_hands_it_ba
         {**second, "verdict": "fail", "reason": "hopeless"},
     ]
 
-    said = mulligan("classify", "--file", written(answer), "--by", "triage-bot", "--json")
+    said = mulligan("classify", "--file", written(answer), "--by", "triage-bot", "--no-follow", "--json")
 
     assert said.code == 0
     assert said.err == (
         "run 1: 'simulate' runs again\n"
         "run 2: 'simulate' fails\n"
         "2 decisions recorded\n"
-        "no process drives run 1: mulligan resume 1\n"
+        "run 1: no process drives it: mulligan resume 1\n"
     )
     assert said.json[0] == {
         "run_id": 1,
@@ -454,10 +456,23 @@ def test_a_decision_may_name_the_attempt_that_it_is_about():
 def test_decisions_may_come_on_stdin():
     ran(PARKED)
 
-    with process("classify", "--file", "-", stdin=-1) as child:
+    with process("classify", "--file", "-", "--no-follow", stdin=-1) as child:
         out, err = child.communicate(json.dumps([decided(verdict="fail")]).encode(), timeout=60)
 
     assert (child.returncode, out, err) == (0, b"", b"run 1: 'simulate' fails\n1 decision recorded\n")
+
+
+def test_the_runs_of_many_decisions_go_on_one_after_the_other():
+    for _ in range(3):
+        ran(PARKED)
+    answer = [decided(), decided(run_id=2), decided(run_id=3, verdict="fail")]
+    Path("fixed").touch()
+
+    said = mulligan("classify", "--file", written(answer), "--json")
+
+    assert said.code == 1
+    assert [one["is_recorded"] for one in said.json] == [True, True, True]
+    assert [run["status"] for run in mulligan("list", "--json").json] == ["failed", "completed", "completed"]
 
 
 def test_no_decisions_are_no_trouble():
@@ -569,14 +584,14 @@ def test_one_that_comes_too_late_is_refused_and_said_and_the_others_count():
     ran(CANCELLING)
     answer = [decided(verdict="fail"), decided(run_id=2)]
 
-    said = mulligan("classify", "--file", written(answer), "--json")
+    said = mulligan("classify", "--file", written(answer), "--no-follow", "--json")
 
     assert said.code == 1
     assert said.err == (
         "run 1: 'simulate' fails\n"
         "run 2: 'simulate' was refused: step 'simulate' is cancelled, so there is nothing to classify\n"
         "1 decision recorded, 1 refused\n"
-        "no process drives run 1: mulligan resume 1\n"
+        "run 1: no process drives it: mulligan resume 1\n"
     )
     assert [one["is_recorded"] for one in said.json] == [True, False]
     assert said.json[1]["error"]["code"] == "step.not_parked"
@@ -653,7 +668,7 @@ def test_one_approval_of_many_is_named_by_its_place():
         "",
         "error[refused]: 2 approvals wait in step 'ask': ask[0].0, ask[1].0\n  name one of them\n",
     )
-    assert mulligan("approve", 1, "ask[0].0", "--reason", "x").code == 0
+    assert mulligan("approve", 1, "ask[0].0", "--reason", "x").code == 4
     assert mulligan("approve", 1, "ask", "--reason", "x", "--follow").code == 0
 
 
@@ -701,7 +716,7 @@ def test_after_a_childs_last_word_the_run_to_go_on_with_is_its_parents():
     workflow(PARKED, "inner.yaml")
     ran(OUTER)
 
-    said = mulligan("classify", 2, "simulate", "fail", "--reason", "x")
+    said = mulligan("classify", 2, "simulate", "fail", "--reason", "x", "--no-follow")
 
     assert said == (0, "", "run 2: 'simulate' fails\nno process drives it: mulligan resume 1\n")
     assert mulligan("resume", 1, "--json").json["steps"]["inner"]["failure"]["code"] == "CHILD_FAILED"

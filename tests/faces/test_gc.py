@@ -52,6 +52,13 @@ def keep(home: Home, name: str) -> None:
     service.close()
 
 
+def removed_earlier(home: Home, run_id: int) -> None:
+    """The number of a run that was removed: it was given out."""
+    service = Service(home)
+    service.reader.store.skip_run_ids(run_id)
+    service.close()
+
+
 def swept(*words: object) -> dict[str, Any]:
     """What `gc` says as JSON, without what it has nothing of."""
     said = mulligan("gc", "--json", *words)
@@ -90,8 +97,9 @@ def test_an_orphan_of_a_run_that_has_ended_goes(home: Home):
     assert names(home) == ["1/text/1/1/output.txt"]
 
 
-def test_one_of_a_run_that_the_store_does_not_know_goes(home: Home):
+def test_one_of_a_run_that_was_removed_goes(home: Home):
     ran(LARGE)
+    removed_earlier(home, 99)
     keep(home, "99/text/1/1/output.txt")
 
     assert swept() == {"artifacts": [{"name": "99/text/1/1/output.txt", "size": 6}], "size": 6}
@@ -155,6 +163,7 @@ def test_what_is_not_ours_is_left_alone(folder: Path):
 
 def test_a_dry_run_says_what_would_go_and_removes_nothing(home: Home):
     ran(LARGE)
+    removed_earlier(home, 99)
     keep(home, "99/text/1/1/output.txt")
 
     code, out, err = mulligan("gc", "--dry-run", "--keep", 0)
@@ -175,6 +184,7 @@ def test_a_dry_run_says_what_would_go_and_removes_nothing(home: Home):
 
 def test_of_very_many_the_first_are_named_and_the_rest_counted(folder: Path):
     ran(SMALL)
+    removed_earlier(Home(folder / ".mulligan"), 99)
     for number in range(23):
         keep(Home(folder / ".mulligan"), f"99/text/1/{number}/output.txt")
 
@@ -258,6 +268,7 @@ def test_a_number_is_never_given_twice(home: Home):
 
 def test_logs_of_runs_that_are_gone_go(folder: Path):
     ran(SMALL)
+    removed_earlier(Home(folder / ".mulligan"), 99)
     logs = folder / ".mulligan/runs/99/logs"
     logs.mkdir(parents=True)
     (logs / "a#1.out").write_bytes(b"said\n")
@@ -268,6 +279,7 @@ def test_logs_of_runs_that_are_gone_go(folder: Path):
 
 def test_what_cannot_be_removed_is_said(folder: Path):
     ran(SMALL)
+    removed_earlier(Home(folder / ".mulligan"), 99)
     odd = folder / ".mulligan/runs/99"
     odd.write_text("no folder")
 

@@ -287,10 +287,10 @@ def test_a_dry_run_says_which_items_would_run_and_changes_nothing():
     assert mulligan("show", 1, "--json").json["status"] == "completed"
 
 
-def test_off_a_terminal_a_round_for_items_is_recorded_and_left_to_resume():
+def test_with_no_follow_a_round_for_items_is_recorded_and_left_to_resume():
     checked("a")
 
-    assert mulligan("items", 1, "check", "--retry") == (
+    assert mulligan("items", 1, "check", "--retry", "--no-follow") == (
         0,
         "",
         "run 1 begins round 2: 2 steps again, 1 kept; of 'check' only items 1, 2\n"

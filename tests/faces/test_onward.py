@@ -1,13 +1,20 @@
-"""Verbs that change a run drive it on where somebody looks on, and record only where nobody does."""
+"""Who continues a run after a command has changed it: one rule for every command, on a terminal and in a script."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from .commands import mulligan, process, ran
+from mulligan.cli.commands import COMMANDS, load
+from mulligan.cli.parameters import parameters_of
+
+from ..serving import TOKEN, serving
+from .commands import Said, mulligan, process, ran, steady
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -19,33 +26,215 @@ steps:
   - {step: b, needs: [a], shell: 'true'}
 """
 FAILED = "name: failed\nsteps:\n  - {step: a, shell: 'test -e go'}\n"
+TWO = "name: two\nsteps:\n  - {step: a, shell: 'true'}\n  - {step: b, needs: [a], shell: 'test -e go'}\n"
+STOPPING = ASKING + "end: {shell: 'true'}\n"
+ITEMS = "name: items\nsteps:\n  - {step: a, map: {over: [1, 2], as: n}, do: [{shell: 'test -e go || test ${n} = 1'}]}\n"
 
 
-def on_a_terminal(*words: object) -> int:
-    """The exit code of a command whose answer is read by a person."""
-    ours, theirs = os.openpty()
-    child = process(*words, stdout=theirs)
-    child.communicate(timeout=60)
-    os.close(theirs)
-    os.close(ours)
-    return child.returncode
+class Row(NamedTuple):
+    """A command that changes run 1 of a workflow, so that a process has to continue a run."""
+
+    text: str
+    words: tuple[object, ...]
+    # The run that goes on, and what comes of it.
+    run_id: int = 1
+    status: str = "completed"
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (PARKED, ("classify", 1, "a", "retry", "--reason", "it may go")),
-        (ASKING, ("approve", 1, "a", "--reason", "it may go")),
-        (FAILED, ("retry", 1)),
-    ],
-    ids=["classify", "approve", "retry"],
+ROWS = {
+    "classify": Row(PARKED, ("classify", 1, "a", "retry", "--reason", "it may go")),
+    "approve": Row(ASKING, ("approve", 1, "a", "--reason", "it may go")),
+    "retry": Row(FAILED, ("retry", 1)),
+    "items": Row(ITEMS, ("items", 1, "a", "--retry")),
+    "fork": Row(FAILED, ("fork", 1, "--from", "a"), run_id=2),
+    "replay": Row(TWO, ("replay", 1, "--at", 9, "--fork-here"), run_id=2),
+    "cancel": Row(STOPPING, ("cancel", 1), status="cancelled"),
+}
+# `run` and `resume` are what the others follow: they drive, unless they are detached. The rest drives no run of a home.
+DRIVING = {"run", "resume"}
+OTHERS = set(
+    "wait worker server mcp dashboard list workers show explain logs events data report pause pending notices stats "
+    "whatif usage suggest breakers traces step rehearse validate coverage graph convert publish workflows schedule "
+    "schema login logout token postgres slurm gc doctor demo".split()
 )
-def test_a_verb_drives_the_run_on_only_where_somebody_looks_on(text: str, words: tuple[object, ...]):
-    ran(text)
-    ran(text)
+EVERY_ROW = pytest.mark.parametrize("verb", ROWS)
+
+
+def prepared(row: Row) -> None:
+    """Run 1, which waits or has failed, and would complete if it went on."""
+    ran(row.text)
     Path("go").touch()
 
-    assert mulligan(*words).code == 0
-    assert mulligan("show", 1, "--json").json["status"] == "running"
-    assert on_a_terminal(words[0], 2, *words[2:]) == 0
-    assert mulligan("show", 2, "--json").json["status"] == "completed"
+
+def status(run_id: int) -> str:
+    return str(mulligan("show", run_id, "--json").json["status"])
+
+
+def in_a_script(*words: object) -> Said:
+    return mulligan(*words)
+
+
+def on_a_terminal(*words: object) -> Said:
+    """What a command says whose answer is read by a person."""
+    ours, theirs = os.openpty()
+    child = process(*words, stdout=theirs)
+    _, err = child.communicate(timeout=60)
+    os.close(theirs)
+    os.close(ours)
+    return Said(child.returncode, "", err.decode())
+
+
+SOMEWHERE = pytest.mark.parametrize("say", [in_a_script, on_a_terminal])
+
+
+@contextmanager
+def a_worker() -> Iterator[None]:
+    """A worker of the home, which takes up what nothing drives."""
+    child = process("worker", "--parallel", 1)
+    assert child.stderr is not None
+    assert b"is up" in child.stderr.readline()
+    try:
+        yield
+    finally:
+        child.terminate()
+        child.communicate(timeout=60)
+
+
+def test_every_command_has_a_row_or_drives_no_run():
+    options = {name: {flag for one in parameters_of(load(name)) for flag, _ in one.flags()} for name in COMMANDS}
+
+    assert {*ROWS, *DRIVING, *OTHERS} == {*COMMANDS}
+    assert {name for name in COMMANDS if "--no-follow" in options[name]} == {*ROWS}
+    assert {name for name in COMMANDS if "--detach" in options[name]} == {*ROWS, *DRIVING}
+
+
+@EVERY_ROW
+@SOMEWHERE
+def test_where_nothing_drives_the_run_a_command_drives_it_on(verb: str, say):
+    row = ROWS[verb]
+    prepared(row)
+
+    said = say(*row.words)
+
+    assert said.code == 0, said.err
+    assert status(row.run_id) == row.status
+
+
+@EVERY_ROW
+@SOMEWHERE
+def test_where_a_worker_takes_up_runs_it_is_named_and_the_command_returns(verb: str, say):
+    row = ROWS[verb]
+    prepared(row)
+
+    with a_worker():
+        said = say(*row.words)
+        waited = mulligan("wait", row.run_id)
+
+    assert said.code == 0, said.err
+    assert "process N on HOST" in steady(said.err)
+    assert "mulligan resume" not in said.err
+    assert waited.code == (3 if verb == "cancel" else 0)
+
+
+@EVERY_ROW
+def test_with_no_follow_the_change_is_only_recorded(verb: str):
+    row = ROWS[verb]
+    prepared(row)
+
+    said = mulligan(*row.words, "--no-follow")
+
+    assert said.code == 0
+    assert f"no process drives it: mulligan resume {row.run_id}\n" in said.err
+    assert status(row.run_id) == "running"
+    assert mulligan("resume", row.run_id).code == (3 if verb == "cancel" else 0)
+
+
+@EVERY_ROW
+def test_with_detach_a_process_in_the_background_drives_it_and_its_number_is_printed(verb: str):
+    row = ROWS[verb]
+    prepared(row)
+
+    said = mulligan(*row.words, "--detach")
+
+    assert (said.code, said.out) == (0, f"{row.run_id}\n")
+    mulligan("wait", row.run_id, "--timeout", "60s")
+    assert status(row.run_id) == row.status
+
+
+@EVERY_ROW
+def test_driven_on_a_command_prints_the_run_as_run_does_and_nothing_else(verb: str):
+    row = ROWS[verb]
+    prepared(row)
+
+    said = mulligan(*row.words, "--json")
+
+    assert (said.json["run_id"], said.json["status"]) == (row.run_id, row.status)
+    assert said.json.keys() == ran(FAILED, "--json").json.keys()
+
+
+@EVERY_ROW
+def test_a_server_drives_the_run_itself(verb: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    row = ROWS[verb]
+    prepared(row)
+
+    with serving(folder / ".mulligan") as url:
+        monkeypatch.setenv("MULLIGAN_TOKEN", TOKEN)
+        said = mulligan(*row.words, "--home", url)
+
+    assert said.code == 0, said.err
+    assert "the workers of the server continue it\n" in said.err
+    assert status(row.run_id) == "running"
+
+
+@EVERY_ROW
+def test_follow_and_detach_exclude_each_other(verb: str):
+    row = ROWS[verb]
+    prepared(row)
+
+    for option in ("--follow", "--no-follow"):
+        assert mulligan(*row.words, option, "--detach") == (
+            2,
+            "",
+            f"error[usage]: {option} and --detach exclude each other\n  give one of them\n",
+        )
+
+
+def test_after_one_of_two_answers_the_run_waits_again():
+    ran("name: two\nsteps:\n  - {step: a, approve: 'a?'}\n  - {step: b, approve: 'b?'}\n")
+
+    assert mulligan("approve", 1, "a", "--reason", "fine").code == 4
+    assert mulligan("approve", 1, "b", "--reason", "fine").code == 0
+
+
+def test_a_round_that_fails_again_has_the_exit_code_of_run():
+    ran(FAILED)
+
+    assert mulligan("retry", 1).code == 1
+    assert mulligan("fork", 1, "--from", "a").code == 1
+
+
+def test_follow_drives_the_run_here_although_a_worker_would():
+    prepared(ROWS["retry"])
+
+    with a_worker():
+        said = mulligan("retry", 1, "--follow")
+
+    assert said.code == 0
+    assert "run 1 completed" in said.err
+
+
+def test_who_drives_the_run_is_named():
+    os.mkfifo("hold")
+    hold = "echo up > hold; read -r x < hold"
+    Path("flow.yaml").write_text(
+        f"name: w\nsteps:\n  - {{step: a, approve: 'go?'}}\n  - {{step: b, shell: '{hold}'}}\n"
+    )
+    child = process("run", "flow.yaml")
+    assert Path("hold").read_text() == "up\n"
+
+    said = mulligan("approve", 1, "a", "--reason", "fine")
+
+    Path("hold").write_text("end\n")
+    child.communicate(timeout=60)
+    assert said.plain == (0, "", "run 1: 'a' is approved\nprocess N on HOST drives it\n")
+    assert child.returncode == 0

@@ -127,7 +127,7 @@ def test_a_run_works_in_the_folder_in_which_it_was_called_whoever_takes_it_up_el
     monkeypatch.chdir(tmp_path / "elsewhere")
     home = tmp_path / ".mulligan"
 
-    mulligan("approve", 1, "gate", "--reason", "fine", "--home", home)
+    mulligan("approve", 1, "gate", "--reason", "fine", "--no-follow", "--home", home)
     said = mulligan("resume", 1, "--json", "--home", home)
 
     assert said.json["status"] == "completed"

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from mulligan.errors import StoreUnavailable
-from mulligan.ports import RunRecord, Store
+from mulligan.ports import RunRecord, Store, WorkerRecord
 from mulligan.service import Service
 from mulligan.service.home import find_home
+from mulligan.service.waiting import Until, wait_for_runs
 
-from .commands import mulligan, process, ran
+from .commands import mulligan, process, ran, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -115,6 +116,105 @@ def test_the_end_that_another_process_writes_is_noticed(
     assert (asked.kind, asked.hold_up.kind) == ("held_up", "approval")
     assert (ended.kind, ended.exit_code) == ("ended", 0)
     service.close()
+
+
+# -- a run that nothing drives ---------------------------------------------------------------------------------------
+
+
+def left_alone(text: str = HELLO) -> None:
+    """Run 1, which no process has ever driven."""
+    with Service(find_home()) as service:
+        service.start(Service.prepare(Service.load_workflow(Path(workflow(text))), {}, Path.cwd()))
+
+
+class _Watch:
+    """A clock that is ten seconds later each time it is looked at."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def __call__(self) -> float:
+        self._now += 10
+        return self._now
+
+
+def seen(*, until: Until = "ended", timeout: float | None = None, is_forever: bool = False) -> list[tuple[str, str]]:
+    """The events of a wait for run 1, each with what holds it up."""
+    with Service(find_home()) as service:
+        events = wait_for_runs(
+            service.reader, [1], until=until, timeout_seconds=timeout, is_forever=is_forever, monotonic=_Watch()
+        )
+        return [(event.kind, event.hold_up.kind if event.hold_up is not None else "") for event in events]
+
+
+def test_a_run_that_nothing_drives_is_said_and_has_an_exit_code_of_its_own():
+    left_alone()
+
+    assert mulligan("wait").plain == (5, "", "run 1: no process drives it: mulligan resume 1\n")
+
+
+def test_a_run_that_nothing_drives_is_waited_for_with_forever():
+    left_alone()
+
+    assert seen() == [("undriven", "driver")]
+    assert seen(is_forever=True, timeout=60) == [("held_up", "driver"), ("timeout", "")]
+
+
+def test_of_a_run_that_a_person_has_to_continue_the_exit_code_is_that_of_run():
+    ran(ASKING)
+
+    assert seen() == [("held_up", "approval"), ("person", "approval")]
+    assert seen(is_forever=True, timeout=60) == [("held_up", "approval"), ("timeout", "")]
+    assert seen(until="person") == [("person", "approval")]
+
+
+def test_a_paused_run_that_nothing_drives_waits_for_a_person():
+    left_alone()
+    mulligan("pause", 1)
+
+    assert seen() == [("held_up", "pause"), ("person", "pause")]
+
+
+def test_a_run_whose_process_is_killed_while_it_is_waited_for_is_driven_by_nothing():
+    os.mkfifo("up")
+    Path("flow.yaml").write_text("name: held\nsteps:\n  - {step: hold, shell: 'echo up > up; sleep 60'}\n")
+    child = process("run", "flow.yaml")
+    assert Path("up").read_text() == "up\n"
+    with Service(find_home()) as service:
+        events = wait_for_runs(service.reader, [1], timeout_seconds=10**6, monotonic=_Watch())
+
+        child.kill()
+        child.communicate()
+
+        assert [event.kind for event in events] == ["undriven"]
+
+
+def test_a_run_between_two_drivers_is_waited_for():
+    """The clock stands still, so that the moment of grace is not over before the second driver comes."""
+    left_alone()
+    with Service(find_home()) as service:
+        events = wait_for_runs(service.reader, [1], monotonic=lambda: 0.0)
+
+        child = process("resume", 1)
+
+        assert [(event.kind, event.exit_code) for event in events] == [("ended", 0)]
+        child.communicate(timeout=60)
+
+
+@pytest.mark.parametrize("serves", [True, False, None])
+def test_the_workers_of_a_store_that_hosts_share_take_up_its_runs(
+    serves: bool | None, store_schema_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    """A process that drives a run of its own takes up no other; of an older worker that is not known."""
+    monkeypatch.setenv("MULLIGAN_STORE", store_schema_url)
+    left_alone()
+    with Service(find_home()) as service:
+        record = WorkerRecord("elsewhere.1.abc", "elsewhere", 1, cpus=1.0, serves=serves)
+        service.reader.store.register(record)
+
+    found = seen(until="person", timeout=60)
+
+    assert found == ([("undriven", "driver")] if serves is False else [("timeout", "")])
 
 
 class _Away:

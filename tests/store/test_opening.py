@@ -410,7 +410,9 @@ from mulligan.store import open_store
 if os.geteuid() == 0:
     os.setgid(65534), os.setuid(65534)
 try:
-    open_store(sys.argv[1])
+    store = open_store(sys.argv[1])
+    print(f"{len(store.runs())} runs")
+    store.skip_run_ids(7)
 except MulliganError as error:
     print(error.render())
 """
@@ -444,7 +446,7 @@ def test_a_folder_that_may_not_be_written_is_refused(open_to_all: Path) -> None:
     )
 
 
-def test_a_file_that_may_not_be_written_is_refused(open_to_all: Path) -> None:
+def test_a_file_that_may_not_be_written_is_read_and_changes_are_refused(open_to_all: Path) -> None:
     path = open_to_all / "runs.db"
     open_store(path).close()
     path.chmod(0o444)
@@ -454,8 +456,10 @@ def test_a_file_that_may_not_be_written_is_refused(open_to_all: Path) -> None:
 
     open_to_all.chmod(0o755)
     assert said == (
-        f"error[store.refused]: '{path}' is not writable by this user\n"
-        "  name a folder that you can write to, with --home or $MULLIGAN_HOME\n"
+        "0 runs\n"
+        f"error[home.read_only]: the home '{path.parent}' is read-only\n"
+        "  its runs can be listed, shown and explained; "
+        "to change something, copy it to a folder that you can write to\n"
     )
 
 

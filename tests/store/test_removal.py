@@ -135,3 +135,16 @@ def written(turn: Turn, entries: list[Entry], line: dict[str, Any]) -> Commit:
     made = commit(turn, 0, 0, **line)
     made.entries = entries
     return made
+
+
+def test_numbers_that_are_skipped_are_given_to_no_run(store: Store) -> None:
+    first = started(store)
+
+    assert store.skip_run_ids(0) == first.run_id
+    assert store.skip_run_ids(7) == first.run_id
+    assert store.skip_run_ids(3) == 7
+    assert started(store).run_id == 8
+
+
+def test_of_a_new_store_no_number_was_given_out(store: Store) -> None:
+    assert store.skip_run_ids(0) == 0

@@ -72,6 +72,7 @@ def serve(
         os.environ[CONFIG_VARIABLE] = os.path.abspath(config_file)
     log = start_log(log_format)
     _check_tls(section)
+    home.refuse_read_only()
     _open_store(home, log)
     address = _listen(section)
     secret, token = start_token(_user(), datetime.now(UTC))

@@ -7,14 +7,14 @@ from functools import partial
 from typing import Annotated
 
 from mulligan import service as services
+from mulligan.cli.continue_run import detach_run, show_detached
 from mulligan.cli.drive_run import drive_run
 from mulligan.cli.options import service_at, where
 from mulligan.cli.parameters import Option
-from mulligan.cli.terminal import complain, show, show_json
+from mulligan.cli.terminal import complain, show_json
 from mulligan.errors import KeyUsed
 from mulligan.service import (
     RUN_ENDED,
-    DetachedRun,
     ExistingRun,
     HostCapacity,
     Prepared,
@@ -22,14 +22,9 @@ from mulligan.service import (
     capacity_for,
     check_key,
     exit_code,
-    to_json,
 )
 
 Key = Annotated[str, Option("--key", metavar="KEY", help="Start the run only once: the same key gives the same run.")]
-Detach = Annotated[
-    bool, Option("--detach", "-d", help="Start the run in the background, print its number, and return.")
-]
-
 WAITING = 4
 
 
@@ -50,7 +45,7 @@ def start(
     try:
         if is_detached:
             found = service.start_detached(prepared, key=key, wait=wait)
-            return _show_detached(found, as_json=as_json, home=home)
+            return show_detached(found, as_json=as_json, home=home)
         return drive_run(
             service,
             lambda driver: service.start(prepared, driver, key=key)[0],
@@ -63,8 +58,8 @@ def start(
         before = service.find_existing_run(prepared, key, used)
     _show_existing(before, key)
     if is_detached:
-        found = _detach_existing(service, before.run_id, asked, wait)
-        return _show_detached(found, as_json=as_json, home=home)
+        found = detach_run(service, before.run_id, asked, wait)
+        return show_detached(found, as_json=as_json, home=home)
     return _follow(service, before.run_id, asked=asked, wait_seconds=wait_seconds, as_json=as_json, home=home)
 
 
@@ -87,48 +82,14 @@ def start_published(
     with service_at(home) as service:
         begin = partial(services.start_published, service.home, name, version, inputs, labels, key=key, notify=rules)
         if is_detached:
-            return _show_detached(service.detach(begin()), as_json=as_json, home=home)
+            return show_detached(service.detach(begin()), as_json=as_json, home=home)
         return drive_run(service, lambda _: begin(), wait_seconds=wait_seconds, as_json=as_json, home=home)
-
-
-def _detach_existing(service: Service, run_id: int, asked: HostCapacity | None, wait: str) -> DetachedRun:
-    record = service.record(run_id)
-    if record.status in RUN_ENDED or record.status == "paused":
-        return DetachedRun(run_id, record.status)
-    driver = service.driver_of(record)
-    if driver is None:
-        return service.detach(run_id, asked=asked, wait=wait)
-    return DetachedRun(run_id, record.status, driver.pid, driver.host)
 
 
 def _show_existing(found: ExistingRun, key: str) -> None:
     complain(f"run {found.run_id} was already started with the key '{key}': it is {found.status}")
     if found.is_other_definition:
         complain("  note: the file has changed since then; the run keeps the workflow that it was started with")
-
-
-def _show_detached(found: DetachedRun, *, as_json: bool, home: str | None) -> int:
-    """Print the number on stdout, for scripts; and what to do with it on stderr."""
-    run_id, here = found.run_id, where(home)
-    if as_json:
-        show_json(to_json(found))
-        return 0
-    if found.status == "running":
-        driver = f": process {found.pid} on {found.host} drives it" if found.host else ""
-        complain(f"run {run_id} runs in the background{driver}")
-    else:
-        complain(f"run {run_id} is {found.status}")
-    commands = {
-        f"mulligan show {run_id}{here}": "its status",
-        f"mulligan logs {run_id} -f{here}": "what its steps write",
-        f"mulligan wait {run_id}{here}": "wait for its end",
-        f"mulligan cancel {run_id}{here}": "stop it",
-    }
-    width = max(map(len, commands))
-    for command, what in commands.items():
-        complain(f"  {command:<{width}}  # {what}")
-    show(str(run_id))
-    return 0
 
 
 def _follow(

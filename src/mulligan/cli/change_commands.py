@@ -9,9 +9,17 @@ from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 from mulligan.cli.capacity import Gpus, Memory, On, ParallelOrNone, asked_capacity
-from mulligan.cli.continue_run import continue_run, finish_run, is_following, mention_changed_file
+from mulligan.cli.continue_run import (
+    Continuation,
+    Detach,
+    Follow,
+    continue_run,
+    finish_run,
+    mention_changed_file,
+    read_continuation,
+    start_and_continue,
+)
 from mulligan.cli.corrections import show_correction
-from mulligan.cli.drive_run import drive_run
 from mulligan.cli.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.options import (
     LATEST,
@@ -19,7 +27,6 @@ from mulligan.cli.options import (
     Budgets,
     By,
     Catalogue,
-    Follow,
     HomeFolder,
     NewestRun,
     Reason,
@@ -70,6 +77,8 @@ def cancel(
     run: RunName,
     now: Annotated[bool, Option("--now", help="Skip cleanup and undo; run only `end`.")] = False,
     reason: Reason = "",
+    follows: Follow = None,
+    detach: Detach = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
@@ -77,10 +86,11 @@ def cancel(
 
     Running steps get their grace period. If no process drives the run, this one drives it to its end.
     """
+    chosen = read_continuation(follows, detach)
     with service_at(home) as service:
         run_id = service.find_run(run)
         service.cancel(run_id, now=now, reason=reason)
-        return finish_run(service, run_id, as_json=as_json, home=home)
+        return finish_run(service, run_id, chosen, as_json=as_json, home=home)
 
 
 def pause(
@@ -143,6 +153,7 @@ def retry(
     gpus: Gpus = None,
     on: On = None,
     follows: Follow = None,
+    detach: Detach = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
@@ -159,6 +170,7 @@ def retry(
     a new child run starts. RUN may be a child run: then the run at the top gets another round, and drives it.
     """
     asked = asked_capacity(parallel, memory, gpus, on, may_be_none=True)
+    continuation = read_continuation(follows, detach)
     with service_at(home) as service:
         option = "--input" if inputs else "--inputs" if inputs_file is not None else ""
         _refuse_without_file(file, option, force=force)
@@ -181,7 +193,7 @@ def retry(
             keep_completed=keep_completed,
             from_start=from_start,
         )
-        return run_retry(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
+        return run_retry(service, chosen, reason, continuation, dry_run=dry_run, home=home, as_json=as_json)
 
 
 def _refuse_without_file(file: Path | None, option: str, *, force: bool) -> None:
@@ -229,13 +241,13 @@ def run_retry(
     service: Service,
     chosen: RetryOptions,
     reason: str,
+    continuation: Continuation,
     *,
     dry_run: bool,
-    follows: bool | None,
     home: str | None,
     as_json: bool,
 ) -> int:
-    """Open another round and, if wanted, drive the run; with `dry_run` only show the plan."""
+    """Open another round and continue the run; with `dry_run` only show the plan."""
     if chosen.corrected is None:
         mention_changed_file(service, chosen.run_id, home, is_retry=chosen.items is None)
     if dry_run:
@@ -246,8 +258,7 @@ def run_retry(
         # Show what the file changes before anything is done.
         show_correction(service.plan_retry(chosen.run_id, **chosen.arguments))
     _show_round(service.retry(chosen.run_id, reason=reason, **chosen.arguments), adjust=chosen.adjust)
-    is_wanted = is_following(follows)
-    return continue_run(service, chosen.run_id, is_wanted=is_wanted, as_json=as_json, home=home, asked=chosen.capacity)
+    return continue_run(service, chosen.run_id, continuation, as_json=as_json, home=home, asked=chosen.capacity)
 
 
 def _show_round(planned: RoundPlan, *, adjust: bool) -> None:
@@ -364,9 +375,8 @@ def fork(
     catalogue: Catalogue = None,
     keep_completed: KeepCompleted = False,
     dry_run: DryRun = False,
-    follows: Annotated[
-        bool, Option("--follow/--no-follow", help="Run it to its end here, and show its progress.", show_default=True)
-    ] = True,
+    follows: Follow = None,
+    detach: Detach = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
@@ -376,6 +386,7 @@ def fork(
     --keep-completed other completed steps keep their results.
     It may have other inputs or a corrected workflow. The exit codes are those of `mulligan run`.
     """
+    continuation = read_continuation(follows, detach)
     with service_at(home) as service:
         run_id = service.find_run(run)
         given = given_inputs(inputs, inputs_file)
@@ -394,16 +405,17 @@ def fork(
         if dry_run:
             _show_fork_plan(planned, service.matrices(run_id), as_json=as_json)
             return 0
+
+        def describe(new: int | None) -> None:
+            head = "a fork" if new is None else f"run {new} is a fork"
+            complain(f"{head} of run {run_id} from '{from_step}': {_fork_sizes(planned)}")
+            _show_fork_changes(planned)
+
         named = str(file.absolute()) if file else ""
         begin = partial(service.fork, run_id, from_step, given, workflow, file=named, keep_completed=keep_completed)
-        if follows:
-            complain(f"a fork of run {run_id} from '{from_step}': {_fork_sizes(planned)}")
-            _show_fork_changes(planned)
-            return drive_run(service, begin, capacity=service.capacity_of(run_id), as_json=as_json, home=home)
-        new = begin()
-        complain(f"run {new} is a fork of run {run_id} from '{from_step}': {_fork_sizes(planned)}")
-        _show_fork_changes(planned)
-        return continue_run(service, new, is_wanted=False, as_json=as_json, home=home)
+        return start_and_continue(
+            service, begin, continuation, like_run=run_id, describe=describe, as_json=as_json, home=home
+        )
 
 
 def _corrected(

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from mulligan.cli.continue_run import continue_run, is_following
+from mulligan.cli.continue_run import Continuation, Detach, Follow, continue_run, read_continuation
+from mulligan.cli.drive_run import worst_code
 from mulligan.cli.options import (
     AsJson,
     Budgets,
     By,
-    Follow,
     HomeFolder,
     Reason,
     RunName,
@@ -23,9 +23,8 @@ from mulligan.cli.options import (
 )
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import age, length
-from mulligan.cli.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.terminal import INTERRUPTED, UsageRefused, complain, show, show_json
 from mulligan.service import (
-    RUN_ENDED,
     Decision,
     DecisionPreview,
     DecisionResult,
@@ -170,17 +169,21 @@ def classify(
     dry_run: Annotated[bool, Option("--dry-run", help="Show what would follow, and change nothing.")] = False,
     by: By = "",
     follows: Follow = None,
+    detach: Detach = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
     """Decide what happens to a parked step: retry or fail.
 
-    Your name and the reason are recorded. With --file, all decisions are checked before the first is recorded; the exit
-    code is 1 if any came too late.
+    Your name and the reason are recorded. The exit codes are those of `mulligan run`. With --file, all decisions are
+    checked before the first is recorded; then their runs are continued one after the other, and the exit code is the
+    worst, or 1 if a decision came too late.
     """
+    chosen = read_continuation(follows, detach)
     if file:
-        _refuse_beside_file(run, step, verdict, reason, memory, timeout, budget, attempt, follows)
-        return _classify_many(read_decisions(_content(file)), dry_run=dry_run, by=by, home=home, as_json=as_json)
+        _refuse_beside_file(run, step, verdict, reason, memory, timeout, budget, attempt)
+        decisions = read_decisions(_content(file))
+        return _classify_many(decisions, chosen, dry_run=dry_run, by=by, home=home, as_json=as_json)
     if run is None or not step or not verdict:
         raise UsageRefused("name a step and a decision", hint="write RUN STEP retry, RUN STEP fail, or --file FILE")
     with service_at(home, by) as service:
@@ -192,7 +195,7 @@ def classify(
         more: Any = {name: getattr(one, name) for name in ("memory", "timeout", "budgets", "attempt")}
         service.classify(one.run_id, one.step, one.verdict, one.reason, **more)
         complain(_recorded(one))
-        return continue_run(service, one.run_id, is_wanted=is_following(follows), as_json=as_json, home=home)
+        return continue_run(service, one.run_id, chosen, as_json=as_json, home=home)
 
 
 def _recorded(one: Decision) -> str:
@@ -227,7 +230,9 @@ def _content(file: str) -> bytes:
     return sys.stdin.buffer.read() if file == "-" else read_file(Path(file))
 
 
-def _classify_many(decisions: list[Decision], *, dry_run: bool, by: str, home: str | None, as_json: bool) -> int:
+def _classify_many(
+    decisions: list[Decision], chosen: Continuation, *, dry_run: bool, by: str, home: str | None, as_json: bool
+) -> int:
     with service_at(home, by) as service:
         previews = service.preview_decisions(decisions)
         if dry_run:
@@ -237,10 +242,15 @@ def _classify_many(decisions: list[Decision], *, dry_run: bool, by: str, home: s
         for one in service.record_decisions(decisions):
             complain(_result_line(one))
             done.append(one)
-        _show_totals(service, done, home)
+        refused = sum(one.error is not None for one in done)
+        complain(f"{pluralize(len(done) - refused, 'decision')} recorded{f', {refused} refused' if refused else ''}")
+        codes = {int(refused > 0)}
+        for run_id in _roots(service, done):
+            if INTERRUPTED not in codes:
+                codes.add(continue_run(service, run_id, chosen, as_json=as_json, home=home, prints=False))
         if as_json:
             show_json([_result_json(one, home) for one in done])
-        return int(any(one.error for one in done))
+        return worst_code(codes)
 
 
 def _show_previews(previews: list[DecisionPreview], *, as_json: bool) -> None:
@@ -256,20 +266,10 @@ def _result_line(decided: DecisionResult) -> str:
     return _recorded(one) if error is None else f"run {one.run_id}: '{one.step}' was refused: {error.message}"
 
 
-def _show_totals(service: Service, done: list[DecisionResult], home: str | None) -> None:
-    """Show how many were recorded, and which of their runs no process drives."""
-    refused = sum(one.error is not None for one in done)
-    complain(f"{pluralize(len(done) - refused, 'decision')} recorded{f', {refused} refused' if refused else ''}")
-    idle = [run_id for run_id in _roots(service, done) if not service.is_driven(run_id)]
-    for run_id in idle:
-        complain(f"no process drives run {run_id}: mulligan resume {run_id}{where(home)}")
-
-
 def _roots(service: Service, done: list[DecisionResult]) -> list[int]:
-    """The unfinished top-level runs of the decisions."""
+    """The top-level runs of the decisions that were recorded."""
     records = (service.record(one.decision.run_id) for one in done if one.error is None)
-    roots = sorted({record.root_run_id or record.run_id for record in records})
-    return [run_id for run_id in roots if service.record(run_id).status not in RUN_ENDED]
+    return sorted({record.root_run_id or record.run_id for record in records})
 
 
 def _result_json(result: DecisionResult, home: str | None) -> dict[str, Any]:
@@ -289,16 +289,18 @@ def approve(
     reason: Reason = "",
     by: By = "",
     follows: Follow = None,
+    detach: Detach = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
     """Answer an approval that a run waits for.
 
-    Your name and the reason are recorded.
+    Your name and the reason are recorded. The exit codes are those of `mulligan run`.
     """
+    chosen = read_continuation(follows, detach)
     with service_at(home, by) as service:
         run_id = service.find_run(run)
         place = service.find_approval(run_id, step)
         service.approve(run_id, place, not no, reason)
         complain(f"run {run_id}: '{place}' is {'refused' if no else 'approved'}")
-        return continue_run(service, run_id, is_wanted=is_following(follows), as_json=as_json, home=home)
+        return continue_run(service, run_id, chosen, as_json=as_json, home=home)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from mulligan.cli.options import where
 from mulligan.cli.terminal import show_json, show_json_parts
@@ -10,6 +10,8 @@ from mulligan.service import Capacity, Display, Driver, Service, machine, paper,
 
 # How long to wait for a timer of a run that otherwise waits for a person.
 WAIT_SECONDS = 600.0
+# The exit code for several runs is the first of these that any of them has.
+_WORST_FIRST = (130, 1, 3, 5, 4, 0)
 
 
 def drive_run(
@@ -21,10 +23,12 @@ def drive_run(
     as_json: bool = False,
     home: str | None = None,
     is_kept: bool = True,
+    prints: bool = True,
 ) -> int:
     """Drive the run that `begin` returns until it ends or waits, show a summary, and return the exit code.
 
-    `capacity`: by default all that this machine has. No commands are suggested for a run that is not kept.
+    `capacity`: by default all that this machine has. No commands are suggested for a run that is not kept. Without
+    `prints` nothing is written on stdout.
     """
     sheet = paper()
     capacity = capacity or machine()
@@ -32,8 +36,15 @@ def drive_run(
     display = Display(sheet, where(home), forecast, read_progress=service.attempt_progress)
     found = service.drive_shown(begin, display, capacity=capacity, wait_seconds=wait_seconds).outcome
     show_outcome(sheet, found, home, is_kept=is_kept)
+    if not prints:
+        return found.exit_code
     if as_json:
         show_json_parts(service.show_in_parts(found.run_id, display.progress))
     elif found.outputs:
         show_json(found.outputs)
     return found.exit_code
+
+
+def worst_code(codes: Collection[int]) -> int:
+    """The exit code for several runs, given that of each."""
+    return next(code for code in _WORST_FIRST if code in codes)

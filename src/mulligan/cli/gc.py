@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from mulligan.cli.options import AsJson, HomeFolder, service_at
+from mulligan.cli.options import AsJson, HomeFolder, service_at, where
 from mulligan.cli.parameters import Option
 from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import UsageRefused, complain, show_json
@@ -47,6 +47,9 @@ def gc(
         return
     show_table(("REMOVED" if not is_dry else "WOULD BE REMOVED", "SIZE"), [*_rows(found)])
     complain(_summary(found))
+    if found.lost:
+        those = f"{pluralize(len(found.lost), 'run')} that the database does not have"
+        complain(f"files of {those} are left alone: mulligan doctor{where(home)}")
     if found.left:
         complain(f"logs were not examined: {found.left}")
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from mulligan.cli.attempts import show_attempts
 from mulligan.cli.change_commands import Adjusting, DryRun, KeepCompleted, RetryOptions, run_retry
-from mulligan.cli.options import AsJson, Follow, HomeFolder, Reason, RunName, StepName, service_at, where
+from mulligan.cli.continue_run import Detach, Follow, read_continuation
+from mulligan.cli.options import AsJson, HomeFolder, Reason, RunName, StepName, service_at, where
 from mulligan.cli.parameters import Option
 from mulligan.cli.tables import cut, show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
@@ -45,6 +46,7 @@ def list_items(
     reason: Reason = "",
     dry_run: DryRun = False,
     follows: Follow = None,
+    detach: Detach = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
@@ -55,7 +57,7 @@ def list_items(
     again: the other items keep their results, and the steps after the map run again, unless --keep-completed is given.
     """
     of_retry = {"--adjust": adjust, "--reason": reason, "--dry-run": dry_run, "--follow": follows is not None}
-    of_retry["--keep-completed"] = keep_completed
+    of_retry |= {"--detach": detach, "--keep-completed": keep_completed}
     _refuse_combinations(failed, item, retry, of_retry)
     if limit is not None and limit < 1:
         raise UsageRefused(f"--limit must be at least 1, not {limit}")
@@ -68,7 +70,8 @@ def list_items(
         if retry:
             service.refuse_matrix(run_id, step)
             chosen = RetryOptions(run_id, step, item or (), adjust, keep_completed=keep_completed)
-            return run_retry(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
+            continuation = read_continuation(follows, detach)
+            return run_retry(service, chosen, reason, continuation, dry_run=dry_run, home=home, as_json=as_json)
         if item:
             _show_some(service, run_id, step, item, as_json)
         else:

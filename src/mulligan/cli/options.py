@@ -71,10 +71,6 @@ Fake = Annotated[
     ),
 ]
 Fakes = Annotated[Path | None, Option("--fakes", metavar="FILE", help="A YAML file with the same for several steps.")]
-Follow = Annotated[
-    bool | None,
-    Option("--follow/--no-follow", help="Drive the run and show its progress (default: only on a terminal)."),
-]
 
 
 def pairs(words: list[str] | None, noun: str, example: str) -> dict[str, str]:

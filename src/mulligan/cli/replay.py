@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from mulligan.cli.continue_run import continue_run
-from mulligan.cli.drive_run import drive_run
+from mulligan.cli.continue_run import Continuation, Detach, Follow, read_continuation, start_and_continue
 from mulligan.cli.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.options import AsJson, By, HomeFolder, Reason, RunName, pairs, service_at, where
 from mulligan.cli.parameters import Argument, Option
@@ -76,9 +75,8 @@ def replay(
     dry_run: Annotated[
         bool, Option("--dry-run", help="With --fork-here: show what the new run would keep and do. Starts nothing.")
     ] = False,
-    follows: Annotated[
-        bool, Option("--follow/--no-follow", help="With --fork-here: run it to its end here.", show_default=True)
-    ] = True,
+    follows: Follow = None,
+    detach: Detach = False,
     by: By = "",
     home: HomeFolder = None,
     as_json: AsJson = False,
@@ -91,6 +89,7 @@ def replay(
     _check_usage(at, until, step, diff, other, verify=verify)
     given = given_inputs(inputs, inputs_file) if forks else {}
     change = Change(classify, approve, refuse, given, file, reason)
+    continuation = read_continuation(follows, detach)
     _check_fork(
         change,
         forks=forks,
@@ -114,7 +113,7 @@ def replay(
             return 0
         assert seq is not None
         if forks:
-            return _fork(service, run_id, seq, change, dry_run=dry_run, follows=follows, as_json=as_json, home=home)
+            return _fork(service, run_id, seq, change, continuation, dry_run=dry_run, as_json=as_json, home=home)
         moment = service.past.moment(run_id, seq, is_whole=as_json or service.past.is_small(run_id))
         show_json(to_json(moment)) if as_json else _show_moment(moment, where(home))
         return 0
@@ -188,9 +187,9 @@ def _fork(
     run_id: int,
     seq: int,
     change: Change,
+    continuation: Continuation,
     *,
     dry_run: bool,
-    follows: bool,
     as_json: bool,
     home: str | None,
 ) -> int:
@@ -221,10 +220,15 @@ def _fork(
     if dry_run:
         show_json(to_json(shown)) if as_json else show(said)
         return 0
-    complain(said)
-    if follows:
-        return drive_run(service, begin, capacity=service.capacity_of(run_id), as_json=as_json, home=home)
-    return continue_run(service, begin(), is_wanted=False, as_json=as_json, home=home)
+    return start_and_continue(
+        service,
+        begin,
+        continuation,
+        like_run=run_id,
+        describe=lambda new: complain(said if new is None else f"{said}\nit is run {new}"),
+        as_json=as_json,
+        home=home,
+    )
 
 
 def _decision(service: Service, change: Change) -> Any:

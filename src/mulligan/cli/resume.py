@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 from mulligan.cli.capacity import Gpus, Memory, On, ParallelOrNone, asked_capacity
-from mulligan.cli.continue_run import continue_run, mention_changed_file
+from mulligan.cli.continue_run import (
+    Continuation,
+    Detach,
+    continue_run,
+    detach_run,
+    mention_changed_file,
+    show_detached,
+)
 from mulligan.cli.drive_run import drive_run
 from mulligan.cli.options import AsJson, By, HomeFolder, Reason, service_at
 from mulligan.cli.parameters import Argument, Option
@@ -30,6 +37,7 @@ def resume(
     gpus: Gpus = None,
     on: On = None,
     wait: Wait = "10m",
+    detach: Detach = False,
     as_json: AsJson = False,
 ) -> int:
     """Resume a run that was interrupted or paused, or one of its steps.
@@ -48,7 +56,8 @@ def resume(
             run_id = service.find_run(run)
             service.resume_step(run_id, step, reason)
             complain(f"step '{step}' of run {run_id} continues")
-            return continue_run(service, run_id, is_wanted=True, as_json=as_json, home=home, asked=asked)
+            chosen = Continuation(None if detach else True, detach)
+            return continue_run(service, run_id, chosen, as_json=as_json, home=home, asked=asked)
         run_id = service.resumable_run(None if run is None else service.find_run(run))
         mention_changed_file(service, run_id, home)
         if steps is not None or service.record(run_id).status == "paused":
@@ -56,6 +65,8 @@ def resume(
             if service.is_driven(run_id):
                 complain(f"run {run_id} continues in the process that drives it")
                 return 0
+        if detach:
+            return show_detached(detach_run(service, run_id, asked, wait), as_json=as_json, home=home)
         return drive_run(
             service,
             lambda driver: run_id,

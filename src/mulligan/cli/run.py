@@ -8,8 +8,9 @@ from typing import Annotated
 
 # What few runs need is loaded when it is used.
 from mulligan import service as services
-from mulligan.cli.background_start import Detach, Key, start, start_published
+from mulligan.cli.background_start import Key, start, start_published
 from mulligan.cli.capacity import Gpus, Memory, On, ParallelOrNone, asked_capacity
+from mulligan.cli.continue_run import Detach
 from mulligan.cli.format_options import MapPatterns, MaxIterations
 from mulligan.cli.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.options import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, get_args
 
+from mulligan.cli.drive_run import worst_code
 from mulligan.cli.list_command import answering_command, first_failure
 from mulligan.cli.options import LATEST, AsJson, HomeFolder, service_at, where
 from mulligan.cli.parameters import Argument, Option
@@ -14,8 +15,6 @@ from mulligan.service import RunLine, Service, Until, WaitEvent, parse_duration,
 
 # The exit code of the `timeout` command; no run ends with it.
 TIMED_OUT = 124
-# The exit code for several runs is the first of these that any of them has.
-_WORST_FIRST = (1, 3, 4, 0)
 
 
 def wait(
@@ -27,12 +26,16 @@ def wait(
         str | None,
         Option("--timeout", metavar="TIME", help="The longest time to wait, such as 10m; then the exit code is 124."),
     ] = None,
+    forever: Annotated[
+        bool, Option("--forever", help="Also wait for a run that nothing drives, until a process takes it up.")
+    ] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
     """Wait until runs that another process drives have ended.
 
-    The exit codes are those of `mulligan run`; for several runs the worst. Ctrl-C and --timeout do not stop the runs.
+    The exit codes are those of `mulligan run`; for several runs the worst. If nothing drives a run, it cannot end: then
+    the exit code is 5, or 4 if it waits for a person. Ctrl-C and --timeout do not stop the runs.
     """
     if until not in get_args(Until):
         raise UsageRefused(f"--until does not know '{until}'", hint=f"give {' or '.join(get_args(Until))}")
@@ -40,7 +43,7 @@ def wait(
     with service_at(home) as service:
         run_ids = list(dict.fromkeys(service.find_run(run) for run in runs or [LATEST]))
         try:
-            code = _watch(service, run_ids, until, seconds, where(home))
+            code = _watch(service, run_ids, until, seconds, where(home), is_forever=forever)
         except KeyboardInterrupt:
             complain("interrupted; the runs continue")
             code = INTERRUPTED
@@ -49,19 +52,21 @@ def wait(
     return code
 
 
-def _watch(service: Service, run_ids: Sequence[int], until: str, seconds: float | None, place: str) -> int:
+def _watch(
+    service: Service, run_ids: Sequence[int], until: str, seconds: float | None, place: str, *, is_forever: bool
+) -> int:
     """Show what happens; return the exit code."""
     codes: list[int] = []
     waits: Until = "person" if until == "person" else "ended"
-    for event in service.wait_for_runs(run_ids, until=waits, timeout_seconds=seconds):
+    for event in service.wait_for_runs(run_ids, until=waits, timeout_seconds=seconds, is_forever=is_forever):
         if event.kind == "timeout":
             verb = "has" if len(event.run_ids) == 1 else "have"
             complain(f"{_runs(event.run_ids)} {verb} not ended after {length(seconds or 0.0)}, and may continue")
             return TIMED_OUT
-        if event.kind in ("ended", "person"):
+        if event.kind in ("ended", "person", "undriven"):
             codes.append(event.exit_code)
         complain(_DESCRIPTIONS[event.kind](event, place))
-    return next(code for code in _WORST_FIRST if code in codes)
+    return worst_code(codes)
 
 
 def _runs(run_ids: Sequence[int]) -> str:
@@ -84,6 +89,8 @@ def _why(line: RunLine) -> str:
 def _held_up(event: WaitEvent, place: str) -> str:
     assert event.line is not None
     assert event.hold_up is not None
+    if event.text:
+        return f"run {event.line.run_id}: {event.text}"
     command = answering_command(event.line, event.hold_up)
     if event.hold_up.kind == "driver":
         command = f"mulligan resume {event.line.run_id}"
@@ -100,6 +107,7 @@ def _trouble(event: WaitEvent, place: str) -> str:
 _DESCRIPTIONS: dict[str, Callable[[WaitEvent, str], str]] = {
     "ended": _ended,
     "person": _held_up,
+    "undriven": _held_up,
     "held_up": _held_up,
     "trouble": _trouble,
 }

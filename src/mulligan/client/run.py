@@ -19,7 +19,7 @@ from mulligan.client.loading import Given, Runnable, find_workflow
 from mulligan.client.notebook import run_html, runs_html, story_html
 from mulligan.client.session import ExplainedErrors, Session
 from mulligan.client.steps import Step, StepsOfRun
-from mulligan.errors import InputInvalid, MulliganError, RunFailed, RunNotFinished, WaitTimedOut
+from mulligan.errors import InputInvalid, MulliganError, RunFailed, RunNotDriven, RunNotFinished, WaitTimedOut
 from mulligan.service import RUN_ENDED
 
 if TYPE_CHECKING:
@@ -279,19 +279,27 @@ class Run:
     # -- waiting and continuing --------------------------------------------------------------------------------------
 
     def wait(
-        self, timeout: str | float | timedelta | None = None, *, until: Literal["ended", "person"] = "ended"
+        self,
+        timeout: str | float | timedelta | None = None,
+        *,
+        until: Literal["ended", "person"] = "ended",
+        forever: bool = False,
     ) -> Run:
         """Wait until the run has ended; with `until="person"` also until it needs a person. Returns the run.
 
         It does not drive the run: workers, or another process, do. `timeout` is a text such as "1h", seconds, or a
-        `timedelta`; when it is over, `WaitTimedOut` (a `TimeoutError`) is raised and the run continues.
+        `timedelta`; when it is over, `WaitTimedOut` (a `TimeoutError`) is raised and the run continues. If nothing
+        drives the run, `RunNotDriven` is raised after a moment; with `forever` it is waited for a process that does.
         """
         with self._session.service() as service:
             seconds = None if timeout is None else read_seconds(timeout)
-            for event in service.wait_for_runs([self._id], until=until, timeout_seconds=seconds):
+            for event in service.wait_for_runs([self._id], until=until, timeout_seconds=seconds, is_forever=forever):
                 if event.kind == "timeout":
                     status = service.status(self._id)
                     raise WaitTimedOut(f"run {self._id} has not ended in {timeout}: it is {status}", run_id=self._id)
+                if event.kind == "undriven" or (event.kind == "person" and until == "ended"):
+                    assert event.hold_up is not None
+                    raise RunNotDriven(_describe_hold_up(self._id, event.hold_up), run_id=self._id)
                 if event.kind == "held_up" and event.hold_up is not None:
                     warnings.warn(_describe_hold_up(self._id, event.hold_up), RunHeldUp, stacklevel=2)
         return self
@@ -392,14 +400,13 @@ class Run:
     def cancel(self, *, now: bool = False, reason: str = "") -> Run:
         """Stop the run: cleanup, undo and `end` still run; with `now` only `end`. Returns the run.
 
-        If no process drives it, it is driven here to its end.
+        If nothing else drives it, it is driven here to its end.
         """
         with self._session.service() as service:
             service.cancel(self._id, now=now, reason=reason)
             record = service.record(self._id)
-            is_left_alone = record.status not in RUN_ENDED and record.parent_run_id is None
-            is_left_alone = is_left_alone and service.driver_of(record) is None
-        if is_left_alone:
+            is_stopping = record.status not in RUN_ENDED and record.parent_run_id is None
+        if is_stopping and self._is_left_alone():
             self._drive(lambda service, driver: self._id)
         return self
 
@@ -427,8 +434,8 @@ class Run:
     ) -> Run:
         """Decide about a parked step: retry it, or let it fail. Returns the run.
 
-        `memory` ("4GiB") and `timeout` are for its next attempt. A run that this program drove is driven on; with
-        `drive` it is or is not, as it says.
+        `memory` ("4GiB") and `timeout` are for its next attempt. The run is driven on here, unless another process
+        drives it, or a worker or a server takes it up; with `drive` it is or is not, as it says.
         """
         with self._session.service() as service:
             service.classify(
@@ -458,7 +465,16 @@ class Run:
     # -- how ---------------------------------------------------------------------------------------------------------
 
     def _continue_if(self, asked: bool | None) -> Run:
-        return self._continue() if (self._is_driven_here if asked is None else asked) else self
+        """Drive the run on if that is asked for; by default if this program drove it, or if nothing else does."""
+        if asked is None:
+            asked = self._is_driven_here or self._is_left_alone()
+        return self._continue() if asked else self
+
+    def _is_left_alone(self) -> bool:
+        """Whether nothing else drives the run on: no process, no worker of the store, no server."""
+        with self._session.service() as service:
+            root = service.record(self._id).root_run_id or self._id
+            return not self._session.is_remote and service.who_continues(root) is None
 
     def _continue(self) -> Run:
         """Drive the run here. While another process drives it, wait; if that process ends before the run, go on."""

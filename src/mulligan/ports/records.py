@@ -59,6 +59,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     nodes_min: int = 1
     # The version of Mulligan that it is; "" for 0.1, which did not say so.
     version: str = ""
+    # Whether it takes up runs that nothing drives, as `mulligan worker` does; None for a record of an older version.
+    serves: bool | None = None
 
 
 class Offer(msgspec.Struct, frozen=True):

@@ -207,6 +207,9 @@ class Maintenance(Protocol):
         A tree stays if one of its runs is unfinished, has a holder, or has unprocessed messages.
         """
 
+    def skip_run_ids(self, last: int) -> int:
+        """Give no run an id up to `last` from now on. The highest id that was given out before; 0 only asks for it."""
+
 
 # -- for engines -----------------------------------------------------------------------------------------------------
 

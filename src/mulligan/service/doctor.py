@@ -26,8 +26,10 @@ from mulligan.language import load_text
 from mulligan.ports import WorkerRecord, WorkerRegistry
 from mulligan.service.agent_checks import agents_here
 from mulligan.service.driver import machine
+from mulligan.service.formatting import pluralize
 from mulligan.service.home import DATABASE, Home, this_host
 from mulligan.service.locks import Locks
+from mulligan.service.lost_runs import find_lost_runs
 from mulligan.service.overview import show_run
 from mulligan.service.run_control import RunControl, prepare
 from mulligan.service.run_reader import RunReader
@@ -90,6 +92,7 @@ def _checks(home: Home) -> Iterator[Check]:
     yield sqlite(apsw.sqlite_lib_version())
     schema = _schema(home)
     yield _guarded("store", lambda: _store(home, schema))
+    yield from _lost(home, schema)
     yield _guarded("versions", lambda: _versions(home, schema))
     yield _guarded("disk", lambda: disk(*_room(home.folder)))
     yield bash(shutil.which("bash"))
@@ -269,6 +272,9 @@ def _store(home: Home, schema: StoreSchema | None) -> Check:
         advice = 'start PostgreSQL: eval "$(mulligan postgres start)"; or move the folder to a local disk'
         problem = f"'{home.folder}' is on a network file system ({found}): its runs can be read, and not continued"
         return Check("store", "problem", problem, advice)
+    if home.is_read_only:
+        problem = f"the home '{home.folder}' is read-only: its runs can be looked at, and not continued"
+        return Check("store", "problem", problem, "get permission to write it, or copy it to another folder")
     kind = kind_of(home.store_url)
     where = kind.label if home.store_url else f"'{home.folder}'"
     if schema is not None and schema.is_older:
@@ -281,6 +287,32 @@ def _store(home: Home, schema: StoreSchema | None) -> Check:
     finally:
         store.close()
     return Check("store", "ok", f"{where} is writable, schema {newest(kind.dialect)}")
+
+
+def _lost(home: Home, schema: StoreSchema | None) -> Iterator[Check]:
+    """That the home has files of runs that the database does not have; nothing if all is well."""
+    # To open an older store is to migrate it.
+    if not home.is_there or home.is_remote or schema is None or schema.is_older:
+        return
+    try:
+        store = home.open()
+        try:
+            lost = find_lost_runs(home, store)
+        finally:
+            store.close()
+    except MulliganError:
+        return  # the check of the store has said it
+    if lost:
+        yield lost_runs(home.folder, lost)
+
+
+def lost_runs(folder: Path, numbers: list[int]) -> Check:
+    named = ", ".join(map(str, numbers[:NAMED_MAX])) + (
+        f" and {len(numbers) - NAMED_MAX} more" if len(numbers) > NAMED_MAX else ""
+    )
+    what = f"'{folder / 'runs'}' has files of {pluralize(len(numbers), 'run')} that the database does not have: {named}"
+    advice = "the database is an older copy, or a new one: restore a newer copy, or remove these folders by hand; "
+    return Check("runs", "problem", what, f"{advice}no other run gets their numbers, and gc leaves them alone")
 
 
 def _absent(home: Home) -> Check:

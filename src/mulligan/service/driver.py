@@ -39,6 +39,7 @@ from mulligan.ports import Executor, Store, WorkerRecord
 from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.home import Home
 from mulligan.service.locks import Locks
+from mulligan.service.lost_runs import keep_lost_numbers
 from mulligan.store.clock import ProcessClock
 from mulligan.worker import lock
 from mulligan.worker.allocation import slurm_allocation
@@ -175,6 +176,7 @@ class Driver:
         idle_seconds: float | None = None,
         limits: TaskLimits | None = None,
         job: WorkerJob | None = None,
+        serves: bool = False,
     ) -> None:
         self.home = home
         self.store = store
@@ -189,6 +191,8 @@ class Driver:
         self._limits = limits or TaskLimits()
         # The job of a scheduler in which it runs.
         self._job = job
+        # Whether it takes up runs that nothing drives.
+        self._serves = serves
         self._busy_at = time.monotonic()
         # Why it has ended by itself: "" if it has not.
         self.end_reason = ""
@@ -223,6 +227,7 @@ class Driver:
         """Register under a new name and start the engine. If that fails, nothing is left behind."""
         self.name = f"{self.host}.{os.getpid()}.{os.urandom(3).hex()}"
         self.home.refuse_network_files()
+        self.home.refuse_read_only()
         self.home.make()
         self.lock = lock.acquire(self.home.locks, self.name)
         self._home_stat = os.stat(self.home.folder)
@@ -231,6 +236,7 @@ class Driver:
             identity = WorkerIdentity(self.name, self.host, self.lock.fd, self._was_signalled)
             self.executor = self._make_executor(identity)
             self.clock.set_by(self.store.now)
+            keep_lost_numbers(self.home, self.store)
             may_be_known = True
             # Right before the engine, whose heartbeats count from here.
             try:
@@ -291,6 +297,7 @@ class Driver:
             started_at=now,
             ends_at=None if left is None else now + timedelta(seconds=left),
             job=None if self._job is None else msgspec.structs.replace(self._job, memory=capacity.memory),
+            serves=self._serves,
         )
 
     def _tear_down(self) -> None:

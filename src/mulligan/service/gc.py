@@ -23,6 +23,7 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import ArtifactDamaged, Refused, StoreRefused
 from mulligan.ports import ArtifactRecord, RunRecord
 from mulligan.service.home import DATABASE
+from mulligan.service.lost_runs import find_lost_runs
 from mulligan.service.run_reader import PAGE, RunReader
 from mulligan.worker import lock
 from mulligan.worker.environment_cache import REQUESTS, cache_folder, find_unused, remove_unused
@@ -58,6 +59,8 @@ class GarbageReport(msgspec.Struct, frozen=True):
     environments: list[Garbage] = []
     # Why logs were not examined; "" if they were.
     left: str = ""
+    # Runs that the database does not have and has not removed, so that their files stay.
+    lost: list[int] = []
 
     @property
     def size(self) -> int:
@@ -123,6 +126,9 @@ class _Collection:
         folders = self._run_folders()
         gone = self._remove_runs(retention)
         runs = {run.run_id: run for run in self._runs() if run.run_id not in gone}
+        numbers = {*folders, *(run_id_of(one.name) for one in listed)}
+        lost = find_lost_runs(self._home, self._store, numbers - runs.keys() - gone)
+        listed = [one for one in listed if run_id_of(one.name) not in lost]
         orphans = self._orphans([record for record in listed if record.is_whole], runs)
         halves = [record for record in listed if not record.is_whole and not self._is_young(record.kept_at)]
         collected = GarbageReport(
@@ -130,10 +136,15 @@ class _Collection:
             sorted(gone),
             [Garbage(one.name, one.size) for one in orphans],
             [Garbage(one.name, one.size) for one in halves],
-            [Garbage(str(run_id), _folder_size(path)) for run_id, path in folders.items() if run_id not in runs],
+            [
+                Garbage(str(run_id), _folder_size(path))
+                for run_id, path in folders.items()
+                if run_id not in runs and run_id not in lost
+            ],
             list(self._dead_workers()),
             environments,
             self._why_logs_are_left(),
+            lost,
         )
         if not self._is_dry:
             with _removal_errors():

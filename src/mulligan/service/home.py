@@ -19,6 +19,7 @@ from mulligan.service.home_names import DATABASE as DATABASE
 from mulligan.service.home_names import SERVER, home_folder, is_server, server_url
 from mulligan.store import is_file_name, open_store
 from mulligan.store.network_filesystem import ALLOW_VARIABLE, is_allowed, network_type
+from mulligan.store.read_only import is_read_only, read_only
 from mulligan.store.server_login import checked_token, read_token_file
 from mulligan.worker.folders import Folders, make_private, write_private_file
 
@@ -75,6 +76,8 @@ class Home(msgspec.Struct, frozen=True):
         """The error for a file in the folder that cannot be used."""
         if error.errno == errno.ENOTDIR:
             return _no_folder(self.folder)
+        if error.errno == errno.EROFS or self.is_read_only:
+            return read_only(self.folder)
         if error.errno in (errno.EACCES, errno.EPERM):
             what = f"permission denied: '{error.filename or self.folder}'"
         else:
@@ -125,6 +128,18 @@ class Home(msgspec.Struct, frozen=True):
                 hint='use PostgreSQL: eval "$(mulligan postgres start)"; or a folder on a local disk: --home DIR; '
                 f"or set {ALLOW_VARIABLE}=1 if no other host ever uses this folder",
             )
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the folder and the database in it can be read and not written."""
+        if self.store_url:
+            return os.path.isdir(self.folder) and not os.access(self.folder, os.W_OK)
+        return is_read_only(str(self.folder / DATABASE)) and os.access(self.folder / DATABASE, os.R_OK)
+
+    def refuse_read_only(self) -> None:
+        """`HomeReadOnly` if nothing can be written here. Asked before runs are driven: what is there can be read."""
+        if self.is_read_only:
+            raise read_only(self.folder)
 
     def make_work_folder(self) -> Path:
         """The folder in which the steps of runs work that a server has started. Created if it is missing."""

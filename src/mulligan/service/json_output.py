@@ -119,6 +119,7 @@ def _garbage_report(report: Any) -> dict[str, Any]:
         "environments": to_json(report.environments),
         "size": report.size,
         "left": report.left,
+        "lost": report.lost,
     }
 
 

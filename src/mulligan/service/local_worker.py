@@ -42,8 +42,12 @@ def local_worker(
     observer: Observer | None = None,
     lease_seconds: float = LEASE_SECONDS,
     host: str = "",
+    serves: bool = False,
 ) -> Driver:
-    """A driver with a local executor of that capacity. Without processors it takes turns and runs no tasks."""
+    """A driver with a local executor of that capacity. Without processors it takes turns and runs no tasks.
+
+    `serves`: it is going to take up runs that nothing drives.
+    """
     # The driver sets its clock by that of a shared store. Otherwise all drivers of the process share one clock.
     clock = ProcessClock() if store.is_shared else PROCESS_CLOCK
     given = capacity.limits if capacity is not None else WorkerLimits()
@@ -116,6 +120,8 @@ def local_worker(
         idle_seconds=given.idle_seconds,
         limits=limits,
         job=job if capacity is not None and capacity.cpus else None,
+        # A worker of a server runs tasks; the server takes the turns.
+        serves=serves and not home.is_remote,
     )
     return driver
 

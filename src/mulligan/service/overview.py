@@ -41,7 +41,8 @@ def overview(reader: RunReader, run_id: int) -> dict[str, Any]:
 
 def show_run(reader: RunReader, run_id: int) -> dict[str, Any]:
     """The run as `run --json` prints it."""
-    return _view(reader, reader.state(run_id))
+    # The state of a run that has not begun does not know its number.
+    return {**_view(reader, reader.state(run_id)), "run_id": run_id}
 
 
 def show_run_in_parts(reader: RunReader, run_id: int, known: State | None) -> Iterator[tuple[str, Any]]:

@@ -206,13 +206,20 @@ class RunControl:
         self.by = _name(by or os.environ.get("MULLIGAN_BY", "")) or _user()
 
     def driver(
-        self, capacity: Capacity | None, watcher: Observer | None = None, lease_seconds: float | None = None
+        self,
+        capacity: Capacity | None,
+        watcher: Observer | None = None,
+        lease_seconds: float | None = None,
+        *,
+        serves: bool = False,
     ) -> Driver:
         """A worker in this process, alive while its context lasts. Without capacity or processors it runs no tasks."""
         if capacity is not None:
             refuse_no_processors(capacity, is_shared=bool(self.reader.home.store_url))
         seconds = self.reader.home.lease_seconds if lease_seconds is None else lease_seconds
-        return local_worker(self.reader.home, self.reader.store, capacity, observer=watcher, lease_seconds=seconds)
+        return local_worker(
+            self.reader.home, self.reader.store, capacity, observer=watcher, lease_seconds=seconds, serves=serves
+        )
 
     # -- starting ----------------------------------------------------------------------------------------------------
 
@@ -286,6 +293,9 @@ class RunControl:
         return NewRun(prepared.data, prepared.version, prepared.workflow.name, named)
 
     def _create(self, runs: Sequence[NewRun], workflow: Workflow, driver: Driver | None) -> list[int]:
+        if driver is None:
+            # A driver has done so when it was set up.
+            self.reader.keep_lost_numbers()
         turns = self.reader.store.create(runs, driver.name if driver else "")
         if driver is not None:
             driver.engine.workflows.remember(runs[0].version, workflow)

@@ -33,7 +33,7 @@ from mulligan.errors import CodecError, InputInvalid
 from mulligan.history.phrases import describe_failure
 from mulligan.ports import RunRecord, Store, WaitingPlace, WorkerRecord
 from mulligan.service.breakers import describe_breaker_wait
-from mulligan.service.run_reader import RunReader
+from mulligan.service.run_reader import RunReader, may_serve
 
 # How many runs one page has at most.
 LIMIT_MAX = 1_000_000
@@ -293,7 +293,7 @@ class _PageBuilder:
         self._breakers: dict[str, str] | None = None
         # The workers of a shared store take its runs when there is something to do.
         workers = store.workers() if open_ and store.is_shared else ()
-        self._is_served = any(worker.cpus and alive(worker.name) for worker in workers)
+        self._is_served = any(may_serve(worker, store.is_shared) and alive(worker.name) for worker in workers)
 
     def line(self, record: RunRecord) -> RunLine:
         is_open = record.status not in RUN_ENDED

@@ -28,6 +28,7 @@ from mulligan.ports import LoadedRun, RunRecord, Store, WorkerRecord
 from mulligan.service.artifacts import with_artifact_paths
 from mulligan.service.home import Home, this_host
 from mulligan.service.locks import Locks
+from mulligan.service.lost_runs import keep_lost_numbers
 from mulligan.store import view_project
 from mulligan.worker.processes import is_running
 
@@ -74,6 +75,7 @@ class RunReader:
     def __init__(self, home: Home) -> None:
         self.home = home
         self._version = 0
+        self._has_kept_numbers = False
         self._last_definition: tuple[str, tuple[Workflow, Graph] | None] = "", None
 
     @cached_property
@@ -91,6 +93,12 @@ class RunReader:
     def counts(self) -> CountCache:
         found: CountCache = import_module("mulligan.service.run_counts").CountCache()
         return found
+
+    def keep_lost_numbers(self) -> None:
+        """See to it, once, that no new run gets a number that files in this home have."""
+        if not self._has_kept_numbers:
+            keep_lost_numbers(self.home, self.store)
+        self._has_kept_numbers = True
 
     def store_version(self) -> int | str | None:
         """Something that is another one when others have written; None where that takes a look at the runs."""
@@ -313,6 +321,11 @@ class RunReader:
         found = next((worker for worker in self.store.workers() if worker.name == record.holder), None)
         return found if found is not None and self.is_alive(found) else None
 
+    def serving_worker(self) -> WorkerRecord | None:
+        """A live worker that takes up runs that nothing drives, if there is one."""
+        is_shared = self.store.is_shared
+        return next((one for one in self.store.workers() if may_serve(one, is_shared) and self.is_alive(one)), None)
+
     def live_workers(self) -> Callable[[str], WorkerRecord | None]:
         """A function that finds a live worker by its name. It examines each worker once: for one answer only."""
         workers = {worker.name: worker for worker in self.store.workers()}
@@ -423,8 +436,16 @@ class _ProjectReader(RunReader):
     def counts(self) -> CountCache:
         return self._whole.counts
 
+    def keep_lost_numbers(self) -> None:
+        self._whole.keep_lost_numbers()
+
     def store_version(self) -> int | str | None:
         return self._whole.store_version()
 
     def close(self) -> None:
         """The store belongs to the other reader."""
+
+
+def may_serve(worker: WorkerRecord, is_shared: bool) -> bool:
+    """Whether a worker takes up runs that nothing drives. One of an older version may, in a store that hosts share."""
+    return bool(worker.cpus and is_shared) if worker.serves is None else worker.serves

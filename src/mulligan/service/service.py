@@ -492,6 +492,14 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         """Whether a live process drives the run."""
         return self.reader.is_driven(run_id)
 
+    def who_continues(self, run_id: int | None = None) -> WorkerRecord | None:
+        """The live process that continues a run: its driver, or a worker that takes up runs that nothing drives.
+
+        Without a run: such a worker. None also where a server continues it, and has not said with which worker.
+        """
+        driver = None if run_id is None else self.driver_of(self.record(run_id))
+        return driver or (None if self.home.is_remote else self.reader.serving_worker())
+
     def show(self, run_id: int) -> dict[str, Any]:
         """A run with its steps, as plain data."""
         return overview.show_run(self.reader, run_id)
@@ -570,10 +578,20 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         return page.render_page(found, report.draw_graph(self.reader, found), folder=folder, home_option=home_option)
 
     def wait_for_runs(
-        self, run_ids: Sequence[int], *, until: Until = "ended", timeout_seconds: float | None = None
+        self,
+        run_ids: Sequence[int],
+        *,
+        until: Until = "ended",
+        timeout_seconds: float | None = None,
+        is_forever: bool = False,
     ) -> Iterator[WaitEvent]:
-        """What happens to runs that other processes drive, until all have ended or the time is up."""
-        return waiting.wait_for_runs(self.reader, run_ids, until=until, timeout_seconds=timeout_seconds)
+        """What happens to runs that other processes drive, until all have ended or the time is up.
+
+        A run that nothing drives is given up after a moment, unless `is_forever`.
+        """
+        return waiting.wait_for_runs(
+            self.reader, run_ids, until=until, timeout_seconds=timeout_seconds, is_forever=is_forever
+        )
 
     def wait_for_driver(self, run_id: int) -> RunRecord:
         """The row of a run, once it has ended or no live process drives it. Waits while one does."""

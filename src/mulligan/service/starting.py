@@ -137,7 +137,7 @@ def detach(
     """
     if reader.home.is_remote:
         return _left_to_server(reader, run_id)
-    if _has_workers(reader) and (found := _taken_up(reader, run_id, "", WORKERS_SECONDS)) is not None:
+    if reader.serving_worker() is not None and (found := _taken_up(reader, run_id, "", WORKERS_SECONDS)) is not None:
         return found
     log = _log(reader, run_id)
     pid = launch_in_background([*program, *_words(reader, run_id, asked, wait)], log)
@@ -155,12 +155,6 @@ def _left_to_server(reader: RunReader, run_id: int) -> DetachedRun:
     """The run, as its server drives it; perhaps not yet, but nothing else can be done from here."""
     found = _taken_up(reader, run_id, "", WORKERS_SECONDS)
     return found or DetachedRun(run_id, reader.record(run_id).status)
-
-
-def _has_workers(reader: RunReader) -> bool:
-    """Whether a running worker may take the run: only in a shared store, otherwise it belongs to its starter."""
-    store = reader.store
-    return store.is_shared and any(worker.cpus and not worker.is_expired for worker in store.workers())
 
 
 def _taken_up(reader: RunReader, run_id: int, log: str, seconds: float, pid: int = 0) -> DetachedRun | None:

@@ -67,7 +67,7 @@ def _start_once(home: Home, capacity: Capacity, watcher: Observer, held: ExitSta
     with ExitStack() as trying:
         reader = RunReader(home)
         trying.callback(reader.close)
-        driver = trying.enter_context(RunControl(reader).driver(capacity, watcher))
+        driver = trying.enter_context(RunControl(reader).driver(capacity, watcher, serves=True))
         held.push(trying.pop_all())
     return driver
 

@@ -283,6 +283,9 @@ class HttpStore:
         removed: list[int] = self._ask("remove", root_run_ids=[*root_run_ids])
         return removed
 
+    def skip_run_ids(self, last: int) -> int:
+        raise StoreRefused("the numbers of runs are given out where the runs are")
+
     def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
         raise StoreRefused(
             "files that no run refers to can only be looked for where they are",

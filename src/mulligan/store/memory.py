@@ -227,6 +227,11 @@ class MemoryStore:
         tasks = ((kept.task.run_id, encoded(kept.task)) for kept in self.tables.tasks.values())
         return (record for record in (*entries, *messages, *tasks) if text.encode() in record[1])
 
+    def skip_run_ids(self, last: int) -> int:
+        highest = self.tables.last_run_id
+        self.tables.last_run_id = max(highest, last)
+        return highest
+
     def remove(self, root_run_ids: Collection[int]) -> list[int]:
         with_messages = {kept.message.run_id for kept in self.tables.messages.values()}
         runs = [run for run in self.tables.runs.values() if run.root_run_id in set(root_run_ids)]

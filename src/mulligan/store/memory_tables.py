@@ -147,7 +147,7 @@ class MemoryTables:
         # The pieces of each log by their start, each with whether nothing follows.
         self.logs: dict[LogKey, dict[int, tuple[bytes, bool]]] = {}
         self.writes = 0
-        self._last_run = 0
+        self.last_run_id = 0
         self._last_message = 0
         self._last_ticket = 0
         self._last_notice = 0
@@ -161,8 +161,8 @@ class MemoryTables:
         return [run for run in self.runs.values() if run.parent_run_id == run_id]
 
     def add_run(self, new: NewRun, parent: StoredRun | None) -> StoredRun:
-        self._last_run += 1
-        run_id = self._last_run
+        self.last_run_id += 1
+        run_id = self.last_run_id
         if new.key:
             self.starts[new.key] = run_id
         root = run_id if parent is None else parent.root_run_id

@@ -243,6 +243,13 @@ class PostgresStore:
         for run_id, data in self._client.query("records_containing", text=text.encode()):
             yield run_id, bytes(data)
 
+    def skip_run_ids(self, last: int) -> int:
+        ((highest,),) = self._client.query("highest_run_id")
+        if last > highest:
+            # Taken, not set: other processes take ids at the same time.
+            self._client.query("new_run_ids", last - highest)
+        return int(highest)
+
     def remove(self, root_run_ids: Collection[int]) -> list[int]:
         wanted = Bigints(root_run_ids)
 

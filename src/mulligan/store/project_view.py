@@ -205,6 +205,9 @@ class ProjectView:
     def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
         return ((run_id, data) for run_id, data in self._of.records_containing(text) if self._visible.has(run_id))
 
+    def skip_run_ids(self, last: int) -> int:
+        return self._of.skip_run_ids(last)
+
     def remove(self, root_run_ids: Collection[int]) -> list[int]:
         return self._of.remove(self._visible.among(root_run_ids))
 

@@ -14,6 +14,7 @@ from mulligan.errors import CodecError
 from mulligan.ports import WorkerRecord
 from mulligan.store.encoding import worker_from
 from mulligan.store.kinds import kind_of
+from mulligan.store.read_only import is_read_only
 from mulligan.store.statements import newest
 
 _CONNECT_SECONDS = 5
@@ -56,7 +57,11 @@ def _look_at_file(path: str, lease: int) -> tuple[int, list[Any]]:
     if not os.path.isfile(path):
         return 0, []
     try:
-        db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        db = (
+            import_module("mulligan.store.sqlite_read_only").connect_to_read(path)[0]
+            if is_read_only(path)
+            else apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        )
         try:
             # The file may come from someone else: its schema must not call functions with side effects.
             db.execute("PRAGMA trusted_schema = OFF")

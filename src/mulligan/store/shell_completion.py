@@ -12,6 +12,7 @@ from typing import Any
 import apsw
 
 from mulligan.store.kinds import kind_of
+from mulligan.store.read_only import is_read_only
 
 # The smallest value that libpq accepts.
 _CONNECT_SECONDS = 2
@@ -51,7 +52,11 @@ def _rows(where: str, sql: str, value: int) -> list[Any]:
 def _file_rows(path: str, sql: str, value: int) -> list[Any]:
     if not os.path.isfile(path):
         return []
-    db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    db = (
+        import_module("mulligan.store.sqlite_read_only").connect_to_read(path)[0]
+        if is_read_only(path)
+        else apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    )
     try:
         # The file may come from someone else: its schema must not call functions with side effects.
         db.execute("PRAGMA trusted_schema = OFF")

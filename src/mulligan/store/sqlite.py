@@ -77,6 +77,7 @@ from mulligan.store.columns import (
     waiting_from,
 )
 from mulligan.store.encoding import answer_from, encoded, micros, moment_from, task_from, worker_from
+from mulligan.store.read_only import is_read_only
 from mulligan.store.remaining_capacity import RemainingCapacity
 from mulligan.store.sqlite_commit import Leases, insert_runs, write_batch
 from mulligan.store.sqlite_file import SqliteFile, fetch_all, iterate
@@ -116,6 +117,10 @@ class SqliteStore:
         self._queued_max = 0
 
     def _open(self, path: Path, busy_seconds: float, vfs: str) -> SqliteFile:
+        if not vfs and is_read_only(str(path)):
+            # Imported here, since few homes are read-only.
+            file: SqliteFile = import_module("mulligan.store.sqlite_read_only").ReadOnlyFile(path, busy_seconds)
+            return file
         return SqliteFile(path, busy_seconds, vfs)
 
     @cached_property
@@ -238,6 +243,12 @@ class SqliteStore:
 
     def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
         yield from self._file.read(SQL["records_containing"], text.encode())
+
+    def skip_run_ids(self, last: int) -> int:
+        ((highest,),) = self._file.read(SQL["last_number"], "run")
+        if last > highest:
+            self._file.write(lambda db: fetch_all(db, SQL["skip_numbers"], "run", last))
+        return int(highest)
 
     def remove(self, root_run_ids: Collection[int]) -> list[int]:
         def work(db: apsw.Cursor) -> list[int]:

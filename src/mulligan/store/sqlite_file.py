@@ -18,6 +18,7 @@ from typing import Any, NoReturn, TypeVar
 import apsw
 
 from mulligan.errors import MulliganError, StoreRefused, StoreUnavailable
+from mulligan.store.read_only import read_only
 from mulligan.store.statements import SEARCH, SQLITE_NEEDED, missing
 
 Result = TypeVar("Result")
@@ -68,19 +69,17 @@ class SqliteFile:
 
     def __init__(self, path: Path, busy_seconds: float, vfs: str = "") -> None:
         self.path = path
+        # A text: a path is turned into one at every use.
+        self._name = str(path)
         self._turn = _WRITERS.setdefault(os.path.realpath(path), RLock())
         self._busy_seconds = busy_seconds
         try:
-            if not vfs:
-                _create_private(path)
-            self._db = apsw.Connection(str(path), vfs=vfs or None)
+            self._db = self._connect(vfs)
         except UnicodeEncodeError as error:
             message = f"'{path}' cannot be opened: its name is not valid Unicode"
             raise StoreRefused(message, hint=_OTHER_PLACE) from error
         except (apsw.Error, OSError) as error:
             raise self._cannot_open(error) from error
-        # A text: a path is turned into one at every use.
-        self._name = str(path)
         self._opened = None if vfs else _identity(self._name)
         # One cursor for everything: a new one would cost as much as a small statement.
         self._cursor = self._db.cursor()
@@ -156,18 +155,28 @@ class SqliteFile:
 
     # -- opening
 
+    def _connect(self, vfs: str) -> apsw.Connection:
+        if not vfs:
+            _create_private(self.path)
+        return apsw.Connection(self._name, vfs=vfs or None)
+
+    def _configure(self) -> int:
+        """Set up the connection; the version of the schema."""
+        self._db.set_busy_timeout(int(self._busy_seconds * 1000))
+        # Query plans must not depend on bound values: otherwise a statement that could use a partial index is
+        # prepared again for every value, which takes forty times as long as the statement.
+        self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+        found, application, is_empty = self._retry_while_busy(self._look)
+        if application != _APPLICATION_ID and not is_empty:
+            raise StoreRefused(f"'{self.path}' is a database of another program", hint=_OTHER_FILE)
+        return found
+
     def _prepare(self) -> None:
         try:
-            self._db.set_busy_timeout(int(self._busy_seconds * 1000))
-            # Query plans must not depend on bound values: otherwise a statement that could use a partial index is
-            # prepared again for every value, which takes forty times as long as the statement.
-            self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             admit(self._db)
             if self._db.readonly("main"):
                 raise apsw.ReadOnlyError
-            found, application, is_empty = self._retry_while_busy(self._look)
-            if application != _APPLICATION_ID and not is_empty:
-                raise StoreRefused(f"'{self.path}' is a database of another program", hint=_OTHER_FILE)
+            found = self._configure()
             for setting in _SETTINGS:
                 self._retry_while_busy(partial(fetch_all, self._cursor, setting))
         except apsw.Error as error:
@@ -235,7 +244,7 @@ class SqliteFile:
             case apsw.CantOpenError():
                 return self._cannot_open(error)
             case apsw.ReadOnlyError() | apsw.PermissionsError():
-                return StoreRefused(f"'{path}' is not writable by this user", hint=_OTHER_PLACE)
+                return read_only(path.parent)
             case apsw.IOError() if _is_full(path.parent):
                 # Not even the file for its locks can be created; SQLite does not say why.
                 return self._to_our_error(apsw.FullError())

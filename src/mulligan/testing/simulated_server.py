@@ -80,7 +80,9 @@ class _Service:
         self._store = store
         self._clock = clock
         home = SimpleNamespace(is_there=True, folder=Path("/"), store_url="", is_remote=False)
-        self.reader = cast(RunReader, SimpleNamespace(store=store, home=home, inputs=lambda run_id: None))
+        # It has no files.
+        parts = {"store": store, "home": home, "inputs": lambda run_id: None, "keep_lost_numbers": lambda: None}
+        self.reader = cast(RunReader, SimpleNamespace(**parts))
         self.notices = _SimulatedNotices(self.reader, clock, deliver)
         self.schedules = Schedules(self.reader, "server", "", self.now, lambda by, project: self)
         self.catalogue = _Catalogue(store)

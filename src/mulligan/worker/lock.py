@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from functools import cache
@@ -68,7 +69,7 @@ def state_of(path: str) -> LockState:
     copy of the one that the worker holds, proves nothing: its home may have been moved while the worker is alive.
     """
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        fd = _open(path)
     except (FileNotFoundError, NotADirectoryError):
         return "unknown"
     except OSError:
@@ -82,6 +83,16 @@ def state_of(path: str) -> LockState:
         return "unknown" if _is_copy(fd) else "free"
     finally:
         os.close(fd)
+
+
+def _open(path: str) -> int:
+    """Open a lock file: in a home that is read-only, to read. There it can be locked, and so be asked, as well."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.EACCES):
+            raise
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def free_locks(folder: Path) -> list[str]:

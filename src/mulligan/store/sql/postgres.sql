@@ -61,6 +61,9 @@ DELETE FROM tasks WHERE worker = %s AND worker <> '' RETURNING run_id, place, at
 -- name: new_run_ids
 SELECT nextval('run_ids') FROM generate_series(1, %s::bigint)
 
+-- name: highest_run_id
+SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM run_ids
+
 -- name: expect_worker
 WITH known AS (SELECT 1 FROM workers WHERE name = %s FOR KEY SHARE)
 SELECT expect('worker', (SELECT count(*) FROM known), 1)

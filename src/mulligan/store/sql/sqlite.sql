@@ -3,6 +3,12 @@
 -- name: next_numbers
 UPDATE counters SET value = value + ?2 WHERE name = ?1 RETURNING value
 
+-- name: last_number
+SELECT value FROM counters WHERE name = ?
+
+-- name: skip_numbers
+UPDATE counters SET value = max(value, ?2) WHERE name = ?1
+
 -- workers ------------------------------------------------------------------------------------------------------------
 
 -- name: register
