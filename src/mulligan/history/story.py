@@ -207,7 +207,8 @@ def _raised(writer: StoryWriter, fact: e.RunReopened, at: datetime) -> Iterator[
 def _ended(writer: StoryWriter, fact: Any, at: datetime) -> _Sentence | None:
     verb = {e.RunCompleted: "completed", e.RunFailed: "failed", e.RunCancelled: "cancelled"}[type(fact)]
     was = "was " if verb == "cancelled" else ""
-    degraded = describe_degraded(fact.recovered_steps_count, fact.handled_steps_count) if fact.degraded else ""
+    mended, dropped = (fact.recovered_steps_count, fact.handled_steps_count), fact.dropped_outputs_count
+    degraded = describe_degraded(*mended, dropped) if fact.degraded else ""
     counts = {"failed": fact.failed_steps_count}
     if not degraded:
         counts |= {"handled": fact.handled_steps_count, "recovered": fact.recovered_steps_count}
