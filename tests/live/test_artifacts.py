@@ -565,7 +565,8 @@ READ_BY_ITSELF = {
     "edge": "{step: loud, shell: truncate -s 67108865 /dev/stdout, next: [{to: next, when: 'output == null'}]}, "
     "{step: next, shell: 'true'}",
     "list": "{step: loud, map: {over: {shell: truncate -s 67108865 /dev/stdout}}, do: [{shell: 'true'}]}",
-    "second_command": "{step: loud, map: {over: [1]}, do: [{shell: truncate -s 67108865 /dev/stdout}, {shell: 'echo ${output}'}]}",
+    "second_command": "{step: loud, map: {over: [1]}, "
+    "do: [{shell: truncate -s 67108865 /dev/stdout}, {shell: 'echo ${output}'}]}",
     "decision": "{step: loud, shell: 'false', on_failure: {strategy: custom, "
     "commands: [truncate -s 67108865 /dev/stdout]}}",
     "capture": "{step: loud, shell: 'false', on_failure: {shell: truncate -s 67108865 /dev/stdout, "

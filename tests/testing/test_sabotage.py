@@ -168,6 +168,8 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("what an agent has spent is counted twice", None, "memory", 4, "promise 2"),
     ("a tool is called though the calls of its agent are spent", None, "memory", 120, "promise 3"),
     ("a tool that has answered is called again", None, "memory", 0, "promise 2"),
+    ("an output that is too large to be kept is null", None, "memory", 0, "promise 2"),
+    ("a run that lacks an output completes as if nothing had happened", None, "memory", 0, "promise 1"),
 ]
 # Where it takes more of one kind of thing than histories have.
 THEMES: dict[str, Theme] = {
