@@ -32,7 +32,8 @@ def list_items(
     step: StepName,
     failed: Annotated[bool, Option("--failed", help="Only failed items.")] = False,
     item: Annotated[
-        list[int] | None, Option("--item", metavar="I", help="All attempts at this item (repeatable).")
+        list[str] | None,
+        Option("--item", metavar="I", help="All attempts at this item, by index or name (repeatable)."),
     ] = None,
     after: Annotated[int | None, Option("--after", metavar="I", help="The page after this item.")] = None,
     limit: Annotated[
@@ -63,12 +64,13 @@ def list_items(
         )
     with service_at(home) as service:
         run_id = service.find_run(run)
+        indexes = service.find_items(run_id, step, item) if item else []
         if retry:
             service.refuse_matrix(run_id, step)
-            chosen = RetryOptions(run_id, step, item or (), adjust)
+            chosen = RetryOptions(run_id, step, indexes, adjust)
             return run_retry(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
         if item:
-            _show_some(service, run_id, step, item, as_json)
+            _show_some(service, run_id, step, indexes, as_json)
         else:
             # A program gets all items, unless it asks for a page.
             most = None if whole or (as_json and after is None) else LIMIT
@@ -81,7 +83,7 @@ def list_items(
         return 0
 
 
-def _refuse_combinations(failed: bool, item: Sequence[int] | None, retry: bool, of_retry: dict[str, object]) -> None:
+def _refuse_combinations(failed: bool, item: Sequence[str] | None, retry: bool, of_retry: dict[str, object]) -> None:
     without = next((name for name, value in of_retry.items() if value), None)
     if without and not retry:
         raise UsageRefused(f"{without} needs --retry", hint="add --retry, or leave it out")

@@ -61,6 +61,13 @@ class StoryLine(msgspec.Struct, frozen=True):
     child_run_id: int = 0
     # The last lines that a failed attempt wrote.
     tail: tuple[str, ...] = ()
+    # The place as people know it, if that is not its key: `load[west]`.
+    name: str = ""
+
+    @property
+    def shown_place(self) -> str:
+        """The place as people know it; "" if the line is about the run."""
+        return self.name or self.place
 
 
 # Its place, text and tone.
@@ -96,7 +103,15 @@ class StoryWriter:
             lines.append(self._line(entry, sentence))
         if details is not None:
             lines += [
-                StoryLine(entry.at, place, single_line(text), tone, entry.seq, is_detail=True)
+                StoryLine(
+                    at=entry.at,
+                    place=place,
+                    text=single_line(text),
+                    tone=tone,
+                    seq=entry.seq,
+                    is_detail=True,
+                    name=self.memory.name_of(place),
+                )
                 for place, text, tone in details(self, fact, entry.at)
             ]
         self.memory.update(fact)
@@ -122,6 +137,7 @@ class StoryWriter:
             is_whole=is_whole,
             child_run_id=self.memory.children.get((fact.place, fact.attempt), 0) if is_started else 0,
             tail=last_lines(fact.failure) if has_tail else (),
+            name=self.memory.name_of(place),
         )
 
     def _is_whole(self, fact: e.Fact, at: datetime) -> bool:

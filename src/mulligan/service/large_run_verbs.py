@@ -44,6 +44,10 @@ class LargeRunVerbs:
         """Those behind an index, and how many of all are in each status."""
         return items.list_some_items(self.reader, run_id, step, is_failed=is_failed, after=after, limit=limit)
 
+    def find_items(self, run_id: int, step: str, words: Sequence[str]) -> list[int]:
+        """The indexes of the items of a map that people name, by index or by name."""
+        return items.find_item_indexes(self.reader, run_id, step, words)
+
     def item_histories(self, run_id: int, step: str, indexes: Sequence[int]) -> list[Item]:
         """Items with every attempt at them; the log is read once."""
         return items.item_histories(self.reader, run_id, step, indexes)

@@ -73,9 +73,10 @@ def _located_lines(
     for line in story(service.events(run_id), service.first_workflow(run_id), service.called(run_id)):
         if not is_selected(line.place):
             continue
-        yield LocatedLine(run_id, f"{prefix}{line.place}".rstrip("/") if prefix else line.place, line)
+        where = line.shown_place
+        yield LocatedLine(run_id, f"{prefix}{where}".rstrip("/") if prefix else where, line)
         if is_tree and line.child_run_id:
-            yield from _located_lines(service, line.child_run_id, lambda place: True, True, f"{prefix}{line.place}/")
+            yield from _located_lines(service, line.child_run_id, lambda place: True, True, f"{prefix}{where}/")
 
 
 def run_waits(service: RunReader, run_id: int, step: str = "") -> list[LocatedWait]:
