@@ -162,4 +162,5 @@ def _show_some(service: Service, run_id: int, step: str, indexes: Sequence[int],
     for one in found:
         end = f", {_end(one)}" if _end(one) else ""
         show(f"item {one.index} of '{step}' ({cut(value_text(one.item), 200)}): {one.status}{end}")
-        show_attempts(one.history or ())
+        tried = one.history or ()
+        show_attempts(tried, service.name_places(run_id, [attempt.place for attempt in tried]))

@@ -65,11 +65,12 @@ def logs(
             )
         found = service.step_logs(run_id, named, item=index, attempt=attempt, part=part)
         called = service.called_runs(run_id)
+        names = service.name_places(run_id, [log.place for log in found])
     if as_json:
         show_json([{"run_id": run_id, "step": named, **to_json(log)} for log in found])
         return 0
     for log in found:
-        complain(f"-- run {run_id}, '{log.place}', attempt {log.attempt}{_why_empty(log, called, where(home))}")
+        complain(f"-- run {run_id}, '{names[log.place]}', attempt {log.attempt}{_why_empty(log, called, where(home))}")
         show_written(log.stdout, sys.stdout)
         show_written(log.stderr, sys.stderr)
     return 0

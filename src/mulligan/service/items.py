@@ -20,7 +20,7 @@ from mulligan.core.state.scope import error_view
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import NotFound, Refused
-from mulligan.history.item_names import find_item, index_names
+from mulligan.history.item_names import PlaceNames, find_item, index_names
 from mulligan.service.artifacts import add_file_paths, with_artifact_paths
 from mulligan.service.attempt_progress import add_progress
 from mulligan.service.attempts import AttemptRecord, list_attempts
@@ -73,6 +73,15 @@ def find_item_indexes(reader: RunReader, run_id: int, step: str, words: Sequence
         place = state.places.get(step)
         values = place.items.values if place is not None and place.items is not None else ()
     return [_find_index(run_id, step, values, word) for word in words]
+
+
+def name_places(reader: RunReader, run_id: int, keys: Iterable[str]) -> dict[str, str]:
+    """The names that people know for places, by key: `load[west]` for `load[1].0`."""
+    wanted = list(keys)
+    if not any("[" in key for key in wanted):
+        return {key: key for key in wanted}
+    state, names = reader.brief_state(run_id)[0], PlaceNames()
+    return {key: names.name(state, key) for key in wanted}
 
 
 def _find_index(run_id: int, step: str, values: Sequence[Any], word: str) -> int:
