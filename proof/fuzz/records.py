@@ -145,7 +145,7 @@ def written(data: bytes) -> None:
 def _captured(out: str, side: str, capture: str) -> None:
     try:
         value = outputs.read_output(out, side, capture)
-    except (outputs.OutputInvalid, outputs.NoOutput) as problem:
+    except (outputs.OutputInvalid, outputs.OutputNotKept) as problem:
         require(bool(str(problem)), "no word about why an output cannot be taken")
         return
     require(msgspec.json.decode(msgspec.json.encode(value)) == value, "an output is another after it was kept")

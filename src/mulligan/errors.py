@@ -22,6 +22,7 @@
       LanguageError                     language                 422   2   a file is refused: carries its `problems`
       InputInvalid                      input.invalid            422   2
       ExpressionFailed                  expression.failed        422   2
+        OutputDropped                   expression.output_too_large  422   2
       RequestRefused                    request.refused          400   2   a request that a server cannot read
         RequestTooLarge                 request.too_large        413   2
         MethodNotAllowed                request.method           405   2
@@ -447,11 +448,19 @@ class InputInvalid(MulliganError):
 
 
 class ExpressionFailed(MulliganError):
-    """An expression that could not be evaluated. Inside a run it becomes EXPRESSION_FAILED."""
+    """An expression that could not be evaluated. Inside a run it becomes a failure with `failure_code`."""
 
     code = "expression.failed"
     http_status = 422
     exit_code = 2
+    failure_code: ClassVar[str] = "EXPRESSION_FAILED"
+
+
+class OutputDropped(ExpressionFailed):
+    """An expression that reads an output that was too large to be kept."""
+
+    code = "expression.output_too_large"
+    failure_code = "OUTPUT_TOO_LARGE"
 
 
 class Conflict(MulliganError):

@@ -108,7 +108,7 @@ def test_what_took_too_long_says_whose_time_was_up(is_past_deadline: bool, messa
 
 @pytest.mark.parametrize(
     ("seen", "code"),
-    [({"output_warning": "it is no JSON"}, "OUTPUT_INVALID"), ({"log_warning": "it is no JSON"}, "OUTPUT_MISSING")],
+    [({"output_warning": "it is no JSON"}, "OUTPUT_TOO_LARGE"), ({"log_warning": "it is no JSON"}, "OUTPUT_MISSING")],
     ids=["output", "log"],
 )
 def test_what_it_gave_and_nobody_has_is_a_warning(seen: Any, code: str) -> None:

@@ -39,6 +39,7 @@ TABLE = {
     "CIRCUIT_OPEN": ("error", False, True),
     # Also a provider's own word: it may hold itself to what is left.
     "BUDGET_EXCEEDED": ("error", False, False),
+    "OUTPUT_TOO_LARGE": ("error", False, False),
     "BUDGET_UNREPORTED": ("error", False, True),
     "SECURITY_VIOLATION": ("critical", False, False),
     "RUN_TIMEOUT": ("critical", False, True),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.history.item_names import item_names
+from mulligan.history.item_names import NAMED_MAX, find_item, index_names, item_names, place_name
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,57 @@ def test_a_long_value_is_cut() -> None:
     [name] = item_names(["x" * 500])
 
     assert (len(name), name[-1]) == (48, "…")
+
+
+# -- places ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        (["east", "west"], ["east", "west"]),
+        # A number would read as the index of another item.
+        ([3, 1, "2", -1], ["0", "1", "2", "3"]),
+        (["west", "east", "west"], ["west #0", "east", "west #2"]),
+        (["", "\x1b[31m"], ["0", "1"]),
+        ([{"id": "a", "n": 1}, {"id": "b", "n": 1}], ["a", "b"]),
+        (["x"] * (NAMED_MAX + 1), [str(index) for index in range(NAMED_MAX + 1)]),
+    ],
+    ids=["texts", "numbers", "duplicates", "unprintable", "mappings", "many"],
+)
+def test_between_the_brackets_stands_a_name_or_an_index(values: list[Any], names: list[str]) -> None:
+    assert index_names(values) == names
+
+
+@pytest.mark.parametrize(
+    ("key", "commands", "name"),
+    [
+        ("load", 1, "load"),
+        ("load[1]", 1, "load[west]"),
+        ("load[1].0", 1, "load[west]"),
+        ("load[1].1", 2, "load[west] command 2"),
+        ("load[1].0.on_failure@2.0", 1, "load[west].on_failure@2.0"),
+        ("load[1].0.script@1", 2, "load[west] command 1.script@1"),
+        ("load[7]", 1, "load[7]"),
+        ("load.undo@1", 1, "load.undo@1"),
+    ],
+)
+def test_a_place_of_an_item_has_the_name_of_the_item(key: str, commands: int, name: str) -> None:
+    assert place_name(key, ["east", "west"], commands) == name
+
+
+@pytest.mark.parametrize(
+    ("values", "word", "index"),
+    [
+        (["east", "west"], "west", 1),
+        (["east", "west"], "0", 0),
+        # The index wins: item 1 is not the one with the value 1.
+        ([1, 0], "1", 1),
+        (["west", "west"], "west", None),
+        (["west", "west"], "west #1", 1),
+        (["east"], "north", None),
+        (["east"], "9", None),
+    ],
+)
+def test_a_word_names_an_item_by_its_index_or_by_its_name(values: list[Any], word: str, index: int | None) -> None:
+    assert find_item(values, word) == index

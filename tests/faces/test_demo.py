@@ -34,7 +34,7 @@ def test_the_demo_shows_every_rung_ends_well_and_leaves_nothing(temporary: Path)
     for line in (
         r"fetch +retry 1 of 3 in 0\.\ds after its recovery script \(rule for exit codes 10, 11\)",
         r"build +recovered by its handler",
-        r"check\[1\]\.0 +recovery handler started",
+        r"check\[web\] +recovery handler started",
         r"simulate +parked for a decision; without one, it will be retried in 1\.0s",
         r"simulate +no decision in time, default applied: retry",
         r"deploy +failed with EXIT_NONZERO 1: certificate expired; "
@@ -56,18 +56,18 @@ def test_what_broke_is_told_with_the_rung_that_dealt_with_it():
 
     told, _, _ = summary.partition("\n\n")
     assert told.splitlines() == [
-        "1 retry     fetch     EXIT_NONZERO 11: stale.lock is held by nobody",
-        "                      retried, then completed",
-        "2 handle    build     EXIT_NONZERO 2: make -j16 ran out of file handles",
-        "                      recovered by its handler",
-        "2 handle    check[1]  EXIT_NONZERO 1: web: 3 type errors",
-        "                      completed on the rerun after its handler",
-        "3 triage    simulate  EXIT_NONZERO 42: residual diverged at step 880",
-        "                      no decision in time, default applied: retry, then completed",
-        "4 route     deploy    EXIT_NONZERO 1: certificate expired",
-        "                      routed to 'repair', which completed; then it ran again",
-        "5 converge  announce  EXIT_NONZERO 7: no route to chat host",
-        "                      allowed to fail",
+        "1 retry     fetch       EXIT_NONZERO 11: stale.lock is held by nobody",
+        "                        retried, then completed",
+        "2 handle    build       EXIT_NONZERO 2: make -j16 ran out of file handles",
+        "                        recovered by its handler",
+        "2 handle    check[web]  EXIT_NONZERO 1: web: 3 type errors",
+        "                        completed on the rerun after its handler",
+        "3 triage    simulate    EXIT_NONZERO 42: residual diverged at step 880",
+        "                        no decision in time, default applied: retry, then completed",
+        "4 route     deploy      EXIT_NONZERO 1: certificate expired",
+        "                        routed to 'repair', which completed; then it ran again",
+        "5 converge  announce    EXIT_NONZERO 7: no route to chat host",
+        "                        allowed to fail",
     ]
 
 

@@ -36,8 +36,24 @@ from mulligan.cli.main import main
 del sys.argv[1]
 main()
 """
+# Sends it at the n-th thing that the interpreter imports, opens or executes, from the moment at which it has our code.
+AT_EVENT = """
+import os, sys
+class Countdown:
+    left = int(sys.argv[1])
+    def __call__(self, event, args):
+        if event in ("import", "open", "exec"):
+            self.left -= 1
+            if self.left == 0:
+                os.kill(os.getpid(), 2)
+import mulligan.cli.main
+del sys.argv[1]
+sys.addaudithook(Countdown())
+mulligan.cli.main.main()
+"""
 # In the order in which `mulligan run` loads them: before a command is known, while it is loaded, while it runs.
 MODULES = [
+    "mulligan.cli.module_archive",
     "mulligan.cli.dispatch",
     "msgspec",
     "mulligan.cli.terminal",
@@ -79,3 +95,28 @@ def test_a_signal_that_the_caller_wants_ignored_stays_ignored(tmp_path: Path) ->
     done = ran(ignoring, "msgspec", str(int(signal.SIGINT)), "--version", cwd=tmp_path)
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# A sample, from what the entry point itself loads until the command is done.
+MOMENTS = [("run flow.yaml", event) for event in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987, 1597)]
+MOMENTS += [(command, event) for command in ("list", "show 1", "resume", "worker") for event in (1, 34, 233)]
+
+
+@pytest.mark.parametrize(("command", "event"), MOMENTS)
+def test_a_signal_at_any_moment_of_the_start_ends_it_with_130(command: str, event: int, tmp_path: Path) -> None:
+    (tmp_path / "flow.yaml").write_text("steps:\n  - {step: a, shell: echo}\n")
+
+    done = ran(AT_EVENT, str(event), *command.split(), cwd=tmp_path)
+
+    assert "Traceback" not in done.stderr
+    # A command that ends before the moment comes has not noticed anything.
+    assert done.returncode == 130 or (event > 100 and "interrupted" not in done.stderr)
+
+
+def test_the_entry_point_loads_nothing_before_it_handles_signals(tmp_path: Path) -> None:
+    listed = "import sys; had = set(sys.modules); import mulligan.cli.main; print(*sorted(set(sys.modules) - had))"
+
+    done = ran(listed, cwd=tmp_path)
+
+    own = {"mulligan", "mulligan.cli", "mulligan.cli.main"}
+    assert set(done.stdout.split()) <= own | {"__future__", "_signal", "atexit", "gc"}

@@ -139,7 +139,7 @@ def test_a_map_of_which_nothing_failed_says_so():
         (("end",), "error[refused]: step 'end' of run 1 is not a map: it has no items\n"),
         (
             ("check", "--item", "x"),
-            "error[usage]: --item must be a whole number, not 'x'\n  see: mulligan items --help\n",
+            "error[item.unknown]: step 'check' of run 1 has no item 'x'\n  its items are 'a', 'b', 'c'\n",
         ),
         (
             ("check", "--item", 3),
@@ -190,9 +190,9 @@ def test_the_history_of_an_item_has_every_attempt_and_what_its_handler_did():
         0,
         "item 2 of 'check' (c): completed, recovered by its handler\n"
         "AT  ROUND  WHAT  TRY  TOOK  CPU  MEMORY  HOW IT ENDED\n"
-        "THEN  1  check[2].0  1  Ns  Ns  NMiB  succeeded\n"
-        "THEN  1  check[2].1  2  Ns  Ns  NMiB  EXIT_NONZERO 1\n"
-        "THEN  1  check[2].1.on_failure@2.0  1  Ns  Ns  NMiB  succeeded\n",
+        "THEN  1  check[c] command 1  1  Ns  Ns  NMiB  succeeded\n"
+        "THEN  1  check[c] command 2  2  Ns  Ns  NMiB  EXIT_NONZERO 1\n"
+        "THEN  1  check[c] command 2.on_failure@2.0  1  Ns  Ns  NMiB  succeeded\n",
         "",
     )
 

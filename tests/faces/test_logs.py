@@ -79,11 +79,13 @@ def test_one_item_or_every_item_of_a_map():
     ran(MAPPED)
 
     one, every = mulligan("logs", 1, "check", "--item", 1), mulligan("logs", 1, "check")
+    named = mulligan("logs", 1, "check", "--item", "b")
 
+    assert named == one
     assert one == (
         0,
         "first b\nsecond b\n",
-        "-- run 1, 'check[1].0', attempt 1\n-- run 1, 'check[1].1', attempt 2\n",
+        "-- run 1, 'check[b] command 1', attempt 1\n-- run 1, 'check[b] command 2', attempt 2\n",
     )
     assert sorted(every.out.splitlines()) == ["first a", "first b", "second a", "second b"]
 

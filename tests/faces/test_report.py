@@ -462,6 +462,7 @@ def test_json_is_one_object_with_all_of_it():
         "handled_steps_count": 0,
         "recovered_steps_count": 0,
         "skipped_steps_count": 1,
+        "dropped_outputs_count": 0,
     }
     assert {step["name"]: step["status"] for step in found["steps"]} == {
         "fetch": "failed",

@@ -517,3 +517,163 @@ class Full:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._artifacts, name)
+
+
+# -- outputs that are too large to be kept ----------------------------------------------------------------------------
+
+LOUD = "{step: loud, shell: truncate -s 67108865 /dev/stdout}"
+LOUD_ITEMS = '{step: loud, map: {over: [1, 2]}, do: [{shell: "test ${item} = 1 || truncate -s 67108865 /dev/stdout"}]}'
+TOO_LARGE = "was not kept: it has 67,108,865 bytes; the limit is 67,108,864"
+# What reads the output, as a step after `loud`: in each position in which a value may stand.
+PLACES_OF_VALUES = {
+    "shell": "shell: 'echo ${steps.loud.output}'",
+    "computed": "shell: 'echo ${size(steps.loud.output)}'",
+    "whole_step": "python: 'def main(it): return 1', args: {it: '${steps.loud}'}",
+    "environment": "shell: 'true', env: {V: '${steps.loud.output}'}",
+    "standard_input": "shell: cat, stdin: '${steps.loud.output}'",
+    "argument": "python: 'def main(it): return 1', args: {it: '${steps.loud.output}'}",
+    "address": "http: {url: 'http://127.0.0.1:9/${steps.loud.output}'}",
+    "condition": "shell: 'true', when: 'steps.loud.output == null'",
+    "asked_for": "shell: 'true', when: 'has(steps.loud.output)'",
+    "items": "map: {over: '${steps.loud.output}'}, do: [{shell: 'true'}]",
+    "wait": "wait: '${steps.loud.output}'",
+    "question": "approve: 'go on with ${steps.loud.output}?'",
+    "child": "workflow: {file: child.yaml, inputs: {it: '${steps.loud.output}'}}",
+    "handler": "shell: 'false', on_failure: {shell: 'echo ${steps.loud.output}'}",
+    "validation": "shell: 'true', validate: 'steps.loud.output != output'",
+}
+
+
+@pytest.mark.parametrize("reader", PLACES_OF_VALUES)
+def test_whoever_reads_an_output_that_was_not_kept_fails(live_file: Live, reader: str):
+    child = "name: child\ninputs: {it: {default: none}}\nsteps: [{step: say, shell: 'true'}]"
+    workflow = f"name: w\norder: sequential\nsteps: [{LOUD}, {{step: reader, {PLACES_OF_VALUES[reader]}}}]"
+
+    live_file.write("child.yaml", child)
+
+    ran = live_file.run(workflow)
+
+    [found] = ran.shown["failures"]
+    cause = found if found["handler_failure"] is None else found["handler_failure"]["cause"][0]
+    assert (ran.status, ran.steps["loud"]["status"], ran.steps["reader"]["status"]) == ("failed", "completed", "failed")
+    assert (cause["code"], cause["retryable"]) == ("OUTPUT_TOO_LARGE", False)
+    assert f"the output of 'loud' {TOO_LARGE}" in cause["message"]
+
+
+READ_BY_ITSELF = {
+    "validation": "{step: loud, shell: truncate -s 67108865 /dev/stdout, validate: 'output == null'}",
+    "edge": "{step: loud, shell: truncate -s 67108865 /dev/stdout, next: [{to: next, when: 'output == null'}]}, "
+    "{step: next, shell: 'true'}",
+    "list": "{step: loud, map: {over: {shell: truncate -s 67108865 /dev/stdout}}, do: [{shell: 'true'}]}",
+    "second_command": "{step: loud, map: {over: [1]}, "
+    "do: [{shell: truncate -s 67108865 /dev/stdout}, {shell: 'echo ${output}'}]}",
+    "decision": "{step: loud, shell: 'false', on_failure: {strategy: custom, "
+    "commands: [truncate -s 67108865 /dev/stdout]}}",
+    "capture": "{step: loud, shell: 'false', on_failure: {shell: truncate -s 67108865 /dev/stdout, "
+    "capture: {it: output}}}",
+}
+
+
+@pytest.mark.parametrize("reader", READ_BY_ITSELF)
+def test_a_step_that_reads_its_own_dropped_output_fails(live_file: Live, reader: str):
+    ran = live_file.run(f"name: w\nsteps: [{READ_BY_ITSELF[reader]}]")
+
+    assert (ran.status, ran.steps["loud"]["status"]) == ("failed", "failed")
+    assert "OUTPUT_TOO_LARGE" in repr(ran.steps["loud"]["failure"])
+    assert TOO_LARGE in repr(ran.steps["loud"]["failure"])
+
+
+def test_a_list_with_a_dropped_output_cannot_be_read_and_what_stands_beside_it_can(live_file: Live):
+    ran = live_file.run(f"""
+        name: w
+        order: sequential
+        fail_fast: never
+        steps:
+          - {LOUD_ITEMS}
+          - {{step: count, shell: 'echo ${{steps.loud.output.succeeded}}'}}
+          - {{step: first, needs: [loud], shell: 'echo ${{steps.loud.output.results[0]}}'}}
+          - {{step: second, needs: [loud], shell: 'echo ${{steps.loud.output.results[1]}}'}}
+          - {{step: all, needs: [loud], shell: 'echo ${{steps.loud.output.results}}'}}
+    """)
+
+    assert [ran.steps[name]["output"] for name in ("count", "first")] == ["2", ""]
+    assert [ran.steps[name]["failure"]["code"] for name in ("second", "all")] == ["OUTPUT_TOO_LARGE"] * 2
+    assert f"the output of 'loud[1].0' {TOO_LARGE}" in ran.steps["second"]["failure"]["message"]
+
+
+def test_what_reads_the_status_alone_runs_and_the_run_is_degraded(live_file: Live):
+    ran = live_file.run(f"""
+        name: w
+        order: sequential
+        steps:
+          - {LOUD}
+          - {{step: reader, shell: 'echo ${{steps.loud.status}}', when: 'steps.loud.warnings[0].code != "NONE"'}}
+        outputs: {{status: '${{steps.loud.status}}'}}
+    """)
+
+    ended = ran.log[-1].fact
+    assert (ran.status, ran.shown["degraded"], ran.steps["reader"]["output"]) == ("completed", True, "completed")
+    assert (ended.degraded, ended.dropped_outputs_count, ended.outputs) == (True, 1, {"status": "completed"})
+
+
+def test_a_run_whose_outputs_read_a_dropped_output_fails_and_so_does_its_parent(live_file: Live):
+    child = f"name: child\nsteps: [{LOUD}]\noutputs: {{it: '${{steps.loud.output}}'}}"
+
+    live_file.write("child.yaml", child)
+
+    ran = live_file.run("name: w\nsteps: [{step: call, workflow: child.yaml}]")
+
+    assert (ran.status, ran.steps["call"]["failure"]["code"]) == ("failed", "CHILD_FAILED")
+    assert (
+        f"output 'it': OUTPUT_TOO_LARGE: 'steps.loud.output': the output of 'loud' {TOO_LARGE}"
+        in (ran.steps["call"]["failure"]["message"])
+    )
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["python: 'def main(steps): return {}', args: {steps: '${run.steps}'}", "shell: truncate -s 67108865 /dev/stdout"],
+)
+def test_an_end_that_reads_a_dropped_output_fails(live_file: Live, end: str):
+    ran = live_file.run(f"name: w\nsteps: [{LOUD}, {{step: end, {end}}}]")
+
+    assert (ran.status, ran.shown["end"]["failure"]["code"]) == ("failed", "OUTPUT_TOO_LARGE")
+
+
+def test_a_rule_and_an_edge_that_name_the_code_apply(live_file: Live):
+    ran = live_file.run(f"""
+        name: w
+        order: sequential
+        steps:
+          - {LOUD}
+          - step: reader
+            shell: 'echo ${{steps.loud.output}}'
+            retry: {{rules: [{{codes: [OUTPUT_TOO_LARGE], max_retries: 1}}]}}
+            next: [{{to: fix, on: failure, codes: [OUTPUT_TOO_LARGE]}}]
+          - {{step: fix, shell: 'echo fixed'}}
+    """)
+
+    assert (ran.status, ran.steps["reader"]["attempts"], ran.steps["fix"]["output"]) == ("completed", 2, "fixed")
+
+
+def test_a_result_with_a_dropped_output_is_not_taken_over_by_a_later_run(live_file: Live):
+    workflow = f"name: w\nsteps: [{LOUD.replace('loud,', 'loud, cache: true,')}]"
+    live_file.run(workflow)
+
+    again = live_file.run(workflow)
+
+    assert (again.steps["loud"]["status"], again.shown["degraded"], "reused" in repr(again.steps["loud"])) == (
+        "completed",
+        True,
+        False,
+    )
+
+
+def test_an_agent_is_told_that_an_output_before_it_was_not_kept(live_file: Live, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MULLIGAN_AGENT_ECHO", "cat")
+
+    ran = live_file.run(
+        f"name: w\norder: sequential\nsteps: [{LOUD}, {{step: ask, agent: {{provider: echo, prompt: go}}}}]",
+    )
+
+    assert f"the output of 'loud' {TOO_LARGE}" in repr(ran.steps["ask"]["output"])

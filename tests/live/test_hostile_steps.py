@@ -55,7 +55,7 @@ SHELL: dict[str, tuple[str, tuple[str, str] | None]] = {
     ),
     "output_is_huge": (
         'truncate -s 100M "$MULLIGAN_OUTPUT"',
-        ("OUTPUT_INVALID", "$MULLIGAN_OUTPUT has 100MiB, more than the limit of 64MiB"),
+        ("OUTPUT_INVALID", "$MULLIGAN_OUTPUT has 104,857,600 bytes; the limit is 67,108,864"),
     ),
     "output_is_deep": (
         "printf '[%.0s' {1..50000} > \"$MULLIGAN_OUTPUT\"",
@@ -259,15 +259,26 @@ def test_a_bound_that_is_no_size_is_refused_before_anything_runs(
     assert live_file.service.reader.runs() == []
 
 
-def test_a_step_that_talks_too_much_completes_without_an_output_and_is_told_so(live_file: Live) -> None:
-    ran = live_file.run("name: loud\nsteps: [{step: loud, shell: truncate -s 100M /dev/stdout}]")
+def test_a_step_that_prints_too_much_completes_and_degrades_the_run_if_nobody_reads_it(live_file: Live) -> None:
+    ran = live_file.run("name: loud\nsteps: [{step: loud, shell: truncate -s 67108865 /dev/stdout}]")
 
     [warning] = ran.steps["loud"]["warnings"]
-    assert (ran.status, ran.steps["loud"]["output"]) == ("completed", None)
-    assert (warning["code"], warning["message"]) == (
-        "OUTPUT_INVALID",
-        "its standard output has 100MiB, more than the limit of 64MiB, so there is no output; the log has all of it",
+    assert (ran.status, ran.shown["degraded"], ran.steps["loud"]["output"]["$artifact"]["format"]) == (
+        "completed",
+        True,
+        "dropped",
     )
+    assert (warning["code"], warning["message"]) == (
+        "OUTPUT_TOO_LARGE",
+        "its standard output has 67,108,865 bytes; the limit is 67,108,864; it was not kept, and the log has all of it",
+    )
+
+
+def test_a_step_that_prints_as_much_as_it_may_has_its_output(live_file: Live) -> None:
+    ran = live_file.run("name: loud\nsteps: [{step: loud, shell: truncate -s 67108864 /dev/stdout}]")
+
+    assert (ran.status, ran.shown["degraded"], ran.steps["loud"]["warnings"]) == ("completed", False, [])
+    assert ran.steps["loud"]["output"]["$artifact"]["size"] == 67_108_864
 
 
 # -- made to end ---------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from mulligan.core.deciding import (
 from mulligan.core.effects import effects
 from mulligan.core.evolve import evolve_fork
 from mulligan.core.model import events as e
-from mulligan.core.state import scope
+from mulligan.core.state import scope, verdict
 from mulligan.engine import run_driver
 
 from .sabotage import defect
@@ -40,6 +40,18 @@ def _(real: Any) -> Any:
 def _(real: Any) -> Any:
     """an agent is called though its budget is spent"""
     return lambda *about, **more: None
+
+
+@defect(admit, "_dropped_output")
+def _(real: Any) -> Any:
+    """an output that is too large to be kept is null"""
+    return lambda *about: None
+
+
+@defect(verdict, "dropped_outputs")
+def _(real: Any) -> Any:
+    """a run that lacks an output completes as if nothing had happened"""
+    return lambda state: iter(())
 
 
 @defect(ladder, "retry")

@@ -195,6 +195,8 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a child run that is continued is not stopped with its caller", RETRIED, "memory", 11, "promise 6"),
     ("a pause does not reach a child run that has not opened its round yet", RETRIED, "shared", 7, "promise 6"),
     ("a fork continues a child run of the run that it was forked from", RETRIED, "memory", 133, "promise 2"),
+    ("an output that is too large to be kept is null", None, "memory", 0, "promise 2"),
+    ("a run that lacks an output completes as if nothing had happened", None, "memory", 0, "promise 1"),
 ]
 # Where it takes more of one kind of thing than histories have.
 THEMES: dict[str, Theme] = {

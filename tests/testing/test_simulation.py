@@ -66,6 +66,7 @@ EXPECTED: list[tuple[str, set[str]]] = [
     ("what happened", {"freeze", "newcomer", "wrong_clock", "reset_breakers", "fork", "outage", *FAULTS}),
     ("what happened", {f"crash {point}" for point in (*FAULT_POINTS, "before commit", "after commit")}),
     ("store", {"memory", "shared", "sqlite"}),
+    ("code", {"OUTPUT_TOO_LARGE"}),
 ]
 
 

@@ -512,8 +512,8 @@ def test_one_that_never_stops_talking_is_ended_by_its_time(agents: Agents):
 def test_an_answer_beyond_all_measure_is_none(agents: Agents):
     found = failed(agents.run("truncate -s 65M /dev/stdout"))
 
-    told = "its standard output has 65MiB, more than the limit of 64MiB, so there is no output; the log has all of it"
-    assert (found.code, found.message) == ("OUTPUT_INVALID", told)
+    size = "its standard output has 68,157,440 bytes; the limit is 67,108,864"
+    assert (found.code, found.message) == ("OUTPUT_INVALID", f"{size}; it was not kept, and the log has all of it")
 
 
 def test_files_that_it_has_to_write_must_be_there(agents: Agents):

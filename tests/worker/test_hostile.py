@@ -81,7 +81,7 @@ IN_ITS_PLACE = {
 @pytest.mark.parametrize("which", ["OUTPUT", "ERROR"])
 @pytest.mark.parametrize("attack", IN_ITS_PLACE)
 def test_what_is_no_file_of_json_is_told_as_such_and_meets_no_later_task(work: Work, attack: str, which: str) -> None:
-    sizes = {"OUTPUT": "has 100MiB, more than the limit of 64MiB", "ERROR": "has 100MiB, more than the limit of 64KiB"}
+    limits = {"OUTPUT": "67,108,864", "ERROR": "65,536"}
     # A path short enough for the name of a socket, and a name that says which file it is.
     text = f'cd "$(dirname "$MULLIGAN_{which}")"; ' + attack.format(f'"$(basename "$MULLIGAN_{which}")"')
     if which == "ERROR" and "[%" in attack:
@@ -89,7 +89,8 @@ def test_what_is_no_file_of_json_is_told_as_such_and_meets_no_later_task(work: W
 
     report = work.run_shell(text)
 
-    assert told(report) == ("OUTPUT_INVALID", f"$MULLIGAN_{which} {IN_ITS_PLACE[attack] or sizes[which]}")
+    size = f"has 104,857,600 bytes; the limit is {limits[which]}"
+    assert told(report) == ("OUTPUT_INVALID", f"$MULLIGAN_{which} {IN_ITS_PLACE[attack] or size}")
     expect_the_next_to_be_well(work)
 
 

@@ -361,8 +361,9 @@ def test_text_beyond_the_bound_is_no_output_and_the_step_is_told_so(work: Work) 
 
     assert (code_of(report), report.output) == ("", None)
     assert report.outcome == Outcome(
-        output_warning="its standard output has 101MiB, more than the limit of 64MiB, "
-        "so there is no output; the log has all of it"
+        output_warning="its standard output has 105,906,176 bytes; the limit is 67,108,864; "
+        "it was not kept, and the log has all of it",
+        output_bytes=105_906_176,
     )
 
 
@@ -371,7 +372,7 @@ def test_what_was_asked_for_and_is_beyond_the_bound_is_invalid(work: Work, captu
     report = work.run_shell("truncate -s 101M /dev/stdout", capture=capture)
 
     assert (code_of(report), report.output) == ("OUTPUT_INVALID", None)
-    assert report.outcome == Outcome(output_error="its standard output has 101MiB, more than the limit of 64MiB")
+    assert report.outcome == Outcome(output_error="its standard output has 105,906,176 bytes; the limit is 67,108,864")
 
 
 def test_the_tail_of_standard_error_is_bounded_and_never_breaks(work: Work) -> None:
@@ -413,7 +414,7 @@ def test_errors_that_a_task_writes_are_its_own_word(work: Work, written: str, re
     ("text", "problem"),
     [
         ('echo "{" > "$MULLIGAN_ERROR"', "is not JSON: Input data was truncated"),
-        ('head -c 70000 /dev/zero > "$MULLIGAN_ERROR"', "has 68KiB, more than the limit of 64KiB"),
+        ('head -c 70000 /dev/zero > "$MULLIGAN_ERROR"', "has 70,000 bytes; the limit is 65,536"),
         ('mkdir "$MULLIGAN_ERROR"', "is a folder, not a file"),
     ],
 )

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from mulligan.cli.tables import length, show_table
 from mulligan.service import AttemptRecord, describe_progress, summarize_failure
 from mulligan.service.formatting import format_size
 
 
-def show_attempts(tried: Iterable[AttemptRecord]) -> None:
-    show_table(("AT", "ROUND", "WHAT", "TRY", "TOOK", "CPU", "MEMORY", "HOW IT ENDED"), [_row(one) for one in tried])
+def show_attempts(tried: Iterable[AttemptRecord], names: Mapping[str, str]) -> None:
+    """Print attempts as a table. `names`: of their places."""
+    rows = [_row(one, names[one.place]) for one in tried]
+    show_table(("AT", "ROUND", "WHAT", "TRY", "TOOK", "CPU", "MEMORY", "HOW IT ENDED"), rows)
 
 
-def _row(one: AttemptRecord) -> tuple[str, ...]:
+def _row(one: AttemptRecord, name: str) -> tuple[str, ...]:
     took, cpu = ("" if seconds is None else length(seconds) for seconds in (one.wall_seconds, one.cpu_seconds))
     return (
         f"{(one.started_at or one.scheduled_at).astimezone():%H:%M:%S}",
         str(one.round),
-        one.place,
+        name,
         str(one.attempt),
         took,
         cpu,

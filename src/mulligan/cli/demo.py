@@ -77,11 +77,11 @@ def _drive(service: Service, prepared: Any, display: Display) -> Outcome:
 def _summary(paper: Paper, found: Outcome, last: dict[str, Any]) -> Iterator[str]:
     """Each failure with the rung that handled it; and the counts in the last event of the run."""
     yield f"\n{paper.tinted('What failed, and which rung of the ladder handled it', 'bold')}\n"
-    wide = max((len(one.place) for one in found.failures), default=0)
+    wide = max((len(one.name) for one in found.failures), default=0)
     for one in sorted(found.failures, key=lambda one: _RUNGS.index(one.rung)):
         rung = f"{_RUNGS.index(one.rung) + 1} {one.rung:<8}"
         answer = paper.tinted(one.answer, "bad" if one.is_open else "good")
-        yield f"{rung}  {one.place:<{wide}}  {paper.tinted(one.what, 'bad')}\n{'':<{wide + 14}}{answer}"
+        yield f"{rung}  {one.name:<{wide}}  {paper.tinted(one.what, 'bad')}\n{'':<{wide + 14}}{answer}"
     ending = found.status if found.ending == "ended" else found.ending
     degraded = " (degraded)" if found.degraded else ""
     counts = ", ".join(f"{last.get(key, 0)} {word}" for key, word in _COUNTED.items())

@@ -33,7 +33,8 @@ def list_items(
     step: StepName,
     failed: Annotated[bool, Option("--failed", help="Only failed items.")] = False,
     item: Annotated[
-        list[int] | None, Option("--item", metavar="I", help="All attempts at this item (repeatable).")
+        list[str] | None,
+        Option("--item", metavar="I", help="All attempts at this item, by index or name (repeatable)."),
     ] = None,
     after: Annotated[int | None, Option("--after", metavar="I", help="The page after this item.")] = None,
     limit: Annotated[
@@ -67,13 +68,14 @@ def list_items(
         )
     with service_at(home) as service:
         run_id = service.find_run(run)
+        indexes = service.find_items(run_id, step, item) if item else []
         if retry:
             service.refuse_matrix(run_id, step)
-            chosen = RetryOptions(run_id, step, item or (), adjust, keep_completed=keep_completed)
+            chosen = RetryOptions(run_id, step, indexes, adjust, keep_completed=keep_completed)
             continuation = read_continuation(follows, detach)
             return run_retry(service, chosen, reason, continuation, dry_run=dry_run, home=home, as_json=as_json)
         if item:
-            _show_some(service, run_id, step, item, as_json)
+            _show_some(service, run_id, step, indexes, as_json)
         else:
             # A program gets all items, unless it asks for a page.
             most = None if whole or (as_json and after is None) else LIMIT
@@ -86,7 +88,7 @@ def list_items(
         return 0
 
 
-def _refuse_combinations(failed: bool, item: Sequence[int] | None, retry: bool, of_retry: dict[str, object]) -> None:
+def _refuse_combinations(failed: bool, item: Sequence[str] | None, retry: bool, of_retry: dict[str, object]) -> None:
     without = next((name for name, value in of_retry.items() if value), None)
     if without and not retry:
         raise UsageRefused(f"{without} needs --retry", hint="add --retry, or leave it out")
@@ -165,4 +167,5 @@ def _show_some(service: Service, run_id: int, step: str, indexes: Sequence[int],
     for one in found:
         end = f", {_end(one)}" if _end(one) else ""
         show(f"item {one.index} of '{step}' ({cut(value_text(one.item), 200)}): {one.status}{end}")
-        show_attempts(one.history or ())
+        tried = one.history or ()
+        show_attempts(tried, service.name_places(run_id, [attempt.place for attempt in tried]))

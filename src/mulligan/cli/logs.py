@@ -28,7 +28,9 @@ _NOT_DETAILS = frozenset(
 def logs(
     run: NewestRun = LATEST,
     step: Annotated[str | None, Argument(metavar="STEP", help="The name of a step.")] = None,
-    item: Annotated[int | None, Option("--item", metavar="I", help="Only this item of a map step.")] = None,
+    item: Annotated[
+        str | None, Option("--item", metavar="I", help="Only this item of a map step, by index or name.")
+    ] = None,
     attempt: Annotated[
         int | None, Option("--attempt", metavar="N", help="The number of the attempt (default: the last).")
     ] = None,
@@ -51,22 +53,24 @@ def logs(
     part: Any = "handler" if handler else "script" if script else "own"
     with service_at(home) as service:
         run_id, named = find_run_and_step(service, run, step)
+        index = service.find_items(run_id, named, [item])[0] if item is not None and named else None
         if follow:
-            wanted = LogSelection(named, item, attempt, part)
-            if not named and wanted != LogSelection():
+            wanted = LogSelection(named, index, attempt, part)
+            if not named and (item is not None or wanted != LogSelection()):
                 raise UsageRefused("--item, --attempt, --handler and --script need a step", hint="name a STEP")
             return _follow(service, run_id, wanted, as_json=as_json, place=where(home))
         if not named:
             raise UsageRefused(
                 "missing argument 'STEP'", hint=f"the steps of the run: mulligan show {run_id}{where(home)}"
             )
-        found = service.step_logs(run_id, named, item=item, attempt=attempt, part=part)
+        found = service.step_logs(run_id, named, item=index, attempt=attempt, part=part)
         called = service.called_runs(run_id)
+        names = service.name_places(run_id, [log.place for log in found])
     if as_json:
         show_json([{"run_id": run_id, "step": named, **to_json(log)} for log in found])
         return 0
     for log in found:
-        complain(f"-- run {run_id}, '{log.place}', attempt {log.attempt}{_why_empty(log, called, where(home))}")
+        complain(f"-- run {run_id}, '{names[log.place]}', attempt {log.attempt}{_why_empty(log, called, where(home))}")
         show_written(log.stdout, sys.stdout)
         show_written(log.stderr, sys.stderr)
     return 0

@@ -1,7 +1,7 @@
 """`mulligan`: the entry point.
 
-It handles signals before it imports anything else of ours: loading a command takes 0.1 s or more, and Ctrl-C during
-that time must not show a traceback.
+It handles signals before it loads anything: that takes 0.1 s or more, and Ctrl-C during that time must not show a
+traceback. So this file imports nothing but what an interpreter has when it starts.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import atexit
 import gc
 import os
 import sys
-from importlib import import_module
-
-from mulligan.cli.module_archive import ModuleArchive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    # `typing` takes as long to load as all of this file.
+    from types import ModuleType
     from typing import NoReturn
+
+    from mulligan.cli.module_archive import ModuleArchive
 
 # The same as in `mulligan.cli.terminal`, which is not loaded yet.
 INTERRUPTED = 130
@@ -32,9 +31,14 @@ def main() -> NoReturn:
     gc.disable()
     _open_closed_streams()
     _keep_owner_permissions()
-    archive = ModuleArchive(os.path.dirname(os.path.dirname(__file__)))
+    archive = _load("mulligan.cli.module_archive").ModuleArchive(os.path.dirname(os.path.dirname(__file__)))
     sys.meta_path.insert(0, archive)
-    leave(import_module("mulligan.cli.dispatch").exit_code(sys.argv[1:], RaisedInterrupts), archive)
+    leave(_load("mulligan.cli.dispatch").exit_code(sys.argv[1:], RaisedInterrupts), archive)
+
+
+def _load(name: str) -> ModuleType:
+    __import__(name)
+    return sys.modules[name]
 
 
 class RaisedInterrupts:

@@ -89,21 +89,24 @@ def show_run(
                 complain(f"note: '{output}' failed because 'validate' rejected this output")
             return
         if name:
-            _show_step(service.step_overview(run_id, name), where(home), as_json=as_json)
+            found = service.step_overview(run_id, name)
+            names = service.name_places(run_id, [one.place for one in found.get("tries", ())])
+            _show_step(found, names, where(home), as_json=as_json)
             return
         if as_json:
             show_json(to_json(service.overview(run_id, with_attempts=True)))
             return
         brief = not whole and (brief or service.is_large(run_id))
         found = service.brief_overview(run_id) if brief else service.overview(run_id)
-        tried = service.attempts(run_id) if attempts else {}
+        tried = [one for step in service.attempts(run_id).values() for one in step] if attempts else []
+        names = service.name_places(run_id, [one.place for one in tried])
     show(_headline(found))
     if agents := agents_line(found):
         show(agents)
     if found["workspace"]:
         show(_workspace_line(found))
     if attempts:
-        show_attempts(one for step in tried.values() for one in step)
+        show_attempts(tried, names)
         return
     if brief:
         show(f"{pluralize(sum(found['step_counts'].values()), 'step')}: {group_counts(found['step_counts'])}")
@@ -145,7 +148,7 @@ def _show_output(given: Any, *, as_json: bool) -> None:
         show_json(given)
 
 
-def _show_step(found: dict[str, Any], place: str, *, as_json: bool) -> None:
+def _show_step(found: dict[str, Any], names: dict[str, str], place: str, *, as_json: bool) -> None:
     """One step with its attempts; or all steps of a matrix, failed and running ones first."""
     if as_json:
         show_json(to_json(found))
@@ -161,7 +164,7 @@ def _show_step(found: dict[str, Any], place: str, *, as_json: bool) -> None:
     matrix = found["matrix"]
     values = f", {matrix['name']} with {values_text(matrix['values'])}" if matrix else ""
     show(f"step '{name}' of run {run_id}{values}: {'; '.join((found['status'], *_remarks(found)))}")
-    show_attempts(found["tries"])
+    show_attempts(found["tries"], names)
     if found["output"] is not None:
         show(f"output: {describe_artifact(found['output']) or cut(describe_value(found['output']), 200)}")
     complain(f"its logs: mulligan logs {run_id} {name}{place}; its story: mulligan explain {run_id} {name}{place}")

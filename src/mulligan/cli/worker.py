@@ -151,7 +151,7 @@ class Log:
                 level = "warning" if one.line.tone == "bad" else "info"
                 self.say(one.line.text, level, one.line.at, run_id=one.run_id, place=one.line.place)
                 continue
-            place = f" {one.line.place}" if one.line.place else ""
+            place = f" {one.line.shown_place}" if one.line.place else ""
             complain(f"{one.line.at.astimezone():%H:%M:%S} run {one.run_id}{place}: {one.line.text}")
 
     def trouble(self, message: str) -> None:

@@ -1,4 +1,7 @@
-"""Display names for the items of a map: short, and different for each item."""
+"""Display names for the items of a map and their places: short, and different for each item.
+
+People see `load[west]` and type `--item west`. Keys (`load[1].0`) stay what they are: in the log, in JSON, in folders.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,12 @@ import msgspec
 from mulligan.core.model.artifact_words import describe_file
 from mulligan.core.model.artifacts import is_artifact
 from mulligan.core.model.formatting import escape_unprintable, single_line, strip_control_characters
+from mulligan.core.model.place_keys import step_name
+from mulligan.core.state.state import State
 
 NAME_CHARS_MAX = 48
+# Of more items the names are not compared: their places are named by their index.
+NAMED_MAX = 1000
 # How many of the differing keys the name of a mapping has at most.
 _KEYS_MAX = 3
 
@@ -57,3 +64,62 @@ def _name(value: Any, keys: Sequence[str]) -> str:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+# -- places ----------------------------------------------------------------------------------------------------------
+
+
+def index_names(values: Sequence[Any]) -> list[str]:
+    """What stands between the brackets for each item: its name, or its index.
+
+    A number is no name, since it would read as the index of another item. So is nothing that is not unique.
+    """
+    if len(values) > NAMED_MAX:
+        return [str(index) for index in range(len(values))]
+    names = item_names(values)
+    return [str(index) if _reads_as_index(name) else name for index, name in enumerate(names)]
+
+
+def _reads_as_index(name: str) -> bool:
+    return name.lstrip("-").isdecimal() or name.startswith("#")
+
+
+def place_name(key: str, names: Sequence[str], commands: int = 1) -> str:
+    """The display name of a place of an item: `load[west]`, `load[west] command 2`; any other key unchanged.
+
+    `names`: as `index_names` gives them; `commands`: how many each item has.
+    """
+    step, bracket, rest = key.partition("[")
+    index, _, below = rest.partition("]")
+    if not bracket or not index.isdecimal() or int(index) >= len(names):
+        return key
+    command, dot, more = below.removeprefix(".").partition(".")
+    if not command.isdecimal():
+        return f"{step}[{names[int(index)]}]{below}"
+    which = f" command {int(command) + 1}" if commands > 1 else ""
+    return f"{step}[{names[int(index)]}]{which}{dot}{more}"
+
+
+def find_item(values: Sequence[Any], word: str) -> int | None:
+    """The index of the item that a word names: its index, or its name as places show it. None if there is none."""
+    if word.isdecimal() and int(word) < len(values):
+        return int(word)
+    names = index_names(values)
+    return names.index(word) if word in names else None
+
+
+class PlaceNames:
+    """Names the places of runs by their states. The names of a list of items are made once."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[int, str], tuple[list[Any], list[str]]] = {}
+
+    def name(self, state: State, key: str) -> str:
+        """The display name of a place."""
+        step = state.places.get(step_name(key)) if "[" in key else None
+        if step is None or step.items is None:
+            return key
+        known = self._names.get((state.run.run_id, step.key))
+        if known is None or known[0] is not step.items.values:
+            known = self._names[state.run.run_id, step.key] = step.items.values, index_names(step.items.values)
+        return place_name(key, known[1], len(state.step(step.key).do))

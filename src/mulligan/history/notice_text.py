@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -20,7 +21,7 @@ from mulligan.core.model.workflow import END, NoticeKind
 from mulligan.core.notices.due_notices import DueNotice
 from mulligan.core.state.scope import fill_params
 from mulligan.core.state.state import FailureRecord, Place, State
-from mulligan.core.state.verdict import open_failures, unhandled
+from mulligan.core.state.verdict import dropped_outputs, open_failures, unhandled
 from mulligan.history.phrases import PARKED_FOR, describe_failure, describe_suggestion
 from mulligan.history.route_outcomes import describe_route_outcome, format_times
 
@@ -120,6 +121,9 @@ def _words(state: State, notice: DueNotice, fact: e.Fact) -> tuple[str, str, Req
         why = f": '{first.step}' {describe_failure(first.failure)}" if first else ""
         return f"failed{why}", first.step if first else "", "", reasons
     title = {"degraded": "completed, degraded", "recovered": "completed after failures"}.get(notice.kind, "completed")
+    reasons += [
+        f"the output of '{key}' was too large to be kept" for key in islice(dropped_outputs(state), FAILURES_MAX)
+    ]
     return title, "", "", reasons
 
 

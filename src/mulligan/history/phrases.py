@@ -12,6 +12,7 @@ from mulligan.core.model.formatting import (
     escape_unprintable,
     format_duration,
     format_size,
+    pluralize,
     single_line,
     strip_control_characters,
 )
@@ -233,10 +234,11 @@ def describe_adjustment(adjusted: Adjusted | None) -> str:
     return f" with {' and '.join(got)}" if got else ""
 
 
-def describe_degraded(recovered: int, handled: int) -> str:
-    """`degraded: 1 recovered, 2 handled`, of a run that completed after failures."""
-    counts = ", ".join(f"{count:,} {word}" for word, count in (("recovered", recovered), ("handled", handled)) if count)
-    return f"degraded: {counts}" if counts else "degraded"
+def describe_degraded(recovered: int, handled: int, dropped: int = 0) -> str:
+    """`degraded: 1 recovered, 2 handled, 1 output not kept`, of a run that completed after that."""
+    counts = [f"{count:,} {word}" for word, count in (("recovered", recovered), ("handled", handled)) if count]
+    counts += [f"{pluralize(dropped, 'output')} not kept"] if dropped else []
+    return f"degraded: {', '.join(counts)}" if counts else "degraded"
 
 
 def up_to_date_since(run_id: int) -> str:

@@ -62,6 +62,13 @@ class StoryLine(msgspec.Struct, frozen=True):
     child_round: int = 1
     # The last lines that a failed attempt wrote.
     tail: tuple[str, ...] = ()
+    # The place as people know it, if that is not its key: `load[west]`.
+    name: str = ""
+
+    @property
+    def shown_place(self) -> str:
+        """The place as people know it; "" if the line is about the run."""
+        return self.name or self.place
 
 
 # Its place, text and tone.
@@ -97,7 +104,15 @@ class StoryWriter:
             lines.append(self._line(entry, sentence))
         if details is not None:
             lines += [
-                StoryLine(entry.at, place, single_line(text), tone, entry.seq, is_detail=True)
+                StoryLine(
+                    at=entry.at,
+                    place=place,
+                    text=single_line(text),
+                    tone=tone,
+                    seq=entry.seq,
+                    is_detail=True,
+                    name=self.memory.name_of(place),
+                )
                 for place, text, tone in details(self, fact, entry.at)
             ]
         self.memory.update(fact)
@@ -124,6 +139,7 @@ class StoryWriter:
             child_run_id=self.memory.child_of(fact) if is_started else 0,
             child_round=fact.continues.round if is_started and fact.continues is not None else 1,
             tail=last_lines(fact.failure) if has_tail else (),
+            name=self.memory.name_of(place),
         )
 
     def _is_whole(self, fact: e.Fact, at: datetime) -> bool:
@@ -215,7 +231,8 @@ def _raised(writer: StoryWriter, fact: e.RunReopened, at: datetime) -> Iterator[
 def _ended(writer: StoryWriter, fact: Any, at: datetime) -> _Sentence | None:
     verb = {e.RunCompleted: "completed", e.RunFailed: "failed", e.RunCancelled: "cancelled"}[type(fact)]
     was = "was " if verb == "cancelled" else ""
-    degraded = describe_degraded(fact.recovered_steps_count, fact.handled_steps_count) if fact.degraded else ""
+    mended, dropped = (fact.recovered_steps_count, fact.handled_steps_count), fact.dropped_outputs_count
+    degraded = describe_degraded(*mended, dropped) if fact.degraded else ""
     counts = {"failed": fact.failed_steps_count}
     if not degraded:
         counts |= {"handled": fact.handled_steps_count, "recovered": fact.recovered_steps_count}

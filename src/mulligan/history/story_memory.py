@@ -20,6 +20,7 @@ from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import END, Command, Need, Step, Workflow
 from mulligan.core.state.state import ITEM
+from mulligan.history.item_names import index_names, place_name
 
 # A visit of a step.
 _Visit = tuple[str, int]
@@ -69,11 +70,14 @@ class StoryMemory:
         # The runs whose results steps have reused, until these steps end.
         self._reused: dict[str, int] = {}
         self._reused_items: dict[str, int] = {}
+        # The names of the items of maps, by step.
+        self._item_names: dict[str, list[str]] = {}
 
     def copy(self) -> StoryMemory:
         """An independent memory with the same content."""
         other = StoryMemory(self._workflow, self.children)
-        for name in ("_continued", "_specs", "_failures", "_undone", "_unmet", "_open", "_reused", "_reused_items"):
+        own = ("_continued", "_specs", "_failures", "_undone", "_unmet", "_open", "_item_names")
+        for name in (*own, "_reused", "_reused_items"):
             setattr(other, name, dict(getattr(self, name)))
         for name in ("_entered", "_visits", "_failed", "_routed", "_went"):
             setattr(other, name, copy(getattr(self, name)))
@@ -114,6 +118,14 @@ class StoryMemory:
     def reused_items(self, step: str) -> int:
         """How many items of a map have reused the result of another run."""
         return self._reused_items.get(step, 0)
+
+    def name_of(self, place: str) -> str:
+        """The display name of a place, with the names of items; "" if that is its key."""
+        if "[" not in place:
+            return ""
+        step = self._steps.get(step_name(place))
+        name = place_name(place, self._item_names.get(step_name(place), ()), len(step.do) if step is not None else 1)
+        return "" if name == place else name
 
     def failures_routed_to(self, step: str, visit: int) -> list[str]:
         """The steps whose failures were routed to this visit."""
@@ -220,6 +232,10 @@ class StoryMemory:
         elif fact.reused_run_id:
             self._reused_items[step] = self._reused_items.get(step, 0) + 1
 
+    def _map_expanded(self, fact: e.MapExpanded) -> None:
+        if fact.items is not None:
+            self._item_names[fact.place] = index_names(fact.items)
+
     def _step_entered(self, fact: e.StepEntered) -> None:
         self._undone.pop(fact.step, None)
         self._entered[fact.step] = self._number
@@ -313,6 +329,7 @@ _RULES: dict[type[e.Fact], Callable[[StoryMemory, Any], None]] = {
     e.AttemptSucceeded: StoryMemory._attempt_succeeded,
     e.AttemptFailed: StoryMemory._attempt_failed,
     e.ResultRejected: StoryMemory._attempt_failed,
+    e.MapExpanded: StoryMemory._map_expanded,
     e.StepEntered: StoryMemory._step_entered,
     e.StepSkipped: StoryMemory._step_passed_over,
     e.StepCancelled: StoryMemory._step_passed_over,

@@ -19,13 +19,15 @@ from mulligan.core.model.artifacts import (
     INLINE_BYTES_MAX,
     Artifact,
     Format,
+    describe_dropped,
+    find_dropped,
     holds_reference,
     is_artifact,
     make_reference,
 )
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Expression, Template
-from mulligan.errors import ExpressionFailed, MulliganError, StoreRefused
+from mulligan.errors import ExpressionFailed, MulliganError, OutputDropped, StoreRefused
 from mulligan.language import cel
 from mulligan.language.artifact_reader import ArtifactReader, refuse_references_in
 from mulligan.language.cel import CelFailed, CelRefused
@@ -202,14 +204,29 @@ def template(text: str) -> Template:
 def evaluate(expression: Expression, names: Mapping[str, Any], artifacts: ArtifactReader | None = None) -> Any:
     """The value of `expression`. It gets only the names that it reads.
 
-    A plain path to a reference to an artifact returns the reference.
+    A plain path to a reference to an artifact returns the reference. OutputDropped if there is an output in the value,
+    or in what it is computed from, that was not kept.
     """
     try:
-        return _program(expression.source).evaluate(names, artifacts)
+        return _refuse_dropped(_program(expression.source).evaluate(names, artifacts))
+    except _ReadsDropped as dropped:
+        raise _make_failure(expression, str(dropped), OutputDropped) from dropped
     except CelFailed as failed:
         raise _make_failure(expression, _unset_variable(expression, names) or str(failed)) from failed
     except BadToken as bad:
         raise _make_failure(expression, bad.reason) from bad
+
+
+class _ReadsDropped(CelFailed):
+    """An expression leads to an output that was not kept; the text says to which."""
+
+
+def _refuse_dropped(value: Any) -> Any:
+    """The value itself; _ReadsDropped if an output in it was not kept."""
+    dropped = find_dropped(value)
+    if dropped is not None:
+        raise _ReadsDropped(describe_dropped(dropped))
+    return value
 
 
 def _unset_variable(expression: Expression, names: Mapping[str, Any]) -> str:
@@ -309,8 +326,10 @@ class Cel:
             return value  # it may fit into the log; otherwise the log reports the problem
 
 
-def _make_failure(expression: Expression, reason: str) -> ExpressionFailed:
-    return ExpressionFailed(f"'{expression.source}': {reason}", expression=expression.source, reason=reason)
+def _make_failure(
+    expression: Expression, reason: str, kind: type[ExpressionFailed] = ExpressionFailed
+) -> ExpressionFailed:
+    return kind(f"'{expression.source}': {reason}", expression=expression.source, reason=reason)
 
 
 class _PathProgram:
@@ -326,7 +345,7 @@ class _PathProgram:
         for depth, field in enumerate(self._path):
             # An artifact contains no references.
             if artifacts is not None and depth and is_artifact(value):
-                inner = _walk(artifacts.read(value), self._path[depth:], depth)
+                inner = _walk(artifacts.read(_refuse_dropped(value)), self._path[depth:], depth)
                 return refuse_references_in(inner)
             value = _member(value, field, depth)
         return value
@@ -420,6 +439,7 @@ def _copy_path(
             return depth
         inner = source[field]
         if depth == len(path) or not isinstance(inner, Mapping) or (artifacts is not None and is_artifact(inner)):
+            inner = _refuse_dropped(inner)
             selected[field] = inner if artifacts is None else artifacts.fill_in(inner)
             return depth
         source, selected = inner, selected.setdefault(field, {})

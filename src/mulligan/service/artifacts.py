@@ -57,7 +57,8 @@ def with_artifact_paths(artifacts: Artifacts, value: Shown) -> Shown:
 
     def with_path(reference: dict[str, Any]) -> dict[str, Any]:
         try:
-            path = artifacts.path(parse_reference(reference))
+            found = parse_reference(reference)
+            path = "" if found.is_dropped else artifacts.path(found)
         except ArtifactDamaged:
             path = ""
         return {KEY: {**reference[KEY], "path": path}} if path else reference

@@ -378,7 +378,7 @@ def _current_state(control: RunControl, run_id: int, evaluator: Cel) -> State:
 
 def _sentences(state: State, entries: Iterable[e.Entry]) -> list[str]:
     lines = (line for line in story(entries, state.workflow) if not line.is_detail)
-    return [f"{line.place}: {line.text}" if line.place else line.text for line in lines]
+    return [f"{line.shown_place}: {line.text}" if line.place else line.text for line in lines]
 
 
 def startable_attempts(state: State) -> Iterator[str]:

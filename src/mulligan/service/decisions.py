@@ -216,7 +216,7 @@ def follow_decision(control: RunControl, state: State, one: Decision) -> Decisio
         raise UnknownStep(error.message, hint=did_you_mean(one.step, state.graph.nodes), step=one.step) from None
     state.commit()
     lines = [line for line in story(entries, state.workflow) if not line.is_detail]
-    sentences = [f"{line.place}: {line.text}" if line.place else line.text for line in lines]
+    sentences = [f"{line.shown_place}: {line.text}" if line.place else line.text for line in lines]
     return DecisionPreview(one, [*sentences, *_other_effects(state)], _starts(entries))
 
 

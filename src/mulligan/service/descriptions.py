@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mulligan.core.model.artifact_words import describe_file, with_files_described
-from mulligan.core.model.artifacts import KEY, holds_reference, is_artifact
+from mulligan.core.model.artifacts import DROPPED, KEY, holds_reference, is_artifact
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.formatting import format_size, strip_control_characters
 from mulligan.core.model.spending import format_spent, spent_from_usage
@@ -59,6 +59,8 @@ def describe_artifact(value: Any) -> str:
     if not is_artifact(value):
         return ""
     reference = value[KEY] if isinstance(value[KEY], dict) else {}
+    if reference.get("format") == DROPPED:
+        return describe_file(value)
     path = reference.get("path", "")
     where = _from_here(path) if path else f"the store: {reference.get('name', '')}"
     return f"{describe_file(value) or format_size(reference.get('size', 0))}, in {where}"

@@ -16,6 +16,7 @@ from mulligan.core.model.failure import Failure
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.rejected_output import rejected_text
 from mulligan.core.state.state import FailureRecord, State
+from mulligan.history.item_names import PlaceNames
 from mulligan.history.phrases import describe_failure, failure_label
 from mulligan.history.route_outcomes import Fate, describe_route_outcome, format_times
 
@@ -53,6 +54,8 @@ class FailureOutcome(msgspec.Struct, frozen=True):
     # If it is of a child run: that run, and the place that called it, such as `load/`.
     run_id: int = 0
     above: str = ""
+    # The place as people know it: `load[west]`.
+    name: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -130,7 +133,10 @@ class FailureSummary:
     def outcomes(self, state: State) -> list[FailureOutcome]:
         """The outcome of each failure so far: open ones first, and a step before its items."""
         records = {record.step: record for record in state.failures}
-        outcomes = [_make_outcome(state, failed, records.get(failed.place)) for failed in self._failed_places.values()]
+        names = PlaceNames()
+        outcomes = [
+            _make_outcome(state, failed, records.get(failed.place), names) for failed in self._failed_places.values()
+        ]
         return sorted(outcomes, key=lambda one: (FATES.index(one.fate), one.is_item))
 
 
@@ -182,7 +188,7 @@ def _owner_of(key: str) -> str:
     return owner if is_own else ""
 
 
-def _make_outcome(state: State, failed: FailedPlace, record: FailureRecord | None) -> FailureOutcome:
+def _make_outcome(state: State, failed: FailedPlace, record: FailureRecord | None, names: PlaceNames) -> FailureOutcome:
     failure = failed.failure
     found = describe_failure(failure) if failure else "its worker was lost"
     ending, fate = _ending(state, failed, record)
@@ -201,6 +207,7 @@ def _make_outcome(state: State, failed: FailedPlace, record: FailureRecord | Non
         has_refused_output=has_refused_output,
         kind=_kind(failure),
         spent_budget=_spent_budget(state, failed),
+        name=names.name(state, failed.place),
     )
 
 

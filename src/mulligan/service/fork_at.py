@@ -212,7 +212,7 @@ class EventForks:
                 writer.memory.update(entry.fact)
                 continue
             lines = [line for line in writer.lines_for(entry) if not line.is_detail]
-            follows += [f"{line.place}: {line.text}" if line.place else line.text for line in lines]
+            follows += [f"{line.shown_place}: {line.text}" if line.place else line.text for line in lines]
         facts = [entry.fact for entry in entries if entry.seq > point]
         if request.decision is not None and not _is_decided(entries, point):
             command = f"mulligan replay {request.forked_from} --at {point} --fork-here --dry-run"

@@ -14,11 +14,13 @@ import msgspec
 from mulligan.core.effects.snapshot import read_place
 from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model.events import Entry
+from mulligan.core.model.formatting import quote_names
 from mulligan.core.model.place_keys import item_key, step_name
 from mulligan.core.state.scope import error_view
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import NotFound, Refused
+from mulligan.history.item_names import PlaceNames, find_item, index_names
 from mulligan.service.artifacts import add_file_paths, with_artifact_paths
 from mulligan.service.attempt_progress import add_progress
 from mulligan.service.attempts import AttemptRecord, list_attempts
@@ -54,6 +56,41 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 def list_items(reader: RunReader, run_id: int, step: str, *, is_failed: bool = False) -> list[Item]:
     """The items of a map step, or the steps of a matrix, in order; with `is_failed` only those that failed."""
     return list_some_items(reader, run_id, step, is_failed=is_failed).items
+
+
+def find_item_indexes(reader: RunReader, run_id: int, step: str, words: Sequence[str]) -> list[int]:
+    """The items that people name: by index, or by the name that places show, such as `west`. `UnknownItem`.
+
+    An index wins where a name could be meant, so no name hides an item.
+    """
+    if all(word.isdecimal() for word in words):
+        return [int(word) for word in words]
+    state = reader.brief_state(run_id)[0]
+    reader.refuse_unknown(run_id, step)
+    if (members := state.graph.matrices.get(step)) is not None:
+        values: Sequence[Any] = members
+    else:
+        place = state.places.get(step)
+        values = place.items.values if place is not None and place.items is not None else ()
+    return [_find_index(run_id, step, values, word) for word in words]
+
+
+def name_places(reader: RunReader, run_id: int, keys: Iterable[str]) -> dict[str, str]:
+    """The names that people know for places, by key: `load[west]` for `load[1].0`."""
+    wanted = list(keys)
+    if not any("[" in key for key in wanted):
+        return {key: key for key in wanted}
+    state, names = reader.brief_state(run_id)[0], PlaceNames()
+    return {key: names.name(state, key) for key in wanted}
+
+
+def _find_index(run_id: int, step: str, values: Sequence[Any], word: str) -> int:
+    index = int(word) if word.isdecimal() else find_item(values, word)
+    if index is not None:
+        return index
+    names = index_names(values)
+    hint = f"its items are {quote_names(names)}" if names else "it has no items"
+    raise UnknownItem(f"step '{step}' of run {run_id} has no item '{word}'", hint=hint, step=step, item=word)
 
 
 class SomeItems(msgspec.Struct, frozen=True):

@@ -98,6 +98,7 @@ def _located_line(located: Any) -> dict[str, Any]:
         "text": line.text,
         "tone": line.tone,
         **({"tail": list(line.tail)} if line.tail else {}),
+        **({"name": line.name} if line.name else {}),
     }
 
 

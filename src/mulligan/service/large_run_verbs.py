@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mulligan.lazy_modules import LazyModule
@@ -43,6 +43,14 @@ class LargeRunVerbs:
     ) -> SomeItems:
         """Those behind an index, and how many of all are in each status."""
         return items.list_some_items(self.reader, run_id, step, is_failed=is_failed, after=after, limit=limit)
+
+    def find_items(self, run_id: int, step: str, words: Sequence[str]) -> list[int]:
+        """The indexes of the items of a map that people name, by index or by name."""
+        return items.find_item_indexes(self.reader, run_id, step, words)
+
+    def name_places(self, run_id: int, keys: Iterable[str]) -> dict[str, str]:
+        """The names that people know for places, by key: `load[west]` for `load[1].0`."""
+        return items.name_places(self.reader, run_id, keys)
 
     def item_histories(self, run_id: int, step: str, indexes: Sequence[int]) -> list[Item]:
         """Items with every attempt at them; the log is read once."""

@@ -14,7 +14,7 @@ from mulligan.core.model.spending import format_spent
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.core.state.verdict import is_handled, open_failures, unhandled
+from mulligan.core.state.verdict import dropped_outputs, is_handled, open_failures, unhandled
 from mulligan.errors import StoreUnavailable
 from mulligan.history.matrices import count_failures
 from mulligan.history.phrases import describe_degraded
@@ -155,7 +155,8 @@ def _describe_degraded(state: State) -> str:
     recovered = {place.parent if place.role == "item" else place.key for place in places if place.recovered_by}
     handled = {record.step for record in open_failures(state) if record.step != END and is_handled(state, record)}
     failed = {record.step for record in unhandled(state)}
-    return describe_degraded(len(recovered & state.graph.nodes.keys()), len(handled - failed))
+    dropped = sum(1 for _ in dropped_outputs(state))
+    return describe_degraded(len(recovered & state.graph.nodes.keys()), len(handled - failed), dropped)
 
 
 def _matrices(state: State, failures: Iterable[FailureOutcome]) -> tuple[MatrixFailures, ...]:

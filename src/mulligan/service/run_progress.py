@@ -20,6 +20,7 @@ from mulligan.core.model.workflow import END
 from mulligan.core.state.scope import fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.history.item_names import PlaceNames
 from mulligan.history.story import STORY_FACTS, StoryLine, StoryWriter
 from mulligan.history.views import StepCounter, Wait, describe_pause, list_waits
 from mulligan.ports import Store
@@ -122,6 +123,7 @@ class RunProgress:
         self._read_progress = read_progress
         self.root: State | None = None
         self._failures = FailureSummary()
+        self._names = PlaceNames()
         # Entries of a large root run that are not announced: taken in together, before anything else is.
         self._ordinary: list[e.Entry] = []
         self.is_cut = False
@@ -259,7 +261,7 @@ class RunProgress:
                     run_id=run_id,
                     line=line,
                     seconds=self._seconds(state, entry),
-                    where=f"{self._prefix(run_id)}{line.place}",
+                    where=f"{self._prefix(run_id)}{line.name or self._names.name(state, line.place)}",
                     request=_request_for(state, entry.fact),
                 )
             )
@@ -308,7 +310,8 @@ class RunProgress:
             sweep = self._sweep_of(state, place)
             if not sweep:
                 reported = self._read_progress(run_id, name, place.attempt) if self._read_progress else None
-                yield _make_activity(run_id, place, since, f"{self._prefix(run_id)}{name}", reported)
+                where = f"{self._prefix(run_id)}{self._names.name(state, name)}"
+                yield _make_activity(run_id, place, since, where, reported)
             elif sweep not in sweeps:
                 sweeps.add(sweep)
                 yield Activity("items", run_id, sweep, since, self._describe_matrix(sweep), where=sweep)
@@ -341,6 +344,7 @@ class RunProgress:
         run, parent = state.run, self._states.get(state.run.parent_run_id)
         uid = parent.run.uid if parent is not None else self._uids.get(state.run.parent_run_id, "")
         caller = calling_place(uid, run.uid)
+        caller = self._names.name(parent, caller) if parent is not None else caller
         return f"{self._prefix(state.run.parent_run_id)}{caller}/" if caller else f"{run_id}:"
 
 

@@ -301,9 +301,10 @@ def _completed(head: Mapping[str, Any], failures: RunFailures) -> RunReason:
     if not failures.total:
         done = head["step_counts"].get("completed", 0)
         skipped = head["step_counts"].get("skipped", 0)
-        return RunReason(
-            "good", "Completed", f"{pluralize(done, 'step')} completed" + (f", {skipped:,} skipped" if skipped else "")
-        )
+        why = f"{pluralize(done, 'step')} completed" + (f", {skipped:,} skipped" if skipped else "")
+        # Without a failure, this alone degrades a run.
+        more = "Degraded: an output was too large to be kept." if head["degraded"] else ""
+        return RunReason("good", "Completed, degraded" if more else "Completed", why, more=more)
     first = failures.visits[0]
     title = "Completed, degraded" if head["degraded"] else "Completed"
     more = "Degraded: a failure on the way was recovered, handled or allowed." if head["degraded"] else ""

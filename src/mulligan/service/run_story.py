@@ -77,10 +77,11 @@ def _located_lines(
     for line in story(_noting(service.events(run_id), opened), service.first_workflow(run_id), service.called(run_id)):
         if not is_selected(line.place) or (round and round != 1 + bisect_right(opened, line.seq)):
             continue
-        yield LocatedLine(run_id, f"{prefix}{line.place}".rstrip("/") if prefix else line.place, line)
+        where = line.shown_place
+        yield LocatedLine(run_id, f"{prefix}{where}".rstrip("/") if prefix else where, line)
         if is_tree and line.child_run_id:
-            where = f"{prefix}{line.place}/"
-            yield from _located_lines(service, line.child_run_id, lambda _: True, True, where, line.child_round)
+            above = f"{prefix}{where}/"
+            yield from _located_lines(service, line.child_run_id, lambda _: True, True, above, line.child_round)
 
 
 def _noting(entries: Iterable[Entry], opened: list[int]) -> Iterator[Entry]:

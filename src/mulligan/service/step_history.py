@@ -20,7 +20,7 @@ from mulligan.core.model.workflow import END, Command, Workflow
 from mulligan.core.state.state import Climb, Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.history.edge_reasons import edges_after_failure
-from mulligan.history.item_names import item_names
+from mulligan.history.item_names import NAMED_MAX, item_names
 from mulligan.history.matrices import group_status
 from mulligan.history.retry_reasons import why_not
 from mulligan.history.story import StoryLine, StoryWriter
@@ -39,8 +39,6 @@ from mulligan.service.step_events import NO_ITEM
 
 # The last attempts and failed visits are shown; a loop may have thousands.
 ATTEMPTS_MAX, VISITS_MAX, FILES_MAX = 200, 20, 100
-# Items are named by what differs between them, up to so many.
-NAMED_MAX = 1_000
 
 Kind = Literal["step", "map", "matrix", "item"]
 # Used: it granted retries, and the last one was not refused. Spent: it matched, but grants no more. Passed: not for it.

@@ -62,6 +62,8 @@ class LogFacts:
         # Attempts that their worker or its job has ended; and how often the time of workers was over, in each visit.
         self.ended_by_worker: dict[tuple[str, int], e.AttemptInterrupted | e.AttemptLost] = {}
         self.time_ends: Counter[str] = Counter()
+        # The steps that have an output now that was too large to be kept.
+        self.without_output: set[str] = set()
         # The ladder.
         self.granted: dict[str, dict[int, int]] = {}
         self.tries: dict[str, int] = {}
@@ -196,6 +198,7 @@ def _revised(facts: LogFacts, fact: e.RunRevised, entry: e.Entry) -> None:
     facts.failures = [failed for failed in facts.failures if failed.step not in other]
     for name in (*fact.added, *fact.removed):
         facts.outcomes.pop(name, None)
+        facts.without_output.discard(name)
 
 
 def _forked(facts: LogFacts, fact: e.RunForked, entry: e.Entry) -> None:
@@ -207,6 +210,7 @@ def _forked(facts: LogFacts, fact: e.RunForked, entry: e.Entry) -> None:
 def _reopened(facts: LogFacts, fact: e.RunReopened, entry: e.Entry) -> None:
     # Without `fresh` it is the round of an older version, which kept old results.
     facts.begin_round(fact.round, keeps_completed=fact.keep_completed or fact.fresh is None)
+    facts.without_output.difference_update(fact.put_back)
 
 
 def _stopping(facts: LogFacts, fact: e.RunStopping, entry: e.Entry) -> None:
@@ -221,6 +225,11 @@ def _stopping(facts: LogFacts, fact: e.RunStopping, entry: e.Entry) -> None:
             facts.outcomes[name] = facts.ends[name, 0] = "cancelled"
 
 
+def holds_dropped(value: Any) -> bool:
+    """Whether a value contains what stands for an output that was not kept."""
+    return b'"format":"dropped"' in msgspec.json.encode(value)
+
+
 def _over(facts: LogFacts, fact: e.Fact, entry: e.Entry) -> None:
     facts.is_over = True
 
@@ -231,6 +240,7 @@ def _step_entered(facts: LogFacts, fact: e.StepEntered, entry: e.Entry) -> None:
     facts.open_visits.add(fact.step)
     facts.begin_visit(fact.step, entry.at)
     facts.end_entered += fact.step == END
+    facts.without_output.discard(fact.step)
 
 
 def _step_ended(facts: LogFacts, fact: e.StepCompleted | e.StepFailed | e.StepCancelled, entry: e.Entry) -> None:
@@ -243,6 +253,8 @@ def _step_ended(facts: LogFacts, fact: e.StepCompleted | e.StepFailed | e.StepCa
         facts.done.add(fact.step)
     if isinstance(fact, e.StepCompleted):
         facts.completed[fact.step, fact.visit] = entry.seq
+        if holds_dropped(fact.output):
+            facts.without_output.add(fact.step)
         if fact.no_route:
             facts.dead_ends.add((fact.step, fact.visit))
     if isinstance(fact, e.StepFailed):
@@ -263,6 +275,7 @@ def _passed_over(facts: LogFacts, fact: e.StepSkipped | e.StepRestored, entry: e
     facts.decided_in_round.add(fact.step)
     facts.outcomes[fact.step] = "skipped"
     facts.done.add(fact.step)
+    facts.without_output.discard(fact.step)
 
 
 def _stood_in(facts: LogFacts, fact: e.StepStoodIn, entry: e.Entry) -> None:
@@ -271,6 +284,8 @@ def _stood_in(facts: LogFacts, fact: e.StepStoodIn, entry: e.Entry) -> None:
     facts.outcomes[fact.step] = "stood_in"
     facts.done.add(fact.step)
     facts.repaired.add((fact.step, facts.visits.get(fact.step, 0)))
+    if holds_dropped(fact.output):
+        facts.without_output.add(fact.step)
     facts.taken.update(f"{fact.step}#{index}" for index in fact.taken)
 
 
@@ -285,6 +300,7 @@ def _settled(facts: LogFacts, fact: e.StepSettled, entry: e.Entry) -> None:
 
 
 def _put_back(facts: LogFacts, fact: e.StepPutBack, entry: e.Entry) -> None:
+    facts.without_output.discard(fact.step)
     if fact.cause == "rerun":
         facts.repaired.add((fact.step, facts.visits.get(fact.step, 0)))
 

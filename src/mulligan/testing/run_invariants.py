@@ -40,7 +40,7 @@ from mulligan.testing.liveness import (
     promise_10_every_place_has_a_waker,
     promise_10_no_step_is_forgotten,
 )
-from mulligan.testing.log_facts import RESULTS, STEP_ENDS, TERMINAL, LogFacts
+from mulligan.testing.log_facts import RESULTS, STEP_ENDS, TERMINAL, LogFacts, holds_dropped
 
 _NO_CAUSES: Counter[str] = Counter()
 
@@ -80,6 +80,15 @@ def promise_1_the_status_follows_from_the_round(facts: LogFacts, entry: e.Entry)
         )
 
 
+def promise_1_a_run_that_lacks_an_output_is_degraded(facts: LogFacts, entry: e.Entry) -> None:
+    fact = entry.fact
+    if isinstance(fact, e.RunCompleted) and facts.without_output and not fact.degraded:
+        lacking = sorted(facts.without_output)
+        raise facts.violation(
+            "promise 1", f"the run is not degraded, and the outputs of {lacking} were not kept", entry
+        )
+
+
 def promise_1_end_returns_a_status_that_a_run_can_have(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, e.StepCompleted)
@@ -114,6 +123,31 @@ def promise_2_one_result_per_attempt(facts: LogFacts, entry: e.Entry) -> None:
         raise facts.violation("promise 2", f"attempt {fact.attempt} of '{fact.place}' has two results", entry)
     if fact.attempt < facts.attempts.get(fact.place, 0):
         raise facts.violation("promise 2", f"attempt {fact.attempt} of '{fact.place}' is not the last one", entry)
+
+
+def promise_2_an_output_that_was_not_kept_is_no_value(facts: LogFacts, entry: e.Entry) -> None:
+    """Something stands for it, and no expression that reads it gives a value."""
+    fact = entry.fact
+    if isinstance(fact, e.AttemptSucceeded):
+        is_dropped = any(one.code == "OUTPUT_TOO_LARGE" and one.severity == "warning" for one in fact.warnings)
+        if is_dropped and not holds_dropped(fact.output):
+            raise facts.violation(
+                "promise 2", f"the output of '{fact.place}' was not kept and is {fact.output!r}", entry
+            )
+    elif isinstance(fact, e.AttemptFailed):
+        if fact.failure.code == "EXPRESSION_FAILED" and "was not kept: " in fact.failure.message:
+            raise facts.violation("promise 2", f"'{fact.place}' read an output that was not kept", entry)
+    elif holds_dropped(_values_of(fact)):
+        raise facts.violation("promise 2", "an output that was not kept was given to a reader", entry)
+
+
+def _values_of(fact: e.Fact) -> Any:
+    """The values of expressions in a fact."""
+    if isinstance(fact, e.AttemptScheduled):
+        return fact.bindings
+    if isinstance(fact, e.MapExpanded):
+        return fact.items
+    return fact.inputs if isinstance(fact, e.RunStarted) else getattr(fact, "outputs", None)
 
 
 def promise_2_attempts_count_up(facts: LogFacts, entry: e.Entry) -> None:
@@ -567,7 +601,16 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_1_one_ending_per_round: (*TERMINAL, e.StepEntered),
     promise_1_the_status_follows_from_the_round: TERMINAL,
     promise_1_what_is_unhandled_fails_the_run: TERMINAL,
+    promise_1_a_run_that_lacks_an_output_is_degraded: TERMINAL,
     promise_1_end_returns_a_status_that_a_run_can_have: (e.StepCompleted,),
+    promise_2_an_output_that_was_not_kept_is_no_value: (
+        e.AttemptSucceeded,
+        e.AttemptFailed,
+        e.AttemptScheduled,
+        e.MapExpanded,
+        e.RunStarted,
+        *TERMINAL,
+    ),
     promise_2_one_result_per_attempt: RESULTS,
     promise_2_attempts_count_up: (e.AttemptScheduled,),
     promise_2_attempts_start_once: (e.AttemptStarted,),

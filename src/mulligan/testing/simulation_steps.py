@@ -239,6 +239,8 @@ class SimulationSteps:
             # Without asking for a random number, so that earlier seeds give the same histories.
             data = {"last": place} if attempt % 2 == 0 else {}
             outcome, output = Outcome(reported=warned), self._output(place)
+            if output == "text" and at.second % 4 == 1:
+                outcome, output = Outcome(reported=warned, output_warning="too much text", output_bytes=2**27), None
             return r.TaskEnded(at, place, attempt, outcome=outcome, output=output, usage=spent, data=data)
         usage: dict[str, Any] = {"peak_memory": self.rng.choice((2**20, 2**21))}
         return r.TaskEnded(at, place, attempt, self.rng.choice(_OUTCOMES), usage=usage)

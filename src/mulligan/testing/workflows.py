@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.model.artifacts import describe_dropped, find_dropped
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import (
     END,
@@ -45,7 +46,7 @@ from mulligan.core.model.workflow import (
     Workflow,
     decode,
 )
-from mulligan.errors import ExpressionFailed
+from mulligan.errors import ExpressionFailed, OutputDropped
 
 HANDLER_DEPTH_MAX = 3
 CHILD = "child.yaml"
@@ -77,6 +78,9 @@ class RandomEvaluator:
         number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
         if number % 1000 < self._errors:
             raise ExpressionFailed(f"no such key in '{expression.source}'")
+        # It reads all that it may read.
+        if (dropped := find_dropped(dict(names))) is not None:
+            raise OutputDropped(describe_dropped(dropped))
         return _ANSWERS[expression.source.partition(".")[0]](number // 1000)
 
     def keep(self, name: str, value: Any) -> Any:

@@ -14,12 +14,13 @@ from mulligan.core.model.artifacts import (
     KEY_AS_JSON,
     VALUE_FORMATS,
     Artifact,
+    describe_dropped,
     fetch_references,
     parse_reference,
     references,
 )
 from mulligan.core.model.reports import TaskEnded
-from mulligan.errors import ArtifactDamaged, ArtifactGone, InputInvalid
+from mulligan.errors import ArtifactDamaged, ArtifactGone, InputInvalid, OutputDropped
 from mulligan.language.shell import VALUE_BYTES_MAX, value_too_large
 from mulligan.ports import Artifacts
 from mulligan.worker.folders import file_size
@@ -107,7 +108,10 @@ def _path_of(artifact: Artifact, artifacts: Artifacts, spool: Spool) -> str:
 
 def _parse_reference(reference: dict[str, Any]) -> Artifact:
     with _as_input_error():
-        return parse_reference(reference)
+        artifact = parse_reference(reference)
+    if artifact.is_dropped:
+        raise OutputDropped(describe_dropped(artifact))
+    return artifact
 
 
 def _fetch(value: Any, artifacts: Artifacts, spool: Spool) -> Any:

@@ -24,7 +24,7 @@ from mulligan.worker.output_storage import (
 )
 from mulligan.worker.outputs import LargeOutput
 from mulligan.worker.redactor import TOO_DEEP, Redactor
-from mulligan.worker.task_reports import with_output_error
+from mulligan.worker.task_reports import with_output_error, without_output
 from mulligan.worker.warm_child import CallResult
 
 STORE_OUTPUT = "mulligan.worker.large_outputs:store_output"
@@ -32,7 +32,7 @@ _LABELS = {"result": "the result", "written": "$MULLIGAN_OUTPUT"}
 
 
 def read_large_output(path: str, capture: str) -> Any:
-    """Read the file. `capture` is that of a shell step, or says what JSON it is; raise OutputInvalid or NoOutput."""
+    """Read the file. `capture` is that of a shell step, or says what JSON it is; raises what `read_printed` does."""
     if capture in _LABELS:
         return outputs.read_json_file(path, _LABELS[capture])
     return outputs.read_printed(path, capture)
@@ -45,8 +45,8 @@ def store_output(source: str, capture: str, target: str, secrets: list[str]) -> 
         if secrets:
             value = Redactor(secrets).redact_output(value)
         found = artifact_data(value, pack(value))
-    except outputs.NoOutput as reason:
-        return {"none": str(reason)}
+    except outputs.OutputNotKept as reason:
+        return {"none": str(reason), "size": reason.size}
     except outputs.OutputInvalid as problem:
         return {"invalid": str(problem)}
     except NotStorable as problem:
@@ -75,8 +75,8 @@ def with_value(report: TaskEnded, large: LargeOutput) -> TaskEnded:
     """Return the report with the output itself, read here: if no child can read it, or there are no artifacts."""
     try:
         return msgspec.structs.replace(report, output=read_large_output(large.path, large.capture))
-    except outputs.NoOutput as reason:
-        return _without_output(report, str(reason))
+    except outputs.OutputNotKept as reason:
+        return _without_output(report, reason)
     except outputs.OutputInvalid as problem:
         return _report_output_error(report, str(problem))
     finally:
@@ -101,7 +101,7 @@ def report_stored(report: TaskEnded, target: str, result: CallResult | None) -> 
     if "invalid" in stored:
         return _report_output_error(report, stored["invalid"])
     if "none" in stored:
-        return _without_output(report, stored["none"])
+        return _without_output(report, outputs.OutputNotKept(stored["none"], stored["size"]))
     output = (
         stored["value"] if "value" in stored else OutputFile(target, stored["size"], stored["sha256"], stored["format"])
     )
@@ -112,6 +112,5 @@ def _report_output_error(report: TaskEnded, problem: str) -> TaskEnded:
     return msgspec.structs.replace(report, outcome=with_output_error(report.outcome, problem), output=None)
 
 
-def _without_output(report: TaskEnded, reason: str) -> TaskEnded:
-    outcome = msgspec.structs.replace(report.outcome, output_warning=reason)
-    return msgspec.structs.replace(report, outcome=outcome, output=None)
+def _without_output(report: TaskEnded, reason: outputs.OutputNotKept) -> TaskEnded:
+    return msgspec.structs.replace(report, outcome=without_output(report.outcome, reason), output=None)

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.artifacts import OUTPUT_BYTES_MAX
 from mulligan.core.model.failure import HEAD_CHARS_MAX
-from mulligan.core.model.formatting import error_reason, format_size
+from mulligan.core.model.formatting import error_reason
 from mulligan.worker.folders import open_regular_file
 
-OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 ERROR_BYTES_MAX = 64 * 1024
 STDERR_TAIL_CHARS = 2000
 STDERR_HEAD_CHARS = HEAD_CHARS_MAX
@@ -29,6 +29,10 @@ class OutputInvalid(Exception):
 class OutputTooLarge(OutputInvalid):
     """It is larger than the limit."""
 
+    def __init__(self, message: str, size: int) -> None:
+        super().__init__(message)
+        self.size = size
+
 
 class LargeOutput(msgspec.Struct, frozen=True):
     """A placeholder for an output that is so large that another process has to read it, see `large_outputs`."""
@@ -38,8 +42,12 @@ class LargeOutput(msgspec.Struct, frozen=True):
     capture: str
 
 
-class NoOutput(Exception):
-    """There is no output, which is not an error; the message says why."""
+class OutputNotKept(Exception):
+    """The output is too large to be kept, which is not an error of the task; the message says how large."""
+
+    def __init__(self, message: str, size: int) -> None:
+        super().__init__(message)
+        self.size = size
 
 
 def find_large_output(out: str, output_file: str, capture: str, bytes_max: int) -> LargeOutput | None:
@@ -57,7 +65,7 @@ def find_large_output(out: str, output_file: str, capture: str, bytes_max: int) 
 def read_output(out: str, output_file: str, capture: str) -> Any:
     """Return the JSON in `output_file` if that exists, otherwise the content of `out` as `capture` says.
 
-    NoOutput if it is text that is too large. Nothing asked for it: many programs print a lot.
+    OutputNotKept if it is text that is too large. It may be that nothing reads it: many programs print a lot.
     """
     info = read_if_there(output_file, OUTPUT_BYTES_MAX, "$MULLIGAN_OUTPUT")
     if info is not None:
@@ -66,13 +74,13 @@ def read_output(out: str, output_file: str, capture: str) -> Any:
 
 
 def read_printed(out: str, capture: str) -> Any:
-    """Return the content of `out` as `capture` says; raise OutputInvalid or NoOutput."""
+    """Return the content of `out` as `capture` says; raise OutputInvalid or OutputNotKept."""
     try:
         data = _read(out, OUTPUT_BYTES_MAX, "its standard output")
     except OutputTooLarge as problem:
         if capture != "text":
             raise
-        raise NoOutput(f"{problem}, so there is no output; the log has all of it") from None
+        raise OutputNotKept(f"{problem}; it was not kept, and the log has all of it", problem.size) from None
     if data is None:
         raise OutputInvalid("its standard output is gone: the file was removed while it ran")
     if capture == "json":
@@ -177,8 +185,8 @@ def _read(path: str, bytes_max: int, label: str) -> bytes | None:
             # Never open a pipe or a device, which may never end.
             raise OutputInvalid(f"{label} is {_kind(info.st_mode)}, not a file")
         if info.st_size > bytes_max:
-            size, limit = format_size(info.st_size), format_size(bytes_max)
-            raise OutputTooLarge(f"{label} has {size}, more than the limit of {limit}")
+            size = info.st_size
+            raise OutputTooLarge(f"{label} has {size:,} bytes; the limit is {bytes_max:,}", size)
         if not info.st_size:
             return b""  # the usual case, and opening a file is expensive compared with a short task
         with open_regular_file(path, may_be_link=True) as file:

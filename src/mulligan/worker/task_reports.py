@@ -15,6 +15,7 @@ from mulligan.core.model.formatting import error_reason
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import ExpressionFailed, InputInvalid
+from mulligan.worker.outputs import OutputNotKept
 from mulligan.worker.secrets import SecretMissing
 
 # The exit codes of a shell for a missing program and for one that cannot be executed.
@@ -81,6 +82,11 @@ def with_log_warning(report: TaskEnded, warning: str) -> TaskEnded:
     return msgspec.structs.replace(report, outcome=msgspec.structs.replace(report.outcome, log_warning=warning))
 
 
+def without_output(outcome: Outcome, reason: OutputNotKept) -> Outcome:
+    """Return the outcome of a task that succeeded with an output that is too large to be kept."""
+    return msgspec.structs.replace(outcome, output_warning=str(reason), output_bytes=reason.size)
+
+
 def with_output_error(outcome: Outcome, problem: str) -> Outcome:
     """Return the outcome of a task that succeeded with an output that is not valid."""
     return Outcome(
@@ -113,7 +119,7 @@ def report_start_error(task: Task, error: Exception) -> TaskEnded:
     if isinstance(error, SecretMissing):
         return report_refusal(task, str(error), error.code)
     if isinstance(error, InputInvalid | ExpressionFailed):
-        code = "INPUT_INVALID" if isinstance(error, InputInvalid) else "EXPRESSION_FAILED"
+        code = "INPUT_INVALID" if isinstance(error, InputInvalid) else error.failure_code
         return report_refusal(task, "; ".join(filter(None, (error.message, error.hint))), code)
     if isinstance(error, ProgramNotFound):
         return report_program_missing(task, str(error))

@@ -17,6 +17,7 @@ from mulligan.core.model.workflow import Command, Rule, Step, Workflow
 # The same step with the same values fails again: what it reads is recorded, and what is spent stays spent.
 _SAME_AGAIN = {
     "EXPRESSION_FAILED": "an expression gives the same error again, since the values that it reads are recorded",
+    "OUTPUT_TOO_LARGE": "the output that it reads was not kept, and is not there at the next attempt either",
     "INPUT_INVALID": "its values are recorded, so they are refused again",
     "LOOP_LIMIT": "a step that was visited too often has no attempts left",
     "BUDGET_EXCEEDED": "what was spent stays spent",

@@ -29,6 +29,7 @@ from mulligan.core.deciding.triage_agent import is_decided
 from mulligan.core.evolve.evolve_places import holds_conversation, is_agent, is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.artifacts import dropped_reference
 from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.formatting import format_size
@@ -322,7 +323,7 @@ def _attempt_ended(now: Now, report: r.TaskEnded) -> e.Fact:
         return e.AttemptSucceeded(
             place.key,
             place.attempt,
-            output=report.output,
+            output=_dropped_output(now, place, report.outcome) if report.outcome.output_warning else report.output,
             usage=report.usage,
             warnings=warnings,
             files=report.files,
@@ -343,6 +344,11 @@ def _attempt_ended(now: Now, report: r.TaskEnded) -> e.Fact:
         warnings=warnings,
         artifacts=report.artifacts,
     )
+
+
+def _dropped_output(now: Now, place: Place, outcome: Outcome) -> dict[str, Any]:
+    """What stands for an output that is too large to be kept. Whoever reads it fails."""
+    return dropped_reference(f"{now.artifact_folder(place)}/output.txt", outcome.output_bytes)
 
 
 def _with_data_problem(now: Now, report: r.TaskEnded) -> Outcome:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.evolve.evolve_places import is_agent
+from mulligan.core.model.artifacts import describe_dropped, find_dropped
 from mulligan.core.model.failure_context import (
     UPSTREAM_OUTPUTS_MAX,
     ContentType,
@@ -118,13 +119,20 @@ def agent_context(state: State, place: Place) -> AgentContext:
     failed = failed_sources(state, step)
     handled = _failure_to_handle(state, place)
     outputs = _prior_outputs(state, step.key) if reads_upstream(place.spec) else ()
+    before = islice(chain(_rejected_output(state, place), outputs), UPSTREAM_OUTPUTS_MAX)
     return AgentContext(
         target=place.key,
         failed=(*failed, *((handled,) if handled else ())),
-        outputs=tuple(islice(chain(_rejected_output(state, place), outputs), UPSTREAM_OUTPUTS_MAX)),
+        outputs=tuple(map(_with_dropped_described, before)),
         summary=place.climb.summary,
         hides=state.workflow.hide_credentials,
     )
+
+
+def _with_dropped_described(one: PriorOutput) -> PriorOutput:
+    """The output of an earlier step; if it was not kept, the words that say so. The agent did not ask for it."""
+    dropped = find_dropped(one.output)
+    return one if dropped is None else msgspec.structs.replace(one, output=f"[{describe_dropped(dropped)}]")
 
 
 def reads_upstream(spec: Command) -> bool:

@@ -70,7 +70,7 @@ def classify(outcome: Outcome) -> tuple[Failure | None, tuple[Failure, ...]]:
 def _warnings(outcome: Outcome, found: Failure | None) -> Iterator[Failure]:
     """Warnings about an output, a log or an error report that could not be read."""
     if outcome.output_warning:
-        yield failure("OUTPUT_INVALID", outcome.output_warning, severity="warning")
+        yield failure("OUTPUT_TOO_LARGE", outcome.output_warning, severity="warning")
     if outcome.log_warning:
         yield failure("OUTPUT_MISSING", outcome.log_warning, severity="warning")
     in_words = f"$MULLIGAN_ERROR {outcome.report_error}"

@@ -23,6 +23,7 @@ from mulligan.core.model.agent_messages import (
     missing_tools,
     offered_tools,
 )
+from mulligan.core.model.artifacts import describe_dropped, find_dropped
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.workflow import AgentTools
 from mulligan.core.state.scope import Now
@@ -80,7 +81,7 @@ def _check_tools(now: Now, place: Place) -> Facts:
     try:
         lists = _lists(now, place)
     except ExpressionFailed as error:
-        return _fail(place, make_failure(now, place, "EXPRESSION_FAILED", error.message))
+        return _fail(place, make_failure(now, place, error.failure_code, error.message))
     message = ""
     if missing := missing_tools(tools, lists):
         names = ", ".join(f"'{name}'" for name in missing)
@@ -108,7 +109,7 @@ def _continue(now: Now, place: Place) -> Facts:
     try:
         calls = asked_calls(now.fetch(last.answer))
     except ExpressionFailed as error:
-        return _fail(place, make_failure(now, place, "EXPRESSION_FAILED", error.message))
+        return _fail(place, make_failure(now, place, error.failure_code, error.message))
     if len(calls) > CALLS_PER_ANSWER_MAX:
         message = f"the model asked for {len(calls)} tools at once, more than {CALLS_PER_ANSWER_MAX}"
         return _fail(place, make_failure(now, place, "OUTPUT_INVALID", message))
@@ -141,7 +142,7 @@ def _call(now: Now, place: Place, asked: AskedCall) -> Facts:
     try:
         tool, arguments, problem = _examine(now, place, asked)
     except ExpressionFailed as error:
-        yield e.AttemptFailed(place.key, place.attempt, make_failure(now, place, "EXPRESSION_FAILED", error.message))
+        yield e.AttemptFailed(place.key, place.attempt, make_failure(now, place, error.failure_code, error.message))
         return
     kept = {
         name: now.keep(place, f"argument-{number}-{index}", arguments[name]) for index, name in enumerate(arguments)
@@ -198,10 +199,18 @@ def _after_tool(now: Now, place: Place, fact: e.CommandCompleted | e.CommandFail
         number=call.number,
         tool=call.tool,
         id=call.id,
-        output=fact.output if isinstance(fact, e.CommandCompleted) else None,
-        error=_error_text(fact.failure) if isinstance(fact, e.CommandFailed) else "",
+        output=fact.output if isinstance(fact, e.CommandCompleted) and find_dropped(fact.output) is None else None,
+        error=_answer_error(fact),
     )
     yield from _continue(now, place)
+
+
+def _answer_error(fact: e.CommandCompleted | e.CommandFailed) -> str:
+    """Why a call has no answer: the tool failed, or its output was not kept. The model may ask for less."""
+    if isinstance(fact, e.CommandFailed):
+        return _error_text(fact.failure)
+    dropped = find_dropped(fact.output)
+    return "" if dropped is None else f"OUTPUT_TOO_LARGE: {describe_dropped(dropped)}"
 
 
 def _error_text(found: Failure) -> str:

@@ -16,8 +16,8 @@ from mulligan.core.model.artifacts import is_artifact
 from mulligan.core.model.workflow import END
 from mulligan.core.state.scope import RUN_TOO_LONG, Now
 from mulligan.core.state.state import Place, State
-from mulligan.core.state.verdict import is_degraded, is_handled, open_failures, unhandled, verdict
-from mulligan.errors import ExpressionFailed
+from mulligan.core.state.verdict import dropped_outputs, is_degraded, is_handled, open_failures, unhandled, verdict
+from mulligan.errors import ExpressionFailed, OutputDropped
 
 END_STATUSES = ("completed", "failed")
 # The outputs of `http` and `noetl` actions: their `status` is that of a response or a tool, not of the run.
@@ -104,7 +104,8 @@ def _outputs(now: Now, end: Place) -> tuple[dict[str, Any], str]:
             outputs[name] = now.render(template, end)
         except ExpressionFailed as error:
             outputs[name] = None
-            problem = problem or f"output '{name}': {error.message}"
+            code = f"{error.failure_code}: " if isinstance(error, OutputDropped) else ""
+            problem = problem or f"output '{name}': {code}{error.message}"
     return outputs, problem
 
 
@@ -118,4 +119,5 @@ def _counts(state: State) -> dict[str, Any]:
         "handled_steps_count": len(handled - failed),
         "recovered_steps_count": sum(bool(step.recovered_by) or step.key in items for step in state.steps()),
         "skipped_steps_count": sum(step.status == "skipped" for step in state.steps()),
+        "dropped_outputs_count": sum(1 for _ in dropped_outputs(state)),
     }

@@ -11,7 +11,7 @@ from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, sched
 from mulligan.core.deciding.routes import has_no_route, success_edges
 from mulligan.core.evolve.arrivals import is_met
 from mulligan.core.model import events as e
-from mulligan.core.model.failure import failure
+from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.graph import Arc, Barrier, Node
 from mulligan.core.model.workflow import END
 from mulligan.core.state.not_begun import count_not_begun
@@ -162,7 +162,7 @@ def enter(now: Now, place: Place) -> Facts:
         if step.when is not None and not now.condition(step.when, place):
             return iter((pass_over(place, "when"),))
     except ExpressionFailed as error:
-        return _enter_and_fail(now, place, error.message)
+        return _enter_and_fail(now, place, failure(error.failure_code, error.message))
     return _enter_and_schedule(now, place)
 
 
@@ -171,10 +171,10 @@ def _enter_and_schedule(now: Now, place: Place) -> Facts:
     yield from schedule(now, place, "entered")
 
 
-def _enter_and_fail(now: Now, place: Place, message: str) -> Facts:
+def _enter_and_fail(now: Now, place: Place, found: Failure) -> Facts:
     yield e.StepEntered(place.key, place.visit + 1)
     attempt = place.attempt + 1
-    yield e.AttemptFailed(place.key, attempt, add_location(now, place, failure("EXPRESSION_FAILED", message), attempt))
+    yield e.AttemptFailed(place.key, attempt, add_location(now, place, found, attempt))
 
 
 # -- when a step has ended ------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def _stand_in(now: Now, source: Place, record: FailureRecord, by: str, output: A
         # The always edges were taken when the source failed.
         taken = success_edges(now, source, output, with_always=False)
     except ExpressionFailed as error:
-        return _cannot_stand_in(now, source, record=record, code="EXPRESSION_FAILED", message=error.message)
+        return _cannot_stand_in(now, source, record=record, code=error.failure_code, message=error.message)
     no_route = has_no_route(now, source, taken)
     if no_route and now.state.step(source.key).no_match == "fail":
         return _cannot_stand_in(

@@ -335,7 +335,7 @@ def _handler_ended(now: Now, place: Place, handler: Handler) -> e.Fact:
     try:
         output = _handler_output(now, place, handler)
     except ExpressionFailed as error:
-        return _handler_failed(now, place, make_failure(now, place, "EXPRESSION_FAILED", error.message))
+        return _handler_failed(now, place, make_failure(now, place, error.failure_code, error.message))
     is_decision = isinstance(output, dict) and output.get("status") in ("completed", "failed")
     if handler.strategy == "custom" and not is_decision:
         message = 'a custom handler must write {"status": "completed" or "failed", "output": …} to $MULLIGAN_OUTPUT'

@@ -7,7 +7,6 @@ facts; what follows from a fact is decided after it is in the state.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -34,7 +33,7 @@ from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.scope import Now, fill_params, next_attempt
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.visit_limits import is_beyond_limit, last_failure_of_loop
-from mulligan.errors import ExpressionFailed
+from mulligan.errors import ExpressionFailed, OutputDropped
 
 Facts = Iterator[e.Fact]
 # What follows from most facts. Shared: an exhausted iterator stays exhausted.
@@ -87,7 +86,7 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
     try:
         bindings = now.bindings(place.spec, place)
     except ExpressionFailed as error:
-        found = add_location(now, place, failure("EXPRESSION_FAILED", error.message), attempt)
+        found = add_location(now, place, failure(error.failure_code, error.message), attempt)
         return iter((e.AttemptFailed(place.key, attempt, found),))
     scheduled = e.AttemptScheduled(
         place.key,
@@ -216,7 +215,7 @@ def _reject(now: Now, place: Place) -> Failure | None:
         if now.condition(condition, place, output=place.output):
             return None
     except ExpressionFailed as error:
-        return make_failure(now, place, "EXPRESSION_FAILED", error.message)
+        return make_failure(now, place, error.failure_code, error.message)
     message = f"'{condition.source}' does not hold"
     return make_failure(now, place, "VALIDATION_FAILED", message, details=rejected_details(place.output))
 
@@ -295,11 +294,14 @@ def _completion(now: Now, place: Place, output: Any, recovered_by: str) -> e.Fac
 
 def _end_completed(now: Now, place: Place, output: Any, recovered_by: str) -> e.Fact:
     """Complete `end`, unless it returned a status that a run cannot have: then `end` has failed."""
-    # An artifact that cannot be read counts as no status.
-    with suppress(ExpressionFailed):
-        problem = status_problem(now.fetch(output))
-        if problem:
-            return e.ResultRejected(END, place.attempt, make_failure(now, place, "OUTPUT_INVALID", problem))
+    try:
+        problem, code = status_problem(now.fetch(output)), "OUTPUT_INVALID"
+    except OutputDropped as error:
+        problem, code = error.message, error.failure_code
+    except ExpressionFailed:
+        problem, code = "", ""  # an artifact that cannot be read counts as no status
+    if problem:
+        return e.ResultRejected(END, place.attempt, make_failure(now, place, code, problem))
     return e.StepCompleted(END, place.visit, attempt=place.attempt, output=output, recovered_by=recovered_by)
 
 
@@ -312,7 +314,7 @@ def _step_completed(now: Now, place: Place, output: Any, recovered_by: str) -> e
             taken = success_edges(now, place, output)
         except ExpressionFailed as error:
             return e.ResultRejected(
-                place.key, place.attempt, make_failure(now, place, "EXPRESSION_FAILED", error.message)
+                place.key, place.attempt, make_failure(now, place, error.failure_code, error.message)
             )
         no_route = has_no_route(now, place, taken)
         if no_route and now.state.step(place.key).no_match == "fail":

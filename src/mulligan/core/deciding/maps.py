@@ -28,7 +28,7 @@ def expand(now: Now, place: Place) -> Facts:
     try:
         _most_parallel(now, place, policy)
     except ExpressionFailed as error:
-        yield e.AttemptFailed(place.key, place.attempt, make_failure(now, place, "EXPRESSION_FAILED", error.message))
+        yield e.AttemptFailed(place.key, place.attempt, make_failure(now, place, error.failure_code, error.message))
         return
     if place.items is not None and (place.items.visit == place.visit or _runs_chosen_items(now, place)):
         yield _continue_list(now, place, place.items)
@@ -85,7 +85,7 @@ def _expand_with(now: Now, place: Place, values: Callable[[], Any]) -> Facts:
     try:
         items = select_items(now, place, values())
     except ExpressionFailed as error:
-        yield e.AttemptFailed(place.key, place.attempt, make_failure(now, place, "EXPRESSION_FAILED", error.message))
+        yield e.AttemptFailed(place.key, place.attempt, make_failure(now, place, error.failure_code, error.message))
         return
     # After a visit that failed, completed items stay completed if the list is the same.
     if place.items is not None and _have_same_items(place.items.values, items):
@@ -209,15 +209,14 @@ def _enter_or_skip(now: Now, item: Place, index: int) -> Facts:
         if now.condition(when, item):
             return enter_command(now, item, "do", index)
     except ExpressionFailed as error:
-        return _enter_and_fail(now, item, index, error.message)
+        return _enter_and_fail(now, item, index, failure(error.failure_code, error.message))
     return iter((e.CommandSkipped(command_key(item, "do", index), item.key, "do", index),))
 
 
-def _enter_and_fail(now: Now, item: Place, index: int, message: str) -> Facts:
+def _enter_and_fail(now: Now, item: Place, index: int, found: Failure) -> Facts:
     key, attempt = command_key(item, "do", index), item.attempt + 1
     yield e.CommandEntered(key, item.key, "do", index)
-    found = add_location(now, now.state.places[key], failure("EXPRESSION_FAILED", message), attempt)
-    yield e.AttemptFailed(key, attempt, found)
+    yield e.AttemptFailed(key, attempt, add_location(now, now.state.places[key], found, attempt))
 
 
 def after_command(now: Now, item: Place, fact: e.Fact, index: int) -> Facts:

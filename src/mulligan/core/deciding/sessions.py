@@ -28,7 +28,7 @@ def session_facts(now: Now, place: Place) -> Iterator[e.Fact]:
         yield _kept(now, place, talk.turns)
     except ExpressionFailed as error:
         message = f"session '{place.spec.session}' was not kept: {error.message}"
-        yield e.WarningRecorded(place.key, failure("EXPRESSION_FAILED", message, severity="warning"))
+        yield e.WarningRecorded(place.key, failure(error.failure_code, message, severity="warning"))
 
 
 def _kept(now: Now, place: Place, turns: tuple[Turn, ...]) -> e.SessionKept:

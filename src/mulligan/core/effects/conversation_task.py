@@ -13,7 +13,7 @@ from mulligan.core.state.state import NO_CONVERSATION, Place, State
 # Failures of a question that say nothing about what the model has said: it does not read them.
 _NOT_ITS_OWN = frozenset(
     "CONNECTION TIMEOUT WORKER_LOST CIRCUIT_OPEN BUDGET_EXCEEDED NO_CAPACITY OUT_OF_MEMORY EXPRESSION_FAILED "
-    "INPUT_INVALID".split()
+    "OUTPUT_TOO_LARGE INPUT_INVALID".split()
 )
 
 

@@ -118,7 +118,8 @@ def contents_of(value: Any) -> Any:
 def _content_hash(reference: dict[str, Any]) -> list[str]:
     found = parse_reference(reference)
     # The same file may be a column of one library or a table of another.
-    return ["artifact", found.sha256, found.format, *filter(None, (found.type,))]
+    # An output that was not kept is like no other.
+    return ["artifact", found.sha256 or found.name, found.format, *filter(None, (found.type,))]
 
 
 def digest_of(value: Any) -> str:

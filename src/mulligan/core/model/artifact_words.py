@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.model.artifacts import KEY, VALUE_FORMATS, replace_references
+from mulligan.core.model.artifacts import DROPPED, KEY, VALUE_FORMATS, describe_excess, replace_references
 from mulligan.core.model.formatting import format_size
 
 _KINDS = {"numpy.ndarray": "array", "pandas.Series": "column", "polars.Series": "column"}
 
 
 def describe_file(reference: dict[str, Any]) -> str:
-    """What a file is; "" for an artifact that is a value."""
+    """What a file is, or how large an output was that was not kept; "" for an artifact that is a value."""
     description = reference[KEY]
     if not isinstance(description, dict) or description.get("format", "json") in VALUE_FORMATS:
         return ""
+    if description["format"] == DROPPED:
+        return f"not kept: it {describe_excess(description.get('size', 0))}"
     kind, size = str(description.get("type", "")), format_size(description.get("size", 0))
     if not kind:
         return f"file ({size})"

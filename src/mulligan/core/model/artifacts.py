@@ -9,6 +9,9 @@ reference says what the file is:
 
     {"$artifact": {"name": …, "size": …, "sha256": …, "format": "parquet", "type": "pandas.DataFrame", "rows": 1000,
                    "columns": 5}}
+
+An output that is larger than any may be is not stored. A reference with the format `dropped` stands for it wherever the
+output would be, so that nobody takes it for an empty one: an expression that leads to it fails with OUTPUT_TOO_LARGE.
 """
 
 from __future__ import annotations
@@ -16,21 +19,27 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
 
 from mulligan.errors import ArtifactDamaged
 
-Format = Literal["json", "text", "file", "parquet", "arrow", "npy"]
+Format = Literal["json", "text", "file", "parquet", "arrow", "npy", "dropped"]
 
 # Values that are larger as JSON are not stored in an event.
 INLINE_BYTES_MAX = 64 * 1024
+# Larger outputs are not kept at all.
+OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 KEY = "$artifact"
 # JSON without this key has no reference in it.
 KEY_AS_JSON = b'"$artifact"'
 # The formats whose content is a value. Others are files, which only a step reads: an expression has their reference.
 VALUE_FORMATS = frozenset({"json", "text"})
+# The format of a reference to an output that was not kept.
+DROPPED: Format = "dropped"
+_DROPPED_AS_JSON = b'"format":"dropped"'
 ENDINGS: dict[Format, str] = {"json": ".json", "text": ".txt"}
 # More digits than any run id has.
 _RUN_DIGITS_MAX = 19
@@ -56,7 +65,12 @@ class Artifact(msgspec.Struct, frozen=True):
     @property
     def is_file(self) -> bool:
         """Whether it is a file for programs, not a value for expressions."""
-        return self.format not in VALUE_FORMATS
+        return self.format not in VALUE_FORMATS and not self.is_dropped
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether it stands for an output that was too large to be kept."""
+        return self.format == DROPPED
 
     @property
     def description(self) -> dict[str, Any]:
@@ -138,6 +152,36 @@ def replace_references(value: Any, by: Callable[[dict[str, Any]], Any]) -> Any:
     return [replace_references(inner, by) for inner in value] if isinstance(value, list) else value
 
 
+# -- outputs that were not kept --------------------------------------------------------------------------------------
+
+
+def dropped_reference(name: str, size: int) -> dict[str, Any]:
+    """The reference that stands for an output of `size` bytes that was not kept; of 0 if its size is not known."""
+    return make_reference(Artifact(name, size, "", DROPPED))
+
+
+def find_dropped(value: Any) -> Artifact | None:
+    """The first output in a value of a fact that was not kept; None if there is none, as nearly always."""
+    if not isinstance(value, dict | list) or _DROPPED_AS_JSON not in msgspec.json.encode(value):
+        return None
+    for reference in references(value):
+        # A step may have written something like it into the details of an error.
+        with suppress(ArtifactDamaged):
+            if (found := parse_reference(reference)).is_dropped:
+                return found
+    return None
+
+
+def describe_dropped(dropped: Artifact) -> str:
+    """`the output of 'build' was not kept: it has 67,108,865 bytes; the limit is 67,108,864`."""
+    return f"the output of '{dropped.name.split('/')[1]}' was not kept: it {describe_excess(dropped.size)}"
+
+
+def describe_excess(size: int) -> str:
+    """`has 67,108,865 bytes; the limit is 67,108,864`, of an output that is too large."""
+    return f"has {f'{size:,} bytes' if size else 'too many bytes'}; the limit is {OUTPUT_BYTES_MAX:,}"
+
+
 # -- contents --------------------------------------------------------------------------------------------------------
 
 
@@ -167,11 +211,13 @@ def fetch_references(
 ) -> Any:
     """The value with each reference replaced by the content of its artifact; one to a file by `locate(artifact)`.
 
-    Without `locate` a reference to a file stays.
+    Without `locate` a reference to a file stays. So does one to an output that was not kept.
     """
 
     def content_of(reference: dict[str, Any]) -> Any:
         artifact = parse_reference(reference)
+        if artifact.is_dropped:
+            return reference
         if artifact.is_file:
             return reference if locate is None else locate(artifact)
         return decode_content(artifact, fetch(artifact))

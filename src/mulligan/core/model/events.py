@@ -210,6 +210,8 @@ class _RunEnded(Fact):
     skipped_steps_count: int = 0
     outputs: dict[str, Any] = {}
     reason: str = ""
+    # Steps and items whose outputs were too large to be kept.
+    dropped_outputs_count: int = 0
 
 
 class RunCompleted(_RunEnded):

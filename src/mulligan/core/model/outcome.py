@@ -35,10 +35,12 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     said: Failure | None = None
     # If timed out: it was the deadline of the whole visit.
     is_past_deadline: bool = False
-    # Why it has no output although it succeeded.
+    # Why its output was not kept although it succeeded: it is too large.
     output_warning: str = ""
     # Why a requested path does not lead to its log.
     log_warning: str = ""
     # If stderr is longer than its tail: its beginning, and how many bytes between the two are in neither.
     stderr_head: str = ""
     stderr_left_out: int = 0
+    # The size of an output that was not kept.
+    output_bytes: int = 0

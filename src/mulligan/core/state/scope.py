@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from mulligan.core.model.artifacts import is_artifact
+from mulligan.core.model.artifacts import describe_dropped, find_dropped, is_artifact
 from mulligan.core.model.breaker_keys import breaker_key, breaker_name
 from mulligan.core.model.credential_patterns import hide_in
 from mulligan.core.model.fact_parts import StopCause
@@ -20,6 +20,7 @@ from mulligan.core.model.workflow import AGENT, END, WORKSPACE, Action, Command,
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import is_handled
 from mulligan.core.state.workspace import workspace_view
+from mulligan.errors import OutputDropped
 
 
 class Evaluator(Protocol):
@@ -78,8 +79,11 @@ class Now(msgspec.Struct, eq=False):
 
     def keep(self, place: Place, name: str, value: Any) -> Any:
         """A value that the place produced; a large one is stored under this name and replaced by a reference."""
-        folder = f"{self.state.run.run_id}/{file_name(place.key)}/{place.visit}/{place.attempt}"
-        return self.evaluator.keep(f"{folder}/{name}.json", value)
+        return self.evaluator.keep(f"{self.artifact_folder(place)}/{name}.json", value)
+
+    def artifact_folder(self, place: Place) -> str:
+        """The folder of what the current attempt of the place has stored."""
+        return f"{self.state.run.run_id}/{file_name(place.key)}/{place.visit}/{place.attempt}"
 
     def bindings(self, command: Command, place: Place) -> dict[str, Any]:
         """The values for the action, environment and folder of this attempt. Secrets stay references."""
@@ -186,7 +190,9 @@ _OUTPUT = Expression("output", ("output",))
 
 
 def fetch_artifact(evaluator: Evaluator, value: Any) -> Any:
-    """A value of a fact; the content of the artifact if it is a reference. ExpressionFailed if the artifact is gone."""
+    """A value of a fact; the content of the artifact if it is a reference. ExpressionFailed if there is none."""
+    if (dropped := find_dropped(value) if is_artifact(value) else None) is not None:
+        raise OutputDropped(describe_dropped(dropped))
     return evaluator.evaluate(_OUTPUT, {"output": value}) if is_artifact(value) else value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
+from mulligan.core.model.artifacts import find_dropped
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import FailureRecord, State
 from mulligan.core.state.transitions import ENDED
@@ -119,8 +120,17 @@ def verdict(state: State) -> str:
 
 
 def is_degraded(state: State) -> bool:
-    """Whether the run needed help: a failure was recovered, handled or allowed."""
+    """Whether a failure was recovered, handled or allowed, or an output is missing because it was too large."""
     if any(True for _ in open_failures(state)):
         return True
     lasting = (place for place in state.places.values() if place.role in ("step", "item"))
-    return any(place.recovered_by or (place.role == "item" and place.status == "failed") for place in lasting)
+    if any(place.recovered_by or (place.role == "item" and place.status == "failed") for place in lasting):
+        return True
+    return any(True for _ in dropped_outputs(state))
+
+
+def dropped_outputs(state: State) -> Iterator[str]:
+    """The steps and items whose outputs were too large to be kept. A map has the outputs of its items in its own."""
+    for place in state.places.values():
+        if place.role in ("step", "item") and place.items is None and find_dropped(place.output) is not None:
+            yield place.key

@@ -96,7 +96,7 @@ def _failures(paper: Paper, outcome: Outcome, where: str, *, is_kept: bool) -> I
 def _name(group: FailureGroup) -> str:
     """`build`; of several, how many: `22 steps`, `8 items of check`."""
     if len(group.members) == 1:
-        return f"{group.first.above}{group.first.place}"
+        return f"{group.first.above}{group.first.name}"
     noun = f"items of {group.first.step}" if group.first.is_item else "steps"
     return f"{len(group.members):,} {noun}"
 
@@ -138,7 +138,7 @@ def _failure(paper: Paper, group: FailureGroup, name: str, typed: str) -> str:
 
 def _names(group: FailureGroup) -> str:
     """The first of them by name: `s0, s1, s2 and 19 more`."""
-    names = [f"{one.above}{one.place}" for one in group.members]
+    names = [f"{one.above}{one.name}" for one in group.members]
     left = len(names) - NAMES_MAX
     return f"{', '.join(names[:NAMES_MAX])}{f' and {left:,} more' if left > 0 else ''}"
 
@@ -156,7 +156,7 @@ def _command_for(one: FailureOutcome, run_id: int) -> str:
         return f"explain {run_id} {one.step}"
     if one.has_refused_output and one.fate != "mended":
         return f"show {run_id} --output {one.place}"
-    item = f" --item {one.place.removeprefix(one.step).strip('[]')}" if one.is_item else ""
+    item = f" --item {shlex.quote(one.name.removeprefix(one.step)[1:-1])}" if one.is_item else ""
     return f"logs {run_id} {one.step}{item}"
 
 

@@ -44,7 +44,9 @@ def render_headline(report: Report) -> Html:
 
 def _degraded(report: Report) -> str:
     counts = report.counts
-    return describe_degraded(counts.recovered_steps_count, counts.handled_steps_count) if counts else "degraded"
+    if not counts:
+        return "degraded"
+    return describe_degraded(counts.recovered_steps_count, counts.handled_steps_count, counts.dropped_outputs_count)
 
 
 def _badge(report: Report) -> str:

@@ -142,6 +142,7 @@ class Counts(msgspec.Struct, frozen=True):
     handled_steps_count: int
     recovered_steps_count: int
     skipped_steps_count: int
+    dropped_outputs_count: int
 
 
 class Report(msgspec.Struct):

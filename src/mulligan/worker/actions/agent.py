@@ -250,7 +250,7 @@ class _AgentAnswer:
 
     def read_usage(self, logs: Logs | ScratchFiles, scratch: ScratchFiles) -> None:
         """Read only its usage and error, as far as possible."""
-        with suppress(outputs.OutputInvalid, outputs.NoOutput):
+        with suppress(outputs.OutputInvalid, outputs.OutputNotKept):
             self._read_written(logs, scratch) or self._read_printed(logs)
 
     def _read_written(self, logs: Logs | ScratchFiles, scratch: ScratchFiles) -> dict[str, Any] | None:
@@ -302,7 +302,7 @@ def _read_printed(logs: Logs | ScratchFiles) -> str:
     """Return what it printed. It is the answer, so it is invalid if it is too large."""
     try:
         printed: str = outputs.read_output(logs.out, _NO_FILE, "text")
-    except outputs.NoOutput as problem:
+    except outputs.OutputNotKept as problem:
         raise outputs.OutputInvalid(str(problem)) from None
     return printed
 

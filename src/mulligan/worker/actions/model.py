@@ -86,7 +86,7 @@ def with_usage(task: Task, report: TaskEnded, scratch: ScratchFiles) -> TaskEnde
     if task.kind != MODEL or report.reused_run_id:
         return report
     used: Any = None
-    with suppress(outputs.OutputInvalid, outputs.NoOutput):
+    with suppress(outputs.OutputInvalid, outputs.OutputNotKept):
         data = outputs.read_if_there(scratch.output, USAGE_BYTES_MAX, "its usage")
         used = outputs.decode_json(data, "its usage") if data else None
     return msgspec.structs.replace(report, usage={**report.usage, **used}) if isinstance(used, dict) else report

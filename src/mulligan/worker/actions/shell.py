@@ -7,8 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
@@ -22,7 +20,7 @@ from mulligan.worker.environment import task_environment, working_folder_of
 from mulligan.worker.folders import Folders, Logs, ScratchFiles, write_private_file
 from mulligan.worker.loop_limits import LOOP_BYTES_MAX, LOOP_BYTES_MAX_REDACTED
 from mulligan.worker.programs import Programs, resolve_interpreter
-from mulligan.worker.task_reports import ProcessExit, ProgramNotFound, make_report, with_output_error
+from mulligan.worker.task_reports import ProcessExit, ProgramNotFound, make_report, with_output_error, without_output
 
 INTERPRETER = "bash"
 # How much of standard output is shown for a command that failed without writing to stderr.
@@ -81,7 +79,7 @@ def _program(task: Task, environment: dict[str, str], folder: str, programs: Pro
 
 
 def read_output(task: Task, logs: Logs | ScratchFiles, scratch: ScratchFiles) -> Any:
-    """Return the output of a command, or `LargeOutput`; raise OutputInvalid or NoOutput."""
+    """Return the output of a command, or `LargeOutput`; raise OutputInvalid or OutputNotKept."""
     bytes_max = LOOP_BYTES_MAX_REDACTED if task.secrets else LOOP_BYTES_MAX
     large = outputs.find_large_output(logs.out, scratch.output, task.capture, bytes_max)
     return large or outputs.read_output(logs.out, scratch.output, task.capture)
@@ -134,8 +132,8 @@ def _with_output(
 ) -> TaskEnded:
     try:
         output = read_output_now()
-    except outputs.NoOutput as reason:
-        return make_report(task, msgspec.structs.replace(outcome, output_warning=str(reason)), None, process_exit)
+    except outputs.OutputNotKept as reason:
+        return make_report(task, without_output(outcome, reason), None, process_exit)
     except outputs.OutputInvalid as problem:
         return make_report(task, with_output_error(outcome, str(problem)), None, process_exit)
     return make_report(task, outcome, output, process_exit)

@@ -17,6 +17,7 @@ _BY_CODE = {
     "INPUT_INVALID": "schema",
     "OUTPUT_INVALID": "parse",
     "EXPRESSION_FAILED": "transform",
+    "OUTPUT_TOO_LARGE": "transform",
 }
 _BY_STATUS = {401: "auth", 403: "auth", 404: "not_found", 407: "auth", 408: "timeout", 410: "not_found"}
 _DATABASES = frozenset({"postgres", "duckdb"})
