@@ -13,6 +13,7 @@ import os
 import sys
 from importlib import import_module
 
+from mulligan.cli.interrupts import raise_again, raise_interrupt
 from mulligan.cli.module_archive import ModuleArchive
 
 TYPE_CHECKING = False
@@ -41,7 +42,8 @@ class RaisedInterrupts:
     """Inside it, Ctrl-C and SIGTERM raise KeyboardInterrupt; before and after, they end the process at once."""
 
     def __enter__(self) -> None:
-        _on_signals(_signal.default_int_handler)
+        sys.unraisablehook = raise_again
+        _on_signals(raise_interrupt)
 
     def __exit__(self, *_: object) -> None:
         _on_signals(_end)
