@@ -94,6 +94,15 @@ def test_a_signal_is_not_lost_where_python_drops_exceptions(call: str, number: s
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
+def test_a_second_signal_interrupts_an_import_that_hangs(tmp_path: Path) -> None:
+    hanging = AT_IMPORT.replace("NUMBER)\n", "NUMBER); os.kill(os.getpid(), NUMBER); import time; time.sleep(600)\n", 1)
+    (tmp_path / "flow.yaml").write_text("steps:\n  - {step: a, shell: echo}\n")
+
+    done = ran(hanging, "mulligan.service.driver", str(int(signal.SIGINT)), "run", "flow.yaml", cwd=tmp_path)
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
 def test_a_signal_when_the_command_is_done_ends_it_with_130(tmp_path: Path) -> None:
     done = ran(AT_EXIT, str(int(signal.SIGINT)), "list", cwd=tmp_path)
 

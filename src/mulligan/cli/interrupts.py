@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 # How soon a signal is handled again that came during an import.
 AGAIN_SECONDS = 0.005
-# An import that takes longer is interrupted nevertheless: a module of somebody else may hang.
-IMPORT_SECONDS_MAX = 3.0
+# An import that takes longer is interrupted nevertheless, and by a second signal at once: somebody's module may hang.
+IMPORT_SECONDS_MAX = 30.0
 
 _IMPORT = "<frozen importlib._bootstrap>"
 # The signals that are to be handled again, and since when.
@@ -32,10 +32,11 @@ _waiting: dict[int, float] = {}
 
 def raise_interrupt(number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt; if a module is being imported, as soon as it is."""
-    now = monotonic()
-    if _is_importing(frame) and now - _waiting.setdefault(number, now) < IMPORT_SECONDS_MAX:
+    is_second = number in _waiting and (frame is None or frame.f_code is not _on_alarm.__code__)
+    if _is_importing(frame) and not is_second:
         _handle_again(number)
-        return
+        if monotonic() - _waiting[number] < IMPORT_SECONDS_MAX:
+            return
     _waiting.pop(number, None)
     raise KeyboardInterrupt(number)
 
