@@ -185,7 +185,7 @@ class Notices:
         return SentNotices(self.sender.sent, len(self._outbox.notices(status="waiting", limit=1000)))
 
     def close(self, *, is_hurried: bool = False) -> None:
-        """Wait for what is being sent; in a hurry, for one message of each target. What is not written is sent again."""
+        """Wait for what is being sent; in a hurry, for one message per target. What is not written is sent again."""
         if "sender" in self.__dict__:
             with suppress(MulliganError):
                 self.sender.close(_now(), is_hurried=is_hurried)
