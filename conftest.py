@@ -9,8 +9,9 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.assertion import rewrite
@@ -79,6 +80,42 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MULLIGAN_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
         yield
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Say how a process of the tests ended that should not have: xdist says only which test it ran."""
+    if error is not None and (popen := getattr(node.gateway._io, "popen", None)) is not None:
+        code = popen.wait(10)
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        print(f"\nprocess {popen.pid} of {node.gateway.id} {how}: {error}", file=sys.__stderr__, flush=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A test that signals an id which a process of the tests has by now fails: it has kept it for too long.
+
+    Ids are used again within minutes of tests. The process with that id would die, and its test would be blamed.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    ids = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "processes-of-the-tests"
+    ids.mkdir(exist_ok=True)
+    (ids / str(os.getpid())).touch()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("kill", "killpg"):
+            patch.setattr(os, name, _sparing(getattr(os, name), ids))
+        yield
+    (ids / str(os.getpid())).unlink()
+
+
+def _sparing(send: Callable[[int, int], None], ids: Path) -> Callable[[int, int], None]:
+    def spare(pid: int, number: int) -> None:
+        is_ours = pid == os.getppid() or (ids / str(pid)).exists()
+        if number and pid != os.getpid() and is_ours:
+            raise AssertionError(f"process {pid} runs tests: its id was that of another process before")
+        send(pid, number)
+
+    return spare
 
 
 @pytest.fixture(scope="session")

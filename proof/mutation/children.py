@@ -29,8 +29,10 @@ class Child:
 
     def end(self) -> None:
         """Nothing of it is left after this, and nothing of what it started."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        if self.status is None:
+            # Once it was waited for, another process may have its id.
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
         self.wait()
         self.hears.close()
 

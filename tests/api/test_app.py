@@ -12,12 +12,13 @@ import msgspec
 import pytest
 from tests.api.conftest import Client, open_client, start_run
 
+from mulligan.api.app import make_app
 from mulligan.api.openapi import document
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Answer, Body, Call, Query, Route, Streamed
 from mulligan.api.service_threads import SLOW_WAITING_MAX, ServiceThreads
 from mulligan.errors import StoreUnavailable, UnknownRun
-from mulligan.service import Home, Service
+from mulligan.service import Home, ServerConfig, Service
 
 
 class Wanted(Query, frozen=True):
@@ -269,6 +270,29 @@ def test_what_readers_have_counted_is_counted_by_another_thread_with_a_store_of_
     threads.close()
 
     assert found == (True, "count_0")
+
+
+def test_a_server_that_ends_does_not_wait_for_a_thread_that_hangs_and_says_where_it_is(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    has_begun, may_end = threading.Event(), threading.Event()
+    app = make_app(home, ServerConfig(), close_seconds=0.0)
+
+    def hang(service: Service) -> None:
+        has_begun.set()
+        may_end.wait(30)
+
+    async def serve() -> None:
+        async with app.router.lifespan_context(app):
+            asked = asyncio.ensure_future(app.state.api.threads.change(hang))
+            await asyncio.to_thread(has_begun.wait)
+            asked.cancel()
+
+    with caplog.at_level(logging.WARNING, "mulligan.server"):
+        asyncio.run(serve())
+    may_end.set()
+
+    assert "ending without an answer from thread change_0 in mulligan.api.service_threads" in caplog.text
 
 
 def test_a_stream_ends_with_its_pieces_its_client_or_the_server(things: Client) -> None:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from mulligan.errors import InputInvalid, StoreUnavailable
 from mulligan.service import JOBS, BackgroundJobs, Job, run_jobs
 
+# Sends itself SIGTERM when it begins to wait for what is due next: at the lock of an event, or at the system call.
+TERMINATED_AT_WAIT = """
+import os, signal, sys
+def trap(frame, event, argument):
+    name = frame.f_code.co_name if event == "call" else getattr(argument, "__name__", "") if event == "c_call" else ""
+    if name == "select" or (name == "wait" and frame.f_back.f_code.co_name == "wait"):
+        sys.setprofile(None)
+        os.kill(os.getpid(), signal.SIGTERM)
+from mulligan.api.background import main
+sys.setprofile(trap)
+main(*sys.argv[1:])
+"""
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -97,3 +112,9 @@ def test_a_store_that_is_away_is_waited_for_and_said_once() -> None:
 
     assert logged == ["the store is away; waiting for it"]
     assert slept == [1.0, 2.0, 1.0]
+
+
+def test_a_signal_that_comes_when_it_begins_to_wait_ends_it(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", TERMINATED_AT_WAIT, str(tmp_path / "home"), "text"], timeout=60)
+
+    assert done.returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -75,6 +76,11 @@ def until(what: Any) -> None:
         time.sleep(0.01)
 
 
+def handles(pid: int, number: signal.Signals) -> bool:
+    [mask] = re.findall(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
 def is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -108,6 +114,21 @@ def test_after_kill_9_the_same_keys_give_the_same_runs_and_no_child_is_left(tmp_
     assert after[:4] == before
     assert sorted(one["run_id"] for one in listed) == sorted(after)
     assert first.token != second.token
+
+
+def test_the_log_says_what_an_end_waits_for_and_a_second_signal_does_not_wait(tmp_path: Path) -> None:
+    with serving(tmp_path, "--no-worker") as server:
+        until(server.children)
+        [child] = server.children()
+        # One that does not handle it yet would die.
+        until(lambda: handles(child, signal.SIGTERM))
+        os.kill(child, signal.SIGSTOP)
+        server.process.send_signal(signal.SIGTERM)
+        until(lambda: f"waiting for the background process (process {child})" in (tmp_path / "log").read_text())
+        server.process.send_signal(signal.SIGTERM)
+
+        assert server.process.wait(20) == 0
+    until(lambda: not is_alive(child))
 
 
 def check_that_tokens_are_made_and_revoked_from_elsewhere(server: Server) -> None:

@@ -51,6 +51,23 @@ del sys.argv[1]
 sys.addaudithook(Countdown())
 mulligan.cli.main.main()
 """
+# Sends it when a function is called by another one, the first time at which it raises an exception.
+AT_CALL = """
+import os, signal, sys
+CALLER, FUNCTION, NUMBER = *sys.argv[1].split(), int(sys.argv[2])
+def trap(frame, event, argument):
+    if event == "call" and frame.f_code.co_name == FUNCTION and frame.f_back.f_code.co_name == CALLER:
+        if getattr(signal.getsignal(NUMBER), "__name__", "_end") != "_end":
+            sys.setprofile(None)
+            os.kill(os.getpid(), NUMBER)
+from mulligan.cli.main import main
+del sys.argv[1:3]
+sys.setprofile(trap)
+main()
+"""
+# What Python would drop, or replace by another exception: in a callback at the end of each import, while a module in C
+# imports others, while a class is made.
+LOST_IN = ["_find_and_load cb", "_call_with_frames_removed _lock_unlock_module", "<module> __set_name__"]
 # In the order in which `mulligan run` loads them: before a command is known, while it is loaded, while it runs.
 MODULES = [
     "mulligan.cli.module_archive",
@@ -79,6 +96,25 @@ def test_a_signal_while_the_program_is_loaded_ends_it_with_130(
     (tmp_path / "flow.yaml").write_text("steps:\n  - {step: a, shell: echo}\n")
 
     done = ran(AT_IMPORT, module, str(int(number)), "run", "flow.yaml", cwd=tmp_path)
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("call", LOST_IN)
+def test_a_signal_is_not_lost_where_python_drops_exceptions(call: str, number: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "flow.yaml").write_text("steps:\n  - {step: a, shell: echo}\n")
+
+    done = ran(AT_CALL, call, str(int(number)), "run", "flow.yaml", cwd=tmp_path)
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_a_second_signal_interrupts_an_import_that_hangs(tmp_path: Path) -> None:
+    hanging = AT_IMPORT.replace("NUMBER)\n", "NUMBER); os.kill(os.getpid(), NUMBER); import time; time.sleep(600)\n", 1)
+    (tmp_path / "flow.yaml").write_text("steps:\n  - {step: a, shell: echo}\n")
+
+    done = ran(hanging, "mulligan.service.driver", str(int(signal.SIGINT)), "run", "flow.yaml", cwd=tmp_path)
 
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 

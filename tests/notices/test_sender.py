@@ -556,6 +556,31 @@ def test_a_sender_that_is_closed_waits_for_what_is_being_sent_and_begins_nothing
     assert statuses(outbox) == ["sent", "waiting"]
 
 
+def test_a_sender_that_is_closed_in_a_hurry_leaves_what_was_not_begun_to_the_next(outbox: Outbox, made: Any) -> None:
+    has_begun, is_closing, wire = threading.Event(), threading.Event(), Wire()
+
+    class OneThread(ThreadPoolExecutor):
+        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            has_begun.wait(30)
+            is_closing.set()
+            super().shutdown(wait=wait, cancel_futures=cancel_futures)
+
+    def send(target: Target, message: Message, now: datetime) -> Delivery:
+        has_begun.set()
+        is_closing.wait(30)
+        return wire(target, message, now)
+
+    sender = made(outbox, send, pool=OneThread(1))
+    outbox.put_notices([notice(1), notice(2), notice(3)])
+    sender.send_due(TARGETS, START, 0)
+
+    sender.close(START, is_hurried=True)
+
+    assert wire.keys == ["k1"]
+    assert statuses(outbox) == ["sent", "waiting", "waiting"]
+    assert {one.reason for one in outbox.notices()} == {""}
+
+
 def test_a_sender_that_is_closed_knows_how_long_its_targets_are_tried(outbox: Outbox, made: Any) -> None:
     outbox.put_notices([notice(1)])
     sender = made(outbox, Wire(DOWN), pool=Later())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from threading import Barrier, Thread
 
 from mulligan.worker.lock import acquire, boot_id, free_locks, is_of_this_machine, state_of
 
@@ -21,6 +22,25 @@ def test_a_lock_that_its_holder_left_behind_is_free(tmp_path: Path) -> None:
     lock.release(is_recorded=False)
 
     assert state_of(lock.path) == "free"
+
+
+def test_two_that_look_at_once_do_not_take_each_other_for_the_worker(tmp_path: Path) -> None:
+    lock = acquire(tmp_path, "w1")
+    lock.release(is_recorded=False)
+    seen: list[str] = []
+
+    def look() -> None:
+        together.wait()
+        seen.extend(state_of(lock.path) for _ in range(500))
+
+    together = Barrier(2)
+    threads = [Thread(target=look) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert set(seen) == {"free"}
 
 
 def test_a_lock_of_an_older_version_says_who_lives_too(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -58,8 +60,12 @@ SECURITY_HEADERS = {
     "cache-control": "private, no-cache",
 }
 
+# How long the threads may take to end what nobody waits for any more.
+CLOSE_SECONDS = 5.0
+
 # Where a request notes the route that it found.
 _ROUTE = "mulligan.route"
+_log = logging.getLogger("mulligan.server")
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,8 @@ class Api:
         self.hub = StreamHub(self.threads.read, find)
         self._shared = SharedAnswers()
         self._streams: set[asyncio.Timeout] = set()
+        # The requests that are being answered, and since when.
+        self._open: dict[int, tuple[Request, float]] = {}
         self._closer: asyncio.Future[None] | None = None
         self._routes = tuple(routes)
         self._decisions = tuple(one.name for one in self._routes if one.scope == "decide" and one.changes)
@@ -120,6 +128,13 @@ class Api:
 
     def close(self) -> None:
         self.threads.close()
+
+    @property
+    def busy(self) -> list[str]:
+        """What is being answered, and what the threads do: for a log that says why the server does not end."""
+        now = time.monotonic()
+        answered = [f"{request.where} ({now - since:.0f} s)" for request, since in self._open.values()]
+        return [*answered, *self.threads.busy]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -132,8 +147,15 @@ class Api:
             peer=client[0] if client else "",
             scheme=scope.get("scheme", "http"),
         )
-        exchange = _Exchange(request, scope, receive)
         started_at = time.monotonic()
+        self._open[id(request)] = request, started_at
+        try:
+            await self._exchange(_Exchange(request, scope, receive), started_at, send)
+        finally:
+            del self._open[id(request)]
+
+    async def _exchange(self, exchange: _Exchange, started_at: float, send: Send) -> None:
+        request = exchange.request
         try:
             answer = await self._answer(exchange)
         except Exception as error:
@@ -333,6 +355,7 @@ def make_app(
     routes: Iterable[Route] = ROUTES,
     pages: Pages | None = None,
     others: Iterable[Route] = (),
+    close_seconds: float = CLOSE_SECONDS,
 ) -> Starlette:
     """The application of a server. Its lifespan closes the stores."""
     api = Api(home, config, start_token=start_token, routes=routes, pages=pages, others=others)
@@ -343,13 +366,22 @@ def make_app(
             yield
         finally:
             api.closing.set()
-            api.close()
+            await _close(api, close_seconds)
 
     app = Starlette(lifespan=lifespan)
     # Not a route: its patterns do not match a path with a line break, which the table refuses in words.
     app.router.default = api
     app.state.api = api
     return app
+
+
+async def _close(api: Api, seconds: float) -> None:
+    """Close the stores when the threads have done what they do; what takes longer, nobody waits for any more."""
+    # In a thread, so that a second signal is heard meanwhile.
+    closed = asyncio.get_running_loop().run_in_executor(ThreadPoolExecutor(1), api.close)
+    done, _ = await asyncio.wait([closed], timeout=seconds)
+    if not done:
+        _log.warning("ending without an answer from %s", ", ".join(api.busy) or "a store that does not close")
 
 
 def _with_start_token(find_token: TokenLookup, start_token: TokenRecord | None) -> TokenLookup:

@@ -11,11 +11,14 @@ import os
 import signal
 import socket
 import ssl
+import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from logging import Logger
+from pathlib import Path
 
 import msgspec
 import uvicorn
@@ -39,7 +42,10 @@ from mulligan.service import (
 
 # How long requests that are being answered may take after SIGTERM.
 DRAIN_SECONDS = 10
+# How long a start and an end may take before the log says why, and how often an end says it again.
+SLOW_START_SECONDS, SLOW_END_SECONDS = 5.0, 3.0
 KEEP_ALIVE_SECONDS = 75
+_HAS_PROC = os.path.exists("/proc/self/stat")
 
 
 @dataclass(frozen=True)
@@ -71,16 +77,22 @@ def serve(
         # For the processes that it starts, and for what this one reads later.
         os.environ[CONFIG_VARIABLE] = os.path.abspath(config_file)
     log = start_log(log_format)
+    start = _Start()
     _check_tls(section)
     home.refuse_read_only()
     _open_store(home, log)
+    start.note("opening the store")
     address = _listen(section)
     secret, token = start_token(_user(), datetime.now(UTC))
     app = make_app(home, config, start_token=token, pages=pages, others=others)
     api: Api = app.state.api
     children = _children(home, config, log, log_format)
 
+    start.note("preparing the answers")
+
     async def announce() -> None:
+        start.note("starting to listen")
+        start.report(log)
         if section.insecure and not _is_loopback(section.host) and not section.tls_cert:
             log.warning("WITHOUT TLS on '%s': anybody on the way can read tokens and take them over", section.host)
         if as_json:
@@ -93,10 +105,10 @@ def serve(
         for line in _greeting(home, address.url, link):
             write(line)
         if open_page is not None and link:
-            # A browser may take seconds to start, and some run until they are closed.
-            await asyncio.to_thread(open_page, link)
+            # Nobody waits for it: a browser may take seconds to start, and some run until they are closed.
+            threading.Thread(target=open_page, args=(link,), daemon=True).start()
 
-    server = _Server(_uvicorn_config(app, section), api, children, announce)
+    server = _Server(_uvicorn_config(app, section), api, children, announce, log)
     try:
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
             runner.run(server.serve([address.socket]))
@@ -110,13 +122,20 @@ class _Server(uvicorn.Server):
     """uvicorn, with our signals, our first lines and our children."""
 
     def __init__(
-        self, config: uvicorn.Config, api: Api, children: list[Child], announce: Callable[[], Awaitable[None]]
+        self,
+        config: uvicorn.Config,
+        api: Api,
+        children: list[Child],
+        announce: Callable[[], Awaitable[None]],
+        log: Logger,
     ) -> None:
         super().__init__(config)
         self._api = api
         self._children = children
         self._announce = announce
+        self._log = log
         self._watchers: list[asyncio.Task[None]] = []
+        self._ending: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -124,8 +143,30 @@ class _Server(uvicorn.Server):
         self._watchers = [asyncio.ensure_future(child.keep_running()) for child in self._children]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        reporting = asyncio.ensure_future(self._report_waiting())
+        self._ending = asyncio.ensure_future(self._finish(sockets))
+        try:
+            await self._ending
+        except asyncio.CancelledError:
+            if not self.force_exit:
+                raise
+        finally:
+            reporting.cancel()
+
+    async def _finish(self, sockets: list[socket.socket] | None) -> None:
         await super().shutdown(sockets)
         await asyncio.gather(*self._watchers, return_exceptions=True)
+
+    async def _report_waiting(self) -> None:
+        """Say again and again what an end waits for that takes long."""
+        began = time.monotonic()
+        while True:
+            await asyncio.sleep(SLOW_END_SECONDS)
+            children = [f"the {child.name} (process {child.pid})" for child in self._children if child.pid is not None]
+            connections = len(self.server_state.connections)
+            known = [f"{connections} connections"] if connections else []
+            waits = ", ".join([*self._api.busy, *known, *children])
+            self._log.warning("ending for %.0f s, waiting for %s", time.monotonic() - began, waits or "nothing known")
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -146,8 +187,33 @@ class _Server(uvicorn.Server):
         self._api.closing.set()
         for child in self._children:
             child.stop()
-        for watcher in self._watchers if self.force_exit else ():
-            watcher.cancel()
+        if self.force_exit:
+            for waiting in (*self._watchers, self._ending):
+                if waiting is not None:
+                    waiting.cancel()
+
+
+class _Start:
+    """How long the parts of a start took: a slow one is explained by the log, since nobody can look at it any more."""
+
+    def __init__(self) -> None:
+        # The age of the process.
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]) if _HAS_PROC else 0
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK") if _HAS_PROC else 0.0
+        self._parts = [("loading", age)]
+        self._at = time.monotonic()
+
+    def note(self, part: str) -> None:
+        """Say what was done since the last call."""
+        now = time.monotonic()
+        self._parts.append((part, now - self._at))
+        self._at = now
+
+    def report(self, log: Logger) -> None:
+        seconds = sum(part for _, part in self._parts)
+        if seconds > SLOW_START_SECONDS:
+            parts = ", ".join(f"{name} {part:.1f} s" for name, part in self._parts)
+            log.warning("the start took %.1f s, %.1f s of a processor: %s", seconds, time.process_time(), parts)
 
 
 def _uvicorn_config(app: object, section: ServerSection) -> uvicorn.Config:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
+from types import FrameType
 from typing import TypeVar
 
 from mulligan.api.struct_types import build_struct_types
@@ -44,6 +46,12 @@ class ServiceThreads:
         """Call `work`, which may take seconds, in the thread for that."""
         return await self._slow.call(work)
 
+    @property
+    def busy(self) -> list[str]:
+        """Which threads do something, and where in our code they are."""
+        pools = (self._slow, self._readers, self._changers, self._counters)
+        return [place for pool in pools for place in pool.busy]
+
     def close(self) -> None:
         """Wait for what is running, and close the stores."""
         self._slow.close()
@@ -79,6 +87,13 @@ class _Pool:
         self._own = threading.local()
         self._opened: list[Service] = []
         self._waiting = 0
+        # The threads that have something to do, with their names.
+        self._busy: dict[int, str] = {}
+
+    @property
+    def busy(self) -> list[str]:
+        frames = sys._current_frames()
+        return [f"thread {name} in {_place(frames.get(ident))}" for ident, name in list(self._busy.items())]
 
     async def call(self, work: Callable[[Service], Result]) -> Result:
         if self._waiting >= self._waiting_max:
@@ -93,6 +108,13 @@ class _Pool:
         return self._executor.submit(self._call, work)
 
     def _call(self, work: Callable[[Service], Result]) -> Result:
+        self._busy[threading.get_ident()] = threading.current_thread().name
+        try:
+            return self._work(work)
+        finally:
+            del self._busy[threading.get_ident()]
+
+    def _work(self, work: Callable[[Service], Result]) -> Result:
         service: Service | None = getattr(self._own, "service", None)
         if service is None:
             service = self._own.service = Service(self._home)
@@ -112,6 +134,13 @@ class _Pool:
         for service in self._opened:
             _close(service)
         self._opened.clear()
+
+
+def _place(frame: FrameType | None) -> str:
+    """The innermost line of ours."""
+    while frame is not None and not frame.f_globals.get("__name__", "").startswith("mulligan."):
+        frame = frame.f_back
+    return "?" if frame is None else f"{frame.f_globals['__name__']}:{frame.f_lineno}"
 
 
 def _close(service: Service) -> None:

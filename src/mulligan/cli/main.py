@@ -45,7 +45,9 @@ class RaisedInterrupts:
     """Inside it, Ctrl-C and SIGTERM raise KeyboardInterrupt; before and after, they end the process at once."""
 
     def __enter__(self) -> None:
-        _on_signals(_signal.default_int_handler)
+        interrupts = _load("mulligan.cli.interrupts")
+        sys.unraisablehook = interrupts.raise_again
+        _on_signals(interrupts.raise_interrupt)
 
     def __exit__(self, *_: object) -> None:
         _on_signals(_end)

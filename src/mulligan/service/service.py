@@ -178,7 +178,8 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
     def close(self) -> None:
         if "notices" in self.__dict__:
-            self.notices.close()
+            # Who wants to have sent everything has waited for it before.
+            self.notices.close(is_hurried=True)
         self.reader.close()
 
     @cached_property

@@ -6,7 +6,6 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from types import FrameType
 
 from mulligan.engine.observers import Observer
 from mulligan.errors import StoreUnavailable
@@ -27,10 +26,6 @@ def gives_up(idle_seconds: float | None, waited_seconds: float) -> bool:
     return idle_seconds is not None and waited_seconds > max(idle_seconds, STORE_WAIT_SECONDS_MIN)
 
 
-class _Stopped(Exception):
-    """A signal asked the worker to stop."""
-
-
 @contextmanager
 def open_worker(home: Home, capacity: Capacity, watcher: Observer) -> Iterator[Driver | None]:
     """A worker, alive while the context lasts; None if it was stopped before its store answered.
@@ -46,7 +41,7 @@ def _start(home: Home, capacity: Capacity, watcher: Observer, held: ExitStack) -
     reported = ""
     began = time.monotonic()
     try:
-        with _stopped_by_signals():
+        with _interruptible():
             for seconds in pauses(home.lease_seconds):
                 try:
                     return _start_once(home, capacity, watcher, held)
@@ -58,7 +53,7 @@ def _start(home: Home, capacity: Capacity, watcher: Observer, held: ExitStack) -
                         watcher.trouble(f"{error.message}; waiting for it ({error.hint})")
                     reported = error.message
                     time.sleep(seconds)
-    except _Stopped:
+    except KeyboardInterrupt:
         pass
     return None
 
@@ -73,11 +68,17 @@ def _start_once(home: Home, capacity: Capacity, watcher: Observer, held: ExitSta
 
 
 @contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    def end(number: int, frame: FrameType | None) -> None:
-        raise _Stopped
+def _interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt for signals that nobody handles: a shell may have had us ignore them, as it may a driver.
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    The command line handles them already, in its own way, so that they do not get lost while modules are imported.
+    """
+    unhandled = [
+        number
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if signal.getsignal(number) in (signal.SIG_IGN, signal.SIG_DFL)
+    ]
+    before = {number: signal.signal(number, signal.default_int_handler) for number in unhandled}
     try:
         yield
     finally:

@@ -76,7 +76,8 @@ def state_of(path: str) -> LockState:
         # It belongs to another user and may be alive.
         return "held"
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Shared: two that look at the same moment must not take each other for the worker.
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return "held"
     else:

@@ -184,11 +184,11 @@ class Notices:
         self.sender.finish(self.targets().by_name, _now, SEND_SECONDS_MAX, ahead=ALL_THAT_WAIT)
         return SentNotices(self.sender.sent, len(self._outbox.notices(status="waiting", limit=1000)))
 
-    def close(self) -> None:
-        """Wait for what is being sent. What cannot be written then is sent again."""
+    def close(self, *, is_hurried: bool = False) -> None:
+        """Wait for what is being sent; in a hurry, for one message per target. What is not written is sent again."""
         if "sender" in self.__dict__:
             with suppress(MulliganError):
-                self.sender.close(_now())
+                self.sender.close(_now(), is_hurried=is_hurried)
 
     def test(self, target: str) -> TestResult:
         """Send a test message to a target, now and once."""

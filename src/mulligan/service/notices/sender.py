@@ -77,6 +77,7 @@ class Sender:
         self._failures: dict[str, int] = {}
         self._down_until: dict[str, datetime] = {}
         self._targets: Mapping[str, Target] = {}
+        self._is_hurried = False
         self.sent = 0
 
     @property
@@ -84,8 +85,12 @@ class Sender:
         """Whether something is being sent, or has results that are not written."""
         return bool(self._running)
 
-    def close(self, now: datetime | None = None) -> None:
-        """Wait for what is being sent. Without `now` the results are not written, and it is sent again."""
+    def close(self, now: datetime | None = None, *, is_hurried: bool = False) -> None:
+        """Wait for what is being sent. Without `now` the results are not written, and it is sent again.
+
+        In a hurry, one message for each target: the others are left to whoever sends next.
+        """
+        self._is_hurried = is_hurried
         self._pool.shutdown(cancel_futures=True)
         if now is not None:
             self._settle(self._targets, now)
@@ -167,9 +172,10 @@ class Sender:
     def _work(self, target: Target, messages: Sequence[Message], now: datetime) -> None:
         """Send the messages one after the other, until one shows that the target is down."""
         begun, is_down = self._clock(), False
-        for message in messages:
+        for number, message in enumerate(messages):
             is_over = self._clock() - begun > CLAIM_SECONDS / 2 - target.timeout_seconds
-            delivery = None if is_down or is_over else self._try(target, message, now)
+            is_left = is_down or is_over or (self._is_hurried and number > 0)
+            delivery = None if is_left else self._try(target, message, now)
             is_down = is_down or (delivery is not None and delivery.is_target_down)
             self._results.put(_Result(message, delivery))
 
@@ -205,7 +211,8 @@ class Sender:
         target, delivery = targets.get(name), result.delivery
         if delivery is None:
             due = max(self._down_until.get(name, now), now + timedelta(seconds=1))
-            self._put_off(result.message.notices, due, "waits for its target, which is down")
+            why = "" if self._is_hurried else "waits for its target, which is down"
+            self._put_off(result.message.notices, due, why)
             return
         if not delivery.problem:
             self._failures.pop(name, None)
