@@ -520,3 +520,21 @@ def test_a_step_is_not_visited_again_for_a_step_that_is_gone():
 
     assert (run["gather"].visit, run.status) == (2, "completed")
     assert is_sound(run, first)
+
+
+def test_a_skipped_step_that_a_removed_step_led_to_starts() -> None:
+    run = History(workflow(step("a", next=["b"]), step("b"), step("c", needs=["b"]))).start().fail("a")
+    assert run.statuses["b"] == "skipped"
+
+    run.retry_with(workflow(step("b"), step("c", needs=["b"])))
+
+    assert (put_back(run), run.queued) == (("b", "c"), ["b"])
+
+
+def test_a_skipped_step_that_still_cannot_start_stays_skipped() -> None:
+    steps = (step("a", next=[edge("b", "failure")]), step("b"), step("c", needs=[Need("b", "always")]))
+    run = History(workflow(*steps, step("bad"))).start().ok("a").ok("c").fail("bad")
+
+    run.retry_with(workflow(*steps))
+
+    assert (put_back(run), run.status) == ((), "completed")

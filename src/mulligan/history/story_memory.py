@@ -138,11 +138,11 @@ class StoryMemory:
 
     def direct_sources(self, steps: Collection[str]) -> dict[str, str]:
         """For each of these steps that depends directly on another one of them: that one."""
-        found: dict[str, str] = {}
-        graph = self._graph
-        groups: set[str] = set()
-        for step in steps if graph is not None else ():
-            targets = graph.onward(step) if step in graph.nodes else []
+        graph, found, groups = self._graph, dict[str, str](), set[str]()
+        if graph is None:
+            return found
+        for step in (name for name in steps if name in graph.nodes):
+            targets = graph.onward(step)
             fresh = [target for target in targets if target in graph.barriers and target not in groups]
             groups.update(fresh)
             for target in (*targets, *(member for group in fresh for member in graph.onward(group))):

@@ -141,9 +141,11 @@ def refuse_missing_worktree(state: State) -> None:
     raise Refused(f"the worktree of run {run_id} is gone: '{folder}' does not exist", hint=hint)
 
 
-def stale_of_round(state: State, from_step: str, *, keep_completed: bool = False) -> tuple[StaleFile, ...]:
+def stale_of_round(
+    state: State, from_step: str, *, has_items: bool = False, keep_completed: bool = False
+) -> tuple[StaleFile, ...]:
     """Files of steps whose results another round would keep, if they are gone or have changed."""
-    return _stale(state, kept_files(state, from_step, keep_completed=keep_completed))
+    return _stale(state, kept_files(state, from_step, has_items=has_items, keep_completed=keep_completed))
 
 
 def stale_results(state: State, steps: Iterable[str]) -> tuple[StaleFile, ...]:

@@ -556,7 +556,7 @@ class RunControl:
             adjust,
             peak_memory_by_step(self.reader.events(run_id)) if adjust else {},
             revised,
-            stale_of_round(state, from_step, keep_completed=keep_completed),
+            stale_of_round(state, from_step, has_items=items is not None, keep_completed=keep_completed),
             dict(budgets or {}),
             keep_completed=keep_completed,
             from_start=from_start and not is_child,

@@ -11,6 +11,7 @@ from mulligan.core.deciding.child_rounds import check_child_rounds
 from mulligan.core.deciding.dependents import dependents
 from mulligan.core.deciding.flow import readiness
 from mulligan.core.deciding.resource_usage import Proposal, proposals
+from mulligan.core.evolve.arrivals import is_met
 from mulligan.core.evolve.evolve_places import steps_starting_fresh
 from mulligan.core.evolve.revision import Difference, make_revision, workflow_from_plain
 from mulligan.core.model.events import RunRevised
@@ -87,9 +88,11 @@ def keeps_completed(report: RetryRequested) -> bool:
     return report.keep_completed or (report.revised is not None and report.revised.keeps_completed)
 
 
-def kept_files(state: State, from_step: str, *, keep_completed: bool = False) -> Iterator[tuple[str, FileRecord]]:
+def kept_files(
+    state: State, from_step: str, *, has_items: bool = False, keep_completed: bool = False
+) -> Iterator[tuple[str, FileRecord]]:
     """The files that a round would keep, each with the step that wrote it last."""
-    asked = _Asked(from_step, keep_completed=keep_completed)
+    asked = _Asked(from_step, has_items, keep_completed=keep_completed)
     again = frozenset(_steps_to_rerun(state, asked)) if from_step in ("", *state.graph.nodes) else frozenset()
     return written_files(state, (name for name in state.graph.nodes if name not in again))
 
@@ -145,9 +148,12 @@ def _first_steps(state: State, asked: _Asked) -> list[str]:
     """
     again = {record.step for record in unhandled(state)} | {one.step for one in asked.stale}
     again |= {place.key for place in state.steps() if place.is_undone or place.status == "cancelled"}
-    again |= {place.key for place in state.steps() if place.status == "skipped" and _may_be_entered_now(state, place)}
+    skipped = [place for place in state.steps() if place.status == "skipped"]
+    again |= {place.key for place in skipped if _may_be_entered_now(state, place)}
     if asked.revised is not None:
         again |= {*asked.revised.added, *_outdated(state, asked.revised)}
+        if asked.revised.removed:
+            again |= {place.key for place in skipped if _is_released(state, place)}
     first = [asked.from_step] if asked.from_step else []
     return [*first, *(name for name in state.graph.nodes if name in again and name != asked.from_step)]
 
@@ -159,6 +165,17 @@ def _may_be_entered_now(state: State, place: Place) -> bool:
         return True
     reads = () if (when := state.step(place.key).when) is None else when.reads
     return any(name.partition(".")[0] in ("run", "env") for name in reads) and readiness(state, place) == "enter"
+
+
+def _is_released(state: State, place: Place) -> bool:
+    """Whether a skipped step could start now that a corrected definition has removed what kept it from that."""
+    node = state.graph.nodes[place.key]
+    arcs = [state.arcs.get(arc.key) == "taken" for arc in node.arrivals]
+    has_arrived = not arcs or (all(arcs) if node.step.join == "all" else any(arcs))
+    are_met = all(is_met(on, state.places[source].settled) for source, on in node.needs)
+    return (
+        node.step.when is None and has_arrived and are_met and not any(any(state.barriers[b.key]) for b in node.waits)
+    )
 
 
 def _unfinished_steps(state: State, asked: _Asked) -> set[str]:
