@@ -5,7 +5,6 @@ A defect is a function that replaces one of the product's, which it gets as `rea
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -360,18 +359,6 @@ def _(real: Any) -> Any:
 def _(real: Any) -> Any:
     """what our own tasks came to goes with a turn that is another's"""
     return lambda self, driver: None
-
-
-@defect(DrivenRuns, "part_with")
-def _(real: Any) -> Any:
-    """what our own tasks came to goes with a round that is over"""
-
-    def part_with(self: DrivenRuns, driver: run_driver.RunDriver, *, is_released: bool) -> None:
-        driver.reports = deque(one for one in driver.reports if one.token is None)
-        self._changes.request()
-        real(self, driver, is_released=is_released)
-
-    return part_with
 
 
 @defect(run_driver.RunDriver, "_is_too_late")

@@ -11,6 +11,7 @@ from mulligan.testing.shrinking import complaint
 from mulligan.testing.simulator import Simulation
 from mulligan.testing.themes import (
     CACHED,
+    FORKS,
     GUESTS,
     HOLDS,
     OUTAGES,
@@ -131,6 +132,8 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a report counts whose lease is void", PLAIN, "shared", 596, "promise 2"),
     ("a turn that could not be written has forgotten what it was told", PLAIN, "memory", 139, "promise 4"),
     ("what our own tasks came to goes with a turn that is another's", PLAIN, "shared", 1703, "promise 10"),
+    ("a task is started though its turn has ended it before", None, "memory", 189, "promise 6"),
+    ("a task is started though its turn has asked it to stop", PLAIN, "memory", 0, "promise 6"),
     ("what a run was told when the store went away is forgotten", PLAIN, "memory", 109, "promise 4"),
     ("what ends while the store is away is forgotten", PLAIN, "memory", 67, "promise 4"),
     ("the dead are not buried", None, "memory", 0, "promise 7"),
@@ -202,6 +205,7 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
 THEMES: dict[str, Theme] = {
     "who was kept from his work for long takes it for his own": OUTAGES,
     "what our own tasks came to goes with a turn that is another's": GUESTS,
+    "a task is started though its turn has ended it before": FORKS,
     "after an outage the first one back buries all others": OUTAGES,
     "a step that is resumed is not queued again": HOLDS,
     **dict.fromkeys(sabotage_cache.SENTENCES, CACHED),

@@ -43,12 +43,13 @@ GUESTS = Theme(
     slots=(1,),
     is_dense=True,
 )
+FORKS = Theme("forks", steps={"fork": 6}, forks=0.6)
 _THEMES = (
     # One worker with few slots; others come, take what waits, and die.
     Theme("crowd", steps={"newcomer": 14, "lose_worker": 3}, engines=1, slots=(1,), is_dense=True),
     # One worker with few slots; others come, take what waits, and leave in an orderly way.
     GUESTS,
-    Theme("forks", steps={"fork": 6}, forks=0.6),
+    FORKS,
     Theme("breakers", often="breakers"),
     Theme("calls", steps={"pause": 3, "resume": 5}, often="calls"),
     Theme("undo", steps={"cancel": 2}, often="undo"),
