@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from mulligan.core.model.conversation import SessionPart
-from mulligan.core.model.fact_parts import Kept
+from mulligan.core.model.fact_parts import Kept, WorktreeOrigin
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import step_name
@@ -30,6 +30,8 @@ class Fork(msgspec.Struct, frozen=True):
     dropped: tuple[str, ...] = ()
     # Files of otherwise kept steps that have changed or are gone.
     stale: tuple[StaleFile, ...] = ()
+    # What the worktree of the fork is copied from, if kept results are in that of the old run.
+    worktree: WorktreeOrigin | None = None
 
 
 def plan_fork(old: State, graph: Graph, from_step: str, stale: tuple[StaleFile, ...] = ()) -> Fork:
@@ -45,7 +47,22 @@ def plan_fork(old: State, graph: Graph, from_step: str, stale: tuple[StaleFile, 
         changed=tuple(one.step for one in kept if graph.nodes[one.step].step != old.graph.nodes[one.step].step),
         dropped=tuple(name for name in old.graph.nodes if name not in graph.nodes),
         stale=stale,
+        worktree=None if _opens(old) == from_step else worktree_origin(old),
     )
+
+
+def worktree_origin(old: State) -> WorktreeOrigin | None:
+    """What a fork of this run copies its worktree from; None if the run has none."""
+    if not _opens(old) or not old.run.workspace:
+        # A fork that has not copied it yet.
+        return old.run.worktree_origin
+    place = old.places[_opens(old)]
+    return WorktreeOrigin(place.output, host=place.host) if isinstance(place.output, dict) else None
+
+
+def _opens(old: State) -> str:
+    """The step that opens the worktree of a run; "" if none does."""
+    return old.workflow.workspace.opens if old.workflow.workspace is not None else ""
 
 
 def kept_results(old: State, graph: Graph, from_step: str, again: Iterable[str] = ()) -> tuple[Kept, ...]:
@@ -54,7 +71,7 @@ def kept_results(old: State, graph: Graph, from_step: str, again: Iterable[str] 
     Steps are matched by name. A result is kept if the step completed (or a remediation stood in for it) and cannot be
     reached from `from_step`. A skipped step runs again if anything before it does, since it may have been skipped for
     that failure. `again`: other steps that must run because their files have changed. Without `from_step` every step
-    keeps the result that it has.
+    keeps the result that it has. The step that opens a worktree always runs again: a fork has its own.
     """
     if from_step and from_step not in graph.nodes:
         raise UnknownStep(f"'{from_step}' is not a step of the workflow to run", step=from_step)
@@ -64,6 +81,8 @@ def kept_results(old: State, graph: Graph, from_step: str, again: Iterable[str] 
     places = (old.places[name] for name in graph.nodes if name in old.graph.nodes and name not in touched)
     kept = {place.key: place for place in places if place.settled in _KEEPABLE}
     open_ = graph.behind(name for name in graph.nodes if name not in kept)
+    if graph.workflow.workspace is not None:
+        kept.pop(graph.workflow.workspace.opens, None)
     return tuple(_keep(old, one) for one in kept.values() if one.settled != "skipped" or one.key not in open_)
 
 

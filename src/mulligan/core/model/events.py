@@ -13,7 +13,17 @@ from typing import Any, Literal, dataclass_transform
 import msgspec
 
 from mulligan.core.model.conversation import SessionPart
-from mulligan.core.model.fact_parts import Adjusted, AvoidedHosts, HostCapacity, Kept, Role, Route, Rung, StopCause
+from mulligan.core.model.fact_parts import (
+    Adjusted,
+    AvoidedHosts,
+    HostCapacity,
+    Kept,
+    Role,
+    Route,
+    Rung,
+    StopCause,
+    WorktreeOrigin,
+)
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
 from mulligan.core.model.run_data import DataValue
@@ -75,16 +85,22 @@ class RunStarted(Fact):
     sessions: dict[str, tuple[SessionPart, ...]] = {}
     # In a fork that continues another run: the last event of that run, which is the last of those that it kept.
     forked_at: int = 0
+    # In a fork of a run with a worktree: what its own worktree is copied from.
+    worktree: WorktreeOrigin | None = None
 
 
 class RunForked(Fact):
-    """What is before it happened in run `run_id`, up to its event `seq`. `inputs`: all of them, if any was changed."""
+    """What is before it happened in run `run_id`, up to its event `seq`. `inputs`: all of them, if any was changed.
+
+    `worktree`: what the worktree of this run is copied from, before anything else goes on.
+    """
 
     run_id: int
     seq: int
     by: str = ""
     reason: str = ""
     inputs: dict[str, Any] | None = None
+    worktree: WorktreeOrigin | None = None
 
 
 class RunPaused(Fact):

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.conversation import SessionPart
-from mulligan.core.model.fact_parts import Adjusted, AvoidedHosts, Role, Route, StopCause
+from mulligan.core.model.fact_parts import Adjusted, AvoidedHosts, Role, Route, StopCause, WorktreeOrigin
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_context import RetrySummary
 from mulligan.core.model.file_records import FileRecord
@@ -439,6 +439,8 @@ class Run(msgspec.Struct):
     sessions: dict[str, tuple[SessionPart, ...]] = {}
     # In a fork that continues another run: the last event that happened there.
     forked_at: int = 0
+    # In a fork of a run with a worktree: what its own worktree is copied from.
+    worktree_origin: WorktreeOrigin | None = None
 
     @property
     def present_version(self) -> str:
