@@ -20,7 +20,7 @@ from mulligan.service import RunRetention
 from mulligan.service.run_worktrees import note_removal
 from mulligan.service.store_calls import StoreCalls
 
-from .runner import Live
+from .runner import Live, Terminal
 
 FLOW = """
 name: edit
@@ -258,3 +258,30 @@ def test_a_server_gives_a_fork_over_http_the_worktree_that_its_own_log_names(liv
 
     assert fork.status == "completed" and "by-x.txt" in names(live)
     assert branches(live) == ["main", "mulligan/1"] and live.service.show(1)["workspace"]["worktree_exists"]
+
+
+def test_a_run_is_not_forked_while_its_commands_change_the_files_that_a_fork_copies(live_file: Live):
+    live = live_file
+    repository(live)
+    text = "{name: w, workspace: {git: worktree}, steps: [{step: a, shell: 'until test -e go; do sleep 0.01; done'}]}"
+    refusals = []
+
+    def fork(there: Terminal) -> None:
+        there.wait_for(e.AttemptStarted, place="a")
+        work = there.service.show(there.run_id)["workspace"]
+        for pause in (lambda: None, lambda: there.service.pause(there.run_id)):
+            pause()
+            for plan in (
+                lambda: there.service.plan_fork(there.run_id, "a", {}),
+                lambda: there.service.event_forks.plan(there.run_id, 8),
+            ):
+                with pytest.raises(Refused) as refused:
+                    plan()
+                refusals.append(str(refused.value.hint).partition(":")[0])
+        live.write(f"{work['worktree']}/go")
+        there.service.resume(there.run_id)
+
+    ran = live.run(text, meanwhile=fork)
+
+    assert refusals[1:] == ["pause it first", *["wait until its commands have ended"] * 2]
+    assert ran.status == "completed"

@@ -391,9 +391,10 @@ class RunControl:
         record = self.reader.record(run_id)
         is_driven = record.status not in RUN_ENDED and self.reader.driver_of(record) is not None
         if is_driven and (record.status != "paused" or self._commands_running(run_id)):
+            wait = f"wait until its commands have ended: mulligan show {run_id}"
             raise Refused(
                 f"run {run_id} is {record.status} and works in its worktree, which a fork copies",
-                hint=f"pause it first, and wait until its commands have ended: mulligan pause {run_id}",
+                hint=wait if record.status == "paused" else f"pause it first: mulligan pause {run_id}; then {wait}",
             )
 
     def refuse_callers_worktree(self, run_id: int, old: State) -> None:
