@@ -106,6 +106,7 @@ DEFECTS = (
     Defect("forget_what_is_sent", "sqlite/background:after_send@1", "a_notice_is_sent_again_after_a_death_alone"),
     Defect("start_instants_without_keys", "sqlite/background:after_schedule_start@1", "an_instant_starts_one_run"),
     Defect("give_up_lost_attempts", "sqlite/remote:before_report@3", "the_outcome_is_as_undisturbed"),
+    Defect("give_up_lost_attempts", "sqlite/worktrees:before_report@2", "every_fork_is_merged"),
     Defect("give_up_lost_attempts", "sqlite/dask:before_report@3", "the_outcome_is_as_undisturbed"),
     Defect("believe_lost_tasks", "sqlite/dask_worker:after_start@2", "the_outcome_is_as_undisturbed"),
     Defect("give_up_lost_attempts", "postgres/pilot:before_report@3", "the_outcome_is_as_undisturbed"),

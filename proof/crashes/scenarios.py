@@ -32,6 +32,7 @@ from proof.crashes.forked_processes import ForkedProcesses, forked_processes
 from proof.crashes.remote_trials import RemoteTrial
 from proof.crashes.server_trials import ServerTrial
 from proof.crashes.slurm_trials import AllocatorTrial, PilotTrial
+from proof.crashes.worktree_trials import WorktreeTrial
 from proof.stage import Stage
 
 
@@ -107,6 +108,7 @@ SCENARIOS = {
         needs="Dask (pip install 'mulligan[dask]')",
         is_there=dask_trials.is_there,
     ),
+    "worktrees": Scenario(lambda stage, cast, _: WorktreeTrial(stage, cast.processes), STORES, ENGINE),
     "pilot": Scenario(
         lambda stage, cast, expected: PilotTrial(stage, cast.processes, expected, cast.slurm),
         ("postgres",),

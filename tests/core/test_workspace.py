@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from mulligan.core.deciding.fork import plan_fork, worktree_origin
 from mulligan.core.effects.tasks import make_task
+from mulligan.core.model.kept_history import pack_history
 from mulligan.core.state.workspace import folder_of, workspace_view
 from mulligan.core.turn import fold
 from mulligan.errors import InputInvalid
@@ -191,3 +195,125 @@ def test_a_run_can_be_started_in_a_worktree_whatever_the_file_says_and_stays_the
     assert (kept.workspace, kept.steps[0], kept.steps[3]) == (started.workspace, started.steps[0], started.steps[3])
     with pytest.raises(InputInvalid, match="the step 'workspace' is added"):
         with_default_workspace(written("{name: w, steps: [{step: workspace, shell: make}]}"))
+
+
+# -- forks -------------------------------------------------------------------------------------------------------------
+
+OTHER = {"folder": "/runs/worktrees/run-2", "worktree": "/runs/worktrees/run-2", "branch": "mulligan/2", "items": {}}
+LOOSE = (
+    "[{step: a, shell: make}, {step: b, needs: [a], shell: make}, {step: c, needs: [{step: a, on: always}], shell: x}]"
+)
+
+
+def forked(run: History, from_step: str) -> History:
+    planned = plan_fork(run.state, run.state.graph, from_step)
+    return History(run.state.workflow, evaluator=run.evaluator).start(
+        run_id=2, forked_from=1, kept=planned.kept, worktree=planned.worktree
+    )
+
+
+def forked_here(run: History, **more: Any) -> History:
+    """A fork that goes on from the last event of a run."""
+    seq, history = run.state.run.seq, pack_history(run.log)
+    origin = worktree_origin(run.state)
+    return History(run.state.workflow, evaluator=run.evaluator).start(
+        run_id=2, forked_from=1, forked_at=seq, history=history, worktree=origin, **more
+    )
+
+
+def test_a_fork_opens_its_own_worktree_as_a_copy_before_any_of_its_steps_runs():
+    failed = plain().ok("workspace", output=WORK).ok("a").fail("b").ok("end")
+
+    fork = forked(failed, "b")
+    first, opening, view = fork.queued, make_task(fork.state, "workspace"), workspace_view(fork.state)
+    fork.ok("workspace", output=OTHER)
+
+    assert (first, fork.statuses["a"], view) == (["workspace"], "completed", None)
+    assert opening.params["run"] == 2 and opening.params["origin"] == {"work": WORK, "commit": "", "items": []}
+    assert (fork.queued, home(fork, "b")) == (["b"], OTHER["folder"])
+    fork.ok("b")
+    assert make_task(fork.state, "workspace_merge").params["work"] == OTHER
+    assert fold(fork.state.workflow, fork.log).run == fork.state.run
+
+
+def test_a_fork_from_the_step_that_opens_the_worktree_copies_nothing():
+    fork = forked(plain().ok("workspace", output=WORK).fail("a").ok("end"), "workspace")
+
+    assert "origin" not in make_task(fork.state, "workspace").params
+
+
+def test_a_fork_of_a_fork_that_has_no_worktree_yet_copies_the_same_one():
+    first = forked(plain().ok("workspace", output=WORK).ok("a").fail("b").ok("end"), "b")
+
+    second = forked(first, "b")
+
+    assert make_task(second.state, "workspace").params["origin"]["work"] == WORK
+
+
+def test_a_fork_at_an_event_opens_its_worktree_first_and_then_runs_what_ran_and_what_was_queued():
+    run = plain(steps="[{step: a, shell: make}, {step: b, shell: make}]").ok("workspace", output=WORK).started("a")
+
+    fork = forked_here(run)
+    first, opening = fork.queued, make_task(fork.state, "workspace")
+    fork.ok("workspace", output=OTHER)
+
+    assert first == ["workspace"] and opening.params["origin"]["work"] == WORK
+    assert (fork.queued, home(fork, "a"), home(fork, "b")) == (["a", "b"], *[OTHER["folder"]] * 2)
+    assert [fork.state.places[name].attempt for name in "ab"] == [2, 2]
+    fork.ok("a", "b")
+    assert make_task(fork.state, "workspace_merge").params["work"] == OTHER
+
+
+def test_items_of_a_fork_at_an_event_go_on_in_copies_of_their_worktrees():
+    item = {"folder": "/runs/worktrees/run-1-item-0", "worktree": "/runs/worktrees/run-1-item-0"}
+    copy = {"folder": "/runs/worktrees/run-2-item-0", "worktree": "/runs/worktrees/run-2-item-0"}
+    run = run_of(MAPPED).ok("workspace", output=WORK).ok("m[0].0", output=item)
+
+    fork = forked_here(run)
+    copied = make_task(fork.state, "workspace").params["origin"]["items"]
+    fork.ok("workspace", output={**OTHER, "items": {item["worktree"]: copy}})
+
+    assert copied == [item] and home(fork, "m[0].1") == copy["folder"]
+
+
+@pytest.mark.parametrize("is_at_event", [False, True])
+def test_a_fork_whose_worktree_cannot_be_opened_runs_nothing_in_the_checkout_and_a_retry_opens_it(is_at_event: bool):
+    steps = "[{step: a, shell: make, on_failure: {shell: git reset, strategy: cleanup}}, {step: b, shell: make}]"
+    run = plain(steps=steps).ok("workspace", output=WORK).ok("b").started("a")
+    fork = forked_here(run) if is_at_event else forked(run.fail("a").ok("a.on_failure@1.0").ok("end"), "a")
+
+    fork.fail("workspace")
+    after = (fork.queued, fork.statuses["a"])
+    failed = fork.ok("end").status
+    fork.retry()
+    again = fork.queued
+    fork.ok("workspace", output=OTHER)
+
+    assert (after, failed, again) == ((["end"], "cancelled"), "failed", ["workspace"])
+    assert (fork.queued, home(fork, "a")) == (["a"], OTHER["folder"])
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_a_fork_that_is_cancelled_before_its_worktree_is_open_runs_nothing_but_its_end(now: bool):
+    steps = "[{step: a, shell: make, on_failure: {shell: git reset, strategy: cleanup}}, {step: b, shell: make}]"
+    fork = forked_here(plain(steps=steps).ok("workspace", output=WORK).started("a"))
+
+    fork.cancel(now=now)
+
+    assert (fork.queued, fork.statuses["a"], fork.statuses["b"]) == (["end"], "cancelled", "cancelled")
+
+
+def test_where_no_worktree_could_be_opened_no_step_runs_in_the_checkout_instead():
+    run = plain(steps=LOOSE).fail("workspace")
+
+    assert (run.queued, run.statuses["c"]) == (["end"], "cancelled")
+    assert run.ok("end").status == "failed"
+
+
+def test_a_queued_attempt_of_a_fork_at_an_event_has_the_number_of_the_fork():
+    run = plain()
+
+    fork = forked_here(run)
+
+    assert fork.queued == ["workspace"]
+    assert make_task(fork.state, "workspace").params["run"] == 2

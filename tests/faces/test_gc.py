@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -381,3 +383,28 @@ def test_a_time_without_a_unit_is_refused_for_environments_too(environment: Path
 
     assert said.code == 2
     assert "'30' has no unit" in said.err
+
+
+def test_the_worktrees_of_removed_runs_are_removed_and_said(folder: Path):
+    text = "{name: w, workspace: {git: worktree}, steps: [{step: a, shell: echo x > made.txt}]}"
+    for words in ("init -q -b main", "config user.name T", "config user.email t@example.org"):
+        subprocess.run(["git", *words.split()], cwd=folder, check=True)
+    (folder / ".gitignore").write_text(".mulligan\n")
+    subprocess.run(["git", "add", "-A"], cwd=folder, check=True)
+    subprocess.run(["git", "commit", "-q", "-m", "base"], cwd=folder, check=True)
+    ran(text)
+    worktree = folder / ".mulligan/worktrees/run-1"
+
+    kept = mulligan("show", 1).out.splitlines()[1]
+    planned = mulligan("gc", "--keep", 0, "--dry-run")
+    was_there = worktree.exists()
+    shutil.rmtree(worktree)
+    gone = mulligan("show", 1).out.splitlines()[1]
+    subprocess.run(["git", "worktree", "prune"], cwd=folder, check=True)
+    subprocess.run(["git", "worktree", "add", "-q", worktree, "mulligan/1"], cwd=folder, check=True)
+    mulligan("gc", "--keep", 0)
+
+    assert kept == f"workspace: {worktree} on branch 'mulligan/1'; to merge it: git merge mulligan/1"
+    assert gone == f"workspace: {worktree} is gone; its branch 'mulligan/1' is there; to merge it: git merge mulligan/1"
+    assert was_there and "worktree run-1" in planned.out and "1 worktree" in planned.err
+    assert not worktree.exists()

@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
-from .runner import Live
+import msgspec
+import pytest
+
+from mulligan.core.deciding.fork import plan_fork
+from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import Kept, WorktreeOrigin
+from mulligan.core.model.reports import RunRequested
+from mulligan.errors import Refused
+from mulligan.ports import NewRun
+from mulligan.service import RunRetention
+from mulligan.service.run_worktrees import note_removal
+from mulligan.service.store_calls import StoreCalls
+
+from .runner import Live, Terminal
 
 FLOW = """
 name: edit
@@ -56,3 +72,216 @@ def test_a_run_works_beside_the_checkout_and_is_merged_as_one_commit_when_it_suc
     assert (live.read("both"), live.lines("end")) == ("x\ny\n", [str(live.folder)])
     assert git(live, "for-each-ref", "--format=%(refname:short)", "refs/heads/") == "main"
     assert (live.folder / "change.log").is_symlink()
+
+
+# -- forks -------------------------------------------------------------------------------------------------------------
+
+FORKED = """
+name: forked
+inputs: {t: {type: string, default: ""}}
+workspace: {git: worktree, merge: merge}
+steps:
+  - {step: edit, shell: 'echo edited > edited.txt; echo ignored > ignored'}
+  - {step: check, needs: [edit], shell: 'echo "${inputs.t}" > "by-${inputs.t}.txt"; cat ignored; test -n "${inputs.t}"'}
+"""
+
+
+def names(live: Live) -> list[str]:
+    return git(live, "ls-tree", "--name-only", "-r", "main").splitlines()
+
+
+def worktrees(live: Live) -> Path:
+    return live.service.home.folder / "worktrees"
+
+
+def branches(live: Live) -> list[str]:
+    return git(live, "for-each-ref", "--format=%(refname:short)", "refs/heads/", "refs/mulligan/").splitlines()
+
+
+def test_forks_and_a_retry_of_their_origin_work_beside_each_other_and_merge_only_what_is_theirs(live_file: Live):
+    live = live_file
+    repository(live)
+    live.run(FORKED)
+    service = live.service
+    forks = [service.fork(1, "check", {"t": word}) for word in ("x", "y")]
+
+    first = live.resume(forks[0])
+    after_first = names(live)
+    open_ = service.show(1)["workspace"]
+    live.write(f"{open_['worktree']}/by-retry.txt")
+    second = live.resume(forks[1])
+    service.retry(1)
+    third = live.resume(1)
+
+    assert (first.status, second.status, third.status) == ("completed", "completed", "failed")
+    assert after_first == ["base", "by-.txt", "by-x.txt", "edited.txt"]
+    assert names(live) == ["base", "by-.txt", "by-x.txt", "by-y.txt", "edited.txt"]
+    assert open_["worktree_exists"] and branches(live) == ["main", "mulligan/1"]
+
+
+def test_a_fork_at_an_event_has_a_worktree_of_its_own(live_file: Live):
+    live = live_file
+    repository(live)
+    ran = live.run(FORKED)
+    at = next(
+        entry.seq for entry in ran.log if isinstance(entry.fact, e.AttemptStarted) and entry.fact.place == "check"
+    )
+    forks = live.service.event_forks
+
+    started = forks.start(1, at, inputs={"t": "z"})
+    fork = live.resume(started.fork_run_id or 0)
+
+    assert started.again == ["check: attempt 2"]
+    assert fork.status == "completed" and "by-z.txt" in names(live)
+    assert branches(live) == ["main", "mulligan/1"] and live.service.show(1)["workspace"]["worktree_exists"]
+
+
+def test_a_fork_has_what_was_there_when_it_was_made_though_its_origin_goes_on_first(live_file: Live):
+    live = live_file
+    repository(live)
+    live.run(FORKED.replace('test -n "${inputs.t}"', "test -e ready"))
+    work = live.service.show(1)["workspace"]["worktree"]
+    fork = live.service.fork(1, "check", {"t": "x"})
+
+    live.write(f"{work}/ready")
+    live.write(f"{work}/later.txt")
+    live.service.retry(1)
+    merged = live.resume(1)
+    forked = live.resume(fork)
+
+    folder = worktrees(live) / f"run-{fork}"
+    assert (merged.status, forked.status) == ("completed", "failed")
+    assert not (folder / "later.txt").exists()
+    assert (folder / "edited.txt").exists()
+
+
+def test_a_worktree_that_is_gone_is_said_and_the_hint_restores_it_or_there_is_none(live_file: Live):
+    live = live_file
+    repository(live)
+    live.run(FORKED)
+    work = live.service.show(1)["workspace"]
+    git(live, "worktree", "remove", "--force", work["worktree"])
+
+    with pytest.raises(Refused) as refused:
+        live.service.retry(1)
+    command = str(refused.value.hint).removeprefix("restore it: ")
+    subprocess.run(command, shell=True, check=True, cwd="/", capture_output=True)
+    live.service.plan_retry(1)
+    git(live, "worktree", "remove", "--force", work["worktree"])
+    git(live, "branch", "-D", work["branch"])
+    seen = live.service.show(1)["workspace"]
+    with pytest.raises(Refused) as again:
+        live.service.fork(1, "check", {})
+
+    assert (seen["worktree_exists"], seen["branch_exists"]) == (False, False)
+    assert "git worktree" not in str(again.value.hint)
+    assert live.service.plan_fork(1, "workspace", {}).kept == ()
+
+
+def test_gc_removes_the_worktrees_and_branches_of_removed_runs_and_no_others(live_file: Live):
+    live = live_file
+    repository(live)
+    for _ in range(2):
+        live.run(FORKED)
+
+    planned = live.service.collect_garbage(RunRetention(keep=1), is_dry=True)
+    removed = live.service.collect_garbage(RunRetention(keep=1))
+
+    assert [one.name for one in removed.worktrees] == [one.name for one in planned.worktrees] == ["run-1"]
+    assert branches(live) == ["main", "mulligan/2"]
+    assert [path.name for path in worktrees(live).glob("run-*")] == ["run-2"]
+
+
+def test_gc_continues_a_removal_that_was_killed_and_leaves_worktrees_of_runs_that_it_never_had(live_file: Live):
+    live = live_file
+    repository(live)
+    for _ in range(2):
+        live.run(FORKED)
+    folder = worktrees(live)
+    note_removal(folder, {1: live.service.reader.state(1).run.uid})
+    live.service.reader.store.remove([1, 2])
+
+    live.service.collect_garbage(RunRetention())
+
+    assert [path.name for path in folder.glob("run-*")] == ["run-2"] and branches(live) == ["main", "mulligan/2"]
+
+
+def test_a_child_run_in_the_worktree_of_its_caller_cannot_be_forked_alone(live_file: Live):
+    live = live_file
+    repository(live)
+    text = "{name: g, workspace: {git: worktree}, steps: [{step: g, group: {steps: [{step: x, shell: 'exit 1'}]}}]}"
+    live.run(text)
+
+    with pytest.raises(Refused) as refused:
+        live.service.fork(2, "x", {})
+
+    assert refused.value.hint == "fork that one: mulligan fork 1 --from STEP"
+
+
+def test_items_of_two_maps_at_the_same_time_have_worktrees_of_their_own(live_file: Live):
+    live = live_file
+    repository(live)
+    steps = "\n".join(
+        f"  - step: {name}\n    map: {{over: '[1]'}}\n    workspace: {{git: worktree}}\n"
+        f"    do: ['echo {name} > {name}.txt; basename $(pwd)']"
+        for name in ("left", "right")
+    )
+
+    ran = live.run(f"name: maps\nworkspace: {{git: worktree, merge: merge}}\nsteps:\n{steps}\n")
+
+    assert ran.status == "completed" and names(live) == ["base", "left.txt", "right.txt"]
+    assert [ran.steps[name]["output"]["results"] for name in ("left", "right")] == [
+        ["run-1-item-left-0"],
+        ["run-1-item-right-0"],
+    ]
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_server_gives_a_fork_over_http_the_worktree_that_its_own_log_names(live_file: Live, is_older: bool):
+    live = live_file
+    repository(live)
+    live.run(FORKED)
+    old = live.service.reader.state(1)
+    planned = plan_fork(old, old.graph, "check")
+    # An older client keeps what the step returned that opened the worktree; a hostile one names any folder.
+    opened = Kept("workspace", "completed", old.places["workspace"].output)
+    sent: dict[str, Any] = (
+        {"kept": (opened, *planned.kept)} if is_older else {"worktree": WorktreeOrigin({"worktree": "/etc"})}
+    )
+    loaded = live.service.reader.store.load(1)
+    request = RunRequested(datetime.now(UTC), 0, {"t": "x"}, loaded.record.version, forked_from=1, uid="u1")
+    request = msgspec.structs.replace(request, kept=planned.kept)
+    new = NewRun(loaded.workflow, loaded.record.version, "forked", msgspec.structs.replace(request, **sent))
+
+    (turn,) = StoreCalls(live.service.control)._create([new])
+    fork = live.resume(turn.run_id)
+
+    assert fork.status == "completed" and "by-x.txt" in names(live)
+    assert branches(live) == ["main", "mulligan/1"] and live.service.show(1)["workspace"]["worktree_exists"]
+
+
+def test_a_run_is_not_forked_while_its_commands_change_the_files_that_a_fork_copies(live_file: Live):
+    live = live_file
+    repository(live)
+    text = "{name: w, workspace: {git: worktree}, steps: [{step: a, shell: 'until test -e go; do sleep 0.01; done'}]}"
+    refusals = []
+
+    def fork(there: Terminal) -> None:
+        there.wait_for(e.AttemptStarted, place="a")
+        work = there.service.show(there.run_id)["workspace"]
+        for pause in (lambda: None, lambda: there.service.pause(there.run_id)):
+            pause()
+            for plan in (
+                lambda: there.service.plan_fork(there.run_id, "a", {}),
+                lambda: there.service.event_forks.plan(there.run_id, 8),
+            ):
+                with pytest.raises(Refused) as refused:
+                    plan()
+                refusals.append(str(refused.value.hint).partition(":")[0])
+        live.write(f"{work['worktree']}/go")
+        there.service.resume(there.run_id)
+
+    ran = live.run(text, meanwhile=fork)
+
+    assert refusals[1:] == ["pause it first", *["wait until its commands have ended"] * 2]
+    assert ran.status == "completed"

@@ -135,6 +135,10 @@ def test_a_remote_worker_that_is_killed_costs_nothing(theatre: Theatre) -> None:
     expect_all_is_well(theatre, "sqlite/remote:before_report@4")
 
 
+def test_a_worker_that_is_killed_while_forks_copy_their_worktrees_loses_and_mixes_nothing(theatre: Theatre) -> None:
+    expect_all_is_well(theatre, "sqlite/worktrees:before_report@2")
+
+
 def test_every_scenario_has_a_deliberate_defect_that_it_must_find() -> None:
     assert {parsed(defect.trial).troubles[0].kind for defect in DEFECTS} == set(SCENARIOS)
 

@@ -19,6 +19,7 @@ from mulligan.testing.themes import (
     REMOTE,
     SERVERS,
     TOOLS,
+    WORKTREES,
     Theme,
 )
 
@@ -27,6 +28,7 @@ from . import sabotage_cache as sabotage_cache
 from . import sabotage_core as sabotage_core
 from . import sabotage_remote as sabotage_remote
 from . import sabotage_servers as sabotage_servers
+from . import sabotage_worktrees as sabotage_worktrees
 from .sabotage import DEFECTS
 
 # From the seed that is known to show it; others do too, should that one tell another story some day.
@@ -77,6 +79,9 @@ TRIAGED = workflow(*(step(f"s{number}", triage=_TRIAGE) for number in range(3)))
 
 # What is broken, in which workflow (random: None) and kind of store, from which seed on, and the promise that says so.
 FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
+    ("a fork works in the worktree of the run that it was forked from", None, "memory", 1, "promise 13"),
+    ("a fork at an event goes on in the worktree of the other run", None, "memory", 4, "promise 13"),
+    ("the steps of a fork do not wait until its worktree is open", None, "memory", 8, "promise 10"),
     ("a triager decides whatever it likes", TRIAGED, "memory", 1, "promise 3"),
     ("a commit forgets its timers", None, "shared", 0, "promise 10"),
     ("a commit forgets what it queues", None, "shared", 3, "promise 10"),
@@ -209,6 +214,7 @@ THEMES: dict[str, Theme] = {
     "after an outage the first one back buries all others": OUTAGES,
     "a step that is resumed is not queued again": HOLDS,
     **dict.fromkeys(sabotage_cache.SENTENCES, CACHED),
+    **dict.fromkeys(sabotage_worktrees.SENTENCES, WORKTREES),
     **dict.fromkeys(sabotage_remote.SENTENCES, REMOTE),
     **dict.fromkeys(sabotage_servers.SENTENCES, SERVERS),
     "a server writes over what another server has decided meanwhile": RACING_SERVERS,
@@ -244,7 +250,7 @@ def test_without_a_defect_nothing_is_found(of: Workflow, store: StoreKind) -> No
     assert [one for one in told if one] == []
 
 
-@pytest.mark.parametrize("theme", [CACHED, REMOTE, SERVERS, RACING_SERVERS], ids=lambda theme: theme.name)
+@pytest.mark.parametrize("theme", [CACHED, WORKTREES, REMOTE, SERVERS, RACING_SERVERS], ids=lambda theme: theme.name)
 def test_without_a_defect_nothing_is_found_where_there_is_more_of_something(theme: Theme) -> None:
     told = [complaint(Simulation(seed, theme=theme)) for seed in range(6)]
 

@@ -444,3 +444,157 @@ def test_items_that_are_killed_at_any_moment_while_they_are_merged_are_merged_on
         at += 1
     assert at > 5 and repository.worktrees == ["run-1"]
     assert repository.git("rev-list", "--count", work["branch"]) == str(at)
+
+
+# -- copies ------------------------------------------------------------------------------------------------------------
+
+
+def copied(work: dict[str, Any], number: int = 2, **origin: Any) -> dict[str, Any]:
+    """The worktree of a fork, which copies that of another run."""
+    given = {"work": work, "commit": "", "items": [], **origin}
+    found: dict[str, Any] = run("open", run=number, branch=f"mulligan/{number}", origin=given)
+    return found
+
+
+def used(repository: Repository) -> dict[str, Any]:
+    """A worktree with everything that steps leave: commits, changed, deleted, new and ignored files, a repository."""
+    repository.write("gone", "x")
+    repository.write(".gitignore", ".mulligan\nbuild\n")
+    repository.commit("more")
+    work = worked(repository)
+    folder = Path(work["worktree"])
+    repository.write("one", "changed", folder)
+    (folder / "gone").unlink()
+    repository.write("build/out", "built", folder)
+    (folder / "link").symlink_to("one")
+    repository.git("init", "-q", str(folder / "clone"))
+    repository.write("clone/inner", "x", folder)
+    return work
+
+
+def files(folder: str | Path) -> dict[str, str]:
+    found = (path for path in Path(folder).rglob("*") if path.is_file() and ".git" not in path.parts)
+    return {str(path.relative_to(folder)): path.read_text() for path in found}
+
+
+def test_a_copy_has_the_commits_and_all_files_of_the_other_worktree_and_its_own_branch(repository: Repository):
+    work = used(repository)
+    status = repository.git("status", "--porcelain", within=work["worktree"])
+
+    copy = copied(work)
+
+    assert (copy["branch"], copy["target"], copy["session"]) == ("mulligan/2", "main", "run-2")
+    assert files(copy["worktree"]) == files(work["worktree"]) and Path(copy["worktree"], "link").is_symlink()
+    assert repository.git("rev-parse", "mulligan/2") == repository.git("rev-parse", "mulligan/1")
+    assert repository.git("status", "--porcelain", within=copy["worktree"]) == status
+    assert repository.git("status", "--porcelain", within=work["worktree"]) == status
+    assert copied(work) == copy
+
+
+def test_two_copies_and_the_original_are_changed_and_merged_without_the_others(repository: Repository):
+    work = worked(repository)
+    copies = [copied(work, 2), copied(work, 3)]
+    for number, one in enumerate(copies, 2):
+        repository.write(f"by-{number}", "x", one["worktree"])
+    repository.write("half done", "x", copies[1]["worktree"])
+
+    run("close", run=2, work=copies[0], merge="merge")
+
+    assert (repository.read("by-2"), repository.read("two"), repository.read("half done")) == ("x", "2", None)
+    assert repository.worktrees == ["run-1", "run-3"] and "mulligan/3" in repository.branches
+    run("close", run=3, work=copies[1], merge="merge")
+    closed(work, "merge")
+    assert repository.read("by-3") == "x" and repository.branches == ["main"]
+
+
+def test_a_copy_has_the_files_of_the_moment_at_which_they_were_pinned_also_if_the_other_one_is_merged(
+    repository: Repository,
+):
+    work = worked(repository)
+    commit = worktrees.pin_worktree(work, "")
+    repository.write("later", "x", work["worktree"])
+    closed(work, "merge")
+
+    copy = copied(work, commit=commit)
+
+    assert (Path(copy["worktree"], "two").read_text(), Path(copy["worktree"], "later").exists()) == ("2", False)
+    assert repository.git("for-each-ref", "refs/mulligan/") == ""
+
+
+def test_a_worktree_that_is_gone_or_in_a_conflict_is_not_copied(repository: Repository):
+    work = worked(repository)
+    repository.commit("two", work["worktree"])
+    repository.write("one", "theirs")
+    repository.commit("theirs")
+    with pytest.raises(subprocess.CalledProcessError):
+        repository.git("merge", "main", within=work["worktree"])
+
+    with pytest.raises(StepError) as conflict:
+        copied(work)
+    repository.git("merge", "--abort", within=work["worktree"])
+    closed(work, "none")
+    repository.git("worktree", "remove", "--force", work["worktree"])
+    with pytest.raises(StepError) as gone:
+        copied(work)
+
+    assert (conflict.value.code, gone.value.code) == ("MERGE_CONFLICT", "WORKSPACE_UNAVAILABLE")
+    assert repository.worktrees == []
+
+
+def test_the_worktrees_of_items_are_copied_with_that_of_their_run(repository: Repository):
+    work = worked(repository)
+    items = [run("open_item", run=work, index=index) for index in range(2)]
+    repository.write("of the item", "x", items[0]["worktree"])
+    run("merge_item", run=work, item=items[1])
+
+    copies = copied(work, items=items)
+    copy = copies["items"][items[0]["worktree"]]
+
+    assert (copy["session"], copy["target"]) == ("run-2-item-0", "mulligan/2")
+    run("merge_item", run=copies, item=copy)
+    assert Path(copies["worktree"], "of the item").exists() and not Path(work["worktree"], "of the item").exists()
+    assert copies["items"][items[1]["worktree"]]["session"] == "run-2-item-1"
+
+
+def test_a_copy_that_is_killed_at_any_moment_is_made_again(repository: Repository, tmp_path: Path):
+    work = used(repository)
+    git = killing_git(tmp_path / "bin")
+    at = 1
+
+    while is_killed(partial(copied, work, 10 + at), at, git):
+        copy = copied(work, 10 + at)
+        assert copy["branch"] == f"mulligan/{10 + at}" and files(copy["worktree"]) == files(work["worktree"])
+        at += 1
+    assert at > 5
+    assert len(repository.branches) == len(repository.worktrees) + 1
+
+
+def test_a_worktree_of_a_removed_run_goes_with_its_branch_also_if_its_repository_is_gone(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    first, second = worked(repository), copied(opened("other", 3), 4)
+    worktrees.discard_worktree(Path(first["worktree"]))
+    branches = repository.branches
+    monkeypatch.chdir(tmp_path)
+    moved = tmp_path / "worktree"
+    shutil.move(second["worktree"], moved)
+    shutil.rmtree(repository.folder)
+    worktrees.discard_worktree(moved)
+
+    assert branches == ["main", "mulligan/4", "other"] and not moved.exists()
+
+
+@pytest.mark.parametrize("verb", ["close", "open_item", "merge_item"])
+def test_a_fork_that_an_older_version_made_changes_and_merges_nothing_of_its_origin(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, verb: str
+):
+    monkeypatch.setenv("MULLIGAN_IDEMPOTENCY_KEY", "origin:workspace:1")
+    work = worked(repository)
+    given = {"close": {"run": 2, "work": work, "merge": "merge"}, "open_item": {"run": work, "index": 0}}
+
+    monkeypatch.setenv("MULLIGAN_IDEMPOTENCY_KEY", "fork:workspace_merge:1")
+    with pytest.raises(StepError) as refused:
+        run(verb, **given.get(verb, {"run": work, "item": work}))
+
+    assert refused.value.code == "WORKSPACE_UNAVAILABLE" and "mulligan fork 1" in refused.value.message
+    assert repository.read("two") is None and repository.worktrees == ["run-1"]

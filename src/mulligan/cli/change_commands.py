@@ -232,9 +232,8 @@ class RetryOptions(NamedTuple):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        chosen = {"from_step": self.from_step, "items": self.items, "adjust": self.adjust}
-        chosen |= {"corrected": self.corrected, "budgets": self.budgets}
-        return {**chosen, "keep_completed": self.keep_completed, "from_start": self.from_start}
+        """What `Service.retry` and `plan_retry` take."""
+        return {name: given for name, given in self._asdict().items() if name not in ("run_id", "capacity")}
 
 
 def run_retry(

@@ -88,7 +88,8 @@ def _describe(one: PendingEntry) -> list[str]:
         lines = _describe_approval(who, one) if one.kind == "approval" else _describe_parked(who, one)
     advice = [f"  {command}" for command in one.commands]
     work = one.workspace
-    place = [f"  its work is in {work['worktree']} on branch '{work['branch']}'"] if work else []
+    gone = " (which is gone)" if work and work.get("worktree_exists") is False else ""
+    place = [f"  its work is in {work['worktree']}{gone} on branch '{work['branch']}'"] if work else []
     return [*lines, *place, f"  {_since(one)}{_default(one)}", *advice]
 
 

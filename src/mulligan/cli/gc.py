@@ -68,6 +68,7 @@ def _rows(found: GarbageReport) -> Iterator[tuple[str, str]]:
     yield from _first("logs of run", found.logs, "more run")
     yield from _first("files of worker", found.workers, "more worker")
     yield from _first("environment", found.environments, "more environment")
+    yield from _first("worktree", found.worktrees, "more worktree")
 
 
 def _first(label: str, garbage: list[Garbage], more: str) -> Iterator[tuple[str, str]]:
@@ -84,6 +85,7 @@ def _summary(found: GarbageReport) -> str:
         "log folder": len(found.logs),
         "dead worker": len(found.workers),
         "environment": len(found.environments),
+        "worktree": len(found.worktrees),
     }
     counts = [pluralize(number, noun) for noun, number in kinds.items() if number]
     if not counts:

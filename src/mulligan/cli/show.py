@@ -187,9 +187,15 @@ def _workspace_line(run: dict[str, Any]) -> str:
     if work["merged"]:
         return f"workspace: merged into '{work['target'] or 'HEAD'}'"
     where_it_is = f"workspace: {work['worktree']} on branch '{work['branch']}'"
-    if run["status"] == "completed":
+    if work["worktree_exists"] is False:
+        where_it_is = f"workspace: {work['worktree']} is gone"
+        where_it_is += (
+            f"; its branch '{work['branch']}' is there" if work["branch_exists"] else ", and so is its branch"
+        )
+    if run["status"] == "completed" and work["branch_exists"]:
         return f"{where_it_is}; to merge it: git merge {work['branch']}"
-    return where_it_is if run["status"] in ("running", "paused") else f"{where_it_is}; a retry continues there"
+    has_ended = run["status"] in ("failed", "cancelled")
+    return f"{where_it_is}; a retry continues there" if has_ended and work["worktree_exists"] else where_it_is
 
 
 def agents_line(run: dict[str, Any]) -> str:

@@ -444,7 +444,10 @@ def _decision(one: EarlierDecision, *, with_step: bool) -> Html:
 def _where(entry: PendingEntry) -> Iterator[object]:
     if entry.workspace:
         worktree, branch = entry.workspace.get("worktree"), entry.workspace.get("branch")
-        yield element("p", "Its work is in ", element("code", worktree), " on branch ", element("code", branch), ".")
+        gone = " (which is gone)" if entry.workspace.get("worktree_exists") is False else ""
+        yield element(
+            "p", "Its work is in ", element("code", worktree), f"{gone} on branch ", element("code", branch), "."
+        )
 
 
 # -- pauses, and what does not wait any more -------------------------------------------------------------------------

@@ -277,7 +277,7 @@ _SKIP_REASONS = {
     "no_arrival": "no edge to it was taken",
     "when": "condition not met",
     "unreachable": "it can no longer be reached",
-    "unsuccessful": "the run did not succeed, so its worktree is kept",
+    "unsuccessful": "the run did not succeed, so nothing is merged",
     "loop_limit": "max_visits reached",
 }
 
@@ -307,6 +307,7 @@ def _work_done(writer: StoryWriter, fact: e.StepCompleted) -> str:
     if "folder" in output:
         dirty = pluralize(output["uncommitted"], "uncommitted change") if output.get("uncommitted") else ""
         note = f"; without {dirty} of your checkout" if dirty else ""
+        note += ", a copy of the one of the other run" if "items" in output else ""
         return f": works in {output['folder']} on {branch}{note}"
     if action.params.get("merge") == "none":
         return f": {pluralize(output['commits'], 'commit')} on {branch}; to merge: git merge {output['branch']}"

@@ -26,7 +26,7 @@ from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.scope import failed_visits, failure_views, fill_params, step_view
 from mulligan.core.state.state import FailureRecord, Items, Place, State
 from mulligan.core.state.transitions import ACTIVE, ENDED, STATUSES
-from mulligan.core.state.workspace import workspace_view
+from mulligan.core.state.workspace import awaits_worktree, workspace_view
 from mulligan.history.matrices import MatrixGroup, matrix_groups, quote_steps
 from mulligan.history.obstacles import Obstacle, WorkerPool
 from mulligan.history.phrases import describe_failure
@@ -458,6 +458,10 @@ def _of_place(state: State, place: Place) -> Wait:
 
 def _of_ready(state: State, place: Place) -> Wait:
     step = state.step_of(place)
+    if awaits_worktree(state) and state.workflow.workspace is not None and is_on_hold(state, place):
+        opens = state.workflow.workspace.opens
+        text = f"step '{opens}' to open the worktree of the run"
+        return Wait("needs", text, place.key, place.attempt, steps=[opens], count=1)
     if step.pause is None and is_on_hold(state, place):
         return Wait("pause", "a person to resume the run for more steps", place.key, place.attempt)
     if step.pause is not None and is_on_hold(state, place):

@@ -7,7 +7,7 @@ still parked. What ran at that moment runs again as a new attempt. The new run n
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -15,12 +15,15 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.deciding.fork import worktree_origin
+from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.workflow import Workflow, decode
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.core.state.workspace import awaits_worktree
 from mulligan.core.turn import turn
 from mulligan.errors import Refused, StepNotParked, StepNotWaitingForApproval
 from mulligan.history.story import StoryWriter
@@ -29,9 +32,10 @@ from mulligan.language.expressions import Cel
 from mulligan.service.change_verbs import LINES_MAX, startable_attempts
 from mulligan.service.driver import Driver
 from mulligan.service.past_states import PastStates
-from mulligan.service.preflight import refuse_missing_files, refuse_missing_worktree, stale_results
+from mulligan.service.preflight import refuse_missing_files, stale_results
 from mulligan.service.round_plans import ForkPlan, asks_person
 from mulligan.service.run_control import Prepared, RunControl
+from mulligan.service.run_worktrees import refuse_missing_worktree, refuse_shared_worktree
 
 # A decision in place of the one that was taken.
 OtherDecision = r.Classified | r.ApprovalGiven
@@ -156,6 +160,7 @@ class EventForks:
             has_inputs=bool(given),
             decision=decision,
             notify=prepared.notify,
+            worktree=worktree_origin(old),
         )
         return prepared, self._preview(request, State(first), asked=seq, evaluator=evaluator), request
 
@@ -181,10 +186,15 @@ class EventForks:
                 f"run {run_id} had ended at event {point}: nothing can be decided there in another way",
                 hint=f"choose an earlier event, or run it again from a step: mulligan fork {run_id} --from STEP",
             )
+        self._control.refuse_callers_worktree(run_id, old)
         if old.run.stop is not None:
             hint = "choose an event before it was stopped"
             raise Refused(f"run {run_id} was being stopped at event {point}", hint=hint)
-        refuse_missing_worktree(old)
+        if worktree_origin(old) is not None:
+            self._control.refuse_moving_worktree(run_id)
+            refuse_missing_worktree(old)
+        else:
+            refuse_shared_worktree(run_id, ((place.key, place.output) for place in old.steps()))
         if not self._reader.home.is_remote:
             refuse_missing_files(old.workflow, Path(old.run.cwd))
             for stale in stale_results(old, old.graph.nodes):
@@ -227,12 +237,22 @@ class EventForks:
             seq=point,
             asked=asked,
             kept=kept,
-            again=[f"{one.place}: attempt {one.attempt + 1}" for one in facts if isinstance(one, e.AttemptInterrupted)],
+            again=[*_again(state, facts)],
             starts=[*islice(startable_attempts(state), LINES_MAX)],
             follows=follows[:LINES_MAX],
             approvals=[name for name in kept if asks_person(state.step(name), state.workflow)],
             status=state.run.status,
         )
+
+
+def _again(state: State, facts: Iterable[e.Fact]) -> Iterator[str]:
+    """The attempts that were running and run again, in a run with a worktree as soon as that is open."""
+    for fact in facts:
+        if isinstance(fact, e.AttemptInterrupted):
+            yield f"{fact.place}: attempt {fact.attempt + 1}"
+    for place in state.places.values() if awaits_worktree(state) else ():
+        if place.status == "running" and not is_engine_action(place.spec):
+            yield f"{place.key}: attempt {place.attempt + 1}"
 
 
 def _is_decided(entries: Iterable[e.Entry], point: int) -> bool:

@@ -18,6 +18,7 @@ import msgspec
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.artifacts import KEY_AS_JSON, parse_reference, references, run_id_of
+from mulligan.core.model.events import RunStarted
 from mulligan.core.model.formatting import error_reason
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import ArtifactDamaged, Refused, StoreRefused
@@ -25,6 +26,13 @@ from mulligan.ports import ArtifactRecord, RunRecord
 from mulligan.service.home import DATABASE
 from mulligan.service.lost_runs import find_lost_runs
 from mulligan.service.run_reader import PAGE, RunReader
+from mulligan.service.run_worktrees import (
+    belongs_to,
+    discard_removed,
+    note_removal,
+    run_id_of_worktree,
+    worktrees_of,
+)
 from mulligan.worker import lock
 from mulligan.worker.environment_cache import REQUESTS, cache_folder, find_unused, remove_unused
 from mulligan.worker.folders import remove_folder
@@ -61,10 +69,12 @@ class GarbageReport(msgspec.Struct, frozen=True):
     left: str = ""
     # Runs that the database does not have and has not removed, so that their files stay.
     lost: list[int] = []
+    # Git worktrees of removed runs and of their items. Their branches go with them.
+    worktrees: list[Garbage] = []
 
     @property
     def size(self) -> int:
-        kinds = (self.artifacts, self.half_written, self.logs, self.workers, self.environments)
+        kinds = (self.artifacts, self.half_written, self.logs, self.workers, self.environments, self.worktrees)
         return sum(one.size for kind in kinds for one in kind)
 
 
@@ -118,13 +128,14 @@ class _Collection:
     def __init__(self, reader: RunReader, is_dry: bool) -> None:
         self._home, self._store = reader.home, reader.store
         self._artifacts = reader.store.artifacts
+        self._worktrees = reader.home.folder / "worktrees"
         self._is_dry = is_dry
         self._now = datetime.now(UTC)
 
     def collect(self, retention: RunRetention, environments: list[Garbage]) -> GarbageReport:
         listed = sorted((one for one in self._artifacts.records() if run_id_of(one.name)), key=lambda one: one.name)
         folders = self._run_folders()
-        gone = self._remove_runs(retention)
+        gone, worktrees = self._remove_runs(retention)
         runs = {run.run_id: run for run in self._runs() if run.run_id not in gone}
         numbers = {*folders, *(run_id_of(one.name) for one in listed)}
         lost = find_lost_runs(self._home, self._store, numbers - runs.keys() - gone)
@@ -145,10 +156,13 @@ class _Collection:
             environments,
             self._why_logs_are_left(),
             lost,
+            worktrees,
         )
         if not self._is_dry:
             with _removal_errors():
                 self._remove(collected, folders)
+                if not self._why_logs_are_left():
+                    discard_removed(self._worktrees, runs)
         return collected
 
     def _remove(self, collected: GarbageReport, folders: dict[int, Path]) -> None:
@@ -168,18 +182,32 @@ class _Collection:
             yield from page
             before = page[-1].run_id
 
-    def _remove_runs(self, retention: RunRetention) -> set[int]:
-        """Remove runs with those that they called; return their numbers."""
+    def _remove_runs(self, retention: RunRetention) -> tuple[set[int], list[Garbage]]:
+        """Remove runs with those that they called; return their numbers, and their worktrees, which are removed later.
+
+        A note says which worktrees go with them, so that those of a removal that was killed are found again. Others are
+        left alone, though no run has them: they may hold work, and the runs may have been lost with their database.
+        """
         if retention.is_none:
-            return set()
+            return set(), []
         runs = list(self._runs())
         roots = retention.chosen(runs, self._now)
-        if not self._is_dry:
-            pieces = (roots[begin : begin + REMOVED_AT_ONCE] for begin in range(0, len(roots), REMOVED_AT_ONCE))
-            return {run_id for piece in pieces for run_id in self._store.remove(piece)}
         busy = {run.root_run_id for run in runs if run.status not in RUN_ENDED or run.holder}
-        going = set(roots) - busy
-        return {run.run_id for run in runs if run.root_run_id in going}
+        going = {run.run_id for run in runs if run.root_run_id in set(roots) - busy}
+        listed = [] if self._why_logs_are_left() else list(worktrees_of(self._worktrees, going))
+        worktrees = {path: _folder_size(path) for path in listed if belongs_to(path, self._uid(path))}
+        if not self._is_dry:
+            with _removal_errors():
+                note_removal(self._worktrees, {run_id_of_worktree(path): self._uid(path) for path in worktrees})
+            pieces = (roots[begin : begin + REMOVED_AT_ONCE] for begin in range(0, len(roots), REMOVED_AT_ONCE))
+            going = {run_id for piece in pieces for run_id in self._store.remove(piece)}
+        return going, [
+            Garbage(path.name, size) for path, size in worktrees.items() if run_id_of_worktree(path) in going
+        ]
+
+    def _uid(self, worktree: Path) -> str:
+        started = self._store.log(run_id_of_worktree(worktree), limit=1)[0].fact
+        return started.uid if isinstance(started, RunStarted) else ""
 
     # -- artifacts
 

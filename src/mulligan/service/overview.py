@@ -22,6 +22,7 @@ from mulligan.service.attempt_progress import FindProgress, add_progress, progre
 from mulligan.service.attempts import AttemptRecord, Cost, Costs, attempts_by_step, total
 from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.run_reader import RunReader
+from mulligan.service.run_worktrees import seen_workspace
 from mulligan.service.step_events import StepEvents
 from mulligan.service.workers import find_worker_pool
 
@@ -57,6 +58,8 @@ def show_run_in_parts(reader: RunReader, run_id: int, known: State | None) -> It
     for key, value in run_json_parts(state, find_breaker_waits(reader.store, state), workers):
         if key == "steps":
             yield key, ((name, with_artifact_paths(artifacts, step)) for name, step in value)
+        elif key == "workspace":
+            yield key, seen_workspace(state)
         else:
             yield key, with_artifact_paths(artifacts, value)
 
@@ -102,9 +105,8 @@ def _called_by_step(called: Mapping[tuple[str, int], int]) -> dict[str, list[int
 
 def _view(reader: RunReader, state: State) -> dict[str, Any]:
     workers = find_worker_pool(reader.home, reader.store, state)
-    return with_artifact_paths(
-        reader.store.artifacts, run_json(state, find_breaker_waits(reader.store, state), workers)
-    )
+    shown = run_json(state, find_breaker_waits(reader.store, state), workers)
+    return with_artifact_paths(reader.store.artifacts, {**shown, "workspace": seen_workspace(state)})
 
 
 def overview_with_attempts(reader: RunReader, run_id: int) -> dict[str, Any]:

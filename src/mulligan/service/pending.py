@@ -20,7 +20,6 @@ from mulligan.core.model.place_keys import is_at_or_below
 from mulligan.core.model.workflow import Handler, decode
 from mulligan.core.state.scope import error_view, fill_params
 from mulligan.core.state.state import Place, State, Suggestion
-from mulligan.core.state.workspace import workspace_view
 from mulligan.errors import CodecError, InputInvalid, MulliganError, Refused, StoreUnavailable
 from mulligan.history.phrases import describe_failure
 from mulligan.history.retry_reasons import RetryReason, why_not
@@ -28,6 +27,7 @@ from mulligan.history.route_outcomes import format_times
 from mulligan.ports import RunRecord, Store, WaitingPlace
 from mulligan.service.run_list import pause_of
 from mulligan.service.run_reader import RunReader
+from mulligan.service.run_worktrees import seen_workspace
 
 # How many earlier runs of the workflow are read, and how many are reported.
 RUNS_SEEN_MAX = 20
@@ -228,7 +228,7 @@ class _PendingReader:
             root_run_id=record.root_run_id or record.run_id,
             visit=state.step_of(place).visit,
             attempt=place.attempt,
-            workspace=workspace_view(state),
+            workspace=seen_workspace(state),
             earlier=self._earlier(state.workflow.name, place.key) if waiting.kind == "parked" else [],
             **details,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -21,8 +20,7 @@ from mulligan.core.model.workflow import (
     all_commands,
 )
 from mulligan.core.state.state import State
-from mulligan.core.state.workspace import workspace_view
-from mulligan.errors import InputInvalid, Refused
+from mulligan.errors import InputInvalid
 from mulligan.service.home import this_host
 from mulligan.worker.file_hashes import problem_of
 from mulligan.worker.secrets import problem_of as secret_problem
@@ -124,21 +122,6 @@ def _check(what: str, text: str, chars_max: int, *, is_needed: bool) -> None:
 
 def _shown(name: str) -> str:
     return " ".join(name.split())[:LABEL_NAME_CHARS_MAX]
-
-
-def refuse_missing_worktree(state: State) -> None:
-    """Refuse to run steps of a run again if the worktree in which they would work is gone."""
-    folder, run_id = state.run.workspace, state.run.run_id
-    if not folder or os.path.isdir(folder):
-        return
-    view = workspace_view(state) or {}
-    if view.get("merged"):
-        raise Refused(
-            f"run {run_id} was merged and its worktree is gone, so its steps cannot run again",
-            hint="start another run: it works on what was merged",
-        )
-    hint = f"restore it: git worktree add --force {shlex.quote(str(view.get('worktree')))} {view.get('branch')}"
-    raise Refused(f"the worktree of run {run_id} is gone: '{folder}' does not exist", hint=hint)
 
 
 def stale_of_round(

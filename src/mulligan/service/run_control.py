@@ -60,12 +60,12 @@ from mulligan.service.preflight import (
     check_labels,
     refuse_missing_files,
     refuse_missing_secrets,
-    refuse_missing_worktree,
     stale_of_round,
     stale_results,
 )
 from mulligan.service.round_plans import ForkPlan, RoundPlan, fork_plan, in_tree, round_plan
 from mulligan.service.run_reader import RunReader
+from mulligan.service.run_worktrees import pin_origin, refuse_missing_worktree, refuse_shared_worktree
 from mulligan.service.script_guard import refuse_start_while_loading
 
 if TYPE_CHECKING:
@@ -278,9 +278,12 @@ class RunControl:
         return msgspec.structs.replace(prepared, notify=rules) if more else prepared
 
     def _new(self, prepared: Prepared, request: r.RunRequested) -> NewRun:
+        uid = os.urandom(UID_BYTES).hex()
         named = msgspec.structs.replace(
             request,
-            uid=os.urandom(UID_BYTES).hex(),
+            uid=uid,
+            # A server does it for a fork over HTTP.
+            worktree=request.worktree if self.reader.home.is_remote else pin_origin(request.worktree, uid),
             cwd=str(prepared.cwd),
             file=prepared.file,
             digest=digest_of(prepared.file),
@@ -343,6 +346,7 @@ class RunControl:
             stale=planned.stale,
             data=kept_data(old, planned.kept),
             sessions=kept_sessions(old, planned.kept),
+            worktree=planned.worktree,
         )
         return self._create([self._new(self._with_more_rules(prepared), request)], prepared.workflow, driver)[0]
 
@@ -382,7 +386,7 @@ class RunControl:
             )
         if not old.places:
             raise RunNotFinished(f"run {run_id} has not started yet, so it has no results to keep")
-        refuse_missing_worktree(old)
+        self.refuse_callers_worktree(run_id, old)
         chosen = keep_workspace(workflow, old.workflow) if workflow else old.workflow
         kept_inputs = {name: value for name, value in old.run.inputs.items() if name in chosen.inputs}
         # An input of a child run may be an artifact.
@@ -394,7 +398,39 @@ class RunControl:
         prepared = _prepared(chosen, inputs, Path(old.run.cwd), labels=self.reader.labels(run_id))
         with _meaning(step.name for step in chosen.steps):
             stale = stale_results(old, old.graph.nodes)
-            return old, prepared, plan_fork(old, Graph(chosen), from_step, stale, keep_completed=keep_completed)
+            planned = plan_fork(old, Graph(chosen), from_step, stale, keep_completed=keep_completed)
+        if planned.worktree is not None:
+            self.refuse_moving_worktree(run_id)
+            refuse_missing_worktree(old)
+        refuse_shared_worktree(run_id, ((one.step, one.output) for one in planned.kept))
+        return old, prepared, planned
+
+    def refuse_moving_worktree(self, run_id: int) -> None:
+        """Refuse to fork a run while commands may change the files that its fork would copy; also of a child run.
+
+        A child run works in the worktree of the run that called it, which only a fork of that one copies.
+        """
+        record = self.reader.record(run_id)
+        is_driven = record.status not in RUN_ENDED and self.reader.driver_of(record) is not None
+        if is_driven and (record.status != "paused" or self._commands_running(run_id)):
+            wait = f"wait until its commands have ended: mulligan show {run_id}"
+            raise Refused(
+                f"run {run_id} is {record.status} and works in its worktree, which a fork copies",
+                hint=wait if record.status == "paused" else f"pause it first: mulligan pause {run_id}; then {wait}",
+            )
+
+    def refuse_callers_worktree(self, run_id: int, old: State) -> None:
+        """Refuse to fork a child run that works in the worktree of its caller: two runs would work in one."""
+        record = self.reader.record(run_id)
+        if record.parent_run_id is None:
+            return
+        caller = self.reader.state(record.parent_run_id)
+        if caller.run.workspace and Path(old.run.cwd).is_relative_to(caller.run.workspace):
+            raise Refused(
+                f"run {run_id} works in the worktree of run {record.parent_run_id}, which called it",
+                hint=f"fork that one: mulligan fork {record.parent_run_id} --from STEP",
+            )
+        self.refuse_callers_worktree(record.parent_run_id, old)
 
     # -- changing runs -----------------------------------------------------------------------------------------------
 

@@ -20,11 +20,13 @@ from msgspec.structs import replace
 
 from mulligan.core.deciding.breaker import Verdict
 from mulligan.core.deciding.expiry_permission import HeartbeatSeries, first_heartbeat
+from mulligan.core.deciding.fork import worktree_origin
 from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
 from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.reports import Report, RetryRequested, RunRequested
-from mulligan.core.model.workflow import Breaker
+from mulligan.core.model.workflow import Breaker, decode
+from mulligan.core.turn import fold
 from mulligan.engine.worker_expiry import expire_dead_workers
 from mulligan.errors import (
     InputInvalid,
@@ -43,6 +45,7 @@ from mulligan.service.log_ranges import watched_runs
 from mulligan.service.logins import owner_of
 from mulligan.service.run_control import RunControl
 from mulligan.service.run_reader import RunReader
+from mulligan.service.run_worktrees import pin_origin
 from mulligan.service.slurm.job_ends import JobEnds
 from mulligan.service.worker_owners import WorkerOwners
 from mulligan.store.clock import PROCESS_CLOCK
@@ -181,10 +184,23 @@ class StoreCalls:
             raise InputInvalid(
                 "a fork of a run of a server decides nothing by itself", hint="decide when it is started"
             )
-        if not request.history or request.forked_from is None:
-            return replace(request, history=None, forked_at=0)
-        entries = islice(self._reader.events(request.forked_from), request.forked_at)
-        return replace(request, history=pack_history(entries))
+        if request.forked_from is None:
+            return replace(request, history=None, forked_at=0, worktree=None)
+        if not request.history:
+            return self._own_worktree(replace(request, history=None, forked_at=0))
+        entries = list(islice(self._reader.events(request.forked_from), request.forked_at))
+        first = decode(self._reader.store.load(request.forked_from).workflow)
+        origin = pin_origin(worktree_origin(fold(first, entries)), request.uid)
+        return replace(request, history=pack_history(entries), worktree=origin)
+
+    def _own_worktree(self, request: RunRequested) -> RunRequested:
+        """A fork copies the worktree that our own log names, also if its client is too old to say so."""
+        assert request.forked_from is not None
+        old = self._reader.state(request.forked_from)
+        opens = "" if old.workflow.workspace is None else old.workflow.workspace.opens
+        is_copied = request.worktree is not None or any(one.step == opens for one in request.kept)
+        origin = pin_origin(worktree_origin(old), request.uid) if is_copied else None
+        return replace(request, kept=tuple(one for one in request.kept if one.step != opens), worktree=origin)
 
     def _folder_for(self, run: NewRun) -> str:
         """The folder in which its steps work: one of this host. A fork works where its run did."""

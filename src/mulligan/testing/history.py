@@ -174,7 +174,7 @@ class History:
             self.starts.append(effect.begin)
 
     def start(self, inputs: Mapping[str, Any] | None = None, **fields: Any) -> Self:
-        return self.report(r.RunRequested(self.clock, run_id=1, inputs=dict(inputs or {}), **fields))
+        return self.report(r.RunRequested(self.clock, inputs=dict(inputs or {}), **{"run_id": 1, **fields}))
 
     def started(self, key: str, worker: str = "w1", host: str = "h1") -> Self:
         return self.report(r.TaskStarted(self.clock, key, self._attempt(key), worker=worker, host=host))

@@ -156,6 +156,12 @@ class InvariantChecker:
         self._read_log(checked)
         return checked.invariants.facts
 
+    def state_now(self, run_id: int) -> State:
+        """Return the state of a run as its log gives it at this moment."""
+        checked = self.runs.get(run_id) or self._checked_run(run_id)
+        self._read_log(checked)
+        return checked.state
+
     def _read(self, run: RunRow) -> None:
         checked = self.runs.get(run.run_id) or self._checked_run(run.run_id)
         if run.seq != len(checked.log):

@@ -15,6 +15,7 @@ from mulligan.core.model.workflow import END
 from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.core.state.workspace import awaits_worktree, opens_worktree
 from mulligan.history.story import story
 from mulligan.history.views import list_waits
 
@@ -41,7 +42,8 @@ def promise_10_every_place_has_a_waker(state: State, pending: PendingWork) -> No
         _expect_waker(state, place, pending)
     if run.undoing:
         _expect_waker(state, state.places[run.undoing], pending)
-    for loop in run.loops.values() if run.status == "running" and _has_room(state) else ():
+    is_moving = run.status == "running" and _has_room(state) and not awaits_worktree(state)
+    for loop in run.loops.values() if is_moving else ():
         if not loop.busy and not _will_fire(state, pending, "loop", place=loop.step, number=loop.edge):
             raise AssertionError(f"promise 10: the loop of '{loop.step}' waits, and no timer is set for it")
     if not (active or run.undoing or run.loops) and run.status == "running":
@@ -49,13 +51,22 @@ def promise_10_every_place_has_a_waker(state: State, pending: PendingWork) -> No
 
 
 def _expect_waker(state: State, place: Place, pending: PendingWork) -> None:
-    if place.child:
+    if awaits_worktree(state) and not opens_worktree(state, state.step_of(place).key):
+        # It goes on when the worktree of the run is open.
+        _expect_opening(state)
+    elif place.child:
         _expect_waker(state, state.places[place.child], pending)
     elif place.items is not None and place.status == "running":
         _expect_items(state, place, pending)
     elif not _has_waker(state, place, pending):
         attempt = f"attempt {place.attempt}, phase '{place.phase}'"
         raise AssertionError(f"promise 10: '{place.key}' is {place.status} ({attempt}), and nothing will wake it")
+
+
+def _expect_opening(state: State) -> None:
+    opens = "" if state.workflow.workspace is None else state.workflow.workspace.opens
+    if not opens or not state.places[opens].is_active:
+        raise AssertionError("promise 10: steps wait for the worktree of the run, and nothing opens it")
 
 
 def _expect_items(state: State, place: Place, pending: PendingWork) -> None:

@@ -25,6 +25,7 @@ from mulligan.testing.faults import Crash
 from mulligan.testing.invariant_checker import InvariantChecker
 from mulligan.testing.reuse_checks import ReuseChecks
 from mulligan.testing.simulated_worker import BEATS_PER_LEASE, SimulatedWorker
+from mulligan.testing.simulated_worktrees import SimulatedWorktrees
 from mulligan.testing.timer_checks import CountedClock, TimerChecks
 from mulligan.testing.workflows import SECRET, RandomEvaluator
 
@@ -68,6 +69,7 @@ class SimulatedCluster:
             self.database, LEASE_SECONDS if self.database.is_shared else None, self.timer_checks
         )
         self.reuse_checks = ReuseChecks(self.checker.facts_now)
+        self.worktrees = SimulatedWorktrees(self.checker.state_now)
         self.workers: list[SimulatedWorker] = []
         self.happened: Counter[str] = Counter()
         # The faults, how often they happen, and what other processes do meanwhile.
@@ -302,9 +304,10 @@ class SimulatedCluster:
             self._has_crashed = False
             self.checker.check_tables()
         self.recorder.check(self.contents)
-        for violations in (self.recorder.violations, self.timer_checks.violations, self.reuse_checks.violations):
-            if violations:
-                raise AssertionError(violations[0])
+        for checks in (self.recorder, self.timer_checks, self.reuse_checks, self.worktrees):
+            if checks.violations:
+                raise AssertionError(checks.violations[0])
+        self.worktrees.check_names([checked.state for checked in self.checker.runs.values()])
         if self._bugs:
             raise AssertionError(f"promise 10: an engine found a bug: {self._bugs[0]}")
 

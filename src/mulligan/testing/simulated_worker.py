@@ -23,12 +23,13 @@ from mulligan.engine.observers import NullObserver
 from mulligan.engine.worker_expiry import expire_dead_workers
 from mulligan.engine.workflow_cache import WorkflowCache
 from mulligan.errors import StoreUnavailable
-from mulligan.ports import LockState, Store, WorkerRecord
+from mulligan.ports import Lease, LockState, Store, WorkerRecord
 from mulligan.testing.databases import LEASE_SECONDS
 from mulligan.testing.execution_recorder import ExecutionRecorder, WorkerSearch
 from mulligan.testing.fake_tasks import FakeTasks
 from mulligan.testing.reuse_checks import ReuseChecks
 from mulligan.testing.simulated_results import SimulatedResults
+from mulligan.testing.simulated_worktrees import SimulatedWorktrees
 from mulligan.testing.timer_checks import CountedClock
 from mulligan.testing.workflows import read_workflow
 
@@ -50,6 +51,7 @@ class WorkerHost(Protocol):
     workflows: dict[str, tuple[Workflow, Graph]]
     recorder: ExecutionRecorder
     reuse_checks: ReuseChecks
+    worktrees: SimulatedWorktrees
 
     def connect(self, worker: SimulatedWorker) -> Store: ...
 
@@ -167,7 +169,7 @@ class SimulatedWorker:
             self.clock,
             slots=self.slots,
             watchdog_seconds=watchdog_seconds,
-            starting=recorder.on_start,
+            starting=self._on_start,
             life_seconds=_LIFE_SECONDS if _number(self.name) % 2 else None,
             # As if it knew already that tasks are short.
             ahead=2 * self.slots if self.store.is_shared else 0,
@@ -175,6 +177,10 @@ class SimulatedWorker:
         )
         recorder.watch(executor)
         return executor
+
+    def _on_start(self, executor: FakeTasks, lease: Lease) -> None:
+        self.around.recorder.on_start(executor, lease)
+        self.around.worktrees.on_start(lease.task)
 
     def _kill_everything(self) -> None:
         """Kill everything that it runs, and free its lock."""

@@ -13,14 +13,15 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.deciding.fork import kept_results
+from mulligan.core.deciding.fork import plan_fork, worktree_origin
 from mulligan.core.deciding.triage_agent import is_decided
+from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.fact_parts import ChildRound
+from mulligan.core.model.fact_parts import ChildRound, WorktreeOrigin
 from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.workflow import END, decode
+from mulligan.core.model.workflow import END, WORKSPACE, decode
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.turn import fold
@@ -233,7 +234,10 @@ class SimulationSteps:
         is_stopped = worker.executor.stopped.get(lease.token) is not None
         if is_stopped and self.rng.random() < 0.8:
             return r.TaskEnded(at, place, attempt, Outcome(None, signal=15, is_stopped=True))
-        if self.rng.random() >= self.failing_share:
+        is_merged = self.cluster.worktrees.is_merged(lease.task.run_id)
+        if lease.task.kind == WORKSPACE and (is_merged or self.rng.random() < 0.9):
+            return r.TaskEnded(at, place, attempt, output=self.cluster.worktrees.carry_out(lease.task))
+        if lease.task.kind != WORKSPACE and self.rng.random() >= self.failing_share:
             warned = ({"severity": "warning", "code": "SLOW"},) if self.rng.random() < 0.05 else ()
             spent = {"tokens": 10, "cost": "0.1"} if lease.task.kind == "agent" else {}
             # Without asking for a random number, so that earlier seeds give the same histories.
@@ -373,7 +377,13 @@ class SimulationSteps:
     def retry(self) -> None:
         """Retry a run that is over; any other refuses."""
         run_id = self._some_root()
-        self._ask(run_id, self.another_round(run_id))
+        if not self.is_refused_round(run_id):
+            self._ask(run_id, self.another_round(run_id))
+
+    def is_refused_round(self, run_id: int) -> bool:
+        """Whether the service refuses to retry a run: its worktree was merged and is gone."""
+        folder = self._state(run_id).run.workspace
+        return bool(folder) and not self.cluster.worktrees.exists(folder)
 
     def another_round(self, run_id: int) -> r.RetryRequested:
         """Retry what was not done; sometimes only items of a map, which is all that a completed run allows."""
@@ -400,7 +410,7 @@ class SimulationSteps:
     def _corrected(self, state: State, report: r.RetryRequested) -> r.RetryRequested:
         """Sometimes add a corrected definition. Uses its own random numbers, so that other histories stay the same."""
         dice = Random(f"{state.run.run_id}:{state.run.seq}:{report.from_step}")
-        if not state.places or dice.random() >= CORRECTED_SHARE:
+        if not state.places or state.workflow.workspace is not None or dice.random() >= CORRECTED_SHARE:
             return report
         self.cluster.happened["corrected"] += 1
         revised = correction(dice, state.workflow, state.run.inputs)
@@ -446,9 +456,19 @@ class SimulationSteps:
             return True
         old = self._state(run_id)
         from_step = self.rng.choice([step.name for step in old.workflow.steps])
-        kept = kept_results(old, old.graph, from_step)
-        self.cluster.create(old.workflow, forked_from=run_id, kept=kept)
+        planned = plan_fork(old, old.graph, from_step)
+        origin = self._pinned(old, planned.worktree)
+        if (origin is None) is (planned.worktree is None):
+            self.cluster.create(old.workflow, forked_from=run_id, kept=planned.kept, worktree=origin)
         return True
+
+    def _pinned(self, old: State, origin: WorktreeOrigin | None) -> WorktreeOrigin | None:
+        """The worktree that a fork copies; None where the service refuses it: it is gone, or commands work in it."""
+        is_busy = any(place.status == "running" and not is_engine_action(place.spec) for place in old.places.values())
+        if origin is None or (is_busy and old.run.status not in RUN_ENDED):
+            return None
+        self.cluster.happened["copied worktree"] += 1
+        return self.cluster.worktrees.pin(origin)
 
     def _fork_at_an_event(self, run_id: int) -> bool:
         """Sometimes continue the run from one of its events. Uses its own random numbers, as `_corrected` does."""
@@ -464,6 +484,10 @@ class SimulationSteps:
             # The service refuses it there: what is parked is cancelled by the fork, and nothing can be decided.
             return False
         parked = [place.key for place in state.steps() if place.status == "pending_failed" and not is_decided(place)]
+        copied = worktree_origin(state)
+        origin = self._pinned(self._state(run_id), copied)
+        if copied is not None and origin is None:
+            return False
         decision = None
         if parked:
             decision = r.Classified(now, dice.choice(parked), dice.choice(("retry", "fail")), "someone", "otherwise")
@@ -475,6 +499,7 @@ class SimulationSteps:
             history=pack_history(log[:seq]),
             has_inputs=dice.random() < 0.3,
             decision=decision,
+            worktree=origin,
         )
         return True
 

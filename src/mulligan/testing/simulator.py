@@ -224,6 +224,7 @@ class Simulation:
             return True
         state = self.state
         is_open = state.run.status != "completed" or bool(maps_of(state))
+        is_open = is_open and not self.player.is_refused_round(RUN_ID)
         if state.run.round >= ROUNDS_MAX or not is_open or self.rng.random() >= 0.5:
             return False
         self.cluster.operator.put(RUN_ID, self.player.another_round(RUN_ID))

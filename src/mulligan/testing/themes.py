@@ -25,7 +25,7 @@ class Theme(msgspec.Struct, frozen=True):
     is_remote: bool = False
     # Servers start what a schedule says, and send the notices of all runs.
     has_servers: bool = False
-    # What the steps of its workflow have more often: breakers, calls, undo, tools, cached.
+    # What the steps of its workflow have more often: breakers, calls, undo, tools, cached, worktrees.
     often: str = ""
 
 
@@ -64,6 +64,10 @@ TOOLS = Theme("tools", steps={"end_task": 30, "lose_worker": 3}, often="tools")
 CACHED = Theme(
     "cached", steps={"start_run": 8, "end_task": 30, "retry": 2, "fork": 2}, engines=2, forks=0.3, often="cached"
 )
+# Runs that work in Git worktrees, which are forked again and again, also while others go on.
+WORKTREES = Theme(
+    "worktrees", steps={"fork": 8, "end_task": 30, "retry": 3, "pause": 1, "resume": 4}, forks=0.6, often="worktrees"
+)
 # Workers over HTTP: exchanges are lost on both ways, servers start again, the store behind them is away.
 REMOTE = Theme("remote", steps={"outage": 1, "end_task": 40, "step": 60}, engines=4, slots=(2, 4), is_remote=True)
 # Two servers with one schedule and one outbox: they die between any two calls, targets are down, clocks jump.
@@ -82,6 +86,7 @@ _TOOLS_SHARE = 0.08
 _CACHED_SHARE = 0.05
 _REMOTE_SHARE = 0.06
 _SERVERS_SHARE = 0.06
+_WORKTREES_SHARE = 0.06
 
 
 def theme_of(seed: object, store: str = "") -> Theme:
@@ -101,5 +106,7 @@ def theme_of(seed: object, store: str = "") -> Theme:
         return REMOTE
     if Random(f"servers {seed}").random() < _SERVERS_SHARE:
         return SERVERS if Random(f"racing {seed}").random() < 0.5 else RACING_SERVERS
+    if Random(f"worktrees {seed}").random() < _WORKTREES_SHARE:
+        return WORKTREES
     rng = Random(f"theme {seed}")
     return rng.choice(_THEMES) if rng.random() < _SHARE else PLAIN

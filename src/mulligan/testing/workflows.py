@@ -47,6 +47,7 @@ from mulligan.core.model.workflow import (
     decode,
 )
 from mulligan.errors import ExpressionFailed, OutputDropped
+from mulligan.language.workspace_steps import OPENS, WorkspaceDraft, with_workspace
 
 HANDLER_DEPTH_MAX = 3
 CHILD = "child.yaml"
@@ -73,6 +74,11 @@ class RandomEvaluator:
         self._asked: dict[str, int] = {}
 
     def evaluate(self, expression: Expression, names: Mapping[str, Any]) -> Any:
+        if expression.source in _REAL_VALUES:
+            value: Any = names
+            for name in expression.source.split("."):
+                value = value[name]
+            return value
         count = self._asked[expression.source] = self._asked.get(expression.source, 0) + 1
         text = f"{self._seed}:{expression.source}:{count}"
         number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
@@ -97,6 +103,10 @@ class RandomEvaluator:
         return values[0] if len(values) == 1 else "".join(map(str, values))
 
 
+# What the steps of a workspace read: where the run works.
+_REAL_VALUES = ("run.id", f"steps.{OPENS}.output")
+
+
 def _some_list(number: int) -> Any:
     if number % 29 == 0:
         return "not a list"
@@ -118,7 +128,7 @@ class WorkflowGenerator:
 
     def __init__(self, rng: Random, calls: int = 0, often: str = "") -> None:
         self.rng = rng
-        # What it has more often: "breakers", "calls", "undo", "tools" or "cached".
+        # What it has more often: "breakers", "calls", "undo", "tools", "cached" or "worktrees".
         self._often = often
         # How many runs are above those of this workflow.
         self._calls = calls
@@ -462,7 +472,10 @@ def random_workflow(rng: Random, calls: int = 0, often: str = "") -> Workflow:
     workflow = without_waiting_remediations(author.workflow())
     if has_cycle_of_needs(Graph(workflow)):
         workflow = _replace(workflow, steps=tuple(_replace(step, needs=()) for step in workflow.steps))
-    return _with_delays(workflow, author)
+    made = _with_delays(workflow, author)
+    if often != "worktrees" or calls:
+        return made
+    return with_workspace(made, WorkspaceDraft(merge=rng.choice(("merge", "merge", "none"))))
 
 
 def is_allowed(workflow: Workflow) -> bool:

@@ -27,8 +27,10 @@ _LOCK_AGE_SECONDS_MAX = 5
 class Git:
     """Git in one folder."""
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, *, index: Path | None = None) -> None:
         self.folder = str(folder)
+        # A file in place of the index of the worktree.
+        self._index = {} if index is None else {"GIT_INDEX_FILE": str(index)}
 
     def __call__(self, *arguments: str) -> str:
         """Run Git and return its output without the last newline. Raise StepError with its message if it fails."""
@@ -48,7 +50,8 @@ class Git:
         return self.query(*arguments) is not None
 
     def _run(self, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-        environment = {name: value for name, value in os.environ.items() if name not in _DROPPED} | _SETTINGS
+        environment = {name: value for name, value in os.environ.items() if name not in _DROPPED}
+        environment |= _SETTINGS | self._index
         try:
             return subprocess.run(
                 ["git", *arguments],
@@ -96,6 +99,15 @@ class Git:
         Hooks and signatures are skipped: the commit keeps work from being lost, so it must not fail. A repository
         within the worktree is left out, since only a reference to a commit of it could be committed.
         """
+        if not self.add_all():
+            return False
+        author = () if self._has_identity() else _DEFAULT_IDENTITY
+        unhooked = ("-c", "commit.gpgsign=false", "-c", "core.hooksPath=/dev/null")
+        self(*author, *unhooked, "commit", "--quiet", "--no-verify", "-m", message)
+        return True
+
+    def add_all(self) -> bool:
+        """Add all changes to the index, without repositories within the worktree; False if there were none."""
         changes = self.changes()
         nested = [change[3:].rstrip("/") for change in changes if is_nested_repository(change)]
         if len(changes) == len(nested):
@@ -103,9 +115,6 @@ class Git:
         is_sparse = self.query("config", "--bool", "core.sparseCheckout") == "true"
         without = [f":(top,exclude,literal){path}" for path in nested]
         self("add", "--all", *(("--sparse",) if is_sparse else ()), "--", ":(top)", *without)
-        author = () if self._has_identity() else _DEFAULT_IDENTITY
-        unhooked = ("-c", "commit.gpgsign=false", "-c", "core.hooksPath=/dev/null")
-        self(*author, *unhooked, "commit", "--quiet", "--no-verify", "-m", message)
         return True
 
     def commit_tree(self, tree: str, parent: str, message: str) -> str:

@@ -12,6 +12,7 @@ from mulligan.worker.git import Git
 from mulligan.worker.worktrees import (
     Work,
     close_run_worktree,
+    copy_run_worktree,
     merge_item_worktree,
     open_item_worktree,
     open_run_worktree,
@@ -29,9 +30,9 @@ def run(verb: str, **keys: Any) -> Any:
         raise
 
 
-def open_run(run: int, branch: str) -> Work:
-    """Open the worktree of a run, or find the one that was opened before."""
-    here = os.getcwd()
+def open_run(run: int, branch: str, origin: Work | None = None) -> Work:
+    """Open the worktree of a run, or find the one that was opened before. With `origin` it is a copy of another."""
+    here = os.getcwd() if origin is None else origin["work"]["checkout"]
     if reason := unavailable_reason(here):
         message = f"{reason}, so the run can have no worktree; start it in a Git checkout, or remove 'workspace'"
         raise StepError("WORKSPACE_UNAVAILABLE", message, retryable=False)
@@ -39,6 +40,8 @@ def open_run(run: int, branch: str) -> Work:
     if "\0" in branch or Git(here).query("check-ref-format", "--branch", branch) != branch:
         message = f"'{branch}' cannot be the name of a branch: change 'branch' of 'workspace'"
         raise StepError("INPUT_INVALID", message, retryable=False)
+    if origin is not None:
+        return copy_run_worktree(f"run-{run}", branch, origin)
     work = open_run_worktree(f"run-{run}", branch)
     if uncommitted := len(Git(work["checkout"]).paths("status", "--porcelain", "--untracked-files=no")):
         print(f"{uncommitted} uncommitted changes of {work['checkout']} are not in the worktree", file=sys.stderr)

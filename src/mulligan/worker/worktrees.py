@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from mulligan import StepError
-from mulligan.worker.git import Git, RepositoryLock, is_installed, lock_repository
+from mulligan.worker.git import Git, RepositoryLock, is_installed, is_nested_repository, lock_repository
 
 # -- submodules ------------------------------------------------------------------------------------------------------
 
@@ -110,14 +113,78 @@ def open_run_worktree(session: str, branch: str) -> Work:
         return _open({**work, "base": base}, branch, base)
 
 
+def copy_run_worktree(session: str, branch: str, origin: Work) -> Work:
+    """Open the worktree of a fork: a copy of that of another run, with its uncommitted files, on a branch of its own.
+
+    `origin` has the `work` of the other run, a `commit` of its files if there is one, and the `items` whose worktrees
+    are copied as well. They are returned by the worktree that each was copied from.
+    """
+    other, checkout = origin["work"], Git(origin["work"]["checkout"])
+    with lock_repository(checkout):
+        work = _copy(_place_of_copy(other, session), branch, other, origin["commit"])
+        stem = f"{other['session']}-item-"
+        items = {}
+        for item in origin["items"]:
+            name = f"{session}-item-{str(item['session']).removeprefix(stem)}"
+            place = {**_place_of_copy(item, name), "target": work["branch"]}
+            items[item["worktree"]] = _copy_item(place, f"mulligan/{name}", item, work)
+        checkout.query("update-ref", "-d", _fork_ref(_owner()))
+    return {**work, "items": items}
+
+
+def pin_worktree(work: Work, owner: str, commit: str = "") -> str:
+    """Keep the files of a worktree as they are now, in a commit on no branch, until the fork `owner` has copied them.
+
+    `commit`: keep this one instead. Raise if it has none that can be copied.
+    """
+    checkout = Git(work["checkout"])
+    with lock_repository(checkout):
+        commit = commit or _commit_files(work)
+        checkout("update-ref", _fork_ref(owner), commit)
+    return commit
+
+
+def has_branch(checkout: str, branch: str) -> bool:
+    """Whether the repository of a checkout has a branch."""
+    return is_installed() and _has_ref(checkout, branch)
+
+
+def read_owner(worktree: Path) -> str | None:
+    """The run that a worktree belongs to; None if that cannot be read (any more)."""
+    found = _read_marker(worktree)
+    return None if found is None else found.get("owner", "")
+
+
+def discard_worktree(worktree: Path) -> None:
+    """Remove a worktree and its branch, whether it is merged or not: its run is removed."""
+    found = _read_marker(worktree)
+    if found is None or not Path(found["checkout"]).is_dir():
+        # Another one with its name, or its repository is gone: no branch is known to be its own.
+        shutil.rmtree(worktree)
+        return
+    checkout = Git(found["checkout"])
+    with lock_repository(checkout) as lock:
+        _discard(found, checkout, lock)
+
+
 def open_item_worktree(run: Work, index: int) -> Work:
     """Open the worktree of an item, based on the branch of the run."""
-    session = f"{run['session']}-item-{index}"
+    session = _item_session(run, index)
+    _require_own(run)
     with lock_repository(Git(run["checkout"])):
         of_run = _restore(run)
         _commit_leftovers(of_run, run)
         work = {**run, "worktree": str(_worktrees() / session), "target": run["branch"], "session": session}
         return _open(work, f"mulligan/{session}", of_run("rev-parse", "HEAD"))
+
+
+def _item_session(run: Work, index: int) -> str:
+    """The name of an item in its run: two maps of a run may each have an item of that number at the same time."""
+    step = re.sub(r"\W+", "-", os.environ.get("MULLIGAN_STEP", ""), flags=re.ASCII)
+    session = f"{run['session']}-item-{index}"
+    # Before there were names of steps in it, an item may have been opened that goes on now.
+    is_older = _read_marker(_worktrees() / session) is not None
+    return session if is_older or not step else f"{run['session']}-item-{step}-{index}"
 
 
 def merge_item_worktree(run: Work, item: Work, again: str) -> dict[str, list[str]]:
@@ -126,6 +193,7 @@ def merge_item_worktree(run: Work, item: Work, again: str) -> dict[str, list[str
     `again` is the command that repeats the merge after a conflict was resolved.
     """
     changes: dict[str, list[str]] = {"commits": [], "files_modified": []}
+    _require_own(run)
     with lock_repository(Git(run["checkout"])) as lock:
         of_run = _restore(run)
         if _has_branch(item):
@@ -142,6 +210,7 @@ def merge_item_worktree(run: Work, item: Work, again: str) -> dict[str, list[str
 
 def close_run_worktree(run: Work, merge: str) -> Work:
     """Commit what is left in the worktree of a run, and merge it; with `none` the worktree and its branch are kept."""
+    _require_own(run)
     if merge != "none":
         return {"branch": run["branch"], **merge_run_worktree(run, merge)}
     with lock_repository(Git(run["checkout"])):
@@ -158,6 +227,7 @@ def merge_run_worktree(run: Work, merge: str = "merge") -> Work:
     `merge`: with `fast-forward` that branch must have no new commits; with `squash` it gets a single commit.
     """
     checkout = Git(run["checkout"])
+    _require_own(run)
     with lock_repository(checkout) as lock:
         _require_target(run)
         before = _count_commits(checkout, _target_ref(run))
@@ -172,6 +242,7 @@ def merge_run_worktree(run: Work, merge: str = "merge") -> Work:
 def remove_merged_worktree(run: Work) -> Work:
     """Remove the worktree of a run if its branch is merged by now, and keep it otherwise."""
     checkout = Git(run["checkout"])
+    _require_own(run)
     with lock_repository(checkout) as lock:
         is_there = _read_marker(Path(run["worktree"])) is not None
         is_dirty = is_there and bool(Git(run["worktree"]).changes())
@@ -179,6 +250,75 @@ def remove_merged_worktree(run: Work) -> Work:
         if is_merged or not _has_branch(run):
             _remove(run, lock)
     return {"merged_into": (run["target"] or "HEAD") if is_merged else "", "kept": _remaining_worktrees(run)}
+
+
+# -- copying -------------------------------------------------------------------------------------------------------
+
+
+def _fork_ref(owner: str) -> str:
+    return f"refs/mulligan/fork-{owner}"
+
+
+def _place_of_copy(other: Work, session: str) -> Work:
+    return {**other, "worktree": str(_worktrees() / session), "session": session, "owner": _owner()}
+
+
+def _copy(work: Work, branch: str, other: Work, commit: str = "") -> Work:
+    """Open a worktree with the files of another one, committed or not; as they were when `commit` was made of them."""
+    worktree, checkout = Path(work["worktree"]), Git(work["checkout"])
+    if (found := _read_marker(worktree)) is not None:
+        _require_same_owner(found, work)
+        return found
+    if not commit or not checkout.succeeds("cat-file", "-e", commit):
+        commit = _commit_files(other)
+    return _open(work, branch, checkout("rev-parse", f"{commit}^"), files=commit, beside=Path(other["worktree"]))
+
+
+def _copy_item(work: Work, branch: str, item: Work, run: Work) -> Work:
+    """Copy the worktree of an item. One that is gone was merged since: then it begins with what the run has."""
+    if _read_marker(Path(item["worktree"])) is not None:
+        return _copy(work, branch, item)
+    return _open(work, branch, Git(run["worktree"])("rev-parse", "HEAD"))
+
+
+def _commit_files(work: Work) -> str:
+    """A commit of the files of a worktree, on no branch and without touching its index: its parent is its HEAD."""
+    worktree, checkout = Path(work["worktree"]), Git(work["checkout"])
+    if _read_marker(worktree) is None and not _is_complete(worktree, work["branch"]):
+        message = f"{worktree}, to be copied, is not there (any more): it was merged, removed or moved"
+        raise StepError("WORKSPACE_UNAVAILABLE", message, retryable=False, details=_location(work))
+    git = Git(worktree)
+    if git.paths("diff", "--name-only", "--diff-filter=U"):
+        message = f"{worktree}, to be copied, is in the middle of a merge with conflicts: resolve them there and commit"
+        raise StepError("MERGE_CONFLICT", message, retryable=False, details=_location(work))
+    save_submodules(worktree, checkout, work["session"])
+    with TemporaryDirectory(dir=git.git_folder) as folder:
+        index = Path(folder, "index")
+        shutil.copy2(git.path_of("index"), index)
+        scratch = Git(worktree, index=index)
+        scratch.add_all()
+        return git.commit_tree(scratch("write-tree"), "HEAD", f"Files of {work['session']}")
+
+
+def _copy_unversioned(source: Path, target: Path) -> None:
+    """Copy what is in no commit: ignored files, and repositories within the worktree."""
+    git = Git(source)
+    ignored = git.paths("ls-files", "--others", "--ignored", "--exclude-standard", "--directory")
+    nested = [change[3:] for change in git.changes() if is_nested_repository(change)]
+    for name in (name.rstrip("/") for name in (*ignored, *nested)):
+        _copy_path(source / name, target / name)
+
+
+def _copy_path(source: Path, target: Path) -> None:
+    """Copy a file, link or folder; sockets and what disappears meanwhile are left out."""
+    if source.is_dir() and not source.is_symlink():
+        target.mkdir(parents=True, exist_ok=True)
+        for entry in sorted(source.iterdir()):
+            _copy_path(entry, target / entry.name)
+    elif (source.is_symlink() or source.is_file()) and not os.path.lexists(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            shutil.copy2(source, target, follow_symlinks=False)
 
 
 # -- making ----------------------------------------------------------------------------------------------------------
@@ -189,8 +329,11 @@ def _worktrees() -> Path:
     return Path(os.environ["MULLIGAN_OUTPUT_DIR"]).parents[2] / "worktrees"
 
 
-def _open(work: Work, branch: str, start: str) -> Work:
-    """Open a worktree if it is complete, otherwise create it again: no step has run in an incomplete one."""
+def _open(work: Work, branch: str, start: str, *, files: str = "", beside: Path | None = None) -> Work:
+    """Open a worktree if it is complete, otherwise create it again: no step has run in an incomplete one.
+
+    `files`: a commit whose files it has, without its being committed. `beside`: a worktree whose other files it has.
+    """
     worktree, checkout = Path(work["worktree"]), Git(work["checkout"])
     found = _read_marker(worktree)
     if found is not None:
@@ -199,11 +342,18 @@ def _open(work: Work, branch: str, start: str) -> Work:
     left_behind = _checked_out_branch(worktree, checkout)
     _clear(worktree, checkout)
     if left_behind:
-        checkout.query("branch", "--delete", left_behind)  # Git refuses if there is work on it
+        # Git refuses without --force if there is work on it.
+        is_new = checkout.query("rev-parse", _ref(left_behind)) == start
+        checkout.query("branch", "--delete", *(("--force",) if is_new else ()), left_behind)
     branch = _free_branch_name(checkout, branch)
     worktree.parent.mkdir(parents=True, exist_ok=True)
     checkout("worktree", "add", "--quiet", "-b", branch, str(worktree), start)
+    if files:
+        Git(worktree)("read-tree", "-m", "-u", start, files)
+        Git(worktree)("reset", "--quiet", "--mixed")
     init_submodules(worktree, checkout)
+    if beside is not None and beside.is_dir():
+        _copy_unversioned(beside, worktree)
     folder = worktree / work["prefix"]
     folder.mkdir(parents=True, exist_ok=True)
     work = {**work, "branch": branch, "folder": str(folder)}
@@ -214,6 +364,17 @@ def _open(work: Work, branch: str, start: str) -> Work:
 def _owner() -> str:
     """What tells this run from one with the same number: the database of the runs may have been deleted since."""
     return os.environ.get("MULLIGAN_IDEMPOTENCY_KEY", "").partition(":")[0]
+
+
+def _require_own(work: Work) -> None:
+    """Raise if the worktree belongs to another run: a fork that an older version made works in that of its origin."""
+    if work.get("owner") and _owner() and work["owner"] != _owner():
+        number = _run_number(work)
+        message = (
+            f"{work['worktree']} is the worktree of run {number}, which only that run may change or merge; "
+            f"this fork of it has none of its own, so fork it again: mulligan fork {number} --from STEP"
+        )
+        raise StepError("WORKSPACE_UNAVAILABLE", message, retryable=False, details=_location(work))
 
 
 def _require_same_owner(found: Work, work: Work) -> None:
@@ -517,11 +678,15 @@ def _remove(work: Work, lock: RepositoryLock) -> None:
         return
     if worktree.is_dir() and not save_submodules(worktree, checkout, work["session"]):
         return
-    if _admin_folder(worktree, checkout) is not None:
-        if is_whole:
-            folder = Git(worktree).git_folder
-            (folder / _MARKER).replace(folder / _REMOVING)
-        _clear(worktree, checkout)
+    if is_whole:
+        folder = Git(worktree).git_folder
+        (folder / _MARKER).replace(folder / _REMOVING)
+    _discard(work, checkout, lock)
+
+
+def _discard(work: Work, checkout: Git, lock: RepositoryLock) -> None:
+    if _admin_folder(Path(work["worktree"]), checkout) is not None:
+        _clear(Path(work["worktree"]), checkout)
     shared = (lock.common / name for name in ("packed-refs.lock", "packed-refs.new", "config.lock"))
     with lock.locking(*shared, _lock_of_a_branch(work["branch"], lock)):
         checkout.query("branch", "--delete", "--force", work["branch"])

@@ -167,9 +167,9 @@ def test_a_conflict_fails_the_later_item_alone_and_its_work_stays(
     assert f"mulligan items {ran.run_id} map --retry" in failed["message"]
     winner = ["second", "first"][failed["index"]]
     assert repository.read("base.txt") == f"{winner}\n"
-    assert repository.worktrees == [f"run-1-item-{failed['index']}"]
+    assert repository.worktrees == [f"run-1-item-map-{failed['index']}"]
     assert ran.steps["merge"]["output"]["kept"] == [
-        str(live_file.home.folder / f"worktrees/run-1-item-{failed['index']}")
+        str(live_file.home.folder / f"worktrees/run-1-item-map-{failed['index']}")
     ]
 
 
@@ -219,7 +219,7 @@ def test_a_worker_that_is_killed_while_an_item_works_loses_nothing(
         f"        while ! test -e {tmp_path}/go; do sleep 0.01; done\n",
     )
     with live_file.process("run", "flow.yaml", "--format", "prodigy") as process:
-        worktree = live_file.home.folder / "worktrees/run-1-item-1"
+        worktree = live_file.home.folder / "worktrees/run-1-item-map-1"
         wait_until(lambda: (worktree / "2.txt").exists(), "the second item never began")
         os.kill(process.pid, signal.SIGKILL)
         process.wait()

@@ -358,7 +358,7 @@ def test_an_item_in_conflict_with_one_before_it_fails_and_its_work_stays(
         merge_item(run, second)
 
     assert caught.value.message == (
-        "'base.txt' changed both on 'mulligan/run-1-item-1' and on 'mulligan/run-1': "
+        "'base.txt' changed both on 'mulligan/run-1-item-map-1' and on 'mulligan/run-1': "
         f"merge 'mulligan/run-1' (or 'main' after the run is merged) in {second['worktree']} and commit, "
         "then: mulligan items 1 map --retry"
     )

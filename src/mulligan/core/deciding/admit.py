@@ -97,6 +97,7 @@ def _run_requested(now: Now, report: r.RunRequested) -> Facts:
         data=report.data,
         sessions=report.sessions,
         notify=report.notify,
+        worktree=report.worktree,
     )
 
 
@@ -110,7 +111,7 @@ def _run_forked(now: Now, report: r.RunRequested) -> Facts:
     if report.decision is not None:
         # Its first fact is not used: this only raises if the decision is not possible.
         next(iter(admit(now, report.decision)), None)
-    yield e.RunForked(report.forked_from, report.forked_at, report.by, report.reason, inputs)
+    yield e.RunForked(report.forked_from, report.forked_at, report.by, report.reason, inputs, report.worktree)
     if report.decision is not None:
         # What runs again may end at once, and the run may fail fast: then it goes on to its end without the decision.
         with suppress(Refused):

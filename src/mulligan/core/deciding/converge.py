@@ -20,6 +20,7 @@ from mulligan.core.state.held_steps import has_run_its_steps
 from mulligan.core.state.scope import Now
 from mulligan.core.state.state import Place, State, UndoableVisit
 from mulligan.core.state.verdict import verdict
+from mulligan.core.state.workspace import awaits_worktree, lacks_worktree
 
 
 def converge(now: Now) -> Facts:
@@ -59,6 +60,8 @@ def _has_more_to_start(state: State) -> bool:
 
 def _fire_loops(now: Now) -> Facts:
     """Fire loops in the order they were taken: each when it is due and no step of its region is active."""
+    if awaits_worktree(now.state):
+        return
     for key, loop in list(now.state.run.loops.items()):
         current = now.state.run.loops.get(key)
         is_due = current is not None and current.busy == 0 and current.due <= now.at
@@ -94,7 +97,7 @@ def _has_arrival(state: State, step: Place) -> bool:
 def _next_undo(state: State) -> UndoableVisit | None:
     """The last completed visit that is not undone yet, if the run is going to fail or be cancelled."""
     stop = state.run.stop
-    if (stop is not None and stop.now) or not state.undoables or verdict(state) == "completed":
+    if (stop is not None and stop.now) or not state.undoables or lacks_worktree(state) or verdict(state) == "completed":
         return None
     return state.undoables[-1]
 

@@ -7,6 +7,7 @@ sees the current state. This module is the table, fact by fact; the rules are in
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from mulligan.core.deciding import fakes
@@ -20,6 +21,7 @@ from mulligan.core.deciding.flow import (
     after_passing_over,
     enter,
     fail_fast_after_pause,
+    stop_without_worktree,
     waits_for_slot,
     wake,
     wake_after_kept,
@@ -47,6 +49,7 @@ from mulligan.core.deciding.lifecycle import (
 from mulligan.core.deciding.maps import after_command, after_lister, expand, run_items
 from mulligan.core.deciding.stopping import conclude, stop_all
 from mulligan.core.evolve.evolve_conversations import CONVERSATION_ROLES
+from mulligan.core.evolve.evolve_fork import is_scheduled_again
 from mulligan.core.evolve.evolve_places import holds_conversation, is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model.workflow import END
@@ -54,6 +57,7 @@ from mulligan.core.state.held_steps import held_places, is_on_hold
 from mulligan.core.state.scope import Now
 from mulligan.core.state.state import Place
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.core.state.workspace import awaits_worktree, lacks_worktree, opens_worktree
 
 
 def decide(now: Now, fact: e.Fact) -> Facts | None:
@@ -72,28 +76,62 @@ def _run_started(now: Now, fact: e.RunStarted) -> Facts:
 
 
 def _run_forked(now: Now, fact: e.RunForked) -> Facts:
-    """Run again what ran in the other run. With other inputs also what was queued, whose values are of the old ones."""
-    state = now.state
-    for key in [place.key for place in state.places.values() if _is_in_flight(place, fact)]:
+    """Run again what ran in the other run, and what was queued with values of that one.
+
+    With a worktree the step that opens it comes first, and everything else is left as it is until then.
+    """
+    workspace = now.state.workflow.workspace
+    if fact.worktree is None or workspace is None:
+        yield from _run_again(now, lambda place: _is_in_flight(place) or is_scheduled_again(place, fact))
+        return
+    opening = now.state.places[workspace.opens]
+    if opening.status == "waiting":
+        yield from enter(now, opening)
+    else:
+        yield from _run_again(now, lambda place: place.key == workspace.opens)
+
+
+def _run_again(now: Now, is_wanted: Callable[[Place], bool]) -> Facts:
+    """End attempts that no worker of this run has, or whose values are of another run; they run again."""
+    places = now.state.places
+    for key in [place.key for place in places.values() if _may_run_again(place) and is_wanted(place)]:
         # A consequence of an earlier one may have ended it.
-        place = state.places.get(key)
-        if place is not None and _is_in_flight(place, fact):
+        place = places.get(key)
+        if place is not None and _may_run_again(place) and is_wanted(place):
             yield from end_open_attempt(now, place)
 
 
-def _is_in_flight(place: Place, fact: e.RunForked) -> bool:
-    """Whether a task or a child run of the other run worked on this place, or with other inputs waited to do so."""
+def _may_run_again(place: Place) -> bool:
     action = place.spec.action
     if action is None or place.phase in ("validating", "finishing", "stopped"):
         return False
-    if is_engine_action(place.spec) and action.kind != "workflow":
-        return False
-    return place.status == "running" or (place.status == "ready" and place.attempt > 0 and fact.inputs is not None)
+    return not is_engine_action(place.spec) or action.kind == "workflow"
+
+
+def _is_in_flight(place: Place) -> bool:
+    """Whether a task or a child run of the other run worked on this place."""
+    return place.status == "running"
+
+
+def _after_opening(now: Now, follows: Facts) -> Facts:
+    """The run has its worktree: go on with what ran in the other run, in a fork, and with everything that waited."""
+    state = now.state
+    yield from _run_again(
+        now, lambda place: place.status == "running" or (place.status == "ready" and place.attempt > 0)
+    )
+    for place in list(state.places.values()):
+        is_ready = place.status == "ready" and place.attempt > 0 and is_engine_action(place.spec)
+        if is_ready and state.run.status != "paused" and not is_on_hold(state, place):
+            yield from start_engine_action(now, place)
+    yield from follows
+    for name in state.graph.nodes:
+        yield from wake(now, name)
 
 
 def _run_resumed(now: Now, fact: e.RunResumed) -> Facts:
     """Do what the pause held back: fail-fast, timers that fired, actions that the engine carries out itself."""
     yield from fail_fast_after_pause(now)
+    yield from stop_without_worktree(now)
     yield from _release(now, fact)
 
 
@@ -119,6 +157,9 @@ def _step_resumed(now: Now, fact: e.StepResumed) -> Facts:
 
 def _run_stopping(now: Now, fact: e.RunStopping) -> Facts:
     yield from stop_all(now, fact)
+    if lacks_worktree(now.state):
+        # Nothing runs there: they were left as they were in the other run.
+        yield from _run_again(now, lambda place: _is_in_flight(place) and not opens_worktree(now.state, place.key))
     yield from _release(now, fact)
 
 
@@ -134,7 +175,14 @@ def _run_reopened(now: Now, fact: e.RunReopened) -> Facts:
 
 
 def _step_ended(now: Now, fact: e.StepCompleted | e.StepFailed) -> Facts:
-    return after_end_step(now) if fact.step == END else after_end(now, fact.step, fact.visit)
+    if fact.step == END:
+        return after_end_step(now)
+    follows = after_end(now, fact.step, fact.visit)
+    if not opens_worktree(now.state, fact.step):
+        return follows
+    if lacks_worktree(now.state):
+        return chain(follows, stop_without_worktree(now))
+    return _after_opening(now, follows)
 
 
 def _step_passed_over(now: Now, fact: e.StepSkipped | e.StepRestored) -> Facts:
@@ -143,7 +191,7 @@ def _step_passed_over(now: Now, fact: e.StepSkipped | e.StepRestored) -> Facts:
 
 def _step_put_back(now: Now, fact: e.StepPutBack) -> Facts:
     place = now.state.places[fact.step]
-    if fact.cause == "rerun" and not waits_for_slot(now.state, place):
+    if fact.cause == "rerun" and not waits_for_slot(now.state, place) and not awaits_worktree(now.state):
         yield from enter(now, place)
     else:
         yield from wake(now, fact.step)

@@ -19,6 +19,7 @@ from mulligan.core.state.scope import Now
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import is_handled, open_failures, verdict
 from mulligan.core.state.visit_limits import is_beyond_limit
+from mulligan.core.state.workspace import awaits_worktree, opens_worktree
 from mulligan.errors import ExpressionFailed
 
 # -- which steps may start ------------------------------------------------------------------------------
@@ -26,6 +27,8 @@ from mulligan.errors import ExpressionFailed
 
 def readiness(state: State, place: Place) -> str:
     """Whether a waiting step may start: "enter", "" (not yet), or the reason why it never will."""
+    if awaits_worktree(state) and not opens_worktree(state, place.key):
+        return ""
     node = state.graph.nodes[place.key]
     if place.has_dead_need:
         return "need_unmet"
@@ -312,6 +315,17 @@ def fail_fast_after_pause(now: Now) -> Facts:
     state = now.state
     open_ = (record for record in open_failures(state) if not record.is_allowed)
     yield from _stop_if_required(now, (record for record in open_ if is_handled(state, record) is False))
+
+
+def stop_without_worktree(now: Now) -> Facts:
+    """Stop a run whose worktree could not be opened: its other steps have no folder to work in."""
+    state = now.state
+    if not awaits_worktree(state) or state.run.status == "paused" or state.workflow.workspace is None:
+        return
+    place = state.places[state.workflow.workspace.opens]
+    if place.status == "failed" and place.failure is not None:
+        reason = f"{place.failure.code} in '{place.key}'"
+        yield e.RunStopping("failed_fast", reason=reason, not_begun=count_not_begun(state))
 
 
 def _stop_if_required(now: Now, records: Iterable[FailureRecord]) -> Facts:

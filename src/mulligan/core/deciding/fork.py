@@ -8,7 +8,7 @@ import msgspec
 
 from mulligan.core.deciding.dependents import dependents
 from mulligan.core.model.conversation import SessionPart
-from mulligan.core.model.fact_parts import Kept
+from mulligan.core.model.fact_parts import Kept, WorktreeOrigin
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.formatting import quote_names
 from mulligan.core.model.graph import Graph
@@ -32,6 +32,8 @@ class Fork(msgspec.Struct, frozen=True):
     dropped: tuple[str, ...] = ()
     # Files of otherwise kept steps that have changed or are gone.
     stale: tuple[StaleFile, ...] = ()
+    # What the worktree of the fork is copied from, if kept results are in that of the old run.
+    worktree: WorktreeOrigin | None = None
 
 
 def plan_fork(
@@ -49,7 +51,22 @@ def plan_fork(
         changed=tuple(one.step for one in kept if graph.nodes[one.step].step != old.graph.nodes[one.step].step),
         dropped=tuple(name for name in old.graph.nodes if name not in graph.nodes),
         stale=stale,
+        worktree=None if _opens(old) == from_step else worktree_origin(old),
     )
+
+
+def worktree_origin(old: State) -> WorktreeOrigin | None:
+    """What a fork of this run copies its worktree from; None if the run has none."""
+    if not _opens(old) or not old.run.workspace:
+        # A fork that has not copied it yet.
+        return old.run.worktree_origin
+    place = old.places[_opens(old)]
+    return WorktreeOrigin(place.output, host=place.host) if isinstance(place.output, dict) else None
+
+
+def _opens(old: State) -> str:
+    """The step that opens the worktree of a run; "" if none does."""
+    return old.workflow.workspace.opens if old.workflow.workspace is not None else ""
 
 
 def kept_results(
@@ -60,6 +77,7 @@ def kept_results(
     Steps are matched by name. A result is kept if the step completed (or a remediation stood in for it) or was skipped,
     and depends on no step that runs. `again`: steps that must run because their files have changed. With
     `keep_completed` a completed step is kept unless it depends on `from_step`, on one of these or on an undone step.
+    The step that opens a worktree always runs again: a fork has its own.
     """
     if from_step and from_step not in graph.nodes:
         raise UnknownStep(f"'{from_step}' is not a step of the workflow to run", step=from_step)
@@ -72,6 +90,8 @@ def kept_results(
     is_kept = {
         one.key: one.key not in too_old or (keep_completed and one.settled != "skipped") for one in kept.values()
     }
+    if graph.workflow.workspace is not None:
+        is_kept[graph.workflow.workspace.opens] = False
     return tuple(_keep(old, one) for one in kept.values() if is_kept[one.key])
 
 

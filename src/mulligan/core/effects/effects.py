@@ -13,6 +13,7 @@ from typing import Any, dataclass_transform
 import msgspec
 
 from mulligan.core.deciding.flow import remaining_start_batches
+from mulligan.core.evolve.evolve_fork import is_scheduled_again
 from mulligan.core.evolve.evolve_places import holds_conversation, is_engine_action, waits_until
 from mulligan.core.model import events as e
 from mulligan.core.model.reports import TimerKind
@@ -21,6 +22,7 @@ from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.held_steps import held_places, is_on_hold
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.core.state.workspace import awaits_worktree, opens_worktree
 
 
 @dataclass_transform(frozen_default=True)
@@ -181,6 +183,13 @@ def _loop(state: State, fact: e.LoopTaken) -> Iterable[Effect]:
 # So the timer is set again at that end: the wait ends whichever clock is right.
 
 
+def _step_completed(state: State, fact: e.StepCompleted) -> Iterable[Effect]:
+    """When a fork has its worktree, what the other run waited for is due for this one, too."""
+    if state.run.worktree_origin is not None and opens_worktree(state, fact.step):
+        return open_timers(state)
+    return _step_ended(state, fact)
+
+
 def _step_ended(state: State, fact: e.StepCompleted | e.StepFailed) -> Iterable[Effect]:
     """Set the timers of the loops that waited for this step. A run may have thousands of other loops.
 
@@ -249,7 +258,10 @@ def _run_started(state: State, fact: e.RunStarted) -> Iterable[Effect]:
 
 
 def open_timers(state: State) -> Iterator[SetTimer]:
-    """The timers of the run, then those of its places; none once it has ended. A loop may be busy when it is due."""
+    """The timers of the run, then those of its places; none once it has ended. A loop may be busy when it is due.
+
+    Only those of the run while it waits for its worktree.
+    """
     run = state.run
     if run.status in (*RUN_ENDED, "new"):
         return
@@ -257,6 +269,8 @@ def open_timers(state: State) -> Iterator[SetTimer]:
         yield SetTimer("run", run.due, "", run.round)
     if run.late_due is not None:
         yield SetTimer("late", run.late_due, "", run.round)
+    if awaits_worktree(state):
+        return
     for loop in run.loops.values():
         yield SetTimer("loop", loop.due, loop.step, loop.edge)
     for place in state.places.values():
@@ -284,11 +298,13 @@ def _timers_of_place(state: State, place: Place) -> Iterator[SetTimer]:
 def _run_forked(state: State, fact: e.RunForked) -> Iterable[Effect]:
     """Everything that is open: the tasks and timers of the other run belong to that one."""
     yield from open_timers(state)
-    # With other inputs what was queued is scheduled again, which queues it.
-    for place in state.places.values() if fact.inputs is None else ():
+    # What is scheduled again is queued by that.
+    for place in state.places.values():
         is_queued = place.status == "ready" and place.attempt > 0 and not is_engine_action(place.spec)
-        if is_queued and not is_on_hold(state, place):
+        if is_queued and not is_scheduled_again(place, fact) and not is_on_hold(state, place):
             yield QueueTask(place.key, place.attempt)
+    if fact.worktree is not None:
+        return
     for begin in remaining_start_batches(state):
         yield EnterMore(begin)
 
@@ -341,7 +357,7 @@ RULES: dict[type[e.Fact], Callable[[State, Any], Iterable[Effect]]] = {
     e.StepParked: _parked,
     e.TriageSuggested: _parked,
     e.LoopTaken: _loop,
-    e.StepCompleted: _step_ended,
+    e.StepCompleted: _step_completed,
     e.StepFailed: _step_ended,
     e.CommandCompleted: _command_ended,
     e.CommandFailed: _command_ended,

@@ -38,7 +38,7 @@ from mulligan.core.state.scope import (
     values_of,
 )
 from mulligan.core.state.state import Place, State
-from mulligan.core.state.workspace import folder_of
+from mulligan.core.state.workspace import folder_of, lacks_worktree, opened_items, opens_worktree
 
 _NO_RESOURCES = Resources()
 _NOT_ADJUSTED = Adjusted()
@@ -191,6 +191,8 @@ def make_task(state: State, key: str) -> Task:
     params = fill_params(action, bindings) if _has_bindings(asker) and not late else action.params
     if place.role == "triager":
         params = triager_params(state, place, params)
+    if is_step and state.run.worktree_origin is not None and opens_worktree(state, key):
+        params = {**params, "origin": _origin_of_worktree(state)}
     cpus, is_waiting = _cpus(adjusted, wanted, action.kind, params)
     may_be_reused = bool(
         state.run.changed_only or step.spec.cache or step.spec.reads or step.spec.writes or spec.reads or spec.writes
@@ -248,6 +250,14 @@ def make_task(state: State, key: str) -> Task:
         wanted.nodes or 1,
         place.climb.seconds_min,
     )
+
+
+def _origin_of_worktree(state: State) -> dict[str, Any]:
+    """What the worktree of a fork is copied from, with those of the items that go on in it."""
+    origin = state.run.worktree_origin
+    assert origin is not None
+    items = opened_items(state) if lacks_worktree(state) else []
+    return {"work": origin.work, "commit": origin.commit, "items": items}
 
 
 def _agent_context(state: State, asker: Place) -> AgentContext:

@@ -2,7 +2,7 @@
 
 The time between that event and the fork has not passed for the new run: what was to happen in ten minutes happens in
 ten minutes. What the other run did is not undone by this one. What its agents spent counts against the budgets, as in a
-further round.
+further round. Its worktree is that of the other run, so its own is opened before anything goes on.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from datetime import datetime, timedelta
 import msgspec
 
 from mulligan.core.evolve.apply_transition import move_run
+from mulligan.core.evolve.arrivals import put_back
 from mulligan.core.evolve.evolve_places import waits_until
 from mulligan.core.model import events as e
+from mulligan.core.model.fact_parts import WorktreeOrigin
+from mulligan.core.model.workflow import Command
 from mulligan.core.state.state import NO_CLIMB, Climb, Place, Run, State
 
 _replace = msgspec.structs.replace
@@ -36,8 +39,35 @@ def run_forked(state: State, fact: e.RunForked, entry: e.Entry) -> None:
         state.append(state.undoables, one)
     for decided in list(state.decisions):
         state.drop(state.decisions, decided)
+    if fact.worktree is not None:
+        _leave_worktree(state, fact.worktree)
     for key in list(state.places):
         _take_over(state.touch(key), fact.run_id, passed)
+
+
+def _leave_worktree(state: State, origin: WorktreeOrigin) -> None:
+    """The step that opens the worktree runs again, if it had ended."""
+    workspace = state.workflow.workspace
+    assert workspace is not None
+    state.run.workspace, state.run.worktree_origin = "", origin
+    place = state.places[workspace.opens]
+    if place.has_ended:
+        put_back(state, {place.key})
+        place = state.touch(place.key)
+        # As in a new round: visits that happened in other runs do not count.
+        place.visits_before, place.last_status = place.visit, ""
+
+
+def is_scheduled_again(place: Place, fact: e.RunForked) -> bool:
+    """Whether a queued attempt has values of the other run: its number, or inputs that this run has changed."""
+    is_queued = place.status == "ready" and place.attempt > 0
+    return is_queued and (fact.inputs is not None or fact.worktree is not None or _reads_run(place.spec))
+
+
+def _reads_run(spec: Command) -> bool:
+    action = spec.action
+    templates = (*(action.bindings.values() if action else ()), *spec.env.values(), spec.cwd)
+    return any(template is not None and "run" in template.reads for template in templates)
 
 
 def _move_run_times(run: Run, passed: timedelta) -> None:

@@ -61,7 +61,7 @@ from mulligan.core.state.state import (
     UndoableVisit,
 )
 from mulligan.core.state.transitions import PLACE
-from mulligan.core.state.workspace import opened_folder
+from mulligan.core.state.workspace import opened_folder, opens_worktree
 
 _replace = msgspec.structs.replace
 
@@ -103,7 +103,7 @@ def _run_started(state: State, fact: e.RunStarted, entry: e.Entry) -> None:
     run.parent_run_id, run.cwd, run.uid, run.waiting = fact.parent_run_id, fact.cwd, fact.uid, len(state.graph.nodes)
     run.changed_only, run.forced = fact.changed_only, fact.forced
     run.callers_budget, run.notify, run.sessions = fact.callers_budget, fact.notify, fact.sessions
-    run.forked_at = fact.forked_at
+    run.forked_at, run.worktree_origin = fact.forked_at, fact.worktree
     _begin_lateness(state, entry)
     if state.workflow.data or fact.data:
         run.data = {**{name: DataValue(value) for name, value in state.workflow.data.items()}, **fact.data}
@@ -136,10 +136,21 @@ def _keep(state: State, kept: Collection[Kept], entry: e.Entry) -> None:
 
 
 def _remember_workspace(state: State, step: str, output: Any) -> None:
-    """The run works in the worktree that this step has opened, if it is the step that opens it."""
-    workspace = state.workflow.workspace
-    if workspace is not None and step == workspace.opens:
-        state.run.workspace = opened_folder(output)
+    """The run works in the worktree that this step has opened, if it is the step that opens it.
+
+    In a fork the items go on in the copies of their worktrees.
+    """
+    if not opens_worktree(state, step):
+        return
+    state.run.workspace = opened_folder(output)
+    copies = output.get("items") if state.run.worktree_origin is not None and isinstance(output, dict) else None
+    if isinstance(copies, dict):
+        for place in list(state.places.values()):
+            if place.role == "item" and place.outputs and isinstance(place.outputs[0], dict):
+                copy = copies.get(str(place.outputs[0].get("worktree")))
+                if copy is not None:
+                    item = state.touch(place.key)
+                    item.outputs = (copy, *item.outputs[1:])
 
 
 def _run_paused(state: State, fact: e.RunPaused, entry: e.Entry) -> None:
@@ -176,8 +187,14 @@ def _step_resumed(state: State, fact: e.StepResumed, entry: e.Entry) -> None:
         release(state, step)
     if run.status == "paused":
         # They start when the run is resumed.
-        own = (place.key for place in held_places(state, step) if is_engine_action(place.spec))
-        run.unstarted = (*run.unstarted, *(key for key in own if key not in run.unstarted))
+        _note_unstarted(state, held_places(state, step))
+
+
+def _note_unstarted(state: State, places: Iterable[Place]) -> None:
+    """Note the actions of the engine that are ready and start when the run is resumed."""
+    run = state.run
+    held = (one.key for one in places if one.status == "ready" and one.attempt and is_engine_action(one.spec))
+    run.unstarted = (*run.unstarted, *(key for key in held if key not in run.unstarted))
 
 
 def _resume_all_steps(state: State) -> None:
@@ -385,6 +402,9 @@ def _step_completed(state: State, place: Place, fact: e.StepCompleted, entry: e.
         place.failure = None
     if fact.step == END:
         return
+    if state.run.status == "paused" and opens_worktree(state, fact.step):
+        # They start when the run is resumed.
+        _note_unstarted(state, state.places.values())
     _remember_workspace(state, fact.step, fact.output)
     _remember_loop(state, place, fact.taken)
     if place.failure is not None:

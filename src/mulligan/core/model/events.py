@@ -24,6 +24,7 @@ from mulligan.core.model.fact_parts import (
     Route,
     Rung,
     StopCause,
+    WorktreeOrigin,
 )
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
@@ -86,16 +87,22 @@ class RunStarted(Fact):
     sessions: dict[str, tuple[SessionPart, ...]] = {}
     # In a fork that continues another run: the last event of that run, which is the last of those that it kept.
     forked_at: int = 0
+    # In a fork of a run with a worktree: what its own worktree is copied from.
+    worktree: WorktreeOrigin | None = None
 
 
 class RunForked(Fact):
-    """What is before it happened in run `run_id`, up to its event `seq`. `inputs`: all of them, if any was changed."""
+    """What is before it happened in run `run_id`, up to its event `seq`. `inputs`: all of them, if any was changed.
+
+    `worktree`: what the worktree of this run is copied from, before anything else goes on.
+    """
 
     run_id: int
     seq: int
     by: str = ""
     reason: str = ""
     inputs: dict[str, Any] | None = None
+    worktree: WorktreeOrigin | None = None
 
 
 class RunPaused(Fact):

@@ -42,6 +42,17 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
     run_id: int = 0
 
 
+class WorktreeOrigin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The Git worktree that a fork copies before its steps run."""
+
+    # What the step returned that opened it in the other run.
+    work: dict[str, Any]
+    # A commit of its files when the fork was made. "": they are taken as they are when the copy is made.
+    commit: str = ""
+    # The host that it is on.
+    host: str = ""
+
+
 class HostCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a run was started with in place of what its machine has: processors, bytes of memory, GPUs."""
 

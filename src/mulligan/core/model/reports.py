@@ -8,7 +8,7 @@ from typing import Any, Literal, dataclass_transform
 import msgspec
 
 from mulligan.core.model.conversation import SessionPart
-from mulligan.core.model.fact_parts import ChildRound, HostCapacity, Kept
+from mulligan.core.model.fact_parts import ChildRound, HostCapacity, Kept, WorktreeOrigin
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
 from mulligan.core.model.outcome import Outcome
@@ -62,6 +62,8 @@ class RunRequested(Report):
     has_inputs: bool = False
     decision: Classified | ApprovalGiven | None = None
     reason: str = ""
+    # In a fork of a run with a worktree: what its own worktree is copied from.
+    worktree: WorktreeOrigin | None = None
 
 
 class TaskStarted(Report):

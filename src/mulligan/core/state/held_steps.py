@@ -4,6 +4,8 @@ A paused step is still entered when it is ready, and stays `ready`: it counts as
 it wait for it. Its task is not queued. A running attempt may finish, with its handlers, recovery script and check;
 another attempt, or the next command of an item, does not start.
 
+A run whose worktree is not open yet holds everything but the step that opens it.
+
 A run that was resumed for some steps only (`resume --steps`) holds all other steps in the same way. A visit counts when
 it starts, and its retries, handlers and items belong to it. Visits that had started before count first.
 """
@@ -17,14 +19,18 @@ import msgspec
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import Place, State, Stepping
+from mulligan.core.state.workspace import awaits_worktree, opens_worktree
 
 # The roles that a pause keeps from starting. Everything else belongs to an attempt that has started.
 _HELD_ROLES = ("step", "do")
 
 
 def is_on_hold(state: State, place: Place) -> bool:
-    """Whether an attempt at this place must wait until its step, or the run, is resumed."""
+    """Whether an attempt at this place must wait until its step, or the run, is resumed, or its worktree is open."""
     run = state.run
+    if awaits_worktree(state):
+        step = state.step_of(place)
+        return step.pause is not None or not opens_worktree(state, step.key)
     if (not run.paused_steps and run.stepping is None) or not is_held_role(place):
         return False
     step = state.step_of(place)

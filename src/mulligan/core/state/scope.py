@@ -19,7 +19,7 @@ from mulligan.core.model.place_keys import file_name, item_key
 from mulligan.core.model.workflow import AGENT, END, WORKSPACE, Action, Command, Expression, Template, is_added
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import is_handled
-from mulligan.core.state.workspace import workspace_view
+from mulligan.core.state.workspace import lacks_worktree, workspace_view
 from mulligan.errors import OutputDropped
 
 
@@ -46,7 +46,7 @@ class Now(msgspec.Struct, eq=False):
     def may_start(self, place: Place) -> bool:
         """Whether anything may still start at a place: in a stopping run, only cleanup, undo and `end`.
 
-        Nothing starts below a handler that has timed out.
+        Nothing starts below a handler that has timed out, and no undo in a run that has no worktree.
         """
         if any(above.climb.is_handler_late for above in self.state.ancestors(place)):
             return False
@@ -54,14 +54,19 @@ class Now(msgspec.Struct, eq=False):
             return True
         return any(
             above.key == END
-            or (above.role == "undo" and not self.state.run.stop.now)
+            or (above.role == "undo" and not self.state.run.stop.now and not lacks_worktree(self.state))
             or (above.role == "handler" and self.may_clean_up(self.state.places[above.parent]))
             for above in self.state.ancestors(place)
         )
 
     def may_clean_up(self, place: Place) -> bool:
-        """Whether the place has a cleanup handler that runs during a stop; with `cancel --now` none does."""
+        """Whether the place has a cleanup handler that runs during a stop; with `cancel --now` none does.
+
+        Nor does one of a run that has no worktree: it would work in the checkout of the user.
+        """
         handler, stop = place.spec.on_failure, self.state.run.stop
+        if stop is not None and lacks_worktree(self.state):
+            return False
         return handler is not None and handler.strategy == "cleanup" and not (stop is not None and stop.now)
 
     def condition(self, expression: Expression, place: Place, **extra: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.conversation import SessionPart
-from mulligan.core.model.fact_parts import Adjusted, AvoidedHosts, ChildRound, Role, Route, StopCause
+from mulligan.core.model.fact_parts import Adjusted, AvoidedHosts, ChildRound, Role, Route, StopCause, WorktreeOrigin
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_context import RetrySummary
 from mulligan.core.model.file_records import FileRecord
@@ -460,6 +460,8 @@ class Run(msgspec.Struct):
     # For a child run that was continued: the attempt of its parent, and what was spent before this round.
     called_attempt: int = 0
     spent_before: Spent = NOTHING_SPENT
+    # In a fork of a run with a worktree: what its own worktree is copied from.
+    worktree_origin: WorktreeOrigin | None = None
 
     @property
     def present_version(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.model.workflow import END
 from mulligan.core.state.state import Place, State
 
 
@@ -16,10 +15,38 @@ def folder_of(state: State, place: Place) -> str:
     step = state.step_of(place)
     if place.role == "step" and step.key in (workspace.opens, workspace.closes):
         return run.cwd
-    if step.key == END and is_merged(state):
-        # The worktree is gone.
+    if is_merged(state):
+        # The worktree is gone: this is `end`, or an undo.
         return run.cwd
     return _item_folder(state, place, step) or run.workspace
+
+
+def lacks_worktree(state: State) -> bool:
+    """Whether the worktree of the run is not open (yet): its steps have no folder to work in.
+
+    A fork that goes on from an event has opened it in the other run, and opens its own.
+    """
+    workspace = state.workflow.workspace
+    if workspace is None:
+        return False
+    place = state.places.get(workspace.opens)
+    return place is not None and place.status != "completed"
+
+
+def awaits_worktree(state: State) -> bool:
+    """Whether everything but the step that opens the worktree has to wait for it."""
+    return state.workflow.workspace is not None and state.run.stop is None and lacks_worktree(state)
+
+
+def opens_worktree(state: State, step: str) -> bool:
+    workspace = state.workflow.workspace
+    return workspace is not None and step == workspace.opens
+
+
+def opened_items(state: State) -> list[dict[str, Any]]:
+    """The worktrees of items that have not ended, as the first commands of these items returned them."""
+    found = (place.outputs[0] for place in state.places.values() if place.role == "item" and place.outputs)
+    return [one for one in found if opened_folder(one) and "worktree" in one]
 
 
 def is_merged(state: State) -> bool:
@@ -47,7 +74,7 @@ def workspace_view(state: State) -> dict[str, Any] | None:
     """`run.workspace` in expressions: where the run works and on which branch; null before it is open."""
     workspace = state.workflow.workspace
     output = state.places[workspace.opens].output if workspace is not None and state.places else None
-    if workspace is None or not isinstance(output, dict):
+    if workspace is None or not isinstance(output, dict) or lacks_worktree(state):
         return None
     return {
         **{key: output.get(key) for key in ("folder", "worktree", "branch", "target", "checkout")},
