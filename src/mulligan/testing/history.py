@@ -37,7 +37,7 @@ from mulligan.core.model.workflow import (
 )
 from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.state import Place, State
-from mulligan.core.turn import turn
+from mulligan.core.turn import report_before, turn
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -147,7 +147,12 @@ class History:
         return self
 
     def report_once(self, report: r.Report) -> Self:
-        """Take one turn only: the pieces of first steps that it leaves are in `starts`."""
+        """Take one turn only: the pieces of first steps that it leaves are in `starts`.
+
+        If the time of the run is up, it is stopped in a turn before that.
+        """
+        if (first := report_before(self.state, report)) is not None and first != report:
+            self.report_once(first)
         self.last = turn(self.state, report, self.evaluator)
         self.state.commit()
         self.log.extend(self.last)

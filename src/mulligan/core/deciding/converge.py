@@ -16,6 +16,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.formatting import pluralize
 from mulligan.core.model.place_keys import undo_key
 from mulligan.core.model.workflow import END
+from mulligan.core.state.deadlines import is_time_up
 from mulligan.core.state.held_steps import has_run_its_steps
 from mulligan.core.state.scope import Now
 from mulligan.core.state.state import Place, State, UndoableVisit
@@ -25,7 +26,8 @@ from mulligan.core.state.verdict import verdict
 def converge(now: Now) -> Facts:
     """Called when nothing more follows in a turn: fire due loops, fill free slots, undo, enter `end`."""
     run = now.state.run
-    if run.status != "running":
+    if run.status != "running" or is_time_up(now.state, now.at):
+        # If its time is up, it is stopped first: that is reported next.
         return
     if run.stepping is not None and has_run_its_steps(now.state) and _has_more_to_start(now.state):
         yield e.RunPaused(reason=f"{pluralize(run.stepping.asked, 'step')} ran, as asked")

@@ -50,6 +50,7 @@ from mulligan.core.evolve.evolve_conversations import CONVERSATION_ROLES
 from mulligan.core.evolve.evolve_places import holds_conversation, is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model.workflow import END
+from mulligan.core.state.deadlines import is_time_up
 from mulligan.core.state.held_steps import held_places, is_on_hold
 from mulligan.core.state.scope import Now
 from mulligan.core.state.state import Place
@@ -74,6 +75,9 @@ def _run_started(now: Now, fact: e.RunStarted) -> Facts:
 def _run_forked(now: Now, fact: e.RunForked) -> Facts:
     """Run again what ran in the other run. With other inputs also what was queued, whose values are of the old ones."""
     state = now.state
+    if is_time_up(state, now.at):
+        # It was up at the event at which the fork goes on.
+        yield from fire_held_timer(now, "run", "", state.run.round)
     for key in [place.key for place in state.places.values() if _is_in_flight(place, fact)]:
         # A consequence of an earlier one may have ended it.
         place = state.places.get(key)
