@@ -195,6 +195,7 @@ def test_a_dry_run_says_what_would_run_again_and_changes_nothing():
         "adjustments": {},
         "correction": None,
         "stale": [],
+        "undo_failed": [],
     }
     assert mulligan("show", 1, "--json").json["round"] == 1
     assert mulligan("events", 1).out == events
@@ -346,6 +347,7 @@ def test_a_fork_with_a_corrected_file_says_where_that_differs():
         "dropped": ["announce"],
         "stale": [],
         "approvals": [],
+        "undo_failed": [],
     }
     said = mulligan("fork", 1, "--from", "deploy", "--file", fixed)
     assert (said.code, said.err.splitlines()[:3]) == (

@@ -165,6 +165,8 @@ class RetryBody(Body, frozen=True):
     inputs: dict[str, Any] = msgspec.field(default_factory=dict)
     # Keep results of completed steps, even if that version or text changes them.
     keep_completed: bool = False
+    # Run steps again although their undo has failed: what they did may still stand.
+    force: bool = False
     reason: str = ""
     dry_run: bool = False
 
@@ -190,6 +192,7 @@ def retry_run(call: Call) -> RetryResult:
             workflow, dict(asked.inputs), "", may_rename=False, keeps_completed=asked.keep_completed
         ),
         budgets=read_budgets(asked.budgets),
+        force=asked.force,
         reason=asked.reason,
         dry_run=asked.dry_run,
     )

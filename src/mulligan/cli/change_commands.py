@@ -126,7 +126,10 @@ def retry(
     keep_completed: Annotated[
         bool, Option("--keep-completed", help="Keep results of completed steps, even if the file changes them.")
     ] = False,
-    force: Annotated[bool, Option("--force", help="Accept a file whose workflow has another name.")] = False,
+    force: Annotated[
+        bool,
+        Option("--force", help="Run steps again whose undo has failed; accept a file whose workflow has another name."),
+    ] = False,
     reason: Reason = "",
     system: System = None,
     trust_templates: TrustTemplates = False,
@@ -143,8 +146,9 @@ def retry(
     """Give a run another round: steps that did not complete run again.
 
     Steps that failed unhandled, were cancelled, skipped or undone run again. Completed steps keep their results, unless
-    a file that they declared to write is gone or has changed. The run has the --parallel, --memory and --gpus that it
-    was started with, unless others are given.
+    a file that they declared to write is gone or has changed. A step whose undo has failed runs again only with
+    --force: what it did may still stand. The run has the --parallel, --memory and --gpus that it was started with,
+    unless others are given.
     The run keeps its workflow, even if the file has changed. With --file it continues with a corrected workflow:
     changed steps and the steps after them run again too, except completed ones with --keep-completed. Without RUN,
     --file is for the newest failed run of that workflow.
@@ -152,7 +156,7 @@ def retry(
     asked = asked_capacity(parallel, memory, gpus, on, may_be_none=True)
     with service_at(home) as service:
         option = "--input" if inputs else "--inputs" if inputs_file is not None else ""
-        _refuse_without_file(file, option, force=force, keep_completed=keep_completed)
+        _refuse_without_file(file, option, keep_completed=keep_completed)
         given = given_inputs(inputs, inputs_file)
         load = partial(_corrected, file, given, system=system, trust_templates=trust_templates, catalogue=catalogue)
         corrected = _correction(load(), file, given, force=force, keep_completed=keep_completed)
@@ -161,15 +165,15 @@ def retry(
             # Its inputs and options may decide how a file of another system is read.
             workflow = load(reading=service.reading_of(run_id))
             corrected = _correction(workflow, file, given, force=force, keep_completed=keep_completed)
-        chosen = RetryOptions(run_id, from_step, None, adjust, corrected, read_budgets(budget or ()), asked)
+        chosen = RetryOptions(run_id, from_step, None, adjust, corrected, read_budgets(budget or ()), asked, force)
         return run_retry(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
 
 
-def _refuse_without_file(file: Path | None, option: str, *, force: bool, keep_completed: bool) -> None:
+def _refuse_without_file(file: Path | None, option: str, *, keep_completed: bool) -> None:
     """Refuse options of a corrected file where there is none. `option`: the one that gives inputs, if any."""
-    if file is None and (option or force or keep_completed):
+    if file is None and (option or keep_completed):
         other = "; to run with another value of an input: mulligan fork RUN --from STEP -i KEY=VALUE" if option else ""
-        option = option or ("--force" if force else "--keep-completed")
+        option = option or "--keep-completed"
         raise UsageRefused(f"{option} needs --file", hint=f"name the file: --file FILE{other}")
 
 
@@ -206,11 +210,13 @@ class RetryOptions(NamedTuple):
     budgets: Mapping[str, Any] = MappingProxyType({})
     # In place of what the run was started with.
     capacity: HostCapacity | None = None
+    # Whether steps run again whose undo has failed.
+    force: bool = False
 
     @property
     def arguments(self) -> dict[str, Any]:
         chosen = {"from_step": self.from_step, "items": self.items, "adjust": self.adjust}
-        return {**chosen, "corrected": self.corrected, "budgets": self.budgets}
+        return {**chosen, "corrected": self.corrected, "budgets": self.budgets, "force": self.force}
 
 
 def run_retry(
@@ -238,8 +244,19 @@ def run_retry(
     return continue_run(service, chosen.run_id, is_wanted=is_wanted, as_json=as_json, home=home, asked=chosen.capacity)
 
 
+def _show_failed_undos(planned: RoundPlan | ForkPlan) -> None:
+    """Say of which steps what they did may still stand, whether they are kept or run."""
+    if planned.undo_failed:
+        again = frozenset(planned.steps)
+        kept = [step for step in planned.undo_failed if step not in again]
+        run = [step for step in planned.undo_failed if step in again]
+        words = [f"{_listed(names)} {what}" for names, what in ((run, "run again"), (kept, "kept")) if names]
+        complain(f"undo failed, so what they did may still stand: {'; '.join(words)}")
+
+
 def _show_round(planned: RoundPlan, *, adjust: bool) -> None:
     _show_stale_files(planned)
+    _show_failed_undos(planned)
     complain(f"run {planned.run_id} begins round {planned.round}: {_sizes(planned)}")
     for step, words in planned.adjustments.items():
         complain(f"  '{step}': {', '.join(words)}")
@@ -266,6 +283,7 @@ def _show_round_plan(planned: RoundPlan, matrices: Mapping[str, Sequence[str]], 
     show_table(("STEP", "WHY"), _grouped(why, matrices))
     if planned.kept:
         complain(f"kept: {_listed([name for name, _ in _grouped(dict.fromkeys(planned.kept, ''), matrices)])}")
+    _show_failed_undos(planned)
 
 
 def _grouped(reasons: Mapping[str, str], matrices: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
@@ -402,8 +420,9 @@ def _fork_sizes(planned: ForkPlan) -> str:
 
 
 def _show_fork_changes(planned: ForkPlan) -> None:
-    """Show how the file differs from the old run, and which files are gone."""
+    """Show how the file differs from the old run, which files are gone, and what could not be undone."""
     _show_stale_files(planned)
+    _show_failed_undos(planned)
     if planned.changed:
         complain(f"kept, although the file changed them: {_listed(planned.changed)}")
     if planned.dropped:

@@ -323,6 +323,7 @@ class Run:
         flow: Runnable | None = None,
         inputs: Mapping[str, Any] | None = None,
         keep_completed: bool = False,
+        force: bool = False,
         budget: Mapping[str, Any] | None = None,
         reason: str = "",
         drive: bool = True,
@@ -332,6 +333,7 @@ class Run:
         `from_step`: this step and those after it run again too; `items`: only these items of that map step, () for
         those that failed. `adjust`: steps that ran out of memory or time get more. `flow`: continue with a corrected
         workflow, and `inputs` for inputs that it adds; `keep_completed` keeps results of steps that it changes.
+        `force`: steps whose undo has failed run again, although what they did may still stand.
         `budget`: what agents may spend from now on, such as `{"cost": 5, "review.tokens": "50k"}`.
         With `drive=False` the new round is left to workers, or to `resume`.
         """
@@ -351,6 +353,7 @@ class Run:
                 adjust=adjust,
                 corrected=corrected,
                 budgets=_budgets(budget),
+                force=force,
             )
         return self._continue() if drive else self
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
 from mulligan.core.deciding.budgets import remaining_budget
-from mulligan.core.deciding.child_failure import failures_of_child
+from mulligan.core.deciding.child_failure import failures_of_child, undo_failed_in
 from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.child_runs import child_uid
@@ -453,6 +453,7 @@ class RunDriver:
             failures=failures_of_child(self.state),
             usage=run.spent.as_usage,
             reason=run.reason,
+            undo_failed=undo_failed_in(self.state),
         )
         pending.outgoing.append((record.parent_run_id, report))
 

@@ -36,6 +36,7 @@ PARKED_FOR = {
     "unmatched": "no rule matched",
     "exhausted": "its retries are used up",
     "always": "every failure of this step is parked",
+    "undo_failed": "an undo failed, so what was done may still stand",
 }
 
 
@@ -237,6 +238,10 @@ def describe_degraded(recovered: int, handled: int) -> str:
     """`degraded: 1 recovered, 2 handled`, of a run that completed after failures."""
     counts = ", ".join(f"{count:,} {word}" for word, count in (("recovered", recovered), ("handled", handled)) if count)
     return f"degraded: {counts}" if counts else "degraded"
+
+
+# Of a step whose undo has failed.
+UNDO_FAILED = "undo failed, what it did may still stand"
 
 
 def up_to_date_since(run_id: int) -> str:

@@ -87,6 +87,10 @@ class RetryRun(Arguments, frozen=True):
     keep_completed: Annotated[
         bool, msgspec.Meta(description="Keep results of completed steps, even if the corrected workflow changes them.")
     ] = False
+    force: Annotated[
+        bool,
+        msgspec.Meta(description="Run steps again although their undo has failed: what they did may still stand."),
+    ] = False
     reason: Reason = ""
     dry_run: DryRun = False
 
@@ -102,6 +106,7 @@ def retry_run(call: ToolCall) -> Any:
         source=_correction(call, asked),
         inputs=asked.inputs,
         keep_completed=asked.keep_completed,
+        force=asked.force,
         reason=asked.reason,
         dry_run=asked.dry_run,
     )

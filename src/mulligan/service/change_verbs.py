@@ -227,13 +227,14 @@ class ChangeVerbs:
         adjust: bool = False,
         corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
+        force: bool = False,
         reason: str = "",
         dry_run: bool = False,
     ) -> RetryResult:
         """Open another round: what failed, was cancelled, skipped or undone runs again."""
         chosen: dict[str, Any] = {
             **{"from_step": from_step, "items": items, "adjust": adjust},
-            **{"corrected": corrected, "budgets": budgets},
+            **{"corrected": corrected, "budgets": budgets, "force": force},
         }
         if dry_run:
             planned = self._control.plan_retry(run_id, **chosen)

@@ -6,7 +6,7 @@ import msgspec
 
 from mulligan.core.deciding.fork import Fork
 from mulligan.core.deciding.resource_usage import Proposal, adjustments_of
-from mulligan.core.deciding.rounds import items_to_rerun, rerun_reasons
+from mulligan.core.deciding.rounds import failed_undos, items_to_rerun, rerun_reasons
 from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.workflow import Step, Workflow, all_commands
@@ -31,6 +31,8 @@ class RoundPlan(msgspec.Struct, frozen=True):
     stale: tuple[StaleFile, ...]
     # If a corrected file was given.
     correction: Correction | None = None
+    # Steps whose undo has failed, so that what they did may still stand: kept, or with `force` run again.
+    undo_failed: tuple[str, ...] = ()
 
 
 class ForkPlan(msgspec.Struct, frozen=True):
@@ -48,6 +50,8 @@ class ForkPlan(msgspec.Struct, frozen=True):
     stale: tuple[StaleFile, ...] = ()
     # Kept steps in which a person has approved something: the fork does not ask again.
     approvals: tuple[str, ...] = ()
+    # Steps whose undo has failed in the old run: what they did may still stand, also if the fork runs them.
+    undo_failed: tuple[str, ...] = ()
 
 
 def fork_plan(old: State, from_step: str, fork: Fork) -> ForkPlan:
@@ -62,6 +66,7 @@ def fork_plan(old: State, from_step: str, fork: Fork) -> ForkPlan:
         dropped=fork.dropped,
         stale=fork.stale,
         approvals=approvals,
+        undo_failed=fork.undo_failed,
     )
 
 
@@ -92,6 +97,7 @@ def round_plan(found: PlannedRound) -> RoundPlan:
         _in_words(planned.proposals),
         planned.stale,
         found.correction,
+        tuple(failed_undos(state, state.graph.nodes)),
     )
 
 

@@ -448,15 +448,17 @@ class RunControl:
         adjust: bool = False,
         corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
+        force: bool = False,
     ) -> RoundPlan:
         """Open the next round: what failed, was cancelled, skipped or undone runs again. Return what it runs.
 
         `items`: only these items of the map step `from_step`; () means those that failed. `adjust`: steps that ran out
         of memory or time get more. `corrected`: continue with this workflow; changed steps and those after run again.
-        `budgets`: what agents may spend from now on, by step; "" is the run.
+        `budgets`: what agents may spend from now on, by step; "" is the run. `force`: steps whose undo has failed run
+        again, although what they did may still stand.
         """
         report, planned = self._planned_round(
-            run_id, from_step, reason, items, adjust=adjust, corrected=corrected, budgets=budgets
+            run_id, from_step, reason, items, adjust=adjust, corrected=corrected, budgets=budgets, force=force
         )
         self.send(run_id, report)
         return planned
@@ -470,10 +472,11 @@ class RunControl:
         adjust: bool = False,
         corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
+        force: bool = False,
     ) -> RoundPlan:
         """What `retry` would run again; raises what `retry` would raise. Changes nothing."""
         _, found = self._planned_round(
-            run_id, from_step, "", items, adjust=adjust, corrected=corrected, budgets=budgets
+            run_id, from_step, "", items, adjust=adjust, corrected=corrected, budgets=budgets, force=force
         )
         return found
 
@@ -487,6 +490,7 @@ class RunControl:
         adjust: bool,
         corrected: CorrectedWorkflow | None,
         budgets: Mapping[str, Budget] | None,
+        force: bool,
     ) -> tuple[r.RetryRequested, RoundPlan]:
         self.refuse_child(self.reader.record(run_id), "retry")
         state = self.reader.state(run_id)
@@ -504,6 +508,7 @@ class RunControl:
             None if corrected is None else describe_revision(state, corrected, self.reader.store),
             stale_of_round(state, from_step),
             dict(budgets or {}),
+            force=force,
         )
         steps = (step.name for step in (corrected.workflow if corrected else state.workflow).steps)
         with _meaning(steps):

@@ -641,10 +641,11 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         adjust: bool = False,
         corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
+        force: bool = False,
     ) -> RoundPlan:
         """What `retry` would run again. Changes nothing."""
         return self.control.plan_retry(
-            run_id, from_step=from_step, items=items, adjust=adjust, corrected=corrected, budgets=budgets
+            run_id, from_step=from_step, items=items, adjust=adjust, corrected=corrected, budgets=budgets, force=force
         )
 
     def retry(
@@ -657,6 +658,7 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         adjust: bool = False,
         corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
+        force: bool = False,
     ) -> RoundPlan:
         """Open another round: what failed, was cancelled, skipped or undone runs again."""
         return self.control.retry(
@@ -667,6 +669,7 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
             adjust=adjust,
             corrected=corrected,
             budgets=budgets,
+            force=force,
         )
 
     def refuse_matrix(self, run_id: int, step: str) -> None:

@@ -144,6 +144,7 @@ class UnattendedRuns:
         source: WorkflowSource | None = None,
         inputs: Mapping[str, Any] | None = None,
         keep_completed: bool = False,
+        force: bool = False,
         reason: str = "",
         dry_run: bool = False,
     ) -> RetryResult:
@@ -161,6 +162,7 @@ class UnattendedRuns:
             adjust=adjust,
             corrected=None if source is None else self._corrected(run_id, source, inputs or {}, keep_completed),
             budgets=read_budgets(budgets),
+            force=force,
             reason=reason,
             dry_run=dry_run,
         )

@@ -231,12 +231,12 @@ class History:
     def retry(self, from_step: str = "", **fields: Any) -> Self:
         return self.report(r.RetryRequested(self.clock, by="someone", reason="again", from_step=from_step, **fields))
 
-    def retry_with(self, definition: Workflow, from_step: str = "", **fields: Any) -> Self:
+    def retry_with(self, definition: Workflow, from_step: str = "", *, force: bool = False, **fields: Any) -> Self:
         """Start another round under a corrected definition; fields are those of `Revised`."""
         data = encode(definition)
         inputs = fields.pop("inputs", self.state.run.inputs)
         revised = r.Revised(version(data), plain_from_json(data), inputs, **fields)
-        return self.retry(from_step, revised=revised)
+        return self.retry(from_step, revised=revised, force=force)
 
     def classify(self, name: str, verdict: str, **fields: Any) -> Self:
         fields.setdefault("reason", "seen before")

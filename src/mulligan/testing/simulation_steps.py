@@ -63,6 +63,8 @@ SOMETIMES = {
 }
 # The share of rounds with a corrected definition.
 CORRECTED_SHARE = 0.4
+# How many retries run steps again whose undo has failed.
+FORCED_SHARE = 0.5
 # The share of forks that continue the run from one of its events.
 CONTINUED_SHARE = 0.5
 # What other processes do while one waits for the store.
@@ -374,12 +376,17 @@ class SimulationSteps:
         maps, adjust = maps_of(state), self.rng.random() < 0.3
         if not maps or (state.run.status != "completed" and self.rng.random() < 0.6):
             report = r.RetryRequested(now, "someone", "again", self._some_step(state), adjust=adjust)
-            return self._corrected(state, report)
+            return self._corrected(state, self._forced(state, report))
         self.cluster.happened["items"] += 1
         place = self.rng.choice(maps)
         total = len(place.items.values) if place.items else 0
         items = tuple(self.rng.sample(range(total), self.rng.randint(1, total)))
         return r.RetryRequested(now, "someone", "again", from_step=place.key, items=items, adjust=adjust)
+
+    def _forced(self, state: State, report: r.RetryRequested) -> r.RetryRequested:
+        """Sometimes run again what could not be undone. Uses its own random numbers, as `_corrected` does."""
+        is_forced = Random(f"force:{state.run.run_id}:{state.run.seq}").random() < FORCED_SHARE
+        return msgspec.structs.replace(report, force=is_forced)
 
     def _corrected(self, state: State, report: r.RetryRequested) -> r.RetryRequested:
         """Sometimes add a corrected definition. Uses its own random numbers, so that other histories stay the same."""

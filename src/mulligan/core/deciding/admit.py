@@ -16,7 +16,7 @@ import msgspec
 from mulligan.core.deciding.adjustment import decided_adjustment
 from mulligan.core.deciding.affinity import bound_host
 from mulligan.core.deciding.budgets import check_raised_budgets, unreported_warning
-from mulligan.core.deciding.child_failure import child_failure
+from mulligan.core.deciding.child_failure import UNDO_FAILED, child_failure
 from mulligan.core.deciding.classify import LIMIT, PAST_DEADLINE, classify
 from mulligan.core.deciding.flow import wake_starts
 from mulligan.core.deciding.ladder import start_due_retry, with_cap_detail
@@ -26,6 +26,7 @@ from mulligan.core.deciding.rounds import Round, plan_revision, plan_round
 from mulligan.core.deciding.stopping import stop_place
 from mulligan.core.deciding.triage_agent import is_decided
 from mulligan.core.evolve.evolve_places import holds_conversation, is_agent, is_engine_action
+from mulligan.core.evolve.revision import Difference, revise
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.fact_parts import Adjusted
@@ -243,8 +244,17 @@ def _retry(now: Now, report: r.RetryRequested) -> Facts:
         return
     # Everything that can be refused was checked before, since a fact that was yielded cannot be taken back.
     fact, difference = found
+    if not report.force and any(place.undo_failed for place in now.state.steps()):
+        _refuse_under_revision(now, report, fact, difference)
     yield fact
     yield _run_reopened(now, report, plan_round(now.state, report, difference))
+
+
+def _refuse_under_revision(now: Now, report: r.RetryRequested, fact: e.RunRevised, difference: Difference) -> None:
+    """Raise if the round under the corrected definition would run a step again whose undo has failed."""
+    state = now.state.copy()
+    revise(state, fact, e.Entry(state.run.seq + 1, now.at, 0, fact))
+    plan_round(state, report, difference)
 
 
 def _run_reopened(now: Now, report: r.RetryRequested, plan: Round) -> e.RunReopened:
@@ -259,6 +269,7 @@ def _run_reopened(now: Now, report: r.RetryRequested, plan: Round) -> e.RunReope
         adjustments=adjustments_of(plan.proposals),
         stale=plan.stale,
         budgets=report.budgets,
+        is_forced=plan.is_forced,
     )
 
 
@@ -588,7 +599,9 @@ def _triage_due(now: Now, place: Place) -> Facts:
     """Apply the default verdict of the triage. A retry by default is granted once per visit."""
     policy = now.state.step(place.key).triage
     assert policy is not None
-    wants_retry = policy.default == "retry" and place.climb.defaults_used == 0
+    # What could not be undone runs again only if somebody says so.
+    is_asked = place.climb.parked_for == UNDO_FAILED
+    wants_retry = policy.default == "retry" and place.climb.defaults_used == 0 and not is_asked
     verdict: Any = "retry" if wants_retry else "fail"
     yield e.StepClassified(
         place.key,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from mulligan.core.deciding.flow import (
     enter,
     enter_free_slots,
@@ -94,11 +96,20 @@ def _has_arrival(state: State, step: Place) -> bool:
 
 
 def _next_undo(state: State) -> UndoableVisit | None:
-    """The last completed visit that is not undone yet, if the run is going to fail or be cancelled."""
+    """The last completed visit that is not undone yet, if the run is going to fail or be cancelled.
+
+    Each is tried once in a round: one whose undo has failed is tried again in the next, if that fails too.
+    """
     stop = state.run.stop
     if (stop is not None and stop.now) or not state.undoables or verdict(state) == "completed":
         return None
-    return state.undoables[-1]
+    return next((one for one in reversed(state.undoables) if _may_be_undone(state, one)), None)
+
+
+def _may_be_undone(state: State, one: UndoableVisit) -> bool:
+    """Whether its undo was not tried in this round. A corrected definition may no longer have the step or its undo."""
+    node = state.graph.nodes.get(one.step)
+    return one.failed_round != state.run.round and node is not None and node.step.undo is not None
 
 
 def after_undo(now: Now, place: Place, fact: e.Fact) -> Facts:
@@ -109,7 +120,8 @@ def after_undo(now: Now, place: Place, fact: e.Fact) -> Facts:
     else:
         cause = (fact.failure,) if isinstance(fact, e.CommandFailed) else ()
         message = cause[0].message if cause else "the undo was stopped"
-        yield e.UndoFailed(place.key, visit, make_failure(now, place, "UNDO_FAILED", message, cause=cause))
+        found = replace(make_failure(now, place, "UNDO_FAILED", message, cause=cause), visit=visit)
+        yield e.UndoFailed(place.key, visit, found, is_kept=True)
 
 
 # -- end ------------------------------------------------------------------------------

@@ -30,6 +30,8 @@ class Fork(msgspec.Struct, frozen=True):
     dropped: tuple[str, ...] = ()
     # Files of otherwise kept steps that have changed or are gone.
     stale: tuple[StaleFile, ...] = ()
+    # Steps whose undo has failed in the old run: what they did may still stand, also if the fork runs them.
+    undo_failed: tuple[str, ...] = ()
 
 
 def plan_fork(old: State, graph: Graph, from_step: str, stale: tuple[StaleFile, ...] = ()) -> Fork:
@@ -45,6 +47,7 @@ def plan_fork(old: State, graph: Graph, from_step: str, stale: tuple[StaleFile, 
         changed=tuple(one.step for one in kept if graph.nodes[one.step].step != old.graph.nodes[one.step].step),
         dropped=tuple(name for name in old.graph.nodes if name not in graph.nodes),
         stale=stale,
+        undo_failed=tuple(name for name in graph.nodes if name in old.places and old.places[name].undo_failed),
     )
 
 
@@ -109,7 +112,7 @@ def _keep(old: State, place: Place) -> Kept:
     arcs = old.graph.nodes[place.key].arcs
     taken = {arc.to for arc in arcs if arc.to == END or old.arcs.get(arc.key) == "taken"}
     status = "skipped" if place.settled == "skipped" else "completed"
-    is_whole = place.settled == "completed" and not place.recovered_by
+    is_whole = place.settled == "completed" and not place.recovered_by and not place.has_failed_undo
     return Kept(
         step=place.key,
         status=status,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from mulligan.core.deciding.budgets import check_raised_budgets
+from mulligan.core.deciding.child_failure import undo_failed_in_child
 from mulligan.core.deciding.resource_usage import Proposal, proposals
 from mulligan.core.evolve.evolve_places import steps_starting_fresh
 from mulligan.core.evolve.revision import Difference, make_revision, workflow_from_plain
@@ -18,10 +19,12 @@ from mulligan.core.model.reports import RetryRequested
 from mulligan.core.state.state import Items, Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import unhandled
-from mulligan.errors import NothingToRetry, Refused, RunNotFinished, UnknownStep
+from mulligan.errors import NothingToRetry, Refused, RunNotFinished, UndoFailed, UnknownStep
 
 # For at most this many changed steps the reasons name the step that others depend on.
 SOURCES_NAMED_MAX = 10
+# A refusal names at most this many steps.
+NAMES_MAX = 5
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -33,6 +36,8 @@ class Round(msgspec.Struct, frozen=True):
     proposals: tuple[Proposal, ...]
     # Files of otherwise kept steps that have changed or are gone.
     stale: tuple[StaleFile, ...] = ()
+    # Whether steps run again although their undo has failed.
+    is_forced: bool = False
 
 
 def plan_revision(state: State, report: RetryRequested) -> tuple[RunRevised, Difference] | None:
@@ -55,16 +60,51 @@ def plan_round(state: State, report: RetryRequested, revised: Difference | None 
     `revised`: how the definition, which the run already uses, differs from that of the previous round.
     """
     refuse_round(state, report, state.graph)
-    without = frozenset(_steps_to_rerun(state, report.from_step, (), revised))
+    without = frozenset(_steps_to_rerun(state, report, (), revised))
     # A corrected definition may no longer have the step.
     stale = tuple(one for one in report.stale if one.step in state.graph.nodes and one.step not in without)
-    steps = _steps_to_rerun(state, report.from_step, stale, revised)
+    steps = _steps_to_rerun(state, report, stale, revised)
+    if not report.force:
+        refuse_failed_undos(state, steps)
     items = () if report.items is None else _items_to_retry(state, report.from_step, report.items)
     if report.from_step in state.graph.behind(one.step for one in stale):
         # The list of the map may change: none of its items is kept.
         items = ()
     found = proposals(state, steps, report.peaks) if report.adjust else ()
-    return Round(steps, report.from_step, items=items, proposals=found, stale=stale)
+    return Round(steps, report.from_step, items=items, proposals=found, stale=stale, is_forced=report.force)
+
+
+# -- steps whose undo has failed ---------------------------------------------------------------------------------------
+
+
+def failed_undos(state: State, steps: Iterable[str]) -> Iterator[str]:
+    """Those of the steps that must not run again unasked: what they did could not be undone, and may still stand.
+
+    Also those whose child run, such as the last try of a group, could not undo all that it did.
+    """
+    places = ((name, state.places[name]) for name in steps if name in state.places)
+    return (name for name, place in places if place.undo_failed or undo_failed_in_child(place, place.failure))
+
+
+def refuse_failed_undos(state: State, steps: Iterable[str]) -> None:
+    """Raise if one of the steps that are to run again could not be undone.
+
+    With triage a person decides about it in the round, see `flow`.
+    """
+    places = state.places
+    asks = {name for name in steps if places[name].has_failed_undo and state.step(name).triage is not None}
+    names = [name for name in failed_undos(state, steps) if name not in asks]
+    if not names:
+        return
+    run_id, few = state.run.run_id, names[:NAMES_MAX]
+    more = f" and {len(names) - len(few)} more" if len(names) > len(few) else ""
+    said = ("step", "its undo", "it") if len(names) == 1 else ("steps", "the undo of each", "they")
+    raise UndoFailed(
+        f"{said[0]} {quote_names(few)}{more} of run {run_id} would run again, but {said[1]} failed: what {said[2]} did "
+        "may still stand",
+        hint=f"to run what could not be undone again all the same: mulligan retry {run_id} --force",
+        steps=names,
+    )
 
 
 def kept_files(state: State, from_step: str) -> Iterator[tuple[str, FileRecord]]:
@@ -93,16 +133,19 @@ def _file_records(state: State, place: Place) -> Iterable[FileRecord]:
             yield FileRecord(name, state.workflow.files.get(name, name))
 
 
-def steps_to_retry(state: State, from_step: str, stale: Iterable[StaleFile] = ()) -> tuple[str, ...]:
+def steps_to_retry(
+    state: State, from_step: str, stale: Iterable[StaleFile] = (), *, force: bool = False
+) -> tuple[str, ...]:
     """The steps that a new round runs: failed unhandled, cancelled, skipped or undone, and all from `from_step` on.
 
     Also the steps behind them that kept the result of an earlier pass of a loop; the steps between an undone step and
     one of these, since what they depend on is gone; and every step whose files have changed, with all steps behind it.
+    With `force` a step whose undo has failed runs as if it was undone.
     """
     again = {record.step for record in unhandled(state)}
     again |= state.graph.region(from_step) if from_step else frozenset()
-    again |= {place.key for place in state.steps() if place.is_undone or place.status in ("cancelled", "skipped")}
-    undone = [place.key for place in state.steps() if place.is_undone]
+    undone = [place.key for place in state.steps() if place.is_undone or (force and place.has_failed_undo)]
+    again |= {*undone, *(place.key for place in state.steps() if place.status in ("cancelled", "skipped"))}
     again |= state.graph.between(undone, again)
     # If a loop failed, the steps after that keep the result of an earlier pass, which is older than what they need.
     again |= {name for name in state.graph.behind(again) if state.places[name].settled == "skipped"}
@@ -112,9 +155,9 @@ def steps_to_retry(state: State, from_step: str, stale: Iterable[StaleFile] = ()
 
 
 def _steps_to_rerun(
-    state: State, from_step: str, stale: Iterable[StaleFile], revised: Difference | None
+    state: State, report: RetryRequested, stale: Iterable[StaleFile], revised: Difference | None
 ) -> tuple[str, ...]:
-    steps = steps_to_retry(state, from_step, stale)
+    steps = steps_to_retry(state, report.from_step, stale, force=report.force)
     return steps if revised is None else _with_revised(state, steps, revised)
 
 
@@ -165,11 +208,13 @@ def _revision_reasons(state: State, revised: Difference, found: dict[str, str]) 
 def _rerun_reason(state: State, plan: Round, failed: set[str], name: str) -> str:
     place = state.places[name]
     if name == plan.from_step:
-        return "the round starts here"
+        return f"the round starts here{_BUT_STANDS if place.undo_failed else ''}"
+    if place.undo_failed:
+        return f"forced{_BUT_STANDS}" if plan.is_forced else f"if a person says so{_BUT_STANDS}"
     if place.is_undone:
         return "it was undone"
     if name in failed:
-        return "it failed"
+        return f"it failed{_BUT_STANDS}" if undo_failed_in_child(place, place.failure) else "it failed"
     if found := [one.text for one in plan.stale if one.step == name]:
         return "; ".join(found)
     if place.status in ("cancelled", "skipped"):
@@ -184,6 +229,7 @@ def _rerun_reason(state: State, plan: Round, failed: set[str], name: str) -> str
     return _UNDONE_UPSTREAM
 
 
+_BUT_STANDS = ", though its undo failed and what it did may still stand"
 # The reason if no other applies.
 _UNDONE_UPSTREAM = "a step before it was undone"
 

@@ -223,7 +223,7 @@ def _unsettle(state: State, name: str, names: Collection[str]) -> None:
     """
     node = state.graph.nodes[name]
     place = state.touch(name)
-    is_redone = place.is_undone and place.status == "completed"
+    is_redone = (place.is_undone or place.has_failed_undo) and place.status == "completed"
     for arc in node.arcs:
         if arc.to in names or (state.places[arc.to].status != "waiting" and not is_redone):
             state.drop(state.arcs, arc.key)

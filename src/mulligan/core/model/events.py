@@ -172,6 +172,8 @@ class RunReopened(Fact):
     stale: tuple[StaleFile, ...] = ()
     # Budgets that are raised from here on: by step, "" of the run.
     budgets: dict[str, Budget] = {}
+    # Whether steps may run again although their undo has failed.
+    is_forced: bool = False
 
 
 class _RunEnded(Fact):
@@ -600,9 +602,13 @@ class UndoCompleted(Fact):
 
 
 class UndoFailed(Fact):
+    """The visit is not undone: what it did may still stand."""
+
     step: str
     visit: int
     failure: Failure
+    # Whether a later round tries to undo the visit again. In logs of earlier releases a failed undo counted as undone.
+    is_kept: bool = False
 
 
 class WarningRecorded(Fact):

@@ -119,6 +119,8 @@ class ChildEnded(Report):
     usage: dict[str, Any] = {}
     # Why it ended so, if no failure of a step says it: an output that cannot be evaluated, its time.
     reason: str = ""
+    # Its steps whose undo has failed: what they did may still stand.
+    undo_failed: tuple[str, ...] = ()
 
 
 class StartsDue(Report):
@@ -185,6 +187,8 @@ class RetryRequested(Report):
     stale: tuple[StaleFile, ...] = ()
     # Budgets to raise: by step, "" of the run.
     budgets: dict[str, Budget] = {}
+    # Whether steps whose undo has failed run again, although what they did may still stand.
+    force: bool = False
 
 
 class Classified(Report):

@@ -92,15 +92,17 @@ async function retry({ run_id: run, workflow, step, writes }) {
       fields: [
         stepField("Begin with", names, step ?? "", "what did not complete"),
         { name: "adjust", type: "checkbox", label: "Give more memory and time to steps that ran out of them" },
+        { name: "force", type: "checkbox", label: "Run steps again whose undo has failed" },
         ...definition,
       ],
       done: (answer) => `round ${answer.round} of run ${run} has begun`,
     },
     describe: describeRound,
-    shape: ({ from_step, adjust, version, text, ...rest }) => ({
+    shape: ({ from_step, adjust, force, version, text, ...rest }) => ({
       ...rest,
       ...(from_step ? { from_step } : {}),
       ...(adjust ? { adjust } : {}),
+      ...(force ? { force } : {}),
       ...readDefinition(version, text),
     }),
   };
