@@ -8,6 +8,7 @@
           KeyMismatch                   run.key_mismatch         422   2   with another workflow or other inputs
         RunNotFinished                  run.not_finished         409   2
         NothingToRetry                  run.nothing_to_retry     409   2
+        UndoFailed                      step.undo_failed         409   2
         StepNotParked                   step.not_parked          409   2
           OtherAttemptParked            step.other_attempt       409   2
         StepNotWaitingForApproval       step.not_waiting         409   2
@@ -139,6 +140,12 @@ class RunNotFinished(Refused):
 
 class NothingToRetry(Refused):
     code = "run.nothing_to_retry"
+
+
+class UndoFailed(Refused):
+    """A step would run again whose undo has failed, so that what it did may still stand."""
+
+    code = "step.undo_failed"
 
 
 class StepNotParked(Refused):

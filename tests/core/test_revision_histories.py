@@ -77,7 +77,7 @@ def test_a_run_that_goes_on_under_corrected_definitions_keeps_every_promise(seed
                 break
             else:
                 definition = corrected(rng, run.state.workflow)
-                run.retry_with(definition, rng.choice(["", "", *(step.name for step in definition.steps)]))
+                run.retry_with(definition, rng.choice(["", "", *(step.name for step in definition.steps)]), force=True)
 
         assert run.status in RUN_ENDED
         check(run.log, run.state, first)

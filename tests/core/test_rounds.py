@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Backoff, Map, Need, Triage
-from mulligan.core.turn import fold
-from mulligan.errors import MulliganError
-from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
+from mulligan.core.turn import fold, turn
+from mulligan.errors import MulliganError, UndoFailed
+from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, shell, step, workflow
 
 
 def run_of(*steps: Any, **fields: Any) -> History:
@@ -78,12 +78,144 @@ def test_what_was_undone_in_an_earlier_round_binds_end_no_more() -> None:
     assert (run.status, run["a"].is_undone) == ("completed", False)
 
 
-def test_what_could_not_be_undone_runs_again_as_well_and_is_not_undone_twice() -> None:
+def with_failed_undo() -> History:
+    """Two steps that can be undone, of which the second could not; the third has failed."""
+    undo = command("undo")
+    run = run_of(step("a", undo=undo), step("b", undo=undo, needs=["a"]), step("c", needs=["b"])).ok("a", "b").fail("c")
+    return run.fail("b.undo@1").ok("a.undo@1")
+
+
+def test_what_could_not_be_undone_does_not_run_again_unasked() -> None:
+    run = with_failed_undo()
+    assert [(run[name].is_undone, run[name].has_failed_undo) for name in "ab"] == [(True, False), (False, True)]
+
+    with pytest.raises(UndoFailed) as refused:
+        run.retry()
+
+    assert refused.value.data["steps"] == ["b"]
+    assert "--force" in refused.value.hint
+    assert run.state.run.round == 1
+
+
+def test_with_force_it_runs_again_and_both_visits_are_undone_if_that_fails_too() -> None:
+    run = with_failed_undo()
+
+    run.retry(force=True).ok("a", "b").fail("c").ok("b.undo@2", "a.undo@2")
+    assert (run["b"].is_undone, run["b"].has_failed_undo) == (False, True)
+    run.ok("b.undo@1")
+
+    assert run.facts(e.RunReopened)[0].is_forced
+    assert (run["b"].is_undone, run["b"].has_failed_undo, run["b"].warnings) == (True, False, ())
+    # The second try at the undo of that visit is another attempt, with logs of its own.
+    assert [f.attempt for f in run.facts(e.AttemptScheduled) if f.place == "b.undo@1"] == [1, 2]
+    assert fold(run.state.workflow, run.log) == run.state
+
+
+def test_a_step_that_could_not_be_undone_keeps_its_result_if_nothing_before_it_runs_again() -> None:
     run = run_of(step("a", undo=command("undo")), step("b", needs=["a"])).ok("a").fail("b").fail("a.undo@1")
 
-    run.retry().ok("a").fail("b").ok("a.undo@2")
+    run.retry()
+    assert put_back(run) == ("b",)
+    run.fail("b").ok("a.undo@1")
 
-    assert [(fact.step, fact.visit) for fact in run.facts(e.UndoStarted)] == [("a", 1), ("a", 2)]
+    assert (run.status, run["a"].is_undone, run["a"].has_failed_undo) == ("failed", True, False)
+
+
+def test_an_undo_that_fails_is_tried_once_in_each_round() -> None:
+    run = run_of(step("a", undo=command("undo")), step("b", needs=["a"])).ok("a").fail("b").fail("a.undo@1")
+    assert run.status == "failed"
+
+    run.retry().fail("b").fail("a.undo@1")
+
+    assert (run.status, run["a"].has_failed_undo, len(run.facts(e.UndoFailed))) == ("failed", True, 2)
+
+
+def test_a_visit_that_was_undone_does_not_hide_another_that_was_not() -> None:
+    steps = (step("a", undo=command("undo"), next=[edge("a", when="more")]), step("b", needs=["a"]))
+    run = run_of(*steps, answers={"more": lambda names: names["output"] == "more"})
+
+    run.ok("a", output="more").ok("a").fail("b").fail("a.undo@2").ok("a.undo@1")
+
+    assert (run["a"].is_undone, run["a"].has_failed_undo) == (False, True)
+
+
+def test_a_corrected_definition_without_the_step_has_nothing_to_undo() -> None:
+    run = with_failed_undo()
+
+    run.retry_with(workflow(step("a", undo=command("undo")), step("c", needs=["a"])))
+    run.ok("a").fail("c").ok("a.undo@2")
+
+    assert (run.status, "b.undo@1" in run.state.places) == ("failed", False)
+
+
+def test_a_corrected_definition_does_not_run_again_unasked_what_could_not_be_undone() -> None:
+    run = with_failed_undo()
+    mended = workflow(
+        step("a", undo=command("undo")), step("b", undo=command("other"), needs=["a"]), step("c", needs=["b"])
+    )
+    before = list(run.log)
+
+    with pytest.raises(UndoFailed):
+        run.retry_with(mended)
+
+    assert (run.log, fold(run.state.workflow, run.log)) == (before, run.state)
+
+
+def with_triage(**fields: Any) -> History:
+    undo, policy = command("undo"), Triage(**fields)
+    steps = (step("a", undo=undo), step("b", undo=undo, needs=["a"], triage=policy), step("c", needs=["b"]))
+    return run_of(*steps).ok("a", "b").fail("c").fail("b.undo@1").ok("a.undo@1").retry().ok("a")
+
+
+def test_with_triage_a_person_decides_whether_what_could_not_be_undone_runs_again() -> None:
+    run = with_triage()
+    assert (run.statuses["b"], run.queued) == ("pending_failed", [])
+    parked = run.facts(e.StepParked)[0]
+    assert (parked.reason, parked.failure.code) == ("undo_failed", "UNDO_FAILED")
+
+    run.classify("b", "retry").ok("b", "c")
+
+    assert (run.status, run["b"].visit) == ("completed", 2)
+    assert fold(run.state.workflow, run.log) == run.state
+
+
+def test_the_person_may_leave_it_as_it_is() -> None:
+    run = with_triage().classify("b", "fail")
+    run.ok("a.undo@2").ok("b.undo@1")
+
+    assert (run.status, run.statuses["b"], run["b"].has_failed_undo) == ("failed", "failed", False)
+
+
+def test_nobody_who_decides_in_time_does_not_mean_that_it_runs_again() -> None:
+    run = with_triage(timeout=60, default="retry").wait(60)
+
+    assert run.statuses["b"] == "failed"
+
+
+def test_with_force_nobody_is_asked() -> None:
+    undo = command("undo")
+    steps = (step("a", undo=undo), step("b", undo=undo, needs=["a"], triage=Triage()), step("c", needs=["b"]))
+    run = run_of(*steps).ok("a", "b").fail("c").fail("b.undo@1").ok("a.undo@1")
+
+    run.retry(force=True).ok("a", "b", "c")
+
+    assert run.status == "completed"
+
+
+def test_a_failed_undo_in_a_log_of_an_earlier_release_counts_as_undone() -> None:
+    run = with_failed_undo()
+    old = [
+        replace(entry, fact=replace(entry.fact, is_kept=False)) if isinstance(entry.fact, e.UndoFailed) else entry
+        for entry in run.log
+    ]
+
+    state = fold(run.state.workflow, old)
+
+    assert (state.places["b"].is_undone, state.undoables) == (True, [])
+    # What it did may still stand all the same.
+    assert state.places["b"].undo_failed
+    with pytest.raises(UndoFailed):
+        turn(state, r.RetryRequested(T0, "someone"), run.evaluator)
 
 
 def test_a_handled_failure_keeps_its_remediation() -> None:

@@ -93,7 +93,7 @@ WRITTEN: list[tuple[msgspec.Struct, dict[str, Any], dict[str, Any]]] = [
         },
     ),
     (PastVisit("failed"), {"status": "failed"}, {"failure_index": None}),
-    (UndoableVisit("a", 1), {"step": "a", "visit": 1}, {"output": None}),
+    (UndoableVisit("a", 1), {"step": "a", "visit": 1}, {"output": None, "failed_round": 0, "attempt": 0}),
     (Tally(), {}, {"tried": 0, "worked": 0, "judged": 0, "seconds": 0.0}),
     (
         Spent(),
@@ -134,7 +134,14 @@ def test_a_place_that_nothing_has_happened_to_has_done_nothing_and_waits_for_nob
         **{"bindings": {}, "host": "", "worker": "", "output": None, "failure": None, "recovered_by": ""},
         **{"climb": NO_CLIMB, "warnings": (), "items": None, "open_needs": 0, "has_dead_need": False},
         **{"open_arrivals": 0, "taken_arrivals": 0, "dead_arrivals": 0, "queue": (), "arrival": "", "settled": ""},
-        **{"last_status": "", "visits_before": 0, "is_undone": False, "no_route": False, "loop_edge": None},
+        **{
+            "last_status": "",
+            "visits_before": 0,
+            "is_undone": False,
+            "has_failed_undo": False,
+            "no_route": False,
+            "loop_edge": None,
+        },
         **{"failure_index": None, "given": None, "outputs": (), "before": None, "pause": None, "spent": Spent()},
         **{"paths": {}, "files": (), "fingerprint": "", "reused_run_id": 0, "kept_run_id": 0, "data": {}},
         **{"conversation": None, "call": None, "last_child": None},
@@ -152,7 +159,7 @@ def test_a_run_that_has_not_begun_is_new_in_its_first_round_and_holds_nothing() 
         **{"adjustments": {}, "paused_steps": (), "changed_only": False, "forced": (), "revision": None, "data": {}},
         **{"spent": Spent(), "budgets": {}, "callers_budget": None, "stepping": None, "workspace": ""},
         **{"notify": (), "late_due": None, "late_after": 0.0, "sessions": {}},
-        **{"agent_decisions": 0, "forked_at": 0, "worktree_origin": None},
+        **{"agent_decisions": 0, "forked_at": 0, "worktree_origin": None, "is_forced": False},
         **{"child_round": None, "keep_completed": False, "called_attempt": 0, "spent_before": Spent()},
     }
 

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from mulligan.core.model.scheduler_job import JobEnd, JobEnding, WorkerJob
 from mulligan.core.model.workflow import Action, Backoff, Handler, Map, Need, Rule, Step, Triage, Workflow
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.errors import Refused
+from mulligan.errors import Refused, UndoFailed
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 from mulligan.testing.run_invariants import check
 
@@ -129,9 +129,12 @@ class AnyOrder(RuleBasedStateMachine):
             assert self.run["ask"].status != "running" or self.has_ended()
 
     @precondition(lambda self: self.run.status in ("failed", "cancelled") and self.run.state.run.round < 3)
-    @rule(keep_completed=st.booleans())
-    def somebody_retries(self, keep_completed: bool) -> None:
-        self.run.retry(keep_completed=keep_completed)
+    @rule(keep_completed=st.booleans(), force=st.booleans())
+    def somebody_retries(self, keep_completed: bool, force: bool) -> None:
+        try:
+            self.run.retry(keep_completed=keep_completed, force=force)
+        except UndoFailed:
+            assert not force and any(step.has_failed_undo for step in self.run.state.steps())
 
     @precondition(lambda self: not self.has_ended())
     @rule()

@@ -97,12 +97,13 @@ def long_history() -> Told:
     run.ok("check[0].0").ok("check[0].1").fail("check[1].0").ok("check[2].0").ok("check[2].1").wait(5).ok("again")
     run.pause().wait(10).resume().cancel().ok("again.undo@2").fail("again.undo@1").ok("build.undo@1").ok("end")
 
-    run.retry().ok("build").ok("again").interrupt("park").ok("park")
+    # What could not be undone runs again only by force, and is undone again later.
+    run.retry(force=True).ok("build").ok("again").interrupt("park").ok("park")
     # Behind the undone build, items that were done run again as well.
     run.ok("check[0].0", "check[1].0", "check[0].1", "check[1].1", "check[2].0", "check[2].1")
     run.fail("deploy", 3).ok("repair").ok("deploy").fail("deploy.validator@2").ok("repair").ok("deploy")
     run.ok("deploy.validator@3").wait(5).approve("ask").child_ended("sub", "failed").ok("all")
-    run.ok("again.undo@3").ok("build.undo@2").fail("end").ok("end", output={"status": "completed"})
+    run.ok("again.undo@3").ok("build.undo@2").ok("again.undo@1").fail("end").ok("end", output={"status": "completed"})
 
     # What lies behind the undone build runs again as well.
     run.retry().ok("build").ok("again").ok("check[0].0", "check[1].0", "check[0].1", "check[1].1")

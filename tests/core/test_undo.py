@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from mulligan.core.model import events as e
-from mulligan.core.model.workflow import Action, Command, Template
+from mulligan.core.model.workflow import Action, Command, Template, Triage
 from mulligan.core.turn import fold
-from mulligan.errors import ExpressionFailed
+from mulligan.errors import ExpressionFailed, UndoFailed
 from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
 
 UNDO = command("undo")
@@ -165,3 +167,51 @@ def test_what_was_undone_by_a_stop_includes_what_ended_well_in_its_grace() -> No
     run.ok("a")
 
     assert run.queued == ["a.undo@1"]
+
+
+# -- a child run that could not undo all that it did ------------------------------------------------------------------
+
+
+def calling(**fields: Any) -> History:
+    return run_of(step("g", action=Action("workflow", {"file": "group.yaml"}), **fields))
+
+
+def test_a_child_run_is_not_tried_again_by_itself_after_a_failed_undo() -> None:
+    run = calling(rules=retry(3)).child_ended("g", "failed", undo_failed=("book",))
+
+    assert (run.status, run["g"].attempt) == ("failed", 1)
+    assert ("retry", "undo_failed") in run.passed
+    assert run["g"].failure is not None and run["g"].failure.details["undo_failed"] == ["book"]
+
+
+def test_nor_is_it_run_again_after_its_handler() -> None:
+    run = calling(on_failure=handler("fix", rerun=2)).child_ended("g", "failed", undo_failed=("book",))
+
+    assert (run.status, run.queued) == ("failed", [])
+    assert ("handle", "undo_failed") in run.passed
+
+
+def test_a_person_decides_about_it_if_the_step_has_triage() -> None:
+    run = calling(rules=retry(3), triage=Triage()).child_ended("g", "failed", undo_failed=("book",))
+    assert run["g"].status == "pending_failed"
+    assert run.facts(e.StepParked)[0].reason == "undo_failed"
+
+    run.classify("g", "retry").child_ended("g")
+
+    assert (run.status, run["g"].attempt) == ("completed", 2)
+
+
+def test_another_round_runs_it_again_only_by_force() -> None:
+    run = calling().child_ended("g", "failed", undo_failed=("book",))
+
+    with pytest.raises(UndoFailed):
+        run.retry()
+    run.retry(force=True).child_ended("g")
+
+    assert run.status == "completed"
+
+
+def test_a_child_run_that_undid_all_is_tried_again() -> None:
+    run = calling(rules=retry(3)).child_ended("g", "failed").child_ended("g")
+
+    assert (run.status, run["g"].attempt) == ("completed", 2)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from mulligan.core.effects.tasks import Task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.kept_history import pack_history
@@ -49,26 +50,20 @@ def tick(engine: Engine, times: int = 5) -> None:
 # -- a timer that is due before a task could start -------------------------------------------------------------------
 
 
-def past_its_time(world: World) -> tuple[int, int]:
-    """A run that took too long, and an event of it that was later than its time, when nothing was stopped yet."""
-    is_late = False
-
-    def ends(task: Task) -> Outcome | None:
-        return Outcome(exit_code=0) if is_late and task.place == "quick" else None
-
-    engine = world.engine(ends=ends)
+def past_its_time(world: World) -> tuple[int, list[e.Entry]]:
+    """A run, and its history up to an event later than its time, nothing stopped yet, as older versions wrote it."""
+    engine = world.engine(ends=lambda task: Outcome(exit_code=0) if task.place == "quick" else None)
     run_id = world.start(TIMED, engine)
     tick(engine)
-    is_late = True
+    log = world.store.log(run_id)
+    last = next(one.seq for one in log if isinstance(one.fact, e.StepCompleted) and one.fact.step == "quick")
+    history = [replace(one, at=one.at + timedelta(seconds=20)) if one.seq == last else one for one in log[:last]]
     world.pass_time(engine, seconds=20)
     assert world.status(run_id) == "failed"
-    log = world.store.log(run_id)
-    seq = next(one.seq for one in log if isinstance(one.fact, e.StepCompleted) and one.fact.step == "quick")
-    assert seq < next(one.seq for one in log if isinstance(one.fact, e.RunStopping))
-    return run_id, seq
+    return run_id, history
 
 
-def fork(world: World, run_id: int, seq: int, engine: Engine) -> int:
+def fork(world: World, run_id: int, history: list[e.Entry], engine: Engine) -> int:
     loaded = world.store.load(run_id)
     request = r.RunRequested(
         world.clock.now(),
@@ -76,8 +71,8 @@ def fork(world: World, run_id: int, seq: int, engine: Engine) -> int:
         version=loaded.record.version,
         uid=f"fork-{world.count}",
         forked_from=run_id,
-        forked_at=seq,
-        history=pack_history(world.store.log(run_id, 0, seq)),
+        forked_at=history[-1].seq,
+        history=pack_history(history),
     )
     new = NewRun(loaded.workflow, loaded.record.version, loaded.record.workflow, request)
     (turn,) = world.store.create([new], engine.name)
@@ -86,10 +81,10 @@ def fork(world: World, run_id: int, seq: int, engine: Engine) -> int:
 
 
 def test_a_fork_whose_time_is_up_starts_nothing(world: World) -> None:
-    original, seq = past_its_time(world)
+    original, history = past_its_time(world)
     engine = world.engine()
 
-    run_id = fork(world, original, seq, engine)
+    run_id = fork(world, original, history, engine)
     world.settle(engine)
 
     assert world.status(run_id) == "failed"
@@ -101,13 +96,13 @@ def test_a_fork_whose_time_is_up_starts_nothing(world: World) -> None:
 
 @pytest.mark.parametrize("point", sorted(FAULT_POINTS))
 def test_a_fork_whose_time_is_up_starts_nothing_whatever_crashes(world: World, point: str) -> None:
-    original, seq = past_its_time(world)
+    original, history = past_its_time(world)
 
     def forked(nth: int) -> int:
         with faults() as points:
             points.arm(point, nth)
             engines = [world.engine()]
-            run_id = fork(world, original, seq, engines[0])
+            run_id = fork(world, original, history, engines[0])
             try:
                 world.settle(engines[0])
             except Crash:

@@ -199,6 +199,7 @@ def test_a_dry_run_says_what_would_run_again_and_changes_nothing():
         "children": [],
         "root_run_id": 0,
         "from_start": False,
+        "undo_failed": [],
     }
     assert mulligan("show", 1, "--json").json["round"] == 1
     assert mulligan("events", 1).out == events
@@ -492,6 +493,7 @@ def test_a_fork_with_a_corrected_file_says_where_that_differs():
         "approvals": [],
         "why": {"check": "it is new", "deploy": "the fork starts here"},
         "side_effects": {},
+        "undo_failed": [],
     }
     said = mulligan("fork", 1, "--from", "deploy", "--file", fixed)
     assert (said.code, said.err.splitlines()[:3]) == (

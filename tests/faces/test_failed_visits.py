@@ -10,6 +10,7 @@ from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import unhandled
 from mulligan.core.turn import fold
+from mulligan.history.phrases import UNDO_FAILED
 from mulligan.history.story import StoryWriter
 from mulligan.service.report.visits import FailedVisit, FailedVisits
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
@@ -141,7 +142,16 @@ def test_an_undo_that_failed_is_open():
     flow = workflow(step("a", undo=command("undo")), step("b", needs=["a"]))
     run = History(flow).start().ok("a").fail("b").fail("a.undo@1", exit_code=5)
 
-    assert ("a", 1, "undo failed", "open") in told(run)
+    assert ("a", 1, UNDO_FAILED, "open") in told(run)
+
+
+def test_an_undo_that_failed_is_closed_when_a_later_round_has_undone_the_visit():
+    flow = workflow(step("a", undo=command("undo")), step("b", needs=["a"]))
+    run = History(flow).start().ok("a").fail("b").fail("a.undo@1")
+
+    run.retry().fail("b").ok("a.undo@1")
+
+    assert ("a", 1, "undone in a later round", "mended") in told(run)
 
 
 def test_what_a_stopped_run_cancelled_is_left():
@@ -173,7 +183,7 @@ def test_whoever_is_open_when_a_run_has_ended_is_whom_the_verdict_counts(seed: i
 
     is_passed_by_end = state.run.status == "completed"
     named = {(one.unit, one.visit) for one in found if one.fate == "open" and not one.is_item and one.unit != END}
-    undone = {(one.unit, one.visit) for one in found if one.answer == "undo failed"}
+    undone = {(one.unit, one.visit) for one in found if "undo failed" in one.answer}
     counted = {(record.step, record.visit) for record in unhandled(state)}
     assert state.run.status in RUN_ENDED
     assert named - undone == (set() if is_passed_by_end else counted - undone)

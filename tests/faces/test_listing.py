@@ -287,6 +287,33 @@ steps:
     assert "reserve  completed  1  Ns  Ns  NMiB  undone" in mulligan("show", 1).plain[1]
 
 
+def test_what_could_not_be_undone_is_shown_as_that_and_retry_asks_for_force():
+    ran("""\
+name: undone
+order: sequential
+steps:
+  - {step: reserve, shell: 'true', undo: {shell: 'true'}}
+  - {step: charge, shell: 'true', undo: {shell: exit 4}}
+  - {step: mail, shell: exit 1}
+""")
+
+    line = "charge  completed  1  Ns  Ns  NMiB  undo failed, what it did may still stand; warning: UNDO_FAILED"
+    assert line in mulligan("show", 1).plain[1]
+    charge = mulligan("show", 1, "--json").json["steps"]["charge"]
+    assert (charge["undone"], charge["undo_failed"]) == (False, True)
+    refused = mulligan("retry", 1)
+    assert (refused.code, refused.err) == (
+        2,
+        "error[step.undo_failed]: step 'charge' of run 1 would run again, but its undo failed: what it did may still "
+        "stand\n  to run what could not be undone again all the same: mulligan retry 1 --force\n",
+    )
+    planned = mulligan("retry", 1, "--force", "--dry-run", "--json").json
+    assert (planned["undo_failed"], planned["why"]["charge"]) == (
+        ["charge"],
+        "forced, though its undo failed and what it did may still stand",
+    )
+
+
 def test_a_run_as_json_is_what_run_printed_and_more():
     printed = ran(BROKEN, "--json").json
 
@@ -307,7 +334,8 @@ def test_a_run_as_json_is_what_run_printed_and_more():
     same = set(printed) - {"steps", "end"}
     assert {key: shown[key] for key in same} == {key: printed[key] for key in same}
     fetch = shown["steps"]["fetch"]
-    assert set(fetch) == set(printed["steps"]["fetch"]) | {"usage", "items", "undone", "children", "tries", "progress"}
+    undo = {"undone", "undo_failed"}
+    assert set(fetch) == set(printed["steps"]["fetch"]) | {"usage", "items", "children", "tries", "progress"} | undo
     assert set(fetch["usage"]) == {"wall_seconds", "cpu_seconds", "peak_memory"}
     assert (fetch["usage"]["peak_memory"] > 0, fetch["items"]) == (True, None)
 

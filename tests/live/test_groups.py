@@ -74,3 +74,21 @@ def test_a_cancel_reaches_the_steps_of_a_group(live_file: Live):
 
     assert (ran.status, ran.steps["publish"]["status"]) == ("cancelled", "cancelled")
     assert live_file.lines("trace") == ["stage", "load", "unstage"]
+
+
+def test_a_group_is_not_tried_again_after_an_undo_that_failed(live_file: Live):
+    ran = live_file.run("""
+        name: booking
+        steps:
+          - step: trip
+            group:
+              retry: 2
+              order: sequential
+              steps:
+                - {step: seat, shell: echo seat >> trace, undo: echo undo >> trace; exit 1}
+                - {step: pay, shell: exit 3}
+    """)
+
+    assert live_file.lines("trace") == ["seat", "undo"]
+    assert ran.status == "failed"
+    assert ("retry", "undo_failed") in [(fact.rung, fact.reason) for fact in ran.facts(e.RungPassed)]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from mulligan.core.model import events as e
+from mulligan.errors import UndoFailed
 
 from .runner import Live, Terminal
 
@@ -122,6 +125,26 @@ def test_a_new_round_runs_what_was_undone_and_what_was_built_on_it(live: Live):
     assert (reopened.round, reopened.reason, reopened.by) == (2, "funds came", live.service.by)
     assert (second.status, second.shown["round"]) == ("completed", 2)
     assert live.lines("trace") == ["seat-2", "hotel", "note", "paid", "mailed", "end"]
+
+
+def test_what_could_not_be_undone_is_shown_and_runs_again_only_by_force(live: Live):
+    first = live.run(booking("echo trying >> trace; test -e mended"))
+    places = live.service.reader.state(first.run_id).places
+    assert [(places[name].is_undone, places[name].undo_failed) for name in ("seat", "hotel")] == [
+        (True, False),
+        (False, True),
+    ]
+    live.write("mended")
+
+    with pytest.raises(UndoFailed) as refused:
+        live.service.retry(first.run_id)
+    assert refused.value.data["steps"] == ["hotel"]
+    live.service.retry(first.run_id, force=True)
+    live.resume(first.run_id)
+
+    assert live.lines("trace")[-4:] == ["trying", "undo seat-2", "trying", "end"]
+    hotel = live.service.reader.state(first.run_id).places["hotel"]
+    assert (hotel.is_undone, hotel.undo_failed) == (True, False)
 
 
 def test_a_new_round_keeps_what_completed_or_was_handled_and_gives_fresh_budgets(live: Live):

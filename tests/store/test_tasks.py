@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mulligan.core.effects.effects import SetTimer
 from mulligan.core.model import reports as r
 from mulligan.core.model.fact_parts import AvoidedHosts
 from mulligan.core.model.workflow import Secret
@@ -141,6 +142,23 @@ def test_a_paused_run_hands_out_no_task_until_it_goes_on(store: Store) -> None:
 
     store.commit([commit(paused, 1, status="running")])
     assert leased(store) == ["a"]
+
+
+def test_a_task_is_not_handed_out_when_the_time_of_its_run_is_up(store: Store, place: Place) -> None:
+    turn = started(store)
+    due = place.now() - timedelta(seconds=30)
+    queue(store, turn, task(turn.run_id, "build", run_due=due), task(turn.run_id, "end"))
+    store.commit([commit(turn, store.run(turn.run_id).seq, 0, timers=[SetTimer("run", due, "", 1)])])
+
+    assert leased(store) == ["end"]
+    # Also between the moment at which it fires and the turn that stops the run.
+    assert store.fire_timers() == 1
+    assert leased(store) == []
+
+    # A pause was lifted, and the run has more time again.
+    later = SetTimer("run", place.now() + timedelta(seconds=60), "", 1)
+    store.commit([commit(turn, store.run(turn.run_id).seq, 0, timers=[later])])
+    assert leased(store) == ["build"]
 
 
 def test_tasks_below_one_root_are_handed_out_when_only_those_are_asked_for(store: Store) -> None:

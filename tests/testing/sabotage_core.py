@@ -26,6 +26,7 @@ from mulligan.core.evolve import evolve_fork
 from mulligan.core.model import events as e
 from mulligan.core.state import scope, verdict
 from mulligan.engine import run_driver
+from mulligan.store import memory
 
 from .sabotage import defect
 
@@ -268,3 +269,41 @@ def _(real: Any) -> Any:
         place.last_child = last
 
     return take_over
+
+
+@defect(rounds, "refuse_failed_undos")
+def _(real: Any) -> Any:
+    """a round runs again unasked what could not be undone"""
+    return lambda state, steps: None
+
+
+@defect(ladder, "undo_failed_in_child")
+def _(real: Any) -> Any:
+    """a child run is tried again although it could not undo what it did"""
+    return lambda place, failure: False
+
+
+@defect(run_driver, "report_before")
+def _(real: Any) -> Any:
+    """what came due before the time of a run was up still starts after it"""
+    return lambda state, report: None
+
+
+@defect(run_driver.RunDriver, "claim_tasks")
+def _(real: Any) -> Any:
+    """who takes a run up starts what was queued, although the time of the run is up"""
+
+    def claim_tasks(self: Any, now: Any) -> Any:
+        due, self.state.run.due = self.state.run.due, None
+        try:
+            return real(self, now)
+        finally:
+            self.state.run.due = due
+
+    return claim_tasks
+
+
+@defect(memory, "is_run_due")
+def _(real: Any) -> Any:
+    """a task is handed out although the time of its run is up"""
+    return lambda task, now: False

@@ -72,6 +72,14 @@ PLAIN = workflow(
 # A step that runs whatever became of the one before it, and one that is built on that.
 BEHIND = workflow(step("a"), step("b", needs=[Need("a", "always")]), step("c", needs=["b"]), step("d"))
 
+# Runs whose time is soon up, with retries that come due around that time, and more steps than workers have slots;
+TIMED = workflow(*(step(f"s{number}", rules=retry(3, delay=8)) for number in range(8)), timeout=20.0)
+# and runs that call others, which have to undo what they did.
+UNDOING = workflow(
+    *(step(f"s{n}", action=Action("workflow", {"file": "child.yaml"}), rules=retry(3, delay=1)) for n in range(2)),
+    children={"child.yaml": workflow(step("x", undo=command("un")), step("y", needs=["x"]))},
+)
+
 # Steps about which an agent is asked, which may retry one of them.
 _ASKED = Command(action=Action("agent", {"provider": "triager"}), timeout=60.0, deadline=60.0)
 _TRIAGE = Triage("always", agent=TriageAgent("triager", _ASKED, may=("retry",), max_per_run=1))
@@ -158,6 +166,17 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a step that is resumed is not queued again", PLAIN, "memory", 1, "promise 10"),
     ("an event is announced to nobody", None, "memory", 0, "promise 11"),
     ("what was done first is undone first", PLAIN, "memory", 20, "promise 4"),
+    ("a round runs again unasked what could not be undone", PLAIN, "memory", 23, "promise 4"),
+    ("a child run is tried again although it could not undo what it did", UNDOING, "memory", 1, "promise 4"),
+    ("what came due before the time of a run was up still starts after it", TIMED, "memory", 1, "promise 6"),
+    (
+        "who takes a run up starts what was queued, although the time of the run is up",
+        TIMED,
+        "memory",
+        14,
+        "promise 6",
+    ),
+    ("a task is handed out although the time of its run is up", TIMED, "shared", 0, "promise 6"),
     ("what was undone is found by later runs", None, "shared", 53, "promise 12"),
     ("a result is found before its step has completed", None, "shared", 50, "promise 12"),
     ("a result is taken over that its run may still undo", None, "shared", 7, "promise 12"),
@@ -243,7 +262,7 @@ def test_every_defect_is_looked_for() -> None:
 
 
 @pytest.mark.parametrize("store", STORE_KINDS)
-@pytest.mark.parametrize("of", [COUNTED, CALLING, RETRIED, PLAIN, TRIAGED])
+@pytest.mark.parametrize("of", [COUNTED, CALLING, RETRIED, PLAIN, TRIAGED, TIMED, UNDOING])
 def test_without_a_defect_nothing_is_found(of: Workflow, store: StoreKind) -> None:
     told = [complaint(Simulation(seed, of, budget=FaultBudget(store=store))) for seed in range(4)]
 

@@ -274,6 +274,8 @@ class WholeStep(StepHead, frozen=True):
     usage: Cost | None
     items: dict[str, int] | None
     undone: bool
+    # A visit could not be undone: what it did may still stand.
+    undo_failed: bool
     children: list[int]
     # Not of a called run.
     tries: list[AttemptRecord] | Maybe = msgspec.UNSET
@@ -386,6 +388,7 @@ class StepView(Shape, frozen=True):
     progress: Progress | Maybe | None = msgspec.UNSET
     items: dict[str, int] | Maybe | None = msgspec.UNSET
     undone: bool | Maybe = msgspec.UNSET
+    undo_failed: bool | Maybe = msgspec.UNSET
     children: list[int] | Maybe = msgspec.UNSET
     matrix: StepInMatrix | Maybe | None = msgspec.UNSET
     tries: list[AttemptRecord] | Maybe = msgspec.UNSET

@@ -167,6 +167,8 @@ class RetryBody(Body, frozen=True):
     keep_completed: bool = False
     # Start child runs that did not complete anew, in place of their next round; or this run, if it is a child run.
     from_start: bool = False
+    # Run steps again although their undo has failed: what they did may still stand.
+    force: bool = False
     reason: str = ""
     dry_run: bool = False
 
@@ -189,6 +191,7 @@ def retry_run(call: Call) -> RetryResult:
         budgets=read_budgets(asked.budgets),
         keep_completed=asked.keep_completed,
         from_start=asked.from_start,
+        force=asked.force,
         reason=asked.reason,
         dry_run=asked.dry_run,
     )

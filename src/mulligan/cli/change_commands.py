@@ -139,7 +139,10 @@ def retry(
     adjust: Adjusting = False,
     budget: Budgets = None,
     keep_completed: KeepCompleted = False,
-    force: Annotated[bool, Option("--force", help="Accept a file whose workflow has another name.")] = False,
+    force: Annotated[
+        bool,
+        Option("--force", help="Run steps again whose undo has failed; accept a file whose workflow has another name."),
+    ] = False,
     from_start: Annotated[
         bool, Option("--from-start", help="Start child runs that did not complete anew, instead of continuing them.")
     ] = False,
@@ -161,7 +164,8 @@ def retry(
 
     Steps that failed unhandled, were cancelled or undone run again, and every step that depends on one of them. Other
     completed steps keep their results, unless a file that they declared to write is gone or has changed. With
-    --keep-completed all of them do, even if a corrected file changes them.
+    --keep-completed all of them do, even if a corrected file changes them. A step whose undo has failed runs again
+    only with --force: what it did may still stand.
     The run has the --parallel, --memory and --gpus that it was started with, unless others are given.
     The run keeps its workflow, even if the file has changed. With --file it continues with a corrected workflow:
     changed steps and the steps after them run again too. Without RUN, --file is for the newest failed run of that
@@ -173,7 +177,9 @@ def retry(
     continuation = read_continuation(follows, detach)
     with service_at(home) as service:
         option = "--input" if inputs else "--inputs" if inputs_file is not None else ""
-        _refuse_without_file(file, option, force=force)
+        if file is None and option:
+            other = "to run with another value of an input: mulligan fork RUN --from STEP -i KEY=VALUE"
+            raise UsageRefused(f"{option} needs --file", hint=f"name the file: --file FILE; {other}")
         given = given_inputs(inputs, inputs_file)
         load = partial(_corrected, file, given, system=system, trust_templates=trust_templates, catalogue=catalogue)
         corrected = _correction(load(), file, given, force=force)
@@ -192,15 +198,9 @@ def retry(
             capacity=asked,
             keep_completed=keep_completed,
             from_start=from_start,
+            force=force,
         )
         return run_retry(service, chosen, reason, continuation, dry_run=dry_run, home=home, as_json=as_json)
-
-
-def _refuse_without_file(file: Path | None, option: str, *, force: bool) -> None:
-    """Refuse options of a corrected file where there is none. `option`: the one that gives inputs, if any."""
-    if file is None and (option or force):
-        other = "; to run with another value of an input: mulligan fork RUN --from STEP -i KEY=VALUE" if option else ""
-        raise UsageRefused(f"{option or '--force'} needs --file", hint=f"name the file: --file FILE{other}")
 
 
 def _correction(
@@ -229,6 +229,8 @@ class RetryOptions(NamedTuple):
     keep_completed: bool = False
     # Child runs are not continued.
     from_start: bool = False
+    # Whether steps run again whose undo has failed.
+    force: bool = False
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -260,8 +262,19 @@ def run_retry(
     return continue_run(service, chosen.run_id, continuation, as_json=as_json, home=home, asked=chosen.capacity)
 
 
+def _show_failed_undos(planned: RoundPlan | ForkPlan) -> None:
+    """Say of which steps what they did may still stand, whether they are kept or run."""
+    if planned.undo_failed:
+        again = frozenset(planned.steps)
+        kept = [step for step in planned.undo_failed if step not in again]
+        run = [step for step in planned.undo_failed if step in again]
+        words = [f"{_listed(names)} {what}" for names, what in ((run, "run again"), (kept, "kept")) if names]
+        complain(f"undo failed, so what they did may still stand: {'; '.join(words)}")
+
+
 def _show_round(planned: RoundPlan, *, adjust: bool) -> None:
     _show_stale_files(planned)
+    _show_failed_undos(planned)
     complain(f"{_opening(planned, 'begins')}: {_sizes(planned)}")
     _show_children(planned)
     for step, words in planned.adjustments.items():
@@ -290,6 +303,7 @@ def _show_round_plan(planned: RoundPlan, matrices: Mapping[str, Sequence[str]], 
     if planned.kept:
         complain(f"kept: {_listed([name for name, _ in _grouped(dict.fromkeys(planned.kept, ''), matrices)])}")
     _show_children(planned)
+    _show_failed_undos(planned)
 
 
 def _opening(planned: RoundPlan, verb: str) -> str:
@@ -462,8 +476,9 @@ def _fork_sizes(planned: ForkPlan) -> str:
 
 
 def _show_fork_changes(planned: ForkPlan) -> None:
-    """Show how the file differs from the old run, and which files are gone."""
+    """Show how the file differs from the old run, which files are gone, and what could not be undone."""
     _show_stale_files(planned)
+    _show_failed_undos(planned)
     if planned.changed:
         complain(f"kept, although the file changed them: {_listed(planned.changed)}")
     if planned.dropped:

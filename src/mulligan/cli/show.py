@@ -32,6 +32,7 @@ from mulligan.service import (
     when_default_applies,
 )
 from mulligan.service.formatting import (
+    UNDO_FAILED,
     format_size,
     group_counts,
     group_title,
@@ -306,6 +307,8 @@ def _remarks(step: dict[str, Any]) -> Iterator[str]:
         yield _paused(step["paused"])
     if step["undone"]:
         yield "undone"
+    if step["undo_failed"]:
+        yield UNDO_FAILED
     if step["items"]:
         yield _items(step["items"])
     if step["progress"] and step["status"] != "completed":

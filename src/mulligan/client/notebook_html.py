@@ -36,6 +36,7 @@ from mulligan.service import (
 )
 from mulligan.service.formatting import (
     ATTENTION,
+    UNDO_FAILED,
     group_counts,
     group_title,
     pluralize,
@@ -333,6 +334,8 @@ def _words(step: Run) -> Iterator[str]:
         yield "faked"
     if step["undone"]:
         yield "undone"
+    if step.get("undo_failed"):
+        yield UNDO_FAILED
     if step["children"]:
         yield _called(step["children"])
     for warning in step["warnings"]:

@@ -331,6 +331,7 @@ class Run:
         flow: Runnable | None = None,
         inputs: Mapping[str, Any] | None = None,
         keep_completed: bool = False,
+        force: bool = False,
         budget: Mapping[str, Any] | None = None,
         from_start: bool = False,
         reason: str = "",
@@ -342,6 +343,7 @@ class Run:
         those that failed. `adjust`: steps that ran out of memory or time get more. `flow`: continue with a corrected
         workflow, and `inputs` for inputs that it adds. `keep_completed`: completed steps keep their results, even if a
         step before them runs again or the corrected workflow changes them.
+        `force`: steps whose undo has failed run again, although what they did may still stand.
         `budget`: what agents may spend from now on, such as `{"cost": 5, "review.tokens": "50k"}`.
         Child runs that did not complete get their next round too; `from_start`: they start anew. The round of a child
         run is part of a round of the run at the top. With `drive=False` the new round is left to workers, or to
@@ -363,6 +365,7 @@ class Run:
                 budgets=_budgets(budget),
                 keep_completed=keep_completed,
                 from_start=from_start,
+                force=force,
             )
         return self._continue() if drive else self
 

@@ -16,8 +16,9 @@ from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.kept_history import kept_history
-from mulligan.core.model.reports import Report, RunRequested
+from mulligan.core.model.reports import Report, RunRequested, TaskStarted, TimerFired
 from mulligan.core.model.workflow import Workflow
+from mulligan.core.state.deadlines import is_time_up
 from mulligan.core.state.scope import Evaluator, Now
 from mulligan.core.state.state import State
 from mulligan.errors import Refused
@@ -40,6 +41,16 @@ def follow(state: State, report: Report, evaluator: Evaluator) -> Iterator[e.Ent
     # Times in the log never go back, whatever the clock of the reporter does.
     now = Now(state, max(report.at, state.run.at), evaluator)
     return follow_facts(now, admit(now, report))
+
+
+def report_before(state: State, report: Report) -> TimerFired | None:
+    """What must be reported before this: that the time of the run is up, if it is. So nothing else starts after that.
+
+    A task that was started is no exception: it runs, and is stopped with the run.
+    """
+    if isinstance(report, TaskStarted) or not is_time_up(state, max(report.at, state.run.at)):
+        return None
+    return TimerFired(report.at, "run", "", state.run.round)
 
 
 def follow_facts(now: Now, facts: Facts) -> Iterator[e.Entry]:

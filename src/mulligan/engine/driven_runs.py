@@ -220,7 +220,7 @@ class DrivenRuns:
         self.unloaded.discard(turn.run_id)
         if ahead:
             self._timers.ahead[turn.run_id] = ahead
-        if driver.has_more_to_enter:
+        if driver.has_more_to_enter or driver.is_time_up(self._clock.now()):
             self.ready[turn.run_id] = driver
         if driver.has_ended:
             self._ended.append(driver)

@@ -179,10 +179,15 @@ class Engine:
             self._runs.hold_idle()
         if self._changes.is_due() or self._runs.to_claim:
             self._look()
+            if self._timers.is_due:
+                # What came due while nobody drove a run comes before anything of it is started.
+                self._fire_timers()
+                self._runs.read_inboxes(self.drivers.keys())
         if self.workflows.has_breakers and self._supply.pacing.comes_first:
             self._lease_tasks()
         has_written = self._turns.take()
-        if self._store.is_shared or self.workflows.has_breakers or not self._supply.is_alone:
+        may_lease = self._store.is_shared or self.workflows.has_breakers or not self._supply.is_alone
+        if may_lease and not self._turns.has_stopped_late:
             self._lease_tasks()
         return has_written
 

@@ -33,6 +33,7 @@ from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.waiting import waits
 from mulligan.core.model.workflow import Workflow, encode, version, with_callers_secrets
+from mulligan.core.state.deadlines import is_time_up
 from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.notice_rules import rules_for_child
 from mulligan.core.state.scope import Evaluator, fill_params
@@ -40,7 +41,7 @@ from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import unhandled
 from mulligan.core.state.workspace import folder_of
-from mulligan.core.turn import follow
+from mulligan.core.turn import follow, report_before
 from mulligan.engine.task_backlog import BacklogEntry, TaskBacklog
 from mulligan.errors import ExpressionFailed, InputInvalid, NotFound, Refused
 from mulligan.language import check_recorded_inputs
@@ -174,6 +175,12 @@ class RunDriver:
         if isinstance(message.report, r.TaskStarted):
             # A run must know of a running task before it is asked to stop: otherwise it could end while the task runs.
             self.reports.appendleft(queued)
+        elif isinstance(message.report, r.CancelRequested):
+            # Before what came just before it and would start something.
+            index = len(self.reports)
+            while index and _may_start_something(self.reports[index - 1]):
+                index -= 1
+            self.reports.insert(index, queued)
         else:
             self.reports.append(queued)
         return True
@@ -221,11 +228,14 @@ class RunDriver:
         now, self._ahead_in_turn = now + self.ahead, self.ahead
         pending, reports = self._begin(), self.reports
         for _ in range(min(reports_max, len(reports))):
+            if not pending.is_last:
+                self._report_first(pending, report_before(self.state, self._with_time(reports[0], now)), now)
             if pending.is_last:
                 break
             queued = reports.popleft()
             pending.processed.append(queued)
             self._process(pending, queued, now)
+        self._stop_if_time_is_up(pending, now)
         if self.has_more_to_enter:
             pending.entered.append(self.starts.popleft())
             pending.next.append(r.StartsDue(now, pending.entered[-1]))
@@ -234,6 +244,23 @@ class RunDriver:
             # If this worker dies now, a message must make the next one continue.
             pending.outgoing.append((self.run_id, r.StartsDue(now, left[0])))
 
+    def is_time_up(self, now: datetime) -> bool:
+        """Whether the time of the run is up, and the run is not stopped for it yet."""
+        return is_time_up(self.state, now + self.ahead)
+
+    def _stop_if_time_is_up(self, pending: _Pending, now: datetime) -> None:
+        """Stop the run before anything else of it starts, whatever was due or reported meanwhile.
+
+        Its timer may not have fired: nobody drove the run, or another timer was due before it.
+        """
+        if is_time_up(self.state, now):
+            self._report_first(pending, r.TimerFired(now, "run", "", self.state.run.round), now)
+
+    def _report_first(self, pending: _Pending, report: r.Report | None, now: datetime) -> None:
+        if report is not None:
+            pending.next.append(report)
+            self._follow(pending, now)
+
     def claim_tasks(self, now: datetime) -> Task | None:
         """Take tasks of earlier turns that fit, the oldest first. Return one that did not fit, if possible a small one.
 
@@ -241,6 +268,9 @@ class RunDriver:
         others. Only a few are looked at.
         """
         now += self.ahead
+        if is_time_up(self.state, now):
+            self._stop_if_time_is_up(self._begin(), now)
+            return None
         passed_over: list[BacklogEntry] = []
         rejected: Task | None = None
         rejected_waiting: Task | None = None
@@ -319,10 +349,11 @@ class RunDriver:
         return timer.due - (stepped if timer.kind == "until" else self.ahead)
 
     def _task(self, key: str) -> Task:
-        """The task of a place, with a deadline by the clock of this process."""
+        """The task of a place, with its times by the clock of this process."""
         task = make_task(self.state, key)
-        if self.ahead and task.deadline is not None:
-            return replace(task, deadline=task.deadline - self.ahead)
+        if self.ahead and (task.deadline is not None or task.run_due is not None):
+            deadline, run_due = (None if at is None else at - self.ahead for at in (task.deadline, task.run_due))
+            return replace(task, deadline=deadline, run_due=run_due)
         return task
 
     def _follow(self, pending: _Pending, now: datetime) -> None:
@@ -352,7 +383,8 @@ class RunDriver:
 
     def _take(self, pending: _Pending, now: datetime) -> None:
         """Give the tasks that this turn has scheduled to our executor while they fit; queue the rest."""
-        is_paused = self.is_paused
+        # If the time of the run is up, it is stopped in this turn, and what does not go on is dropped.
+        is_paused = self.is_paused or is_time_up(self.state, now)
         small_max = self._small_tasks_max(len(pending.fresh))
         for key, task in pending.fresh.items():
             # Alone, all of them are ours.
@@ -555,6 +587,12 @@ def new_record(turn: Turn, new: NewRun) -> RunRecord:
     )
 
 
+def _may_start_something(queued: QueuedReport) -> bool:
+    """Whether an attempt may start after a report, for which nobody waits."""
+    may_start = r.LeaseExpired | r.TaskInterrupted | r.TimerFired | r.ResumeRequested
+    return isinstance(queued.report, may_start) and not queued.is_asking
+
+
 _ENDS = frozenset({e.RunCompleted, e.RunFailed, e.RunCancelled})
 
 
@@ -591,7 +629,7 @@ def _set_timer(driver: RunDriver, pending: _Pending, effect: fx.SetTimer, now: d
 
 def _start_child(driver: RunDriver, pending: _Pending, effect: fx.StartChild, now: datetime) -> None:
     """Create the child run in the same commit. Its inputs come from expressions and are checked here."""
-    called = _called_workflow(driver, pending, effect, now)
+    called = _called_workflow(driver, pending, effect)
     if called is None:
         return
     place, run = driver.state.places[effect.place], driver.state.run
@@ -624,7 +662,7 @@ def _start_child(driver: RunDriver, pending: _Pending, effect: fx.StartChild, no
 
 
 def _called_workflow(
-    driver: RunDriver, pending: _Pending, effect: fx.StartChild | fx.ContinueChild, now: datetime
+    driver: RunDriver, pending: _Pending, effect: fx.StartChild | fx.ContinueChild
 ) -> tuple[Workflow, dict[str, Any]] | None:
     """The definition and the inputs of a child run; None if they do not fit: then the attempt fails in this turn."""
     place = driver.state.places[effect.place]
@@ -635,7 +673,7 @@ def _called_workflow(
         return child, check_recorded_inputs(child, params.get("inputs") or {}, driver.evaluator)
     except (InputInvalid, ExpressionFailed) as error:
         outcome = Outcome(code="INPUT_INVALID", message=error.message)
-        pending.next.append(r.TaskEnded(now, effect.place, effect.attempt, outcome))
+        pending.next.append(r.TaskEnded(driver.state.run.at, effect.place, effect.attempt, outcome))
         return None
 
 
@@ -644,7 +682,7 @@ def _continue_child(driver: RunDriver, pending: _Pending, effect: fx.ContinueChi
     revised: r.Revised | None = None
     if driver.state.run.revision is not None:
         # Its definition may be among those that were corrected. It keeps its own if that is the same.
-        called = _called_workflow(driver, pending, effect, now)
+        called = _called_workflow(driver, pending, effect)
         if called is None:
             return
         data = encode(with_callers_secrets(called[0], driver.state.workflow))

@@ -55,6 +55,8 @@ class TurnTaker:
         self._timers = timers
         self._changes = changes
         self.timings = Timings()
+        # Whether the last round stopped runs whose time was up: their child runs have not heard of it yet.
+        self.has_stopped_late = False
         # A moving average.
         self._commit_seconds = 0.0
 
@@ -67,12 +69,16 @@ class TurnTaker:
     def take(self) -> bool:
         """Decide and write one turn of each run that is ready. False if there was nothing to write."""
         now, ready = self._clock.now(), self._runs.ready
-        drivers = [ready.pop(run_id) for run_id in list(islice(ready, TURNS_AT_ONCE_MAX))]
+        run_ids = list(islice(ready, TURNS_AT_ONCE_MAX))
+        # Runs whose time is up are stopped alone: their child runs must hear of it before they start anything.
+        late = [run_id for run_id in run_ids if ready[run_id].is_time_up(now)]
+        drivers, self.has_stopped_late = [ready.pop(run_id) for run_id in late or run_ids], bool(late)
         if drivers:
             fault_point("before_turn")
         for driver in drivers:
             self._decide(driver, now)
-        drivers += self._supply.claim(now, lambda driver, error: self._handle_crash(driver, error, now))
+        if not late:
+            drivers += self._supply.claim(now, lambda driver, error: self._handle_crash(driver, error, now))
         decided = list({driver.run_id: driver for driver in drivers if driver.has_open_turn}.values())
         if decided:
             fault_point("before_commit")

@@ -37,6 +37,7 @@ PARKED_FOR = {
     "unmatched": "no rule matched",
     "exhausted": "its retries are used up",
     "always": "every failure of this step is parked",
+    "undo_failed": "an undo failed, so what was done may still stand",
 }
 
 
@@ -239,6 +240,10 @@ def describe_degraded(recovered: int, handled: int, dropped: int = 0) -> str:
     counts = [f"{count:,} {word}" for word, count in (("recovered", recovered), ("handled", handled)) if count]
     counts += [f"{pluralize(dropped, 'output')} not kept"] if dropped else []
     return f"degraded: {', '.join(counts)}" if counts else "degraded"
+
+
+# Of a step whose undo has failed.
+UNDO_FAILED = "undo failed, what it did may still stand"
 
 
 def up_to_date_since(run_id: int) -> str:

@@ -207,7 +207,7 @@ def _reopened(writer: StoryWriter, fact: e.RunReopened, at: datetime) -> _Senten
     if fact.indexes:
         again = f"{pluralize(len(fact.indexes), 'item')} of '{fact.from_step}'"
     budgets = format_raised_budgets(fact.budgets).replace(", ", "; ", 1)
-    running = f"; running again: {again}" if again else ""
+    running = f"; running again{' by force' if fact.is_forced else ''}: {again}" if again else ""
     kept = "; completed steps keep their results" if fact.keep_completed else ""
     return "", f"round {fact.round} started{_by(fact)}{running}{kept}{budgets}", "try"
 
@@ -512,6 +512,7 @@ _PASSED = {
     "critical": "not parked: the failure is critical",
     "loop_limit": "not retried in this round: max_visits reached",
     "rule_matched": "not parked: a rule matched",
+    "undo_failed": "not tried again by itself: an undo in its child run failed, so what that did may still stand",
 }
 
 
@@ -658,7 +659,11 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.ItemFailed: _item_failed,
     e.ItemCompleted: _item_completed,
     e.UndoCompleted: lambda t, f, at: (f.step, "undone", "good"),
-    e.UndoFailed: lambda t, f, at: (f.step, f"undo failed with {describe_failure(f.failure)}", "bad"),
+    e.UndoFailed: lambda t, f, at: (
+        f.step,
+        f"undo failed with {describe_failure(f.failure)}{'; what it did may still stand' if f.is_kept else ''}",
+        "bad",
+    ),
     e.DataSet: lambda t, f, at: (f.place, f"set data '{f.name}' (version {f.version})", "plain"),
     e.ToolCalled: _tool_called,
     e.ToolAnswered: _tool_answered,

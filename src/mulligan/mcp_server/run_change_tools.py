@@ -94,6 +94,10 @@ class RetryRun(Arguments, frozen=True):
     from_start: Annotated[
         bool, msgspec.Meta(description="Start child runs that did not complete anew, in place of their next round.")
     ] = False
+    force: Annotated[
+        bool,
+        msgspec.Meta(description="Run steps again although their undo has failed: what they did may still stand."),
+    ] = False
     reason: Reason = ""
     dry_run: DryRun = False
 
@@ -110,6 +114,7 @@ def retry_run(call: ToolCall) -> Any:
         inputs=asked.inputs,
         keep_completed=asked.keep_completed,
         from_start=asked.from_start,
+        force=asked.force,
         reason=asked.reason,
         dry_run=asked.dry_run,
     )

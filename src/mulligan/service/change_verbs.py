@@ -229,6 +229,7 @@ class ChangeVerbs:
         budgets: Mapping[str, Budget] | None = None,
         keep_completed: bool = False,
         from_start: bool = False,
+        force: bool = False,
         reason: str = "",
         dry_run: bool = False,
     ) -> RetryResult:
@@ -236,7 +237,7 @@ class ChangeVerbs:
         chosen: dict[str, Any] = {
             **{"from_step": from_step, "items": items, "adjust": adjust},
             **{"corrected": corrected, "budgets": budgets},
-            **{"keep_completed": keep_completed, "from_start": from_start},
+            **{"keep_completed": keep_completed, "from_start": from_start, "force": force},
         }
         if dry_run:
             planned = self._control.plan_retry(run_id, **chosen)

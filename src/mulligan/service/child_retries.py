@@ -61,6 +61,7 @@ def request_from_top(reader: RunReader, record: RunRecord, report: RetryRequeste
             stale=stale_of_round(state, "", keep_completed=report.keep_completed),
             keep_completed=report.keep_completed,
             child=asked,
+            force=report.force,
         )
         # On a copy: a run in between is asked by the one above it.
         plan_next_round(state.copy(), report)

@@ -17,7 +17,7 @@ from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.rejected_output import rejected_text
 from mulligan.core.state.state import FailureRecord, State
 from mulligan.history.item_names import PlaceNames
-from mulligan.history.phrases import describe_failure, failure_label
+from mulligan.history.phrases import UNDO_FAILED, describe_failure, failure_label
 from mulligan.history.route_outcomes import Fate, describe_route_outcome, format_times
 
 
@@ -30,6 +30,7 @@ class FailedPlace(msgspec.Struct):
     losses: int = 0
     has_handler_failed: bool = False
     verdict: str = ""
+    has_failed_undo: bool = False
 
 
 class FailureOutcome(msgspec.Struct, frozen=True):
@@ -120,6 +121,7 @@ class FailureSummary:
         failed = self._failed_places.setdefault(owner, FailedPlace(owner))
         if isinstance(fact, e.AttemptFailed | e.ResultRejected | e.StepFailed | e.ItemFailed | e.UndoFailed):
             failed.failure = fact.failure
+            failed.has_failed_undo = failed.has_failed_undo or isinstance(fact, e.UndoFailed)
         elif isinstance(fact, e.RetryScheduled):
             failed.retries += 1
         elif isinstance(fact, e.AttemptLost):
@@ -281,8 +283,10 @@ def _steps_taken(failed: FailedPlace) -> Iterator[str]:
 def _ending(state: State, failed: FailedPlace, record: FailureRecord | None) -> tuple[str, Fate]:
     """How it ended, as text and as fate."""
     place = state.places[failed.place]
-    if failed.failure is not None and failed.failure.code == "UNDO_FAILED":
-        return "undo failed", "open"
+    if place.undo_failed:
+        return UNDO_FAILED, "open"
+    if failed.has_failed_undo and place.is_undone:
+        return UNDONE_LATER
     if is_removed(state, step_name(failed.place)):
         return REMOVED
     if place.recovered_by:
@@ -295,6 +299,7 @@ def _ending(state: State, failed: FailedPlace, record: FailureRecord | None) -> 
     return ENDINGS[place.status]
 
 
+UNDONE_LATER: tuple[str, Fate] = ("undone in a later round", "mended")
 REMOVED: tuple[str, Fate] = ("no longer in the workflow", "left")
 RECOVERED = {"rerun": "completed on the rerun after its handler", "recovery": "recovered by its handler"}
 ENDINGS: dict[str, tuple[str, Fate]] = {

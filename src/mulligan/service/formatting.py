@@ -22,6 +22,7 @@ from mulligan.history.matrices import (
 from mulligan.history.phrases import (
     NOT_APPLIED,
     PARKED_FOR,
+    UNDO_FAILED,
     describe_suggested_limits,
     describe_suggestion,
     up_to_date_since,
@@ -32,6 +33,7 @@ __all__ = [
     "ATTENTION",
     "NOT_APPLIED",
     "PARKED_FOR",
+    "UNDO_FAILED",
     "describe_suggested_limits",
     "describe_suggestion",
     "escape_unprintable",

@@ -172,7 +172,8 @@ def add_facts(
     step["progress"] = msgspec.to_builtins(progress_of(name, place.attempt))
     step["usage"] = msgspec.to_builtins(costs[name]) if name in costs else None
     step["items"] = (count_items or count_item_statuses)(state, place)
-    step["undone"] = place.is_undone
+    step["undone"] = place.is_undone and not place.undo_failed
+    step["undo_failed"] = place.undo_failed
     step["children"] = children
 
 

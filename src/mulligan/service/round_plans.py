@@ -10,7 +10,7 @@ from mulligan.analysis.coverage.side_effects import effect_of_another_visit
 from mulligan.core.deciding.child_rounds import PlannedChild, planned_children
 from mulligan.core.deciding.fork import Fork, run_reasons
 from mulligan.core.deciding.resource_usage import Proposal, adjustments_of
-from mulligan.core.deciding.rounds import items_to_rerun, rerun_reasons
+from mulligan.core.deciding.rounds import failed_undos, items_to_rerun, rerun_reasons
 from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.graph import Graph
@@ -44,6 +44,8 @@ class RoundPlan(msgspec.Struct, frozen=True):
     # For a child run: the run at the top, which gets another round too; otherwise 0. Whether a new child run starts.
     root_run_id: int = 0
     from_start: bool = False
+    # Steps whose undo has failed, so that what they did may still stand: kept, or with `force` run again.
+    undo_failed: tuple[str, ...] = ()
 
 
 class ForkPlan(msgspec.Struct, frozen=True):
@@ -65,6 +67,8 @@ class ForkPlan(msgspec.Struct, frozen=True):
     why: dict[str, str] = {}
     # Steps that the old run has run and that change something outside of the run each time, in words.
     side_effects: dict[str, str] = {}
+    # Steps whose undo has failed in the old run: what they did may still stand, also if the fork runs them.
+    undo_failed: tuple[str, ...] = ()
 
 
 def fork_plan(old: State, workflow: Workflow, from_step: str, fork: Fork) -> ForkPlan:
@@ -81,6 +85,7 @@ def fork_plan(old: State, workflow: Workflow, from_step: str, fork: Fork) -> For
         approvals=approvals,
         why=run_reasons(old, Graph(workflow), from_step, fork),
         side_effects=_side_effects(old, workflow, fork.runs),
+        undo_failed=fork.undo_failed,
     )
 
 
@@ -120,6 +125,7 @@ def round_plan(found: PlannedRound, report: RetryRequested) -> RoundPlan:
         found.correction,
         _side_effects(state, state.workflow, planned.steps),
         tuple(planned_children(state, report, planned.steps)),
+        undo_failed=tuple(failed_undos(state, state.graph.nodes)),
     )
 
 

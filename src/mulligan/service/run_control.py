@@ -508,6 +508,7 @@ class RunControl:
         budgets: Mapping[str, Budget] | None = None,
         keep_completed: bool = False,
         from_start: bool = False,
+        force: bool = False,
     ) -> RoundPlan:
         """Open the next round: what did not complete runs again, and what depends on it. Return what it runs.
 
@@ -518,6 +519,7 @@ class RunControl:
         `budgets`: what agents may spend from now on, by step; "" is the run. `keep_completed`: completed steps keep
         their results although a step that they depend on runs again, or the corrected workflow changes them.
         `from_start`: child runs that did not complete are not continued, but start anew; or this run, if it is one.
+        `force`: steps whose undo has failed run again, although what they did may still stand.
         """
         report, planned = self._planned_round(
             run_id,
@@ -529,6 +531,7 @@ class RunControl:
             budgets=budgets,
             keep_completed=keep_completed,
             from_start=from_start,
+            force=force,
         )
         self.send(planned.root_run_id or run_id, report)
         return planned
@@ -544,6 +547,7 @@ class RunControl:
         budgets: Mapping[str, Budget] | None = None,
         keep_completed: bool = False,
         from_start: bool = False,
+        force: bool = False,
     ) -> RoundPlan:
         """What `retry` would run again; raises what `retry` would raise. Changes nothing."""
         _, found = self._planned_round(
@@ -556,6 +560,7 @@ class RunControl:
             budgets=budgets,
             keep_completed=keep_completed,
             from_start=from_start,
+            force=force,
         )
         return found
 
@@ -571,6 +576,7 @@ class RunControl:
         budgets: Mapping[str, Budget] | None,
         keep_completed: bool,
         from_start: bool,
+        force: bool,
     ) -> tuple[r.RetryRequested, RoundPlan]:
         record = self.reader.record(run_id)
         is_child = record.parent_run_id is not None
@@ -596,6 +602,7 @@ class RunControl:
             dict(budgets or {}),
             keep_completed=keep_completed,
             from_start=from_start and not is_child,
+            force=force,
         )
         steps = (step.name for step in (corrected.workflow if corrected else state.workflow).steps)
         with _meaning(steps):

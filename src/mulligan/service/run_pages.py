@@ -42,6 +42,8 @@ class StepLine(msgspec.Struct, frozen=True):
     # How many items it has, and how many ended how; None if it is no map or has no items yet.
     items: dict[str, int] | None = None
     is_undone: bool = False
+    # A visit could not be undone: what it did may still stand.
+    undo_failed: bool = False
     # The run whose result was taken over; None if the step ran itself.
     up_to_date_since: int | None = None
     paused: bool = False
@@ -255,7 +257,8 @@ def step_line(state: State, name: str, positions: Mapping[str, int] = MappingPro
         is_handled=record is not None and is_handled(state, record) is True,
         recovered_by=place.recovered_by,
         items=_items(state, place),
-        is_undone=place.is_undone,
+        is_undone=place.is_undone and not place.undo_failed,
+        undo_failed=place.undo_failed,
         up_to_date_since=place.reused_run_id or None,
         paused=place.pause is not None and not place.has_ended,
         index=index,

@@ -79,6 +79,8 @@ class StepSnapshot(msgspec.Struct, frozen=True):
     # The run whose result was taken over; None if the step ran itself.
     up_to_date_since: int | None = None
     is_undone: bool = False
+    # A visit could not be undone: what it did may still stand.
+    undo_failed: bool = False
     # The function that it calls, as `module:name`; "" if it does something else.
     call: str = ""
     # Whether the source of that function is kept with the run, since it is one of a script or of a notebook.
@@ -147,7 +149,8 @@ def _step(state: State, place: Place) -> StepSnapshot:
         warnings=tuple(place.warnings),
         is_map=place.key != END and state.step(place.key).map is not None,
         up_to_date_since=place.reused_run_id or None,
-        is_undone=place.is_undone,
+        is_undone=place.is_undone and not place.undo_failed,
+        undo_failed=place.undo_failed,
         call=_called(state, place.key).get("call", ""),
         is_pinned="source" in _called(state, place.key),
     )

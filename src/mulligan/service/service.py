@@ -669,6 +669,7 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         budgets: Mapping[str, Budget] | None = None,
         keep_completed: bool = False,
         from_start: bool = False,
+        force: bool = False,
     ) -> RoundPlan:
         """What `retry` would run again. Changes nothing."""
         return self.control.plan_retry(
@@ -680,6 +681,7 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
             budgets=budgets,
             keep_completed=keep_completed,
             from_start=from_start,
+            force=force,
         )
 
     def retry(
@@ -694,6 +696,7 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         budgets: Mapping[str, Budget] | None = None,
         keep_completed: bool = False,
         from_start: bool = False,
+        force: bool = False,
     ) -> RoundPlan:
         """Open another round: what did not complete runs again, and what depends on it."""
         return self.control.retry(
@@ -706,6 +709,7 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
             budgets=budgets,
             keep_completed=keep_completed,
             from_start=from_start,
+            force=force,
         )
 
     def refuse_matrix(self, run_id: int, step: str) -> None:

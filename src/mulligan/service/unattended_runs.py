@@ -145,6 +145,7 @@ class UnattendedRuns:
         inputs: Mapping[str, Any] | None = None,
         keep_completed: bool = False,
         from_start: bool = False,
+        force: bool = False,
         reason: str = "",
         dry_run: bool = False,
     ) -> RetryResult:
@@ -163,6 +164,7 @@ class UnattendedRuns:
             budgets=read_budgets(budgets),
             keep_completed=keep_completed,
             from_start=from_start,
+            force=force,
             reason=reason,
             dry_run=dry_run,
         )

@@ -20,7 +20,7 @@ from mulligan.core.deciding.breaker import (
     breaker_verdict,
     no_capacity_outcome,
 )
-from mulligan.core.effects.lease_rules import has_time_for, may_run_on
+from mulligan.core.effects.lease_rules import has_time_for, is_run_due, may_run_on
 from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.core.effects.snapshot import PERSON_TAGS
 from mulligan.core.model import codec
@@ -456,6 +456,9 @@ class MemoryStore:
             is_meant = not is_guarded or (kept.task.guard is not None and is_own)
             is_meant = is_meant and has_time_for(kept.task, offer.seconds_left)
             is_meant = is_meant and may_run_on(kept.task, offer.host, breakers.now)
+            is_meant = is_meant and not (
+                is_run_due(kept.task, breakers.now) and not self._has_time_left(kept.task.run_id)
+            )
             if is_meant and capacity.fits(*kept.needs) and breakers.admits(kept.task):
                 capacity.take(*kept.needs)
                 found.append(kept)
@@ -467,6 +470,11 @@ class MemoryStore:
         if self._write_breakers(breakers) or found:
             self._wrote()
         return leases
+
+    def _has_time_left(self, run_id: int) -> bool:
+        """Whether the timer of a run is due later than it was when a task was queued: a pause has moved it."""
+        now = self._clock.now()
+        return any(timer[:2] == (run_id, "run") and due > now for timer, due in self.tables.timers.items())
 
     def _open_to(self, offer: Offer, root_run_id: int | None) -> Iterator[StoredTask]:
         """The free tasks that may run on the host of the offer, oldest first."""

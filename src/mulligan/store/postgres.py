@@ -21,7 +21,7 @@ from mulligan.core.deciding.breaker import (
     breaker_verdict,
     no_capacity_outcome,
 )
-from mulligan.core.effects.lease_rules import has_time_for
+from mulligan.core.effects.lease_rules import has_time_for, is_run_due
 from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import decode
@@ -425,6 +425,9 @@ class PostgresStore:
         """Lease those of the found tasks that fit together and that their breakers admit."""
         found = [(task_from(data), needs) for data, _, _, *needs in rows]
         queued, at = (rows[0][1], moment_from(rows[0][2])) if rows else (0, _ANY_TIME)
+        if late := {task.run_id for task, _ in found if is_run_due(task, at)}:
+            late -= {run_id for (run_id,) in self._client.execute("runs_with_time_left", Bigints(late))}
+            found = [(task, needs) for task, needs in found if not is_run_due(task, at) or task.run_id not in late]
         breakers = self._load_breakers({task.guard.name for task, _ in found if task.guard is not None})
         capacity, tasks = RemainingCapacity(offer), []
         capacity.allow_ahead(queued)

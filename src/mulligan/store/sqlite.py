@@ -21,7 +21,7 @@ from mulligan.core.deciding.breaker import (
     breaker_verdict,
     no_capacity_outcome,
 )
-from mulligan.core.effects.lease_rules import has_time_for, may_run_on
+from mulligan.core.effects.lease_rules import has_time_for, is_run_due, may_run_on
 from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import decode, decode_all
@@ -444,6 +444,12 @@ class SqliteStore:
                 continue
             task = task_from(data)
             is_allowed = has_time_for(task, offer.seconds_left) and may_run_on(task, offer.host, breakers.now)
+            if is_allowed and is_run_due(task, breakers.now):
+                # With a cursor of its own: the other one is in the middle of its rows.
+                found_due = fetch_all(
+                    db.connection.cursor(), SQL["run_has_time_left"], task.run_id, micros(breakers.now)
+                )
+                is_allowed = bool(found_due)
             if is_allowed and breakers.admits(task):
                 capacity.take(*needs)
                 found.append(task)

@@ -13,9 +13,11 @@ from typing import Any, cast
 import msgspec
 
 from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
+from mulligan.core.effects.tasks import Task
 from mulligan.core.model import events as e
 from mulligan.core.model.reports import Report
 from mulligan.core.model.scheduler_job import JobEnd
+from mulligan.core.model.workflow import END
 from mulligan.ports import Clock, Commit, CommitResult, Lease, Store, WorkerRecord
 from mulligan.testing.databases import Database
 from mulligan.testing.fake_tasks import FakeTasks
@@ -24,6 +26,10 @@ from mulligan.testing.timer_checks import TimedWorker, TimerChecks
 
 # The longest gap between two heartbeats of a process, as a share of the lease, before it stops judging others.
 GAP_SHARE_MAX = 1 / 2
+
+
+# After these the time of a run does not count, until a later event sets it.
+_NO_TIME = (e.RunPaused, e.RunStopping, e.RunCompleted, e.RunFailed, e.RunCancelled)
 
 
 class WorkerSearch(msgspec.Struct, frozen=True):
@@ -68,6 +74,8 @@ class ExecutionRecorder:
         self._known_dead: set[str] = set()
         self._searched_at: datetime | None = None
         self._outages: list[Outage] = []
+        # By run, when its time is up, as far as its log says so: not in a pause, and not once it stops.
+        self._dues: dict[int, datetime] = {}
 
     # -- running tasks -----------------------------------------------------------------------------------------------
 
@@ -121,6 +129,40 @@ class ExecutionRecorder:
             if token is not None:
                 self.violations.append(
                     f"promise 4: {_describe(lease)} starts on {executor.host}, where {other.name} runs it"
+                )
+
+    def note_logs(self, commits: Sequence[Commit]) -> None:
+        """Read in what was written when the time of each run is up, and check the tasks that were taken with it."""
+        for commit in commits:
+            run_id, before = commit.turn.run_id, commit.at
+            for entry in commit.entries:
+                fact = entry.fact
+                if isinstance(fact, e.RunStarted | e.RunReopened | e.RunResumed):
+                    self._set_due(run_id, fact.due)
+                elif isinstance(fact, e.RunForked) and run_id in self._dues:
+                    self._dues[run_id] += entry.at - before
+                elif isinstance(fact, _NO_TIME):
+                    self._set_due(run_id, None)
+                before = entry.at
+            self.promise_6_no_task_starts_after_the_time_of_its_run(commit.taken, commit.at)
+
+    def _set_due(self, run_id: int, due: datetime | None) -> None:
+        self._dues.pop(run_id, None)
+        if due is not None:
+            self._dues[run_id] = due
+
+    def forget_logs(self, commits: Sequence[Commit]) -> None:
+        """Nobody knows whether these were written."""
+        for commit in commits:
+            self._dues.pop(commit.turn.run_id, None)
+
+    def promise_6_no_task_starts_after_the_time_of_its_run(self, tasks: Iterable[Task], at: datetime) -> None:
+        for task in tasks:
+            due = self._dues.get(task.run_id)
+            goes_on = task.step == END or "." in task.place
+            if due is not None and at > due and not goes_on:
+                self.violations.append(
+                    f"promise 6: '{task.place}' of run {task.run_id} starts at {at}, and its time was up at {due}"
                 )
 
     def kill_leftovers(self, name: str) -> None:
@@ -263,7 +305,19 @@ class _RecordedStore:
     def lease(self, *args: Any, **named: Any) -> list[Lease]:
         leases = self._store.lease(*args, **named)
         self._recorder.promise_7_no_more_run_than_may_fail(leases)
+        self._check_time(leases)
         return leases
+
+    def report_and_lease(self, *args: Any, **named: Any) -> tuple[bool, list[Lease]]:
+        is_free, leases = self._store.report_and_lease(*args, **named)
+        self._check_time(leases)
+        return is_free, leases
+
+    def _check_time(self, leases: Sequence[Lease]) -> None:
+        if self._store.is_shared:
+            # Only there the store has a clock for all.
+            tasks = (lease.task for lease in leases)
+            self._recorder.promise_6_no_task_starts_after_the_time_of_its_run(tasks, self._clock.now())
 
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
         recorder = self._recorder
@@ -288,8 +342,13 @@ class _RecordedStore:
         ended = [token for commit in commits for token in commit.ended]
         counted = [one for commit in commits for one in commit.counted]
         leased, breakers = recorder.lease_tokens() if ended else set(), recorder.breakers() if counted else {}
-        written = self._store.commit(commits)
+        try:
+            written = self._store.commit(commits)
+        except BaseException:
+            recorder.forget_logs(commits)
+            raise
         recorder.note_commits(commits, written)
+        recorder.note_logs(commits)
         if self._process is not None and recorder.timer_checks is not None:
             recorder.timer_checks.note_commits(commits, self._process)
         recorder.promise_2_a_void_lease_is_ignored(ended, leased)

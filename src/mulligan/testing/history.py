@@ -37,7 +37,7 @@ from mulligan.core.model.workflow import (
 )
 from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.state import Place, State
-from mulligan.core.turn import turn
+from mulligan.core.turn import report_before, turn
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -147,7 +147,12 @@ class History:
         return self
 
     def report_once(self, report: r.Report) -> Self:
-        """Take one turn only: the pieces of first steps that it leaves are in `starts`."""
+        """Take one turn only: the pieces of first steps that it leaves are in `starts`.
+
+        If the time of the run is up, it is stopped in a turn before that.
+        """
+        if (first := report_before(self.state, report)) is not None and first != report:
+            self.report_once(first)
         self.last = turn(self.state, report, self.evaluator)
         self.state.commit()
         self.log.extend(self.last)
@@ -226,12 +231,12 @@ class History:
     def retry(self, from_step: str = "", **fields: Any) -> Self:
         return self.report(r.RetryRequested(self.clock, by="someone", reason="again", from_step=from_step, **fields))
 
-    def retry_with(self, definition: Workflow, from_step: str = "", **fields: Any) -> Self:
+    def retry_with(self, definition: Workflow, from_step: str = "", *, force: bool = False, **fields: Any) -> Self:
         """Start another round under a corrected definition; fields are those of `Revised`."""
         data = encode(definition)
         inputs = fields.pop("inputs", self.state.run.inputs)
         revised = r.Revised(version(data), plain_from_json(data), inputs, **fields)
-        return self.retry(from_step, revised=revised)
+        return self.retry(from_step, revised=revised, force=force)
 
     def classify(self, name: str, verdict: str, **fields: Any) -> Self:
         fields.setdefault("reason", "seen before")

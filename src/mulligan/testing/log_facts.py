@@ -16,6 +16,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.fact_parts import Route
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.graph import Graph
+from mulligan.core.model.place_keys import undo_key
 from mulligan.core.model.workflow import END, Action, Command, Workflow
 from mulligan.core.model.workflow import decode as read_workflow
 from mulligan.testing.agent_spending import AgentSpending
@@ -107,6 +108,12 @@ class LogFacts:
         # Undo.
         self.undoing: tuple[str, int] | None = None
         self.undone: set[tuple[str, int]] = set()
+        # By step: the visits whose undo failed, with the round; visit 0 for one of the run that was forked.
+        self.undo_failed: dict[str, dict[int, int]] = {}
+        # Steps that run again in this round only if a person says so, and nobody has.
+        self.undecided: set[str] = set()
+        # When the time of the run is up.
+        self.due: datetime | None = None
         # The position in the log at which the step completed that was undone last in this round.
         self.last_undone_seq = 0
         # For each agent with tools: the last answer of its model; the open call; the calls with an answer, by id.
@@ -181,6 +188,7 @@ def format_entries(entries: list[e.Entry]) -> str:
 
 def _started(facts: LogFacts, fact: e.RunStarted, entry: e.Entry) -> None:
     facts.begin_round(1)
+    facts.due = fact.due
     facts.has_kept = bool(fact.kept)
     facts.done.update(kept.step for kept in fact.kept)
 
@@ -199,18 +207,24 @@ def _revised(facts: LogFacts, fact: e.RunRevised, entry: e.Entry) -> None:
     for name in (*fact.added, *fact.removed):
         facts.outcomes.pop(name, None)
         facts.without_output.discard(name)
+        facts.undo_failed.pop(name, None)
 
 
 def _forked(facts: LogFacts, fact: e.RunForked, entry: e.Entry) -> None:
     """The time between the last kept event and the fork has not passed for the new run."""
     passed = entry.at - facts.log[-2].at
     facts.entered_at = {place: at + passed for place, at in facts.entered_at.items()}
+    facts.due = None if facts.due is None else facts.due + passed
+    facts.undo_failed = {step: {0: 0} for step, visits in facts.undo_failed.items() if visits}
 
 
 def _reopened(facts: LogFacts, fact: e.RunReopened, entry: e.Entry) -> None:
     # Without `fresh` it is the round of an older version, which kept old results.
     facts.begin_round(fact.round, keeps_completed=fact.keep_completed or fact.fresh is None)
     facts.without_output.difference_update(fact.put_back)
+    facts.due = fact.due
+    again = {step for step in fact.put_back if facts.undo_failed.get(step)}
+    facts.undecided = set() if fact.is_forced else again
 
 
 def _stopping(facts: LogFacts, fact: e.RunStopping, entry: e.Entry) -> None:
@@ -312,6 +326,7 @@ def _parked(facts: LogFacts, fact: e.StepParked, entry: e.Entry) -> None:
 
 def _classified(facts: LogFacts, fact: e.StepClassified, entry: e.Entry) -> None:
     facts.parked.discard(fact.step)
+    facts.undecided.discard(fact.step)
     facts.agent_decisions += fact.is_triagers
     if fact.is_default and fact.verdict == "retry":
         facts.causes.setdefault(fact.step, Counter())["default"] += 1
@@ -448,8 +463,28 @@ def _undo_started(facts: LogFacts, fact: e.UndoStarted, entry: e.Entry) -> None:
     facts.last_undone_seq = facts.completed.get(facts.undoing, 0)
 
 
-def _undo_ended(facts: LogFacts, fact: e.UndoCompleted | e.UndoFailed, entry: e.Entry) -> None:
+def _undo_completed(facts: LogFacts, fact: e.UndoCompleted, entry: e.Entry) -> None:
     facts.undoing = None
+    failed = facts.undo_failed.get(fact.step, {})
+    failed.pop(fact.visit, None)
+    failed.pop(0, None)
+
+
+def _undo_failed(facts: LogFacts, fact: e.UndoFailed, entry: e.Entry) -> None:
+    facts.undoing = None
+    if fact.is_kept:
+        facts.undone.discard((fact.step, fact.visit))
+        facts.entered_once.discard(undo_key(fact.step, fact.visit))
+        facts.undo_failed.setdefault(fact.step, {})[fact.visit] = facts.round
+
+
+def _paused(facts: LogFacts, fact: e.RunPaused, entry: e.Entry) -> None:
+    # The time of a pause does not count.
+    facts.due = None
+
+
+def _resumed(facts: LogFacts, fact: e.RunResumed, entry: e.Entry) -> None:
+    facts.due = fact.due
 
 
 _LEARN: dict[type[e.Fact], Callable[[LogFacts, Any, e.Entry], None]] = {
@@ -488,6 +523,8 @@ _LEARN: dict[type[e.Fact], Callable[[LogFacts, Any, e.Entry], None]] = {
     e.ItemEntered: _item_entered,
     **dict.fromkeys(ITEM_ENDS, _item_ended),
     e.UndoStarted: _undo_started,
-    e.UndoCompleted: _undo_ended,
-    e.UndoFailed: _undo_ended,
+    e.UndoCompleted: _undo_completed,
+    e.UndoFailed: _undo_failed,
+    e.RunPaused: _paused,
+    e.RunResumed: _resumed,
 }

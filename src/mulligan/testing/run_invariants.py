@@ -391,8 +391,26 @@ def promise_4_undo_goes_back_in_order(facts: LogFacts, entry: e.Entry) -> None:
         raise facts.violation("promise 4", f"the undo of {visit} started while {facts.undoing} was being undone", entry)
     if visit not in facts.completed or visit in facts.undone:
         raise facts.violation("promise 4", f"{visit} is undone twice, or did not complete", entry)
+    if facts.undo_failed.get(fact.step, {}).get(fact.visit) == facts.round:
+        raise facts.violation("promise 4", f"the undo of {visit} failed, and is tried again in the same round", entry)
     if facts.last_undone_seq and facts.completed[visit] > facts.last_undone_seq:
         raise facts.violation("promise 4", f"{visit} completed after what was undone before it", entry)
+
+
+def promise_4_what_could_not_be_undone_is_not_done_again_unasked(facts: LogFacts, entry: e.Entry) -> None:
+    fact = entry.fact
+    if isinstance(fact, e.RunReopened):
+        failed = [step for step in fact.put_back if facts.undo_failed.get(step)]
+        again = [step for step in failed if facts.steps[step].triage is None]
+        if again and not fact.is_forced:
+            raise facts.violation("promise 4", f"{again} run again unasked, and their undo had failed", entry)
+    elif isinstance(fact, e.AttemptScheduled) and fact.place in facts.undecided:
+        raise facts.violation("promise 4", f"'{fact.place}' runs again unasked, and its undo had failed", entry)
+    elif isinstance(fact, e.AttemptScheduled) and fact.cause in ("retry", "rerun"):
+        last = facts.last_failure.get(fact.place)
+        action = facts.specs[fact.place].action if fact.place in facts.specs else None
+        if last is not None and action is not None and action.kind == "workflow" and "undo_failed" in last.details:
+            raise facts.violation("promise 4", f"'{fact.place}' is tried again, and an undo had failed in it", entry)
 
 
 def promise_4_loops_fire_once(facts: LogFacts, entry: e.Entry) -> None:
@@ -460,6 +478,18 @@ def _may_still_start(facts: LogFacts, place: str, fact: e.Fact) -> bool:
 def _is_cleanup(facts: LogFacts, place: str) -> bool:
     handler = facts.specs[place].on_failure
     return handler is not None and handler.strategy == "cleanup"
+
+
+def promise_6_nothing_starts_after_the_time_of_the_run(facts: LogFacts, entry: e.Entry) -> None:
+    fact: Any = entry.fact
+    if facts.due is None or facts.stop is not None or entry.at <= facts.due or facts.is_over:
+        return
+    if isinstance(fact, e.AttemptStarted) and not entry.caused_by:
+        # It was leased in time, and the run has heard of it late.
+        return
+    place = fact.place if hasattr(fact, "place") else fact.step
+    if not _may_still_start(facts, place, fact):
+        raise facts.violation("promise 6", f"{type(fact).__name__} for '{place}' after the time of the run", entry)
 
 
 def promise_6_now_means_now(facts: LogFacts, entry: e.Entry) -> None:
@@ -632,6 +662,7 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_4_commands_start_once: (e.CommandEntered,),
     promise_4_handlers_start_once: (e.HandlerStarted, e.HandlerSucceeded, e.HandlerFailed),
     promise_4_undo_goes_back_in_order: (e.UndoStarted,),
+    promise_4_what_could_not_be_undone_is_not_done_again_unasked: (e.RunReopened, e.AttemptScheduled),
     promise_4_loops_fire_once: (e.LoopFired,),
     promise_4_a_loop_edge_goes_alone: (e.StepCompleted,),
     promise_4_remediations_bring_back_what_they_repaired: TERMINAL,
@@ -640,6 +671,7 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_5_nothing_starts_early: (e.AttemptScheduled,),
     promise_5_a_retry_is_due_when_its_rule_says: (e.RetryScheduled,),
     promise_6_a_stopped_run_starts_nothing: _STARTS,
+    promise_6_nothing_starts_after_the_time_of_the_run: _STARTS,
     promise_6_now_means_now: (e.UndoStarted,),
     promise_7_items_keep_to_their_slots: (e.ItemEntered,),
     promise_6_no_route_in_a_stopped_run: (e.StepFailed,),

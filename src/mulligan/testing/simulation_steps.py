@@ -69,6 +69,8 @@ CORRECTED_SHARE = 0.4
 KEPT_SHARE = 0.2
 # The share of rounds that say something about the child runs, of runs that have one that did not complete.
 OF_CHILDREN_SHARE = 0.5
+# How many retries run steps again whose undo has failed.
+FORCED_SHARE = 0.5
 # The share of forks that continue the run from one of its events.
 CONTINUED_SHARE = 0.5
 # What other processes do while one waits for the store.
@@ -391,7 +393,8 @@ class SimulationSteps:
         maps, adjust = maps_of(state), self.rng.random() < 0.3
         if not maps or (state.run.status != "completed" and self.rng.random() < 0.6):
             report = r.RetryRequested(now, "someone", "again", self._some_step(state), adjust=adjust)
-            return self._of_children(state, self._keeping(state, self._corrected(state, report)))
+            report = self._keeping(state, self._corrected(state, self._forced(state, report)))
+            return self._of_children(state, report)
         self.cluster.happened["items"] += 1
         place = self.rng.choice(maps)
         total = len(place.items.values) if place.items else 0
@@ -406,6 +409,11 @@ class SimulationSteps:
             return report
         self.cluster.happened["kept"] += 1
         return msgspec.structs.replace(report, keep_completed=True)
+
+    def _forced(self, state: State, report: r.RetryRequested) -> r.RetryRequested:
+        """Sometimes run again what could not be undone. Uses its own random numbers, as `_corrected` does."""
+        is_forced = Random(f"force:{state.run.run_id}:{state.run.seq}").random() < FORCED_SHARE
+        return msgspec.structs.replace(report, force=is_forced)
 
     def _corrected(self, state: State, report: r.RetryRequested) -> r.RetryRequested:
         """Sometimes add a corrected definition. Uses its own random numbers, so that other histories stay the same."""

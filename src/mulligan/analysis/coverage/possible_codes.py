@@ -16,7 +16,7 @@ _OF_HTTP = frozenset({"HTTP_4XX", "HTTP_5XX", "HTTP_429"})
 _OF_PROCESSES = frozenset({"EXIT_NONZERO", "SIGNALED", "OUT_OF_MEMORY", "WORKER_LOST", "NO_CAPACITY"})
 # Attached to another failure, or of a run that is being stopped: no rule and no route is asked about it.
 _NEVER_CLIMBS = {
-    "UNDO_FAILED": "a failed undo is recorded, and nothing follows from it",
+    "UNDO_FAILED": "a failed undo is recorded, and nothing follows from it in this round",
     "BUDGET_UNREPORTED": "it is a warning",
     "RUN_TIMEOUT": "a run whose time is up starts no step again",
     "CANCELLED": "a cancelled run starts no step again",

@@ -16,7 +16,7 @@ import msgspec
 from mulligan.core.deciding.adjustment import decided_adjustment
 from mulligan.core.deciding.affinity import bound_host
 from mulligan.core.deciding.budgets import check_raised_budgets, unreported_warning
-from mulligan.core.deciding.child_failure import child_failure
+from mulligan.core.deciding.child_failure import UNDO_FAILED, child_failure
 from mulligan.core.deciding.child_rounds import ended_child, refuse_child, requested_round
 from mulligan.core.deciding.classify import LIMIT, PAST_DEADLINE, classify
 from mulligan.core.deciding.flow import wake_starts
@@ -27,6 +27,7 @@ from mulligan.core.deciding.rounds import Round, plan_revision, plan_round
 from mulligan.core.deciding.stopping import stop_place
 from mulligan.core.deciding.triage_agent import is_decided
 from mulligan.core.evolve.evolve_places import holds_conversation, is_agent, is_engine_action
+from mulligan.core.evolve.revision import Difference, revise
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.artifacts import dropped_reference
@@ -257,8 +258,17 @@ def _open_round(now: Now, report: r.RetryRequested, caller: r.RoundRequested | N
         return
     # Everything that can be refused was checked before, since a fact that was yielded cannot be taken back.
     fact, difference = found
+    if not report.force and any(place.undo_failed for place in now.state.steps()):
+        _refuse_under_revision(now, report, fact, difference)
     yield fact
     yield _run_reopened(now, report, plan_round(now.state, report, difference), caller)
+
+
+def _refuse_under_revision(now: Now, report: r.RetryRequested, fact: e.RunRevised, difference: Difference) -> None:
+    """Raise if the round under the corrected definition would run a step again whose undo has failed."""
+    state = now.state.copy()
+    revise(state, fact, e.Entry(state.run.seq + 1, now.at, 0, fact))
+    plan_round(state, report, difference)
 
 
 def _run_reopened(now: Now, report: r.RetryRequested, plan: Round, caller: r.RoundRequested | None) -> e.RunReopened:
@@ -279,6 +289,7 @@ def _run_reopened(now: Now, report: r.RetryRequested, plan: Round, caller: r.Rou
         child=report.child,
         attempt=0 if caller is None else caller.attempt,
         callers_budget=None if caller is None else caller.budget,
+        is_forced=plan.is_forced,
     )
 
 
@@ -613,7 +624,9 @@ def _triage_due(now: Now, place: Place) -> Facts:
     """Apply the default verdict of the triage. A retry by default is granted once per visit."""
     policy = now.state.step(place.key).triage
     assert policy is not None
-    wants_retry = policy.default == "retry" and place.climb.defaults_used == 0
+    # What could not be undone runs again only if somebody says so.
+    is_asked = place.climb.parked_for == UNDO_FAILED
+    wants_retry = policy.default == "retry" and place.climb.defaults_used == 0 and not is_asked
     verdict: Any = "retry" if wants_retry else "fail"
     yield e.StepClassified(
         place.key,

@@ -13,10 +13,12 @@ from mulligan.core.model.failure_line import most_useful_line
 from mulligan.core.model.formatting import escape_unprintable, single_line, strip_control_characters
 from mulligan.core.model.reports import ChildEnded
 from mulligan.core.model.workflow import END, Action, is_group
-from mulligan.core.state.state import State
+from mulligan.core.state.state import Place, State
 from mulligan.core.state.verdict import unhandled
 
 CHILD_FAILED = "CHILD_FAILED"
+# The detail that names the steps of a child run whose undo has failed.
+UNDO_FAILED = "undo_failed"
 # How much of the message inside is repeated. All of it is in the cause.
 _LINE_CHARS_MAX = 200
 
@@ -43,7 +45,24 @@ def child_end(state: State, place: str, attempt: int, at: datetime) -> ChildEnde
         usage=(run.spent - run.spent_before).as_usage,
         reason=run.reason,
         round=run.round,
+        undo_failed=undo_failed_in(state),
     )
+
+
+def undo_failed_in(state: State) -> tuple[str, ...]:
+    """The steps of a child run whose undo has failed, or that of a step of a child run of theirs."""
+    return tuple(
+        step.key
+        for step in state.steps()
+        if step.undo_failed or (step.status == "failed" and undo_failed_in_child(step, step.failure))
+    )
+
+
+def undo_failed_in_child(place: Place, found: Failure | None) -> bool:
+    """Whether a place failed because its child run did, and that could not undo all that it did."""
+    action = place.spec.action
+    is_child = action is not None and action.kind == "workflow"
+    return is_child and found is not None and bool(found.details.get(UNDO_FAILED))
 
 
 def child_failure(action: Action | None, report: ChildEnded) -> Failure:
@@ -52,6 +71,8 @@ def child_failure(action: Action | None, report: ChildEnded) -> Failure:
     A group fails like its last failed step, so that rules match it.
     """
     details: dict[str, Any] = {"child_run_id": report.child_run_id}
+    if report.undo_failed:
+        details[UNDO_FAILED] = list(report.undo_failed)
     if is_group(action) and report.failures:
         last = report.failures[-1]
         return msgspec.structs.replace(

@@ -82,6 +82,7 @@ def requested_round(state: State, report: RoundRequested) -> RetryRequested | No
         budgets=asked.budgets,
         keep_completed=report.keep_completed,
         child=asked.child,
+        force=report.force,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from mulligan.core.deciding.flow import (
     enter,
     enter_free_slots,
@@ -16,6 +18,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.formatting import pluralize
 from mulligan.core.model.place_keys import undo_key
 from mulligan.core.model.workflow import END
+from mulligan.core.state.deadlines import is_time_up
 from mulligan.core.state.held_steps import has_run_its_steps
 from mulligan.core.state.scope import Now
 from mulligan.core.state.state import Place, State, UndoableVisit
@@ -26,7 +29,8 @@ from mulligan.core.state.workspace import awaits_worktree, lacks_worktree
 def converge(now: Now) -> Facts:
     """Called when nothing more follows in a turn: fire due loops, fill free slots, undo, enter `end`."""
     run = now.state.run
-    if run.status != "running":
+    if run.status != "running" or is_time_up(now.state, now.at):
+        # If its time is up, it is stopped first: that is reported next.
         return
     if run.stepping is not None and has_run_its_steps(now.state) and _has_more_to_start(now.state):
         yield e.RunPaused(reason=f"{pluralize(run.stepping.asked, 'step')} ran, as asked")
@@ -95,11 +99,20 @@ def _has_arrival(state: State, step: Place) -> bool:
 
 
 def _next_undo(state: State) -> UndoableVisit | None:
-    """The last completed visit that is not undone yet, if the run is going to fail or be cancelled."""
+    """The last completed visit that is not undone yet, if the run is going to fail or be cancelled.
+
+    Each is tried once in a round: one whose undo has failed is tried again in the next, if that fails too.
+    """
     stop = state.run.stop
     if (stop is not None and stop.now) or not state.undoables or lacks_worktree(state) or verdict(state) == "completed":
         return None
-    return state.undoables[-1]
+    return next((one for one in reversed(state.undoables) if _may_be_undone(state, one)), None)
+
+
+def _may_be_undone(state: State, one: UndoableVisit) -> bool:
+    """Whether its undo was not tried in this round. A corrected definition may no longer have the step or its undo."""
+    node = state.graph.nodes.get(one.step)
+    return one.failed_round != state.run.round and node is not None and node.step.undo is not None
 
 
 def after_undo(now: Now, place: Place, fact: e.Fact) -> Facts:
@@ -110,7 +123,8 @@ def after_undo(now: Now, place: Place, fact: e.Fact) -> Facts:
     else:
         cause = (fact.failure,) if isinstance(fact, e.CommandFailed) else ()
         message = cause[0].message if cause else "the undo was stopped"
-        yield e.UndoFailed(place.key, visit, make_failure(now, place, "UNDO_FAILED", message, cause=cause))
+        found = replace(make_failure(now, place, "UNDO_FAILED", message, cause=cause), visit=visit)
+        yield e.UndoFailed(place.key, visit, found, is_kept=True)
 
 
 # -- end ------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ from mulligan.core.evolve.evolve_fork import is_scheduled_again
 from mulligan.core.evolve.evolve_places import holds_conversation, is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model.workflow import END
+from mulligan.core.state.deadlines import is_time_up
 from mulligan.core.state.held_steps import held_places, is_on_hold
 from mulligan.core.state.scope import Now
 from mulligan.core.state.state import Place
@@ -80,6 +81,9 @@ def _run_forked(now: Now, fact: e.RunForked) -> Facts:
 
     With a worktree the step that opens it comes first, and everything else is left as it is until then.
     """
+    if is_time_up(now.state, now.at):
+        # It was up at the event at which the fork goes on.
+        yield from fire_held_timer(now, "run", "", now.state.run.round)
     workspace = now.state.workflow.workspace
     if fact.worktree is None or workspace is None:
         yield from _run_again(now, lambda place: _is_in_flight(place) or is_scheduled_again(place, fact))

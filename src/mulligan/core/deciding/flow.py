@@ -9,6 +9,7 @@ from typing import Any
 from mulligan.core.deciding.ladder import delay_seconds
 from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, schedule
 from mulligan.core.deciding.routes import has_no_route, success_edges
+from mulligan.core.deciding.triage_agent import default_due
 from mulligan.core.evolve.arrivals import is_met
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure, failure
@@ -170,8 +171,30 @@ def enter(now: Now, place: Place) -> Facts:
 
 
 def _enter_and_schedule(now: Now, place: Place) -> Facts:
+    asks = asks_after_failed_undo(now.state, place)
     yield e.StepEntered(place.key, place.visit + 1)
-    yield from schedule(now, place, "entered")
+    if asks:
+        yield _park_after_failed_undo(now, place)
+    else:
+        yield from schedule(now, place, "entered")
+
+
+def asks_after_failed_undo(state: State, place: Place) -> bool:
+    """Whether a person decides if a step runs again whose undo has failed: in the first visit of a round, with triage.
+
+    Without triage the round is refused, see `rounds`.
+    """
+    is_first = place.visit == place.visits_before
+    may_ask = place.has_failed_undo and not state.run.is_forced and is_first
+    return may_ask and state.step(place.key).triage is not None
+
+
+def _park_after_failed_undo(now: Now, place: Place) -> e.StepParked:
+    policy = now.state.step(place.key).triage
+    assert policy is not None
+    message = "it would run again, but its undo failed: what it did may still stand"
+    found = add_location(now, place, failure("UNDO_FAILED", message))
+    return e.StepParked(place.key, place.visit, place.attempt, found, "undo_failed", due=default_due(now, policy))
 
 
 def _enter_and_fail(now: Now, place: Place, found: Failure) -> Facts:

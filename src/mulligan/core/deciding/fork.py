@@ -34,6 +34,8 @@ class Fork(msgspec.Struct, frozen=True):
     stale: tuple[StaleFile, ...] = ()
     # What the worktree of the fork is copied from, if kept results are in that of the old run.
     worktree: WorktreeOrigin | None = None
+    # Steps whose undo has failed in the old run: what they did may still stand, also if the fork runs them.
+    undo_failed: tuple[str, ...] = ()
 
 
 def plan_fork(
@@ -52,6 +54,7 @@ def plan_fork(
         dropped=tuple(name for name in old.graph.nodes if name not in graph.nodes),
         stale=stale,
         worktree=None if _opens(old) == from_step else worktree_origin(old),
+        undo_failed=tuple(name for name in graph.nodes if name in old.places and old.places[name].undo_failed),
     )
 
 
@@ -125,7 +128,7 @@ def _keep(old: State, place: Place) -> Kept:
     arcs = old.graph.nodes[place.key].arcs
     taken = {arc.to for arc in arcs if arc.to == END or old.arcs.get(arc.key) == "taken"}
     status = "skipped" if place.settled == "skipped" else "completed"
-    is_whole = place.settled == "completed" and not place.recovered_by
+    is_whole = place.settled == "completed" and not place.recovered_by and not place.has_failed_undo
     return Kept(
         step=place.key,
         status=status,

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.adjustment import CAP, adjust, reached_cap
+from mulligan.core.deciding.child_failure import UNDO_FAILED, undo_failed_in_child
 from mulligan.core.deciding.classify import LIMIT, LIMIT_SECONDS, OUT_OF_JOB_MEMORY, WORKER_LIFE
 from mulligan.core.deciding.conditions import matching_rule
 from mulligan.core.deciding.lifecycle import Facts, complete, enter_command, is_last_visit, make_failure, schedule
@@ -159,6 +160,8 @@ def retry(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, b
     delay = delay_seconds(rule.backoff, number, seed, failure.details)
     due = max(now.at + timedelta(seconds=delay), _not_before(failure, now.at))
     refusal = _retry_refusal(now, place, rule, number, due)
+    if not refusal and undo_failed_in_child(place, failure):
+        refusal = UNDO_FAILED
     if not refusal and (cap := reached_cap(rule.adjust, place, failure)):
         # A retry would get no more of what ran out.
         refusal = f"{cap}_reached"
@@ -277,7 +280,7 @@ def handle(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, 
     handler = place.spec.on_failure
     if handler is None:
         return False
-    refusal = _handler_refusal(now.state, place, handler)
+    refusal = _handler_refusal(now.state, place, handler, failure)
     if refusal:
         yield e.RungPassed(place.key, "handle", refusal)
         return False
@@ -287,12 +290,14 @@ def handle(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, 
     return True
 
 
-def _handler_refusal(state: State, place: Place, handler: Handler) -> str:
+def _handler_refusal(state: State, place: Place, handler: Handler, failure: Failure) -> str:
     """Why the handler does not run: it ran for this attempt already, or its rerun cannot happen."""
     if place.climb.handled_attempt == place.attempt:
         return "handled_once"
     if handler.rerun and is_beyond_limit(state, place):
         return "loop_limit"
+    if handler.rerun and undo_failed_in_child(place, failure):
+        return UNDO_FAILED
     return "reruns_exhausted" if handler.rerun and place.climb.handled_times >= handler.rerun else ""
 
 
@@ -419,6 +424,9 @@ def _parking_reason(policy: Triage, place: Place, failure: Failure) -> str:
     """Why the failure is parked; empty if it is not. Critical failures are parked only with `always`."""
     if policy.when == "always":
         return "always"
+    if undo_failed_in_child(place, failure):
+        # No rule may try it again: only a person can.
+        return UNDO_FAILED
     if failure.severity == "critical":
         return ""
     if matching_rule(place.spec.rules, failure) is None:

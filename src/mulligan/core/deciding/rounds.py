@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from mulligan.core.deciding.budgets import check_raised_budgets
+from mulligan.core.deciding.child_failure import undo_failed_in_child
 from mulligan.core.deciding.child_rounds import check_child_rounds
 from mulligan.core.deciding.dependents import dependents
 from mulligan.core.deciding.flow import readiness
@@ -22,7 +23,10 @@ from mulligan.core.model.reports import RetryRequested
 from mulligan.core.state.state import Items, Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import unhandled
-from mulligan.errors import NothingToRetry, Refused, RunNotFinished, UnknownStep
+from mulligan.errors import NothingToRetry, Refused, RunNotFinished, UndoFailed, UnknownStep
+
+# A refusal names at most this many steps.
+NAMES_MAX = 5
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -38,6 +42,8 @@ class Round(msgspec.Struct, frozen=True):
     fresh: tuple[str, ...] = ()
     # Whether completed steps keep their results although a step that they depend on runs again.
     keep_completed: bool = False
+    # Whether steps run again although their undo has failed.
+    is_forced: bool = False
 
 
 def plan_revision(state: State, report: RetryRequested) -> tuple[RunRevised, Difference] | None:
@@ -61,7 +67,10 @@ def plan_round(state: State, report: RetryRequested, revised: Difference | None 
     """
     refuse_round(state, report, state.graph)
     named = () if report.items is None else _items_to_retry(state, report.from_step, report.items)
-    asked = _Asked(report.from_step, bool(named), keep_completed=keeps_completed(report), revised=revised)
+    keep_completed = keeps_completed(report)
+    asked = _Asked(
+        report.from_step, bool(named), keep_completed=keep_completed, is_forced=report.force, revised=revised
+    )
     if named and not asked.keep_completed:
         _refuse_items_behind_rerun(state, asked)
     without = frozenset(_steps_to_rerun(state, asked))
@@ -69,6 +78,8 @@ def plan_round(state: State, report: RetryRequested, revised: Difference | None 
     stale = tuple(one for one in report.stale if one.step in state.graph.nodes and one.step not in without)
     asked = msgspec.structs.replace(asked, stale=stale)
     steps = _steps_to_rerun(state, asked)
+    if not asked.is_forced:
+        refuse_failed_undos(state, steps)
     fresh = _steps_starting_fresh(state, asked, steps)
     check_child_rounds(state, report, steps)
     return Round(
@@ -80,6 +91,40 @@ def plan_round(state: State, report: RetryRequested, revised: Difference | None 
         stale=stale,
         fresh=tuple(name for name in steps if name in fresh and _can_start_fresh(state, name)),
         keep_completed=asked.keep_completed,
+        is_forced=asked.is_forced,
+    )
+
+
+# -- steps whose undo has failed ---------------------------------------------------------------------------------------
+
+
+def failed_undos(state: State, steps: Iterable[str]) -> Iterator[str]:
+    """Those of the steps that must not run again unasked: what they did could not be undone, and may still stand.
+
+    Also those whose child run, such as the last try of a group, could not undo all that it did.
+    """
+    places = ((name, state.places[name]) for name in steps if name in state.places)
+    return (name for name, place in places if place.undo_failed or undo_failed_in_child(place, place.failure))
+
+
+def refuse_failed_undos(state: State, steps: Iterable[str]) -> None:
+    """Raise if one of the steps that are to run again could not be undone.
+
+    With triage a person decides about it in the round, see `flow`.
+    """
+    places = state.places
+    asks = {name for name in steps if places[name].has_failed_undo and state.step(name).triage is not None}
+    names = [name for name in failed_undos(state, steps) if name not in asks]
+    if not names:
+        return
+    run_id, few = state.run.run_id, names[:NAMES_MAX]
+    more = f" and {len(names) - len(few)} more" if len(names) > len(few) else ""
+    said = ("step", "its undo", "it") if len(names) == 1 else ("steps", "the undo of each", "they")
+    raise UndoFailed(
+        f"{said[0]} {quote_names(few)}{more} of run {run_id} would run again, but {said[1]} failed: what {said[2]} did "
+        "may still stand",
+        hint=f"to run what could not be undone again all the same: mulligan retry {run_id} --force",
+        steps=names,
     )
 
 
@@ -127,6 +172,8 @@ class _Asked(msgspec.Struct, frozen=True):
     # Whether only some items of the map `from_step` run.
     has_items: bool = False
     keep_completed: bool = False
+    # Whether a step whose undo has failed runs as if it was undone.
+    is_forced: bool = False
     stale: tuple[StaleFile, ...] = ()
     revised: Difference | None = None
 
@@ -147,7 +194,7 @@ def _first_steps(state: State, asked: _Asked) -> list[str]:
     skipped step stays skipped unless something before it runs, or its condition may have another answer now.
     """
     again = {record.step for record in unhandled(state)} | {one.step for one in asked.stale}
-    again |= {place.key for place in state.steps() if place.is_undone or place.status == "cancelled"}
+    again |= {*_undone(state, asked), *(place.key for place in state.steps() if place.status == "cancelled")}
     skipped = [place for place in state.steps() if place.status == "skipped"]
     again |= {place.key for place in skipped if _may_be_entered_now(state, place)}
     if asked.revised is not None:
@@ -156,6 +203,10 @@ def _first_steps(state: State, asked: _Asked) -> list[str]:
             again |= {place.key for place in skipped if _is_released(state, place)}
     first = [asked.from_step] if asked.from_step else []
     return [*first, *(name for name in state.graph.nodes if name in again and name != asked.from_step)]
+
+
+def _undone(state: State, asked: _Asked) -> list[str]:
+    return [place.key for place in state.steps() if place.is_undone or (asked.is_forced and place.has_failed_undo)]
 
 
 def _may_be_entered_now(state: State, place: Place) -> bool:
@@ -187,8 +238,8 @@ def _unfinished_steps(state: State, asked: _Asked) -> set[str]:
     again = {record.step for record in unhandled(state)}
     if asked.from_step:
         again |= {asked.from_step} if asked.has_items else state.graph.region(asked.from_step)
-    again |= {place.key for place in state.steps() if place.is_undone or place.status in ("cancelled", "skipped")}
-    undone = [place.key for place in state.steps() if place.is_undone]
+    undone = _undone(state, asked)
+    again |= {*undone, *(place.key for place in state.steps() if place.status in ("cancelled", "skipped"))}
     again |= state.graph.between(undone, again)
     # If a loop failed, the steps after that keep the result of an earlier pass, which is older than what they need.
     again |= {name for name in state.graph.behind(again) if state.places[name].settled == "skipped"}
@@ -254,11 +305,13 @@ def _own_reason(state: State, plan: Round, failed: set[str], name: str) -> str:
     """Why a step runs again by itself; "" if only because of a step that it depends on."""
     place = state.places[name]
     if name == plan.from_step:
-        return "the round starts here"
+        return f"the round starts here{_BUT_STANDS if place.undo_failed else ''}"
+    if place.undo_failed:
+        return f"forced{_BUT_STANDS}" if plan.is_forced else f"if a person says so{_BUT_STANDS}"
     if place.is_undone:
         return "it was undone"
     if name in failed:
-        return "it failed"
+        return f"it failed{_BUT_STANDS}" if undo_failed_in_child(place, place.failure) else "it failed"
     if found := [one.text for one in plan.stale if one.step == name]:
         return "; ".join(found)
     if place.status in ("cancelled", "skipped"):
@@ -266,6 +319,9 @@ def _own_reason(state: State, plan: Round, failed: set[str], name: str) -> str:
     if plan.keep_completed and place.status == "completed" and place.settled == "skipped":
         return "its result is from an earlier pass of the loop"
     return ""
+
+
+_BUT_STANDS = ", though its undo failed and what it did may still stand"
 
 
 def items_to_rerun(state: State, plan: Round) -> dict[str, tuple[int, ...]]:

@@ -35,4 +35,5 @@ def round_request(state: State, effect: ContinueChild, at: datetime, revised: Re
         asked=asked if is_asked else None,
         revised=revised,
         keep_completed=state.run.keep_completed,
+        force=state.run.is_forced,
     )

@@ -16,6 +16,15 @@ def may_run_on(task: Task, host: str, now: datetime) -> bool:
     return task.avoids is None or host not in task.avoids.hosts or now >= task.avoids.until
 
 
+def is_run_due(task: Task, now: datetime) -> bool:
+    """Whether the time of its run is up, so that it must not start, as far as the task knows.
+
+    A pause moves that time. So if it has passed, the store looks for the timer of the run: if that is due later, the
+    task may start. If it is due, or has fired, the run will be stopped as soon as somebody drives it.
+    """
+    return task.run_due is not None and now >= task.run_due
+
+
 def has_nodes_for(asked: int, nodes: int, nodes_min: int, *, is_idle: bool) -> bool:
     """Whether a worker whose allocation has so many nodes may run a task that asks for some: all of them are its own.
 

@@ -22,7 +22,7 @@ from mulligan.core.model.on_dask import LABEL as DASK
 from mulligan.core.model.on_dask import wants_client
 from mulligan.core.model.waiting import DEFAULT_CPUS, default_cpus, waits
 from mulligan.core.model.workflow import AGENT, Action, Budget, Capture, Command, Resources, Secret
-from mulligan.core.state.deadlines import deadline_of
+from mulligan.core.state.deadlines import deadline_of, goes_on_when_stopped
 from mulligan.core.state.scope import (
     BREAKER_KEY,
     CACHE_KEY,
@@ -139,6 +139,9 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     nodes: int = 1
     # A worker gets it only if it has so much time left: the end of a worker's time has interrupted it before.
     seconds_min: float = 0.0
+    # When the time of its run is up: it does not start after that. None if it may run in a stopped run too. A pause of
+    # the run moves this, see `lease_rules`.
+    run_due: datetime | None = None
 
     @property
     def seconds_needed(self) -> float:
@@ -249,6 +252,7 @@ def make_task(state: State, key: str) -> Task:
         avoided_hosts(state, place),
         wanted.nodes or 1,
         place.climb.seconds_min,
+        None if state.run.due is None else _run_due(state, place),
     )
 
 
@@ -258,6 +262,11 @@ def _origin_of_worktree(state: State) -> dict[str, Any]:
     assert origin is not None
     items = opened_items(state) if lacks_worktree(state) else []
     return {"work": origin.work, "commit": origin.commit, "items": items}
+
+
+def _run_due(state: State, place: Place) -> datetime | None:
+    is_open = state.run.stop is None and not goes_on_when_stopped(state, place)
+    return state.run.due if is_open else None
 
 
 def _agent_context(state: State, asker: Place) -> AgentContext:

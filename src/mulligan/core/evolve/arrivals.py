@@ -225,7 +225,7 @@ def _unsettle(state: State, name: str, names: Collection[str], *, keeps_results:
     """
     node = state.graph.nodes[name]
     place = state.touch(name)
-    is_redone = place.is_undone and place.status == "completed"
+    is_redone = (place.is_undone or place.has_failed_undo) and place.status == "completed"
     for arc in node.arcs:
         is_kept = is_redone or (keeps_results and arc.edge.on != "failure")
         if arc.to in names or (state.places[arc.to].status != "waiting" and not is_kept):

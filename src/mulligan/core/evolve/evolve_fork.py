@@ -31,8 +31,8 @@ def run_forked(state: State, fact: e.RunForked, entry: e.Entry) -> None:
     if fact.inputs is not None:
         run.inputs = fact.inputs
     _move_run_times(run, passed)
-    # What is being undone is undone to its end; it is the last one.
-    undoing = state.undoables[-1:] if run.undoing else []
+    # What is being undone is undone to its end.
+    undoing = [state.undoables[state.visit_being_undone]] if run.undoing else []
     for _ in range(len(state.undoables)):
         state.take_last(state.undoables)
     for one in undoing:

@@ -288,8 +288,10 @@ def _handler_failed(state: State, place: Place, fact: e.HandlerFailed, entry: e.
 def _command_entered(state: State, fact: e.CommandEntered, entry: e.Entry) -> None:
     parent = state.touch(fact.parent)
     spec = command_spec(state, parent, fact.role, fact.index)
-    # Attempt numbers of an item's commands continue from the number of the item.
+    # Attempt numbers of an item's commands continue from the number of the item; those of an undo, from earlier rounds.
     attempt = parent.attempt if fact.role == "do" else 0
+    if fact.role == "undo":
+        attempt = state.undoables[state.visit_being_undone].attempt
     place = Place(fact.role, "ready", fact.parent, fact.index, visit=1, attempt=attempt, key=fact.place, spec=spec)
     if fact.role == "do" and state.run.adjustments:
         place.climb = fresh_climb(state, parent.parent, spec)
@@ -398,6 +400,9 @@ def _command_ended(state: State, fact: Any, entry: e.Entry) -> None:
         parent.fingerprint, parent.reused_run_id = (ended.fingerprint, ended.reused_run_id) if is_whole else ("", 0)
         if ended.files:
             parent.files = ended.files if is_whole else ()
+    elif fact.role == "undo":
+        index = state.visit_being_undone
+        state.set_at(state.undoables, index, _replace(state.undoables[index], attempt=ended.attempt))
 
 
 def _advice(place: Place, script: Place, fact: Any) -> Any:
@@ -446,10 +451,11 @@ def steps_starting_fresh(
 ) -> list[str]:
     """The steps of a round that start as if for the first time.
 
-    Those from `from_step` on, behind undone steps, and behind steps whose files have changed.
+    Those from `from_step` on, behind undone steps and those that could not be undone, and behind steps whose files have
+    changed.
     """
     steps = list(put_back)
-    undone = [name for name in steps if state.places[name].is_undone]
+    undone = [name for name in steps if state.places[name].is_undone or state.places[name].has_failed_undo]
     undone += [one.step for one in stale]
     behind = state.graph.behind([from_step, *undone] if from_step else undone)
     return [name for name in steps if name in behind]
@@ -508,13 +514,34 @@ def _undo_started(state: State, fact: e.UndoStarted, entry: e.Entry) -> None:
 
 
 def _undo_ended(state: State, fact: Any, entry: e.Entry) -> None:
-    # Undos run in reverse order, each visit once: the one that has ended is always the last.
-    state.take_last(state.undoables)
+    index, place = state.undoable_index(fact.step, fact.visit), state.touch(fact.step)
     state.run.undoing, state.run.has_undone = "", True
-    place = state.touch(fact.step)
-    place.is_undone = True
     if isinstance(fact, e.UndoFailed):
         place.warnings = (*place.warnings, fact.failure)
+        if fact.is_kept:
+            # It stays where it is: a later round undoes it in the same order.
+            state.set_at(state.undoables, index, _replace(state.undoables[index], failed_round=state.run.round))
+            place.is_undone, place.has_failed_undo = False, True
+            return
+    elif place.has_failed_undo:
+        place.warnings = tuple(one for one in place.warnings if not _is_failed_undo(one, fact.visit))
+    remove_undoable(state, index)
+    if place.has_failed_undo:
+        place.has_failed_undo = any(one.step == fact.step and one.failed_round for one in state.undoables)
+    place.is_undone = not place.has_failed_undo
+
+
+def _is_failed_undo(warning: Failure, visit: int) -> bool:
+    return warning.code == "UNDO_FAILED" and warning.visit == visit
+
+
+def remove_undoable(state: State, index: int) -> None:
+    """Remove a visit from `undoables`. Nearly always it is the last one."""
+    later = state.undoables[index + 1 :]
+    for _ in range(len(later) + 1):
+        state.take_last(state.undoables)
+    for undoable in later:
+        state.append(state.undoables, undoable)
 
 
 def _warning_recorded(state: State, fact: e.WarningRecorded, entry: e.Entry) -> None:

@@ -30,6 +30,7 @@ from mulligan.core.evolve.evolve_places import (
     PLACE_MOVE_HANDLERS,
     fresh_climb,
     is_engine_action,
+    remove_undoable,
     reset_items,
     steps_starting_fresh,
 )
@@ -227,6 +228,7 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
     run.round, run.due, run.stop, run.is_time_up, run.has_undone = fact.round, fact.due, None, False, False
     run.outputs, run.degraded, run.reason = {}, False, ""
     run.items_of, run.adjustments = fact.from_step if fact.indexes else "", fact.adjustments
+    run.is_forced = fact.is_forced
     raise_budgets(run, fact.budgets)
     _begin_child_rounds(state, fact)
     _begin_lateness(state, entry)
@@ -368,15 +370,8 @@ def _continues_items(state: State, place: Place, visit: int) -> bool:
 
 def _remove_undoable(state: State, step: str, visit: int) -> None:
     """Remove the undoable visit whose items are now part of the completed visit, so that they are undone once."""
-    indexes = range(len(state.undoables) - 1, -1, -1)
-    index = next((i for i in indexes if (state.undoables[i].step, state.undoables[i].visit) == (step, visit)), None)
-    if index is None:
-        return
-    later = state.undoables[index + 1 :]
-    for _ in range(len(later) + 1):
-        state.take_last(state.undoables)
-    for undoable in later:
-        state.append(state.undoables, undoable)
+    if any((one.step, one.visit) == (step, visit) for one in state.undoables):
+        remove_undoable(state, state.undoable_index(step, visit))
 
 
 def _step_skipped(state: State, place: Place, fact: e.StepSkipped, entry: e.Entry) -> None:

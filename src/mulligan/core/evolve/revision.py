@@ -303,9 +303,10 @@ def _retire(state: State, name: str) -> None:
     _forget_items(state, name)
     place = state.touch(name)
     # The result of an undone or recovered step is not reused by later runs.
-    if place.is_undone or place.recovered_by:
+    if place.is_undone or place.has_failed_undo or place.recovered_by:
         place.fingerprint = ""
-    place.spec, place.recovered_by, place.loop_edge, place.is_undone = ITEM, "", None, False
+    place.spec, place.recovered_by, place.loop_edge = ITEM, "", None
+    place.is_undone, place.has_failed_undo = False, False
     for records in (state.failures, state.recoveries):
         for record in [one for one in records if one.step == name]:
             state.set_at(records, record.index, _replace(record, is_closed=True))

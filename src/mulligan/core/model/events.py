@@ -202,6 +202,8 @@ class RunReopened(Fact):
     # For a child run: the attempt of its parent that waits for this round, and what the agents of the caller may spend.
     attempt: int = 0
     callers_budget: Budget | None = None
+    # Whether steps may run again although their undo has failed.
+    is_forced: bool = False
 
 
 class _RunEnded(Fact):
@@ -638,9 +640,13 @@ class UndoCompleted(Fact):
 
 
 class UndoFailed(Fact):
+    """The visit is not undone: what it did may still stand."""
+
     step: str
     visit: int
     failure: Failure
+    # Whether a later round tries to undo the visit again. In logs of earlier releases a failed undo counted as undone.
+    is_kept: bool = False
 
 
 class WarningRecorded(Fact):

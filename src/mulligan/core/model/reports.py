@@ -124,6 +124,8 @@ class ChildEnded(Report):
     round: int = 1
     # It has refused to open that round, so nothing of it has run.
     is_refused: bool = False
+    # Its steps whose undo has failed: what they did may still stand.
+    undo_failed: tuple[str, ...] = ()
 
 
 class StartsDue(Report):
@@ -196,6 +198,8 @@ class RetryRequested(Report):
     from_start: bool = False
     # What the next round of one child run is asked for.
     child: ChildRound | None = None
+    # Whether steps whose undo has failed run again, although what they did may still stand.
+    force: bool = False
 
 
 class RoundRequested(Report):
@@ -210,7 +214,9 @@ class RoundRequested(Report):
     # What a person asked for, and a corrected definition.
     asked: ChildRound | None = None
     revised: Revised | None = None
+    # As in the round of the parent.
     keep_completed: bool = False
+    force: bool = False
 
 
 class Classified(Report):

@@ -468,7 +468,7 @@ def nearest_output(state: State, place: Place) -> Any:
     """`output`: of the place that a validator checks, of the visit that is undone, or of an item's previous command."""
     for above in state.ancestors(place):
         if above.role == "undo":
-            return state.undoables[-1].output
+            return state.undoables[state.visit_being_undone].output
     parent = state.places.get(place.parent)
     if place.role == "do" and place.index == 1 and state.step(state.step_of(place).key).has_worktrees:
         # The first command of the file: the one before it opened the worktree.

@@ -288,6 +288,8 @@ class Place(msgspec.Struct, array_like=True):
     call: CalledTool | None = None
     # What the next attempt may continue. For an item: the child run of its first command.
     last_child: LastChild | None = None
+    # -- steps only: a visit could not be undone. Then it is not `is_undone`, whatever became of its other visits
+    has_failed_undo: bool = False
     # -- not in its row: the key of the row, and its definition in the workflow
     key: str = ""
     spec: Command = ITEM
@@ -296,6 +298,14 @@ class Place(msgspec.Struct, array_like=True):
     def result_run_id(self) -> int:
         """The run that produced the result; 0 for this run."""
         return self.reused_run_id or self.kept_run_id
+
+    @property
+    def undo_failed(self) -> bool:
+        """Whether a visit could not be undone, so that what it did may still stand.
+
+        Earlier releases counted it as undone, with a warning.
+        """
+        return self.has_failed_undo or (self.is_undone and any(one.code == "UNDO_FAILED" for one in self.warnings))
 
     @property
     def is_active(self) -> bool:
@@ -347,6 +357,9 @@ class UndoableVisit(msgspec.Struct, frozen=True, omit_defaults=True):
     step: str
     visit: int
     output: Any = None
+    # The round in which its undo failed last, 0 if it did not; and the number of the last attempt at it.
+    failed_round: int = 0
+    attempt: int = 0
 
 
 class Tally(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -462,6 +475,8 @@ class Run(msgspec.Struct):
     spent_before: Spent = NOTHING_SPENT
     # In a fork of a run with a worktree: what its own worktree is copied from.
     worktree_origin: WorktreeOrigin | None = None
+    # Whether steps run again in this round although their undo has failed.
+    is_forced: bool = False
 
     @property
     def present_version(self) -> str:
@@ -557,6 +572,17 @@ class State:
         """The items of a map step in the order of its list; None for an item that was not entered."""
         total = len(place.items.values) if place.items else 0
         return [self.places.get(item_key(place.key, index)) for index in range(total)]
+
+    def undoable_index(self, step: str, visit: int) -> int:
+        """Where a visit that was not undone yet stands in `undoables`. Nearly always it is one of the last."""
+        indexes = range(len(self.undoables) - 1, -1, -1)
+        return next(i for i in indexes if (self.undoables[i].step, self.undoables[i].visit) == (step, visit))
+
+    @property
+    def visit_being_undone(self) -> int:
+        """The index in `undoables` of the visit that is being undone; `run.undoing` is not empty."""
+        step, _, visit = self.run.undoing.rpartition(".undo@")
+        return self.undoable_index(step, int(visit))
 
     def is_left_to_finish(self, place: Place) -> bool:
         """Whether a stopped place may finish by itself (`cancel_grace: finish`). A handler timeout still applies."""

@@ -67,7 +67,8 @@ PLACE: dict[type[e.Fact], Moves] = {
     e.HandlerStarted: _all("ready running backing_off", "handling"),
     e.HandlerSucceeded: _stay("handling"),
     e.HandlerFailed: _stay("handling"),
-    e.StepParked: _all("running handling", "pending_failed"),
+    # Ready: a person decides whether it runs again after a failed undo.
+    e.StepParked: _all("ready running handling", "pending_failed"),
     e.StepClassified: _stay("pending_failed"),
     e.TriageSuggested: _stay("pending_failed"),
     e.StepCompleted: _all("ready running handling", "completed"),

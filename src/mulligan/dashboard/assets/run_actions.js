@@ -100,17 +100,19 @@ async function retry({ run_id: run, workflow, step, writes }) {
         { name: "adjust", type: "checkbox", label: "Give more memory and time to steps that ran out of them" },
         KEEP_COMPLETED,
         { name: "from_start", type: "checkbox", label: "Start child runs that did not complete anew, instead of continuing them" },
+        { name: "force", type: "checkbox", label: "Run steps again whose undo has failed" },
         ...definition,
       ],
       done: (answer) => `round ${answer.round} of run ${run} has begun`,
     },
     describe: describeRound,
-    shape: ({ from_step, adjust, keep_completed, from_start, version, text, ...rest }) => ({
+    shape: ({ from_step, adjust, keep_completed, from_start, force, version, text, ...rest }) => ({
       ...rest,
       ...(from_step ? { from_step } : {}),
       ...(adjust ? { adjust } : {}),
       ...(keep_completed ? { keep_completed } : {}),
       ...(from_start ? { from_start } : {}),
+      ...(force ? { force } : {}),
       ...readDefinition(version, text),
     }),
   };

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mulligan.core.model.formatting import format_size, pluralize
-from mulligan.history.phrases import up_to_date_since
+from mulligan.history.phrases import UNDO_FAILED, up_to_date_since
 from mulligan.service.page.groups import group_by_matrix, render_matrix, status_counts, steps_by_matrix, values_of
 from mulligan.service.page.markup import Html, element, join_html
 from mulligan.service.page.styles import OUTCOMES, STATUSES, format_elapsed, status_label
@@ -83,6 +83,7 @@ def _remarks(step: StepLine, of_matrix: Mapping[str, Sequence[StepLine]]) -> str
     words += [f"{step.visits} visits"] if step.visits > 1 else []
     words += ["recovered"] if step.recovered else []
     words += ["undone"] if step.undone else []
+    words += [UNDO_FAILED] if step.undo_failed else []
     words += [up_to_date_since(step.up_to_date_since)] if step.up_to_date_since else []
     if step.items:
         words.append(pluralize(step.items, "item") + (f", {step.items_failed:,} failed" if step.items_failed else ""))

@@ -78,6 +78,8 @@ class StepLine(msgspec.Struct, frozen=True):
     # The name of its matrix, and its values, if it belongs to one.
     matrix: str = ""
     values: dict[str, Any] = {}
+    # A visit could not be undone: what it did may still stand.
+    undo_failed: bool = False
     # What its agents have spent, as text; "" if it has none.
     agents: str = ""
     # What its last attempt reported, in words.
@@ -422,7 +424,8 @@ def _steps(state: State, reader: _LogReader) -> Iterator[StepLine]:
             visits=place.visit,
             attempts=attempts[place.key],
             recovered=bool(place.recovered_by),
-            undone=place.is_undone,
+            undone=place.is_undone and not place.undo_failed,
+            undo_failed=place.undo_failed,
             items=len(items),
             items_failed=failed,
             wall_seconds=cost.wall_seconds,

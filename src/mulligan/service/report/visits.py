@@ -17,10 +17,10 @@ from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.rejected_output import rejected_text
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import FailureRecord, State
-from mulligan.history.phrases import describe_failure, failure_label
+from mulligan.history.phrases import UNDO_FAILED, describe_failure, failure_label
 from mulligan.history.route_outcomes import Fate, describe_route_outcome, format_times
 from mulligan.history.story import StoryLine
-from mulligan.service.failure_summary import ENDINGS, FATES, RECOVERED, REMOVED, spent_budget
+from mulligan.service.failure_summary import ENDINGS, FATES, RECOVERED, REMOVED, UNDONE_LATER, spent_budget
 from mulligan.service.report.attempts import part_of, unit_of
 
 RungName = Literal["retry", "handle", "triage", "route", "end"]
@@ -127,6 +127,7 @@ class _VisitTracker:
         self.ended = ""
         self.recovered_by = ""
         self.is_undo_failed = False
+        self.is_undone_later = False
 
     @property
     def has_failed(self) -> bool:
@@ -166,8 +167,19 @@ class FailedVisits:
         own = self._keep_lines(lines, entry.at)
         rule = _RULES.get(type(fact))
         place: str = getattr(fact, "place", "") or getattr(fact, "step", "")
-        if rule is not None and part_of(place) in ("own", "undo"):
+        if isinstance(fact, e.UndoFailed | e.UndoCompleted):
+            # Of an earlier visit, if there was a loop or another round since.
+            self._undo_ended(fact, entry.at)
+        elif rule is not None and part_of(place) in ("own", "undo"):
             rule(self._tracker(place, entry.at), fact, own)
+
+    def _undo_ended(self, fact: e.UndoFailed | e.UndoCompleted, at: datetime) -> None:
+        key = fact.step, fact.visit
+        if isinstance(fact, e.UndoFailed):
+            tracker = self._trackers.setdefault(key, _VisitTracker(*key, self._round, at))
+            tracker.failure, tracker.is_undo_failed, tracker.is_undone_later = fact.failure, True, False
+        elif key in self._trackers:
+            self._trackers[key].is_undone_later = True
 
     def _keep_lines(self, lines: Iterable[StoryLine], at: datetime) -> StoryLine | None:
         """Add lines to the visits of their places; the first is the fact's own, the others are details."""
@@ -235,7 +247,7 @@ class FailedVisits:
     def _answer(self, state: State, tracker: _VisitTracker, record: FailureRecord | None) -> tuple[str, Fate]:
         """How the visit ended, as text and as fate."""
         if tracker.is_undo_failed:
-            return "undo failed", "open"
+            return UNDONE_LATER if tracker.is_undone_later else (UNDO_FAILED, "open")
         if tracker.ended == "completed":
             return _describe_recovery(tracker), "mended"
         if is_removed(state, step_name(tracker.unit)):
@@ -373,10 +385,6 @@ def _cancelled(tracker: _VisitTracker, fact: Any, line: StoryLine | None) -> Non
     tracker.ended = "cancelled"
 
 
-def _undo_failed(tracker: _VisitTracker, fact: e.UndoFailed, line: StoryLine | None) -> None:
-    tracker.failure, tracker.is_undo_failed = fact.failure, True
-
-
 _RULES: dict[type[e.Fact], Any] = {
     e.AttemptFailed: _attempt_failed,
     e.ResultRejected: _attempt_failed,
@@ -390,5 +398,4 @@ _RULES: dict[type[e.Fact], Any] = {
     e.StepFailed: _step_failed,
     e.ItemFailed: _item_failed,
     **dict.fromkeys((e.StepCancelled, e.ItemCancelled), _cancelled),
-    e.UndoFailed: _undo_failed,
 }

@@ -513,6 +513,10 @@ WHERE t.worker = '' AND (t.host = '' OR t.host NOT IN (SELECT host FROM workers)
 ORDER BY t.ticket
 FOR UPDATE OF t SKIP LOCKED
 
+-- The runs whose timer is due later than it was when a task was queued: a pause has moved it.
+-- name: runs_with_time_left
+SELECT run_id FROM timers WHERE run_id = ANY(%s::bigint[]) AND kind = 'run' AND due > now_micros()
+
 -- name: lease_tasks
 UPDATE tasks SET worker = %s, ticket = t.ticket, leased_at = now_micros()
 FROM (

@@ -403,6 +403,10 @@ WHERE t.worker = '' AND (t.host = '' OR t.host NOT IN (SELECT host FROM workers)
       AND t.cpus = ?1 AND t.memory = ?2 AND t.gpus = ?3 AND t.labels = ?4 AND t.nodes = ?5 AND t.timeout IS ?6
 ORDER BY t.ticket
 
+-- Whether the timer of a run is due later than it was when a task was queued: a pause has moved it.
+-- name: run_has_time_left
+SELECT 1 FROM timers WHERE run_id = ? AND kind = 'run' AND due > ?
+
 -- name: lease_task
 UPDATE tasks SET worker = ?, ticket = ?, leased_at = ? WHERE run_id = ? AND place = ? AND attempt = ?
 
