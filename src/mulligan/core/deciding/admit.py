@@ -273,6 +273,7 @@ def _run_reopened(now: Now, report: r.RetryRequested, plan: Round, caller: r.Rou
         budgets=report.budgets,
         from_start=report.from_start,
         child=report.child,
+        adjusts=report.adjust,
         attempt=0 if caller is None else caller.attempt,
         callers_budget=None if caller is None else caller.budget,
     )

@@ -455,6 +455,8 @@ class Run(msgspec.Struct):
     forked_at: int = 0
     # What this round was opened for: the round of one child run, until that has begun.
     child_round: ChildRound | None = None
+    # Whether steps of child runs that ran out of memory or time get more in this round.
+    adjusts: bool = False
     # For a child run that was continued: the attempt of its parent, and what was spent before this round.
     called_attempt: int = 0
     spent_before: Spent = NOTHING_SPENT
