@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mulligan.analysis.coverage.table import CoverageRow, CoverageTable, arrange_table
     from mulligan.analysis.coverage.words import describe_failure_of, played_text
     from mulligan.analysis.whatif.results import Estimate, RunWhatIf, UndecidedRun, WhatIf
+    from mulligan.core.deciding.child_rounds import PlannedChild
     from mulligan.core.effects.run_lists import QueuedShape
     from mulligan.core.model.credential_patterns import hide_credentials, is_credential_name
     from mulligan.core.model.fact_parts import HostCapacity
@@ -171,7 +172,7 @@ if TYPE_CHECKING:
     from mulligan.service.private_postgres import PostgresStatus, postgres_status, start_postgres, stop_postgres
     from mulligan.service.recent_runs import Day, Failing, FailingGroup, RecentRuns, WaitingRuns, WorkflowDays
     from mulligan.service.report import Report
-    from mulligan.service.round_plans import ForkPlan, PlannedChild, RoundPlan
+    from mulligan.service.round_plans import ForkPlan, RoundPlan
     from mulligan.service.run_comparison import ComparedRun, ComparedStep, RunComparison, ValuePair
     from mulligan.service.run_control import Prepared
     from mulligan.service.run_data import DataEntry
@@ -279,6 +280,7 @@ _NAMES = {
     "mulligan.analysis.coverage.words": "describe_failure_of played_text",
     "mulligan.analysis.whatif.results": "Estimate RunWhatIf UndecidedRun WhatIf",
     "mulligan.core.model.fact_parts": "HostCapacity",
+    "mulligan.core.deciding.child_rounds": "PlannedChild",
     "mulligan.core.effects.run_lists": "QueuedShape",
     "mulligan.core.model.failure": "Failure",
     "mulligan.core.model.credential_patterns": "hide_credentials is_credential_name",
@@ -363,7 +365,7 @@ _NAMES = {
     "mulligan.service.report": "Report",
     "mulligan.service.preflight": "SERVER_LABELS refuse_reserved_labels",
     "mulligan.service.private_postgres": "PostgresStatus postgres_status start_postgres stop_postgres",
-    "mulligan.service.round_plans": "ForkPlan PlannedChild RoundPlan",
+    "mulligan.service.round_plans": "ForkPlan RoundPlan",
     "mulligan.service.run_comparison": "ComparedRun ComparedStep RunComparison ValuePair",
     "mulligan.service.run_control": "Prepared",
     "mulligan.service.run_data": "DataEntry",
