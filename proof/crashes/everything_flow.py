@@ -91,7 +91,13 @@ def decide() -> str:
 
 
 @step
-def load(letters: int) -> str:
+def pack(letters: int) -> int:
+    act("pack")
+    return letters
+
+
+@step
+def load(packed: int) -> str:
     act("load")
     return "loaded"
 
@@ -109,7 +115,7 @@ def sail(loaded: str) -> None:
 
 @flow
 def voyage(letters: int) -> None:
-    sail(load(letters))
+    sail(load(pack(letters)))
 
 
 def reship() -> str:
@@ -142,7 +148,7 @@ def everything() -> dict[str, object]:
     letters = count(gather(fetched))
     called = call(fetched)
     asked = approve("ask", "may it?", timeout="30ms", on_failure=decide, after=[fetched])
-    shipped = voyage.options(on_failure=reship)(letters)
+    shipped = voyage.options(on_failure=reship, retry=1)(letters)
     deployed = deploy.options(after=[shipped])(checked.succeeded, called, asked)
     return {"letters": letters, "deployed": deployed}
 

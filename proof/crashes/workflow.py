@@ -13,8 +13,8 @@ SECRET = "hush-4711-nobody-may-say-it"
 LARGE = 70_000
 
 # Retries with a script and a delay, a handler, a map with a bad item, a python step, a large output, a secret, a
-# breaker that opens, an approval that nobody gives, a child that fails and undoes what it did, a failure edge that
-# leads back.
+# breaker that opens, an approval that nobody gives, a child that fails, undoes what it did and is continued in
+# another round, a failure edge that leads back.
 EVERYTHING = f"""
 name: everything
 secrets: {{token: {{env: TOKEN}}}}
@@ -62,6 +62,7 @@ steps:
   - step: ship
     needs: [count]
     workflow: {{file: child.yaml}}
+    retry: {{max_retries: 1, delay: 1ms}}
     on_failure: 'sh $ACT reship; echo shipped'
   - step: deploy
     needs: [check, count, call, ask, ship]
@@ -74,7 +75,8 @@ outputs: {{letters: '${{steps.count.output}}', deployed: '${{steps.deploy.output
 CHILD = """
 name: child
 steps:
-  - {step: load, shell: 'sh $ACT load; echo loaded', undo: {shell: 'sh $ACT unload'}}
+  - {step: pack, shell: 'sh $ACT pack; echo packed'}
+  - {step: load, needs: [pack], shell: 'sh $ACT load; echo loaded', undo: {shell: 'sh $ACT unload'}}
   - {step: sail, needs: [load], shell: 'sh $ACT sail; exit 3'}
 """
 
@@ -84,7 +86,9 @@ DONE_ONCE = Counter(
         ("fetch", "-", 1): 2,
         ("call", "-", 1): 2,
         **{(name, "-", 1): 1 for name in "clear build clean rebuild gather count decide repair deploy end".split()},
-        **{(name, "-", 1): 1 for name in "load sail unload reship".split()},
+        # What the child has packed is kept in its second round; what it has undone is done again.
+        **{(name, "-", 1): 1 for name in "pack load sail unload reship".split()},
+        **{(name, "-", 2): 1 for name in "load sail unload".split()},
         **{("check", item, 1): 1 for item in "012"},
         **{("seal", item, 1): 1 for item in "02"},
         ("deploy", "-", 2): 1,

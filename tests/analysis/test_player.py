@@ -111,10 +111,10 @@ def test_a_child_run_is_played_and_its_failure_fails_the_step():
     assert played.runs[1].state.run.status == "failed"
 
 
-def test_a_retried_step_calls_another_child_run():
+def test_a_retried_step_continues_its_child_run():
     played = play(parent(rules=retry(1)), Ends(inner=[FAILS, FAILS]))
 
-    assert [run.state.run.status for run in played.runs] == ["completed", "failed", "completed"]
+    assert [(run.state.run.status, run.state.run.round) for run in played.runs] == [("completed", 1), ("completed", 2)]
 
 
 def test_a_child_run_may_be_assumed_instead():

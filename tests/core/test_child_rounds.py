@@ -299,6 +299,22 @@ def test_a_later_attempt_of_the_round_asks_for_what_failed_alone() -> None:
     assert [(one.round, one.asked and one.asked.from_step) for one in requests] == [(2, None), (3, "a"), (4, None)]
 
 
+def test_an_adjusting_retry_reaches_the_child_runs_once() -> None:
+    run = run_of(child(rules=retry(1))).child_ended("c", "failed").child_ended("c", "failed")
+    run.retry(adjust=True)
+    (_, _, first) = calls(run)
+    assert isinstance(first, fx.ContinueChild)
+    request = round_request(run.state, first, run.clock)
+    run.child_ended("c", "failed")
+    (*_, second) = calls(run)
+    assert isinstance(second, fx.ContinueChild)
+
+    assert request.asked == ChildRound("c", 2, 3, adjust=True)
+    assert round_request(run.state, second, run.clock).asked is None
+    inner = called_run(step("a", timeout=10.0)).fail("a", is_timed_out=True)
+    assert asked(inner, asked=ChildRound("c", 2, 2, adjust=True)).facts(e.RunReopened)[0].adjusts
+
+
 def test_a_person_can_ask_for_a_new_child_run_at_one_place_alone() -> None:
     run = run_of(child("c"), child("d")).child_ended("c", "failed").child_ended("d", "failed", child_run_id=3)
 

@@ -160,7 +160,13 @@ def test_a_run_that_has_not_begun_is_new_in_its_first_round_and_holds_nothing() 
         **{"spent": Spent(), "budgets": {}, "callers_budget": None, "stepping": None, "workspace": ""},
         **{"notify": (), "late_due": None, "late_after": 0.0, "sessions": {}},
         **{"agent_decisions": 0, "forked_at": 0, "worktree_origin": None, "is_forced": False},
-        **{"child_round": None, "keep_completed": False, "called_attempt": 0, "spent_before": Spent()},
+        **{
+            "child_round": None,
+            "keep_completed": False,
+            "adjusts": False,
+            "called_attempt": 0,
+            "spent_before": Spent(),
+        },
     }
 
 

@@ -279,7 +279,7 @@ def _show_round(planned: RoundPlan, *, adjust: bool) -> None:
     _show_children(planned)
     for step, words in planned.adjustments.items():
         complain(f"  '{step}': {', '.join(words)}")
-    if adjust and not planned.adjustments:
+    if adjust and not (planned.adjustments or planned.children):
         complain("  no step that runs again had run out of memory or time")
 
 

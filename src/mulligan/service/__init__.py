@@ -281,6 +281,7 @@ _NAMES = {
     "mulligan.analysis.whatif.results": "Estimate RunWhatIf UndecidedRun WhatIf",
     "mulligan.core.deciding.child_rounds": "PlannedChild",
     "mulligan.core.model.fact_parts": "HostCapacity",
+    "mulligan.core.deciding.child_rounds": "PlannedChild",
     "mulligan.core.effects.run_lists": "QueuedShape",
     "mulligan.core.model.failure": "Failure",
     "mulligan.core.model.credential_patterns": "hide_credentials is_credential_name",

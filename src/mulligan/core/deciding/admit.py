@@ -287,6 +287,7 @@ def _run_reopened(now: Now, report: r.RetryRequested, plan: Round, caller: r.Rou
         keep_completed=plan.keep_completed,
         from_start=report.from_start,
         child=report.child,
+        adjusts=report.adjust,
         attempt=0 if caller is None else caller.attempt,
         callers_budget=None if caller is None else caller.budget,
         is_forced=plan.is_forced,

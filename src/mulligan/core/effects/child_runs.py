@@ -6,6 +6,7 @@ from datetime import datetime
 
 from mulligan.core.deciding.budgets import remaining_budget
 from mulligan.core.effects.effects import ContinueChild
+from mulligan.core.model.fact_parts import ChildRound
 from mulligan.core.model.reports import Revised, RoundRequested
 from mulligan.core.state.state import Run, State
 
@@ -23,16 +24,19 @@ def calling_place(parent: str, child: str) -> str:
 
 def round_request(state: State, effect: ContinueChild, at: datetime, revised: Revised | None = None) -> RoundRequested:
     """What a parent sends to the child run that an attempt continues."""
-    asked = state.run.child_round
-    is_asked = asked is not None and (asked.run_id, asked.round) == (effect.run_id, effect.round)
+    place, asked = state.places[effect.place], state.run.child_round
+    if asked is None or (asked.run_id, asked.round) != (effect.run_id, effect.round):
+        # Once: what failed with more may not get more and more.
+        is_more = state.run.adjusts and place.climb.tries == 0
+        asked = ChildRound(effect.place, effect.run_id, effect.round, adjust=True) if is_more else None
     return RoundRequested(
         at=at,
         attempt=effect.attempt,
         round=effect.round,
         by=f"run {state.run.run_id}",
         reason=f"attempt {effect.attempt} of '{effect.place}'",
-        budget=remaining_budget(state, state.places[effect.place]),
-        asked=asked if is_asked else None,
+        budget=remaining_budget(state, place),
+        asked=asked,
         revised=revised,
         keep_completed=state.run.keep_completed,
         force=state.run.is_forced,

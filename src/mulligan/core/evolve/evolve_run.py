@@ -281,7 +281,7 @@ def _begin_child_rounds(state: State, fact: e.RunReopened) -> None:
     """In a child run: the attempt that called this round. In any: what is asked of the child runs of this round."""
     run, asked = state.run, fact.child
     run.child_round = asked if asked is not None and not asked.from_start else None
-    run.keep_completed = fact.keep_completed
+    run.keep_completed, run.adjusts = fact.keep_completed, fact.adjusts
     if fact.attempt:
         run.called_attempt, run.spent_before = fact.attempt, run.spent
         run.callers_budget = None if fact.callers_budget is None else add_to_budget(fact.callers_budget, run.spent)

@@ -199,6 +199,8 @@ class RunReopened(Fact):
     from_start: bool = False
     # What the round of one child run was asked for.
     child: ChildRound | None = None
+    # Steps of child runs that ran out of memory or time get more too.
+    adjusts: bool = False
     # For a child run: the attempt of its parent that waits for this round, and what the agents of the caller may spend.
     attempt: int = 0
     callers_budget: Budget | None = None

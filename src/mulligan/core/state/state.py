@@ -470,6 +470,8 @@ class Run(msgspec.Struct):
     child_round: ChildRound | None = None
     # Whether completed steps keep their results in this round; it holds for the rounds of child runs too.
     keep_completed: bool = False
+    # Whether steps of child runs that ran out of memory or time get more in this round.
+    adjusts: bool = False
     # For a child run that was continued: the attempt of its parent, and what was spent before this round.
     called_attempt: int = 0
     spent_before: Spent = NOTHING_SPENT
