@@ -2,7 +2,7 @@
 
 A signal handler raises wherever the program happens to be, and in some places Python drops what it raised, or makes
 another error of it: in callbacks of the interpreter (the end of each import has one), in modules in C that import
-others while they are imported, in `__set_name__` of a class that is being made. A worker that loses SIGTERM lives on,
+others while they are imported, in `__set_name__` of a class that is being made. A worker that loses SIGTERM goes on,
 and the server that has sent it waits for it. So nothing is raised inside an import, and what was dropped is raised
 again.
 """

@@ -279,7 +279,6 @@ _NAMES = {
     "mulligan.analysis.coverage.table": "CoverageRow CoverageTable arrange_table",
     "mulligan.analysis.coverage.words": "describe_failure_of played_text",
     "mulligan.analysis.whatif.results": "Estimate RunWhatIf UndecidedRun WhatIf",
-    "mulligan.core.deciding.child_rounds": "PlannedChild",
     "mulligan.core.model.fact_parts": "HostCapacity",
     "mulligan.core.deciding.child_rounds": "PlannedChild",
     "mulligan.core.effects.run_lists": "QueuedShape",

@@ -28,7 +28,9 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 def child_to_continue(state: State, place: Place) -> ChildRun | None:
     """The round of a child run with which the attempt that starts now goes on; None if it starts a new child run."""
     last = place.last_child
-    if last is None or is_group(place.spec.action) or _has_newer_source(state, place, last):
+    if last is None or is_group(place.spec.action):
+        return None
+    if not state.run.keep_completed and _has_newer_source(state, place, last):
         return None
     if _called_with(state, place) != last.called_with:
         return None
@@ -123,7 +125,7 @@ def planned_children(state: State, report: RetryRequested, steps: Collection[str
             why = "--from-start"
         elif is_group(_calling_command(state, place).action):
             why = "the steps of a group are tried again together"
-        elif sources:
+        elif sources and not report.keep_completed:
             why = f"{quote_names(sources)} may run again before it"
         yield PlannedChild(key, last.run_id, last.round + 1, why)
 
