@@ -9,14 +9,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 import msgspec
 
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.workflow import Budget, Workflow
+from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -36,11 +36,8 @@ from mulligan.language.expressions import Cel
 from mulligan.service.catalogue.texts import WorkflowText, read_text
 from mulligan.service.decisions import Decision, follow_decision, record_decision
 from mulligan.service.pending import find_approval
-from mulligan.service.round_plans import ForkPlan, RoundPlan
+from mulligan.service.round_plans import ForkPlan, RoundOptions, RoundPlan
 from mulligan.service.run_control import Prepared, RunControl, prepare, refuse_unwritable
-
-if TYPE_CHECKING:
-    from mulligan.service.corrections import CorrectedWorkflow
 
 # How many sentences and attempts an answer has at most; a run may have ten thousand steps.
 LINES_MAX = 200
@@ -219,26 +216,9 @@ class ChangeVerbs:
     # -- retry and fork ----------------------------------------------------------------------------------------------
 
     def retry(
-        self,
-        run_id: int,
-        *,
-        from_step: str = "",
-        items: Sequence[int] | None = None,
-        adjust: bool = False,
-        corrected: CorrectedWorkflow | None = None,
-        budgets: Mapping[str, Budget] | None = None,
-        keep_completed: bool = False,
-        from_start: bool = False,
-        force: bool = False,
-        reason: str = "",
-        dry_run: bool = False,
+        self, run_id: int, *, reason: str = "", dry_run: bool = False, **chosen: Unpack[RoundOptions]
     ) -> RetryResult:
         """Open another round: what did not complete runs again, and what depends on it."""
-        chosen: dict[str, Any] = {
-            **{"from_step": from_step, "items": items, "adjust": adjust},
-            **{"corrected": corrected, "budgets": budgets},
-            **{"keep_completed": keep_completed, "from_start": from_start, "force": force},
-        }
         if dry_run:
             planned = self._control.plan_retry(run_id, **chosen)
         else:

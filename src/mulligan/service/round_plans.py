@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypedDict
 
 import msgspec
 
@@ -15,9 +16,29 @@ from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import RetryRequested
-from mulligan.core.model.workflow import Step, Workflow, all_commands
+from mulligan.core.model.workflow import Budget, Step, Workflow, all_commands
 from mulligan.core.state.state import State
-from mulligan.service.corrections import Correction, PlannedRound
+from mulligan.service.corrections import CorrectedWorkflow, Correction, PlannedRound
+
+
+class RoundOptions(TypedDict, total=False):
+    """What may be asked of another round of a run."""
+
+    from_step: str
+    # Only these items of the map step `from_step`; () means those that failed.
+    items: Sequence[int] | None
+    # Steps that ran out of memory or time get more.
+    adjust: bool
+    # Continue with this workflow; changed steps and those after them run again.
+    corrected: CorrectedWorkflow | None
+    # What agents may spend from now on, by step; "" is the run.
+    budgets: Mapping[str, Budget] | None
+    # Completed steps keep their results, even if a step that they depend on runs again or is corrected.
+    keep_completed: bool
+    # Child runs that did not complete are not continued, but start anew; or this run, if it is one.
+    from_start: bool
+    # Steps whose undo has failed run again, although what they did may still stand.
+    force: bool
 
 
 class RoundPlan(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import msgspec
 
@@ -63,7 +63,7 @@ from mulligan.service.preflight import (
     stale_of_round,
     stale_results,
 )
-from mulligan.service.round_plans import ForkPlan, RoundPlan, fork_plan, in_tree, round_plan
+from mulligan.service.round_plans import ForkPlan, RoundOptions, RoundPlan, fork_plan, in_tree, round_plan
 from mulligan.service.run_reader import RunReader
 from mulligan.service.run_worktrees import pin_origin, refuse_missing_worktree, refuse_shared_worktree
 from mulligan.service.script_guard import refuse_start_while_loading
@@ -496,87 +496,32 @@ class RunControl:
             self._commands_running(child.run_id) for child in children
         )
 
-    def retry(
-        self,
-        run_id: int,
-        *,
-        from_step: str = "",
-        reason: str = "",
-        items: Sequence[int] | None = None,
-        adjust: bool = False,
-        corrected: CorrectedWorkflow | None = None,
-        budgets: Mapping[str, Budget] | None = None,
-        keep_completed: bool = False,
-        from_start: bool = False,
-        force: bool = False,
-    ) -> RoundPlan:
+    def retry(self, run_id: int, *, reason: str = "", **chosen: Unpack[RoundOptions]) -> RoundPlan:
         """Open the next round: what did not complete runs again, and what depends on it. Return what it runs.
 
         The round of a child run is part of a round of the run at the top.
-
-        `items`: only these items of the map step `from_step`; () means those that failed. `adjust`: steps that ran out
-        of memory or time get more. `corrected`: continue with this workflow; changed steps and those after run again.
-        `budgets`: what agents may spend from now on, by step; "" is the run. `keep_completed`: completed steps keep
-        their results although a step that they depend on runs again, or the corrected workflow changes them.
-        `from_start`: child runs that did not complete are not continued, but start anew; or this run, if it is one.
-        `force`: steps whose undo has failed run again, although what they did may still stand.
         """
-        report, planned = self._planned_round(
-            run_id,
-            from_step,
-            reason,
-            items,
-            adjust=adjust,
-            corrected=corrected,
-            budgets=budgets,
-            keep_completed=keep_completed,
-            from_start=from_start,
-            force=force,
-        )
+        report, planned = self._planned_round(run_id, reason, **chosen)
         self.send(planned.root_run_id or run_id, report)
         return planned
 
-    def plan_retry(
-        self,
-        run_id: int,
-        *,
-        from_step: str = "",
-        items: Sequence[int] | None = None,
-        adjust: bool = False,
-        corrected: CorrectedWorkflow | None = None,
-        budgets: Mapping[str, Budget] | None = None,
-        keep_completed: bool = False,
-        from_start: bool = False,
-        force: bool = False,
-    ) -> RoundPlan:
+    def plan_retry(self, run_id: int, **chosen: Unpack[RoundOptions]) -> RoundPlan:
         """What `retry` would run again; raises what `retry` would raise. Changes nothing."""
-        _, found = self._planned_round(
-            run_id,
-            from_step,
-            "",
-            items,
-            adjust=adjust,
-            corrected=corrected,
-            budgets=budgets,
-            keep_completed=keep_completed,
-            from_start=from_start,
-            force=force,
-        )
-        return found
+        return self._planned_round(run_id, "", **chosen)[1]
 
     def _planned_round(
         self,
         run_id: int,
-        from_step: str,
         reason: str,
-        items: Sequence[int] | None,
         *,
-        adjust: bool,
-        corrected: CorrectedWorkflow | None,
-        budgets: Mapping[str, Budget] | None,
-        keep_completed: bool,
-        from_start: bool,
-        force: bool,
+        from_step: str = "",
+        items: Sequence[int] | None = None,
+        adjust: bool = False,
+        corrected: CorrectedWorkflow | None = None,
+        budgets: Mapping[str, Budget] | None = None,
+        keep_completed: bool = False,
+        from_start: bool = False,
+        force: bool = False,
     ) -> tuple[r.RetryRequested, RoundPlan]:
         record = self.reader.record(run_id)
         is_child = record.parent_run_id is not None

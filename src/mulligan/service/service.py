@@ -14,7 +14,7 @@ from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from mulligan.lazy_modules import LazyModule
 from mulligan.ports.server_records import TokenLimits
@@ -81,7 +81,6 @@ if TYPE_CHECKING:
     from mulligan.service.catalogue import catalogue
     from mulligan.service.catalogue.catalogue import Catalogue
     from mulligan.service.change_verbs import ChangeVerbs
-    from mulligan.service.corrections import CorrectedWorkflow
     from mulligan.service.decisions import Decision, DecisionPreview, DecisionResult
     from mulligan.service.doctor import Diagnosis
     from mulligan.service.driver import Capacity, Driver, Ending
@@ -97,7 +96,7 @@ if TYPE_CHECKING:
     from mulligan.service.pending import PendingEntry, PendingPage
     from mulligan.service.preview import Preview
     from mulligan.service.report import Report
-    from mulligan.service.round_plans import ForkPlan, RoundPlan
+    from mulligan.service.round_plans import ForkPlan, RoundOptions, RoundPlan
     from mulligan.service.run_cache import RunCache
     from mulligan.service.run_control import Prepared, RunControl
     from mulligan.service.run_data import DataEntry
@@ -658,59 +657,13 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         """The workflow file of a run, if it has changed since the run was started; otherwise ""."""
         return corrections.changed_file(self.reader, run_id)
 
-    def plan_retry(
-        self,
-        run_id: int,
-        *,
-        from_step: str = "",
-        items: Sequence[int] | None = None,
-        adjust: bool = False,
-        corrected: CorrectedWorkflow | None = None,
-        budgets: Mapping[str, Budget] | None = None,
-        keep_completed: bool = False,
-        from_start: bool = False,
-        force: bool = False,
-    ) -> RoundPlan:
+    def plan_retry(self, run_id: int, **chosen: Unpack[RoundOptions]) -> RoundPlan:
         """What `retry` would run again. Changes nothing."""
-        return self.control.plan_retry(
-            run_id,
-            from_step=from_step,
-            items=items,
-            adjust=adjust,
-            corrected=corrected,
-            budgets=budgets,
-            keep_completed=keep_completed,
-            from_start=from_start,
-            force=force,
-        )
+        return self.control.plan_retry(run_id, **chosen)
 
-    def retry(
-        self,
-        run_id: int,
-        *,
-        from_step: str = "",
-        reason: str = "",
-        items: Sequence[int] | None = None,
-        adjust: bool = False,
-        corrected: CorrectedWorkflow | None = None,
-        budgets: Mapping[str, Budget] | None = None,
-        keep_completed: bool = False,
-        from_start: bool = False,
-        force: bool = False,
-    ) -> RoundPlan:
+    def retry(self, run_id: int, *, reason: str = "", **chosen: Unpack[RoundOptions]) -> RoundPlan:
         """Open another round: what did not complete runs again, and what depends on it."""
-        return self.control.retry(
-            run_id,
-            from_step=from_step,
-            reason=reason,
-            items=items,
-            adjust=adjust,
-            corrected=corrected,
-            budgets=budgets,
-            keep_completed=keep_completed,
-            from_start=from_start,
-            force=force,
-        )
+        return self.control.retry(run_id, reason=reason, **chosen)
 
     def refuse_matrix(self, run_id: int, step: str) -> None:
         """Refuse a matrix where a map step is expected, and say what to do."""
