@@ -87,8 +87,8 @@ TRIAGED = workflow(*(step(f"s{number}", triage=_TRIAGE) for number in range(3)))
 
 # What is broken, in which workflow (random: None) and kind of store, from which seed on, and the promise that says so.
 FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
-    ("a fork works in the worktree of the run that it was forked from", None, "memory", 1, "promise 13"),
-    ("a fork at an event goes on in the worktree of the other run", None, "memory", 4, "promise 13"),
+    ("a fork works in the worktree of the run that it was forked from", None, "memory", 1, "promise 14"),
+    ("a fork at an event goes on in the worktree of the other run", None, "memory", 4, "promise 14"),
     ("the steps of a fork do not wait until its worktree is open", None, "memory", 8, "promise 10"),
     ("a triager decides whatever it likes", TRIAGED, "memory", 1, "promise 3"),
     ("a commit forgets its timers", None, "shared", 0, "promise 10"),

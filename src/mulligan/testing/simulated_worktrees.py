@@ -84,7 +84,7 @@ class SimulatedWorktrees:
         for run in (state.run for state in states):
             if run.workspace and named.setdefault(run.workspace, run.run_id) != run.run_id:
                 raise AssertionError(
-                    f"promise 13: run {named[run.workspace]} and run {run.run_id} both work in {run.workspace}"
+                    f"promise 14: run {named[run.workspace]} and run {run.run_id} both work in {run.workspace}"
                 )
 
     def _open(self, task: Task) -> dict[str, Any]:
@@ -116,4 +116,4 @@ class SimulatedWorktrees:
         return found
 
     def _complain(self, task: Task, what: str) -> None:
-        self.violations.append(f"promise 13: '{task.place}' of run {task.run_id} {what}")
+        self.violations.append(f"promise 14: '{task.place}' of run {task.run_id} {what}")
