@@ -11,13 +11,14 @@ from mulligan.core.deciding.child_failure import child_end
 from mulligan.core.deciding.child_rounds import PlannedChild, planned_children
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.child_runs import round_request
+from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.fact_parts import ChildRound
 from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.spending import Spent
-from mulligan.core.model.workflow import Action, Budget, Command, Handler, Map, Template
-from mulligan.core.turn import fold
+from mulligan.core.model.workflow import Action, Budget, Command, Handler, Map, Template, encode, version
+from mulligan.core.turn import fold, follow
 from mulligan.errors import NothingToRetry, Refused
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
 
@@ -382,3 +383,44 @@ def test_a_fork_continues_no_child_run_of_the_other_run() -> None:
     fork.wait(60)
 
     assert calls(fork)[-1:] == [fx.StartChild("c", 2)]
+
+
+# -- what a round was asked for holds for child runs -------------------------------------------------------------------
+
+
+def test_with_kept_results_a_child_run_goes_on_although_a_step_before_it_ran_again() -> None:
+    run = run_of(step("a"), child(needs=["a"])).ok("a").child_ended("c", "failed")
+
+    run.retry("a", keep_completed=True).ok("a")
+
+    assert calls(run)[-1] == fx.ContinueChild("c", 2, 2, 2)
+    assert [one.why_new for one in planned_children(run.state, asking(keep_completed=True), ("a", "c"))] == [""]
+
+
+@pytest.mark.parametrize("asked", [{"keep_completed": True}, {"force": True}], ids=["kept", "forced"])
+def test_what_is_asked_of_a_round_is_asked_of_its_child_runs(asked: dict[str, bool]) -> None:
+    run = run_of(child()).child_ended("c", "failed")
+
+    run.retry(**asked)
+
+    effect = calls(run)[-1]
+    assert isinstance(effect, fx.ContinueChild)
+    request = round_request(run.state, effect, T0)
+    assert {"keep_completed": request.keep_completed, "force": request.force} == {
+        **{"keep_completed": False, "force": False},
+        **asked,
+    }
+
+
+def asking(**fields: Any) -> r.RetryRequested:
+    return r.RetryRequested(T0, "someone", **fields)
+
+
+def test_a_corrected_round_is_refused_before_its_first_fact() -> None:
+    run = run_of(step("a"), step("b", needs=["a"])).ok("a").fail("b")
+    data = encode(workflow(step("a"), step("b", needs=["a"], timeout=5.0)))
+    report = asking(revised=r.Revised(version(data), plain_from_json(data), {}), from_start=True)
+
+    # An engine has no way to take back a fact that was followed.
+    with pytest.raises(NothingToRetry):
+        next(follow(run.state, report, run.evaluator))

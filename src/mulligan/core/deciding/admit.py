@@ -256,16 +256,14 @@ def _open_round(now: Now, report: r.RetryRequested, caller: r.RoundRequested | N
     if found is None:
         yield _run_reopened(now, report, plan_round(now.state, report), caller)
         return
-    # Everything that can be refused was checked before, since a fact that was yielded cannot be taken back.
     fact, difference = found
-    if not report.force and any(place.undo_failed for place in now.state.steps()):
-        _refuse_under_revision(now, report, fact, difference)
+    _refuse_under_revision(now, report, fact, difference)
     yield fact
     yield _run_reopened(now, report, plan_round(now.state, report, difference), caller)
 
 
 def _refuse_under_revision(now: Now, report: r.RetryRequested, fact: e.RunRevised, difference: Difference) -> None:
-    """Raise if the round under the corrected definition would run a step again whose undo has failed."""
+    """Raise what the round under the corrected definition would raise: a yielded fact cannot be taken back."""
     state = now.state.copy()
     revise(state, fact, e.Entry(state.run.seq + 1, now.at, 0, fact))
     plan_round(state, report, difference)
