@@ -16,7 +16,7 @@ import msgspec
 from mulligan.core.deciding.adjustment import decided_adjustment
 from mulligan.core.deciding.affinity import bound_host
 from mulligan.core.deciding.budgets import check_raised_budgets, unreported_warning
-from mulligan.core.deciding.child_failure import UNDO_FAILED, child_failure
+from mulligan.core.deciding.child_failure import UNDO_FAILED, child_failure, undo_failed_in
 from mulligan.core.deciding.child_rounds import ended_child, refuse_child, requested_round
 from mulligan.core.deciding.classify import LIMIT, PAST_DEADLINE, classify
 from mulligan.core.deciding.flow import wake_starts
@@ -52,6 +52,7 @@ from mulligan.errors import (
     RunFinished,
     StepNotParked,
     StepNotWaitingForApproval,
+    UndoFailed,
     UnknownStep,
 )
 
@@ -248,7 +249,22 @@ def _retry(now: Now, report: r.RetryRequested) -> Facts:
 def _round_requested(now: Now, report: r.RoundRequested) -> Facts:
     asked = requested_round(now.state, report)
     if asked is not None:
-        yield from _open_round(now, asked, report)
+        yield from _open_round(now, _forced_if_decided(now, asked, report), report)
+
+
+def _forced_if_decided(now: Now, asked: r.RetryRequested, report: r.RoundRequested) -> r.RetryRequested:
+    """By force if the round would be refused because of a failed undo, and somebody decided that it begins."""
+    if asked.force or not report.is_decided:
+        return asked
+    try:
+        found = plan_revision(now.state, asked)
+        if found is None:
+            plan_round(now.state, asked)
+        else:
+            _refuse_under_revision(now, asked, *found)
+    except UndoFailed:
+        return msgspec.structs.replace(asked, force=True)
+    return asked
 
 
 def _open_round(now: Now, report: r.RetryRequested, caller: r.RoundRequested | None = None) -> Facts:
@@ -258,7 +274,7 @@ def _open_round(now: Now, report: r.RetryRequested, caller: r.RoundRequested | N
         return
     # Everything that can be refused was checked before, since a fact that was yielded cannot be taken back.
     fact, difference = found
-    if not report.force and any(place.undo_failed for place in now.state.steps()):
+    if not report.force and undo_failed_in(now.state):
         _refuse_under_revision(now, report, fact, difference)
     yield fact
     yield _run_reopened(now, report, plan_round(now.state, report, difference), caller)
@@ -445,6 +461,7 @@ def _child_ended(now: Now, report: r.ChildEnded) -> Facts:
         yield e.AttemptSucceeded(place.key, place.attempt, report.outputs, report.usage)
     elif place.phase == "timeout":
         had = {LIMIT: "timeout", "timeout": limit} if (limit := attempt_limits(place).timeout) else {}
+        had |= {UNDO_FAILED: list(report.undo_failed)} if report.undo_failed else {}
         found = make_failure(now, place, "TIMEOUT", "the child run took longer than its timeout", details=had)
         yield e.AttemptFailed(place.key, place.attempt, with_cap_detail(place, found), report.usage, child=child)
     elif place.phase == "stopping" or not now.may_start(place):

@@ -55,9 +55,12 @@ def _called_with(state: State, place: Place) -> str:
 
 def ended_child(state: State, place: Place, report: ChildEnded) -> ChildRun | None:
     """The child run that has ended and may have another round; None if there is none."""
-    if report.child_run_id <= 0 or report.is_refused or report.status == "completed":
+    undo_failed = bool(report.undo_failed)
+    if report.child_run_id <= 0 or report.status == "completed" or (report.is_refused and not undo_failed):
         return None
-    return ChildRun(report.child_run_id, report.round, _called_with(state, place))
+    # A round that was refused because of a failed undo may be asked for again, by force.
+    ended = report.round - report.is_refused
+    return ChildRun(report.child_run_id, ended, _called_with(state, place), undo_failed)
 
 
 # -- in the child run ------------------------------------------------------------------------------------------------

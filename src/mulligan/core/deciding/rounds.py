@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from mulligan.core.deciding.budgets import check_raised_budgets
-from mulligan.core.deciding.child_failure import undo_failed_in_child
+from mulligan.core.deciding.child_failure import undo_failed_below
 from mulligan.core.deciding.child_rounds import check_child_rounds
 from mulligan.core.deciding.dependents import dependents
 from mulligan.core.deciding.flow import readiness
@@ -16,6 +17,7 @@ from mulligan.core.evolve.arrivals import is_met
 from mulligan.core.evolve.evolve_places import steps_starting_fresh
 from mulligan.core.evolve.revision import Difference, make_revision, workflow_from_plain
 from mulligan.core.model.events import RunRevised
+from mulligan.core.model.fact_parts import ChildRound
 from mulligan.core.model.file_records import FileRecord, StaleFile, last_writers
 from mulligan.core.model.formatting import quote_names
 from mulligan.core.model.graph import Graph
@@ -79,7 +81,7 @@ def plan_round(state: State, report: RetryRequested, revised: Difference | None 
     asked = msgspec.structs.replace(asked, stale=stale)
     steps = _steps_to_rerun(state, asked)
     if not asked.is_forced:
-        refuse_failed_undos(state, steps)
+        refuse_failed_undos(state, steps, report)
     fresh = _steps_starting_fresh(state, asked, steps)
     check_child_rounds(state, report, steps)
     return Round(
@@ -104,10 +106,10 @@ def failed_undos(state: State, steps: Iterable[str]) -> Iterator[str]:
     Also those whose child run, such as the last try of a group, could not undo all that it did.
     """
     places = ((name, state.places[name]) for name in steps if name in state.places)
-    return (name for name, place in places if place.undo_failed or undo_failed_in_child(place, place.failure))
+    return (name for name, place in places if place.undo_failed or undo_failed_below(state, place))
 
 
-def refuse_failed_undos(state: State, steps: Iterable[str]) -> None:
+def refuse_failed_undos(state: State, steps: Iterable[str], report: RetryRequested) -> None:
     """Raise if one of the steps that are to run again could not be undone.
 
     With triage a person decides about it in the round, see `flow`.
@@ -120,12 +122,29 @@ def refuse_failed_undos(state: State, steps: Iterable[str]) -> None:
     run_id, few = state.run.run_id, names[:NAMES_MAX]
     more = f" and {len(names) - len(few)} more" if len(names) > len(few) else ""
     said = ("step", "its undo", "it") if len(names) == 1 else ("steps", "the undo of each", "they")
+    if not any(state.places[name].undo_failed for name in names):
+        said = (said[0], "an undo in its child run" if len(names) == 1 else "undos in their child runs", "that")
     raise UndoFailed(
         f"{said[0]} {quote_names(few)}{more} of run {run_id} would run again, but {said[1]} failed: what {said[2]} did "
         "may still stand",
-        hint=f"to run what could not be undone again all the same: mulligan retry {run_id} --force",
+        hint=f"look at it first; to run it again all the same: {_forced(run_id, report)}",
         steps=names,
     )
+
+
+def _forced(run_id: int, report: RetryRequested) -> str:
+    """The command that asks for the same round by force; of the child run that was asked for."""
+    asked: RetryRequested | ChildRound = report
+    while asked.child is not None:
+        asked = asked.child
+        run_id = asked.run_id
+    words = ["mulligan", "retry", str(run_id)]
+    words += ["--from", asked.from_step] if asked.from_step and asked.items is None else []
+    words += ["--file", report.revised.file or "FILE"] if report.revised is not None else []
+    words += ["--adjust"] if asked.adjust else []
+    words += ["--keep-completed"] if report.keep_completed else []
+    words += ["--from-start"] if asked.from_start else []
+    return shlex.join([*words, "--force"])
 
 
 def keeps_completed(report: RetryRequested) -> bool:
@@ -311,7 +330,7 @@ def _own_reason(state: State, plan: Round, failed: set[str], name: str) -> str:
     if place.is_undone:
         return "it was undone"
     if name in failed:
-        return f"it failed{_BUT_STANDS}" if undo_failed_in_child(place, place.failure) else "it failed"
+        return f"it failed{_BUT_CHILD_STANDS if undo_failed_below(state, place) else ''}"
     if found := [one.text for one in plan.stale if one.step == name]:
         return "; ".join(found)
     if place.status in ("cancelled", "skipped"):
@@ -322,6 +341,7 @@ def _own_reason(state: State, plan: Round, failed: set[str], name: str) -> str:
 
 
 _BUT_STANDS = ", though its undo failed and what it did may still stand"
+_BUT_CHILD_STANDS = ", though an undo in its child run failed and what that did may still stand"
 
 
 def items_to_rerun(state: State, plan: Round) -> dict[str, tuple[int, ...]]:
