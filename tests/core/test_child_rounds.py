@@ -154,6 +154,15 @@ def test_in_a_loop_every_visit_has_its_own_child_run() -> None:
     assert calls(run)[1:] == [fx.StartChild("c", 2)]
 
 
+def test_a_round_that_keeps_what_completed_keeps_no_child_run_of_an_earlier_pass_of_its_loop() -> None:
+    steps = (step("a", next=["c"], max_visits=5), child(next=[edge("a", "failure")], max_visits=5), step("z"))
+    run = run_of(*steps).ok("a").fail("z").child_ended("c", "failed").ok("a").cancel().child_ended("c", "cancelled")
+
+    run.retry("a", keep_completed=True).ok("a").child_ended("c", "failed").ok("a")
+
+    assert calls(run)[2:] == [fx.ContinueChild("c", 3, 2, 2), fx.StartChild("c", 4)]
+
+
 def test_the_steps_of_a_group_are_tried_again_together() -> None:
     group = Action("workflow", {"file": "f.yaml#g", "group": True})
     run = run_of(child(action=group, rules=retry(1))).child_ended("c", "failed").child_ended("c", "failed")

@@ -30,7 +30,7 @@ def child_to_continue(state: State, place: Place) -> ChildRun | None:
     last = place.last_child
     if last is None or is_group(place.spec.action):
         return None
-    if not state.run.keep_completed and _has_newer_source(state, place, last):
+    if _has_newer_source(state, place, last) and not _keeps_older(state, place):
         return None
     if _called_with(state, place) != last.called_with:
         return None
@@ -44,6 +44,12 @@ def _has_newer_source(state: State, place: Place, last: LastChild) -> bool:
         return False
     sources = (state.places[name].given for name in state.graph.sources(step.key))
     return any(given is not None and given[0] > last.seq for given in sources)
+
+
+def _keeps_older(state: State, place: Place) -> bool:
+    """Whether a round keeps what was completed before it, though steps before that run again; not so in a loop."""
+    step = state.step_of(place)
+    return state.run.keep_completed and step.visit == step.visits_before + 1
 
 
 def _called_with(state: State, place: Place) -> str:

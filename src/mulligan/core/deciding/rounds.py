@@ -114,9 +114,7 @@ def refuse_failed_undos(state: State, steps: Iterable[str], report: RetryRequest
 
     With triage a person decides about it in the round, see `flow`.
     """
-    places = state.places
-    asks = {name for name in steps if places[name].has_failed_undo and state.step(name).triage is not None}
-    names = [name for name in failed_undos(state, steps) if name not in asks]
+    names = _not_asked_about(state, steps)
     if not names:
         return
     run_id, few = state.run.run_id, names[:NAMES_MAX]
@@ -130,6 +128,22 @@ def refuse_failed_undos(state: State, steps: Iterable[str], report: RetryRequest
         hint=f"look at it first; to run it again all the same: {_forced(run_id, report)}",
         steps=names,
     )
+
+
+def _not_asked_about(state: State, steps: Iterable[str]) -> list[str]:
+    """Those of the steps that could not be undone and have no triage, in which a person would decide about them."""
+    return [
+        name
+        for name in failed_undos(state, steps)
+        if not state.places[name].has_failed_undo or state.step(name).triage is None
+    ]
+
+
+def needs_force(state: State) -> bool:
+    """Whether `retry` of an ended run would be refused because of a failed undo."""
+    if next(failed_undos(state, state.graph.nodes), None) is None:
+        return False
+    return bool(_not_asked_about(state, _steps_to_rerun(state, _Asked())))
 
 
 def _forced(run_id: int, report: RetryRequested) -> str:
