@@ -105,6 +105,9 @@ def run_reasons(old: State, graph: Graph, from_step: str, planned: Fork) -> dict
     with_reason = [name for name, reason in own.items() if reason]
     # The named step first: it is the cause that people know.
     origins = dependents(old, graph, sorted(with_reason, key=lambda name: name != from_step))
+    if graph.workflow.workspace is not None and (opens := graph.workflow.workspace.opens) in own:
+        # It runs in any case, and is no cause for what works in it.
+        own[opens] = own[opens] or "each fork has a worktree of its own"
     return {name: reason or f"it is behind {quote_names([origins[name]])}" for name, reason in own.items()}
 
 
