@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
@@ -216,8 +216,23 @@ def _steps_to_rerun(state: State, asked: _Asked) -> tuple[str, ...]:
     if asked.keep_completed:
         again = _unfinished_steps(state, asked)
     else:
-        again = {*(first := _first_steps(state, asked)), *dependents(state, state.graph, first)}
+        again = {*(first := _first_steps(state, asked)), *_behind(state, first, asked.from_step)}
     return tuple(name for name in state.graph.nodes if name in again)
+
+
+def _behind(state: State, steps: Collection[str], from_step: str) -> dict[str, str]:
+    """For each step that depends on one of `steps`: the one that it was found from.
+
+    A worktree that a fork opens once more, since it could not be opened, is a copy: what completed in the other one is
+    in it, and is no older than it. Unless the round is to start there.
+    """
+    workspace = state.workflow.workspace
+    opens = workspace.opens if workspace is not None else ""
+    if opens not in steps or opens == from_step:
+        return dependents(state, state.graph, steps)
+    behind = dependents(state, state.graph, [opens])
+    left = {name: opens for name in behind if state.places[name].settled in ("", "skipped", "cancelled")}
+    return {**left, **dependents(state, state.graph, [*(name for name in steps if name != opens), *left])}
 
 
 def _first_steps(state: State, asked: _Asked) -> list[str]:
@@ -284,7 +299,7 @@ def _steps_starting_fresh(state: State, asked: _Asked, steps: tuple[str, ...]) -
     """The steps of a round that start as if for the first time, since what they are made of may be different."""
     from_step = "" if asked.has_items else asked.from_step
     fresh = frozenset(steps_starting_fresh(state, from_step, steps, asked.stale))
-    return fresh if asked.keep_completed else fresh | dependents(state, state.graph, steps).keys()
+    return fresh if asked.keep_completed else fresh | _behind(state, steps, asked.from_step).keys()
 
 
 def _can_start_fresh(state: State, name: str) -> bool:
@@ -321,8 +336,8 @@ def rerun_reasons(state: State, plan: Round, revised: Difference | None = None) 
         own |= {name: _with_revision(state, name, own[name], revised) for name in plan.steps}
     # The step that was named comes first; a skipped one is named only if there is no other: it runs because of one.
     with_reason = sorted((name for name, reason in own.items() if reason), key=lambda name: name != plan.from_step)
-    origins = dependents(state, state.graph, with_reason)
-    origins |= dependents(state, state.graph, (name for name in with_reason if state.status_of(name) != "skipped"))
+    origins = _behind(state, with_reason, plan.from_step)
+    origins |= _behind(state, [name for name in with_reason if state.status_of(name) != "skipped"], plan.from_step)
     return {name: reason or f"it is behind {quote_names([origins[name]])}" for name, reason in own.items()}
 
 
@@ -428,7 +443,7 @@ def _items_to_retry(state: State, step: str, named: tuple[int, ...]) -> tuple[in
 def _refuse_items_behind_rerun(state: State, asked: _Asked) -> None:
     """Refuse to run only some items of a map that depends on a step that runs again: its list may change."""
     step, run_id = asked.from_step, state.run.run_id
-    source = dependents(state, state.graph, _first_steps(state, asked)).get(step)
+    source = _behind(state, _first_steps(state, asked), asked.from_step).get(step)
     if source is not None:
         raise Refused(
             f"step '{step}' of run {run_id} is behind '{source}', which runs again: none of its items can be kept",
