@@ -17,9 +17,9 @@ from mulligan.core.model import reports as r
 from mulligan.core.model.fact_parts import ChildRound
 from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.spending import Spent
-from mulligan.core.model.workflow import Action, Budget, Command, Handler, Map, Template, encode, version
+from mulligan.core.model.workflow import Action, Budget, Command, Handler, Map, Template, Triage, encode, version
 from mulligan.core.turn import fold, follow
-from mulligan.errors import NothingToRetry, Refused
+from mulligan.errors import NothingToRetry, Refused, UndoFailed
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
 
 CHILD = Action("workflow", {"file": "child.yaml"})
@@ -153,6 +153,15 @@ def test_in_a_loop_every_visit_has_its_own_child_run() -> None:
     run = run_of(step("a", next=["c"]), child(next=[edge("a", "failure")])).ok("a").child_ended("c", "failed").ok("a")
 
     assert calls(run)[1:] == [fx.StartChild("c", 2)]
+
+
+def test_a_round_that_keeps_what_completed_keeps_no_child_run_of_an_earlier_pass_of_its_loop() -> None:
+    steps = (step("a", next=["c"], max_visits=5), child(next=[edge("a", "failure")], max_visits=5), step("z"))
+    run = run_of(*steps).ok("a").fail("z").child_ended("c", "failed").ok("a").cancel().child_ended("c", "cancelled")
+
+    run.retry("a", keep_completed=True).ok("a").child_ended("c", "failed").ok("a")
+
+    assert calls(run)[2:] == [fx.ContinueChild("c", 3, 2, 2), fx.StartChild("c", 4)]
 
 
 def test_the_steps_of_a_group_are_tried_again_together() -> None:
@@ -424,3 +433,41 @@ def test_a_corrected_round_is_refused_before_its_first_fact() -> None:
     # An engine has no way to take back a fact that was followed.
     with pytest.raises(NothingToRetry):
         next(follow(run.state, report, run.evaluator))
+
+
+# -- a child run that could not undo all that it did -----------------------------------------------------------------
+
+
+def test_a_decision_to_try_it_again_reaches_the_child_run() -> None:
+    run = run_of(child(triage=Triage())).child_ended("c", "failed", undo_failed=("a",)).classify("c", "retry")
+
+    effect = calls(run)[-1]
+    assert isinstance(effect, fx.ContinueChild)
+    request = round_request(run.state, effect, run.clock)
+    assert (request.force, request.is_decided) == (False, True)
+
+
+def test_the_child_run_then_runs_again_what_it_could_not_undo_only_if_it_has_to() -> None:
+    undo = command("undo")
+    before = called_run(step("a", undo=undo), step("b", undo=undo, needs=["a"]), step("c", needs=["b"]))
+    before.ok("a", "b").fail("c").fail("b.undo@1").ok("a.undo@1")
+    first = called_run(step("b", undo=undo), step("c", needs=["b"])).ok("b").fail("c").fail("b.undo@1")
+
+    with pytest.raises(UndoFailed):
+        asked(before)
+    asked(before, is_decided=True)
+    asked(first, is_decided=True)
+
+    assert [fact.is_forced for run in (before, first) for fact in run.facts(e.RunReopened)] == [True, False]
+    assert (before.queued, first.queued) == (["a"], ["c"])
+
+
+def test_a_refusal_names_the_command_for_the_same_round_by_force() -> None:
+    run = run_of(child()).child_ended("c", "failed", undo_failed=("a",))
+
+    hints = []
+    for options in ({"from_step": "c", "keep_completed": True}, {"child": ChildRound("c", 2, 2, from_step="b")}):
+        with pytest.raises(UndoFailed) as refused:
+            run.retry(**options)
+        hints.append(refused.value.hint.partition("same: ")[2])
+    assert hints == ["mulligan retry 1 --from c --keep-completed --force", "mulligan retry 2 --from b --force"]

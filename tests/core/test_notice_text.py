@@ -63,6 +63,7 @@ def test_a_body_is_stored_without_what_is_usual_and_read_with_it() -> None:
         "failures": (NoticeFailure("a", "failed", "", ""),),
         "failures_count": 0,
         "has_run_out": False,
+        "needs_force": False,
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from mulligan.core.deciding.rounds import needs_force
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Backoff, Map, Need, Triage
@@ -159,6 +160,18 @@ def test_a_corrected_definition_does_not_run_again_unasked_what_could_not_be_und
         run.retry_with(mended)
 
     assert (run.log, fold(run.state.workflow, run.log)) == (before, run.state)
+
+
+def test_a_round_is_said_to_need_force_only_if_it_would_be_refused() -> None:
+    undo = command("undo")
+    refused = with_failed_undo()
+    kept = run_of(step("b", undo=undo), step("c", needs=["b"])).ok("b").fail("c").fail("b.undo@1")
+
+    assert (needs_force(refused.state), needs_force(kept.state)) == (True, False)
+    with pytest.raises(UndoFailed):
+        refused.retry()
+    kept.retry().ok("c")
+    assert kept.status == "completed"
 
 
 def with_triage(**fields: Any) -> History:

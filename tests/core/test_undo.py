@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.core.model.workflow import Action, Command, Template, Triage
+from mulligan.core.model.workflow import Action, Command, Map, Template, Triage
 from mulligan.core.turn import fold
 from mulligan.errors import ExpressionFailed, UndoFailed
 from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
@@ -215,3 +215,56 @@ def test_a_child_run_that_undid_all_is_tried_again() -> None:
     run = calling(rules=retry(3)).child_ended("g", "failed").child_ended("g")
 
     assert (run.status, run["g"].attempt) == ("completed", 2)
+
+
+def test_a_refused_round_of_the_child_is_not_followed_by_a_new_child_run() -> None:
+    run = calling(rules=retry(3)).child_ended("g", "failed", is_refused=True, round=2, undo_failed=("book",))
+
+    assert (run.status, run["g"].attempt) == ("failed", 1)
+    last = run["g"].last_child
+    assert last is not None and (last.run_id, last.round) == (2, 1)
+
+
+def test_neither_is_one_whose_time_was_up_nor_one_that_was_cancelled() -> None:
+    late = calling(rules=retry(3), timeout=5.0).wait(5).child_ended("g", "cancelled", undo_failed=("book",))
+    stopped = calling(rules=retry(3)).cancel().child_ended("g", "cancelled", undo_failed=("book",))
+
+    assert (late.status, late["g"].attempt, stopped.status) == ("failed", 1, "cancelled")
+    for run in (late, stopped):
+        with pytest.raises(UndoFailed):
+            run.retry()
+        assert fold(run.state.workflow, run.log) == run.state
+
+
+@pytest.mark.parametrize("when", ["always", "unmatched"])
+def test_nobody_who_decides_about_it_in_time_does_not_mean_that_it_is_tried_again(when: Any) -> None:
+    policy = Triage(when=when, timeout=60, default="retry")
+    run = calling(triage=policy).child_ended("g", "failed", undo_failed=("book",)).wait(60)
+
+    assert (run.status, run["g"].attempt) == ("failed", 1)
+
+
+def mapping(**fields: Any) -> History:
+    over = Map(expression("list", "inputs.list"))
+    call = Command(action=Action("workflow", {"file": "child.yaml"}))
+    run = run_of(step("m", map=over, do=(call,), **fields), step("n", needs=["m"]), answers={"list": [1, 2]})
+    return run.child_ended("m[0].0").child_ended("m[1].0", "failed", child_run_id=3, undo_failed=("book",))
+
+
+def test_an_item_whose_child_run_could_not_undo_all_runs_again_only_by_force() -> None:
+    run = mapping(rules=retry(3))
+    assert (run.status, run["m[1]"].status) == ("failed", "failed")
+
+    for options in ({}, {"from_start": True}, {"keep_completed": True}, {"from_step": "m", "items": (1,)}):
+        with pytest.raises(UndoFailed):
+            run.retry(**options)
+
+    run.retry(force=True).child_ended("m[1].0").ok("n")
+    assert run.status == "completed"
+
+
+def test_a_map_with_such_an_item_is_parked_if_it_has_triage() -> None:
+    run = mapping(triage=Triage(when="exhausted", default="retry", timeout=60))
+
+    assert [fact.reason for fact in run.facts(e.StepParked)] == ["undo_failed"]
+    assert run.wait(60).status == "failed"

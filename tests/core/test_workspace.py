@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.fork import plan_fork, worktree_origin
+from mulligan.core.deciding.fork import plan_fork, run_reasons, worktree_origin
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model.kept_history import pack_history
 from mulligan.core.state.workspace import folder_of, workspace_view
@@ -317,3 +317,14 @@ def test_a_queued_attempt_of_a_fork_at_an_event_has_the_number_of_the_fork():
 
     assert fork.queued == ["workspace"]
     assert make_task(fork.state, "workspace").params["run"] == 2
+
+
+def test_a_plan_of_a_fork_says_why_the_workspace_is_opened_again() -> None:
+    run = plain().ok("workspace", output=WORK).fail("a")
+    graph = run.state.graph
+
+    planned = plan_fork(run.state, graph, "a")
+
+    why = run_reasons(run.state, graph, "a", planned)
+    assert (why["workspace"], why["a"]) == ("each fork has a worktree of its own", "the fork starts here")
+    assert set(why) == set(planned.runs)

@@ -38,6 +38,10 @@ def notice(number: int = 7, **fields: Any) -> NoticeRecord:
             ["mulligan retry 7", "mulligan retry 7 --adjust", "mulligan explain 7"],
         ),
         (
+            {"event": "failed", "status": "failed", "has_run_out": True, "needs_force": True},
+            ["mulligan retry 7 --force", "mulligan retry 7 --adjust --force", "mulligan explain 7"],
+        ),
+        (
             {"event": "needs_person", "request": "approval", "step": "ship"},
             ["mulligan approve 7 ship --reason 'why'"],
         ),

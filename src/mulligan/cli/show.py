@@ -101,6 +101,7 @@ def show_run(
         found = service.brief_overview(run_id) if brief else service.overview(run_id)
         tried = [one for step in service.attempts(run_id).values() for one in step] if attempts else []
         names = service.name_places(run_id, [one.place for one in tried])
+        needs_force = found["status"] in ("failed", "cancelled") and service.needs_force(run_id)
     show(_headline(found))
     if agents := agents_line(found):
         show(agents)
@@ -118,7 +119,7 @@ def show_run(
     for name, value in islice(found["data"].items(), DATA_MAX):
         show(f"data {name} (version {value['version']}): {cut(describe_value(value['value']), 100)}")
     _show_artifacts(found)
-    for hint in _hints(found, where(home)):
+    for hint in _hints(found, where(home), needs_force=needs_force):
         complain(hint)
 
 
@@ -338,12 +339,14 @@ def _items(counts: dict[str, int]) -> str:
     return ", ".join([f"{counts['completed']} of {pluralize(counts['total'], 'item')} done", *parts])
 
 
-def _hints(run: dict[str, Any], place: str) -> Iterator[str]:
+def _hints(run: dict[str, Any], place: str, *, needs_force: bool) -> Iterator[str]:
     """What to do next."""
     run_id = run["run_id"]
     if run["status"] in ("failed", "cancelled"):
-        again = suggest_commands(run_id, run["status"], spent_budgets=_spent_budgets(run))[0].text
-        yield f"its story: mulligan explain {run_id}{place}; to try again: {again}{place}"
+        spent = _spent_budgets(run)
+        again = suggest_commands(run_id, run["status"], spent_budgets=spent, needs_force=needs_force)[0].text
+        look = "to run again what could not be undone, after a look at it" if needs_force else "to try again"
+        yield f"its story: mulligan explain {run_id}{place}; {look}: {again}{place}"
     elif run["status"] == "running":
         yield driven(run, place)
     yield from _questions(run, place)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
 from mulligan.core.deciding.budgets import remaining_budget
-from mulligan.core.deciding.child_failure import child_end
+from mulligan.core.deciding.child_failure import child_end, undo_failed_in
 from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.child_runs import child_uid, round_request
@@ -43,7 +43,7 @@ from mulligan.core.state.verdict import unhandled
 from mulligan.core.state.workspace import folder_of
 from mulligan.core.turn import follow, report_before
 from mulligan.engine.task_backlog import BacklogEntry, TaskBacklog
-from mulligan.errors import ExpressionFailed, InputInvalid, NotFound, Refused
+from mulligan.errors import ExpressionFailed, InputInvalid, MulliganError, NotFound, Refused, UndoFailed
 from mulligan.language import check_recorded_inputs
 from mulligan.ports import Answer, ChildReport, Commit, Message, NewRun, NoticeRecord, RunRecord, TaskCapacity, Turn
 
@@ -320,7 +320,7 @@ class RunDriver:
             pending.next.clear()
             refusal = Answer(error.code, error.message, error.hint)
             if isinstance(queued.report, r.RoundRequested):
-                self._refuse_round(pending, queued.report, error.message, now)
+                self._refuse_round(pending, queued.report, error, now)
         if queued.token is not None:
             pending.ended.append(queued.token)
             if queued.guard is not None:
@@ -469,7 +469,7 @@ class RunDriver:
         report = child_end(self.state, record.parent_place, record.parent_attempt, now)
         pending.outgoing.append((record.parent_run_id, report))
 
-    def _refuse_round(self, pending: _Pending, report: r.RoundRequested, why: str, now: datetime) -> None:
+    def _refuse_round(self, pending: _Pending, report: r.RoundRequested, error: MulliganError, now: datetime) -> None:
         """A child run cannot open the round that its parent waits for: the attempt of the parent has failed."""
         record = self.record
         if record.parent_run_id is not None:
@@ -479,9 +479,10 @@ class RunDriver:
                 attempt=report.attempt,
                 child_run_id=self.run_id,
                 status="failed",
-                reason=f"it cannot be continued: {why}",
+                reason=f"it cannot be continued: {error.message}",
                 round=report.round,
                 is_refused=True,
+                undo_failed=undo_failed_in(self.state) if isinstance(error, UndoFailed) else (),
             )
             pending.outgoing.append((record.parent_run_id, ended))
 

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from mulligan.core.deciding.resource_usage import ran_short
+from mulligan.core.deciding.rounds import needs_force
 from mulligan.core.evolve.tallies import parse_tally_key
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure
@@ -65,6 +66,8 @@ class NoticeBody(msgspec.Struct, frozen=True, omit_defaults=True):
     failures_count: int = 0
     # A failed step ran out of memory or time, so that `retry --adjust` helps.
     has_run_out: bool = False
+    # Another round is refused without `--force`: what could not be undone would run again.
+    needs_force: bool = False
 
 
 def notice_body(state: State, notice: DueNotice) -> NoticeBody:
@@ -88,6 +91,7 @@ def notice_body(state: State, notice: DueNotice) -> NoticeBody:
         failures=tuple(failures[:FAILURES_MAX]),
         failures_count=len(failures) if len(failures) > FAILURES_MAX else 0,
         has_run_out=notice.kind == "failed" and any(ran_short(record.failure) for record in unhandled(state)),
+        needs_force=notice.kind == "failed" and needs_force(state),
     )
 
 

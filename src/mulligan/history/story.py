@@ -354,7 +354,9 @@ def _parked(writer: StoryWriter, fact: e.StepParked, at: datetime) -> _Sentence 
     step = writer.memory.step(fact.step)
     default = "the default applies"
     if step is not None and step.triage is not None:
-        default = "it will be retried" if step.triage.default == "retry" else "it will fail"
+        # What could not be undone runs again only if somebody says so.
+        is_retried = step.triage.default == "retry" and fact.reason != "undo_failed"
+        default = "it will be retried" if is_retried else "it will fail"
     if fact.agent:
         return fact.step, f"parked for a decision; agent '{fact.agent}' is asked", "wait"
     otherwise = "" if fact.due is None else f"; without one, {default} {format_time_until(fact.due, at)}"

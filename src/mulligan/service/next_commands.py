@@ -25,11 +25,13 @@ def suggest_commands(
     has_run_out: bool = False,
     short_maps: Iterable[str] = (),
     spent_budgets: Sequence[str] = (),
+    needs_force: bool = False,
 ) -> list[NextCommand]:
     """The commands for a run that completed, failed, was cancelled or interrupted, or is not shown any more.
 
     `has_run_out`: an unhandled step ran out of memory or time. `short_maps`: steps that completed without some of their
     items, which `retry` does not touch. `spent_budgets`: limits to raise before a retry can succeed.
+    `needs_force`: what could not be undone would run again, so that a retry is refused without `--force`.
     """
     found = [NextCommand(f"mulligan {text.format(run_id)}", why) for text, why in _NEXT.get(status, ())]
     if status == "failed" and has_run_out:
@@ -37,6 +39,10 @@ def suggest_commands(
     if status == "failed" and spent_budgets:
         raised = " ".join(f"--budget {limit}=N" for limit in spent_budgets)
         found[0] = NextCommand(f"mulligan retry {run_id} {raised}", "continue with a larger budget")
+    if needs_force:
+        again = [one for one in found if one.text.startswith("mulligan retry")]
+        why = [_FORCE, *(one.why for one in again[1:])]
+        found[: len(again)] = [NextCommand(f"{one.text} --force", it) for one, it in zip(again, why, strict=True)]
     if status == "completed":
         found += [NextCommand(f"mulligan items {run_id} {step} --retry", _ITEMS) for step in short_maps]
     return found
@@ -54,6 +60,7 @@ _NEXT = {
     ),
 }
 _ADJUST = "the same, with more memory or time for steps that ran out"
+_FORCE = "look first at what could not be undone: it runs again"
 _ITEMS = "run only the failed items again"
 
 

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mulligan.core.deciding.budgets import RUN, budget_of
+from mulligan.core.deciding.rounds import needs_force
 from mulligan.core.model.spending import format_spent
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import State
@@ -71,6 +72,8 @@ class Outcome(msgspec.Struct, frozen=True):
     stretch_seconds: float | None = None
     # What its agents have spent, as text; "" if that is unknown.
     spent: str = ""
+    # Another round is refused without `--force`: what could not be undone would run again.
+    needs_force: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -118,6 +121,7 @@ def build_outcome(
         matrices=_matrices(state, failures),
         stretch_seconds=seconds if is_taken_up else None,
         spent=_spent(state),
+        needs_force=run.status in RUN_ENDED and needs_force(state),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from mulligan.core.deciding.rounds import needs_force
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import END
 from mulligan.core.state.brief_state import BriefState
@@ -62,6 +63,11 @@ def show_run_in_parts(reader: RunReader, run_id: int, known: State | None) -> It
             yield key, seen_workspace(state)
         else:
             yield key, with_artifact_paths(artifacts, value)
+
+
+def is_force_needed(reader: RunReader, run_id: int) -> bool:
+    """Whether another round of an ended run is refused without `force`, since an undo has failed."""
+    return needs_force(reader.state(run_id))
 
 
 def past_run(reader: RunReader, state: State, called: Mapping[tuple[str, int], int]) -> dict[str, Any]:

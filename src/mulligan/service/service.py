@@ -509,6 +509,10 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         find = overview.overview_with_attempts if with_attempts else overview.overview
         return find(self.reader, run_id)
 
+    def needs_force(self, run_id: int) -> bool:
+        """Whether another round of an ended run is refused without `force`, since an undo has failed."""
+        return overview.is_force_needed(self.reader, run_id)
+
     def step_overview(self, run_id: int, step: str) -> dict[str, Any]:
         """One step with every attempt at it, or a matrix with all its steps."""
         return overview.step_overview(self.reader, run_id, step)

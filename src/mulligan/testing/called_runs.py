@@ -44,6 +44,9 @@ class CalledRuns:
         # Of this run, if it is a child run: by round, the attempt that it names, and whether it has completed.
         self.own_rounds: dict[int, int] = {}
         self.own_ends: dict[int, bool] = {}
+        # Whether the round keeps what was completed before it, and how often it has visited each step.
+        self._keeps_completed = False
+        self._visits: dict[str, int] = {}
 
     def expected(
         self, fact: e.AttemptStarted, command: Command, step: str, visit: int, graph: Graph
@@ -53,7 +56,8 @@ class CalledRuns:
         if before is None or is_group(command.action):
             return None, True
         sources = graph.sources(step) if step in graph.nodes else ()
-        if visit != before.visit and any(self._completed_at.get(one, 0) > before.seq for one in sources):
+        is_newer = any(self._completed_at.get(one, 0) > before.seq for one in sources)
+        if visit != before.visit and is_newer and not (self._keeps_completed and self._visits.get(step) == 1):
             return None, True
         run_id, number = before.round
         # Not all values are passed on to the child run.
@@ -82,8 +86,11 @@ class CalledRuns:
                 self.failed.pop(fact.place, None)
         elif isinstance(fact, e.RunCompleted | e.RunFailed | e.RunCancelled):
             self.own_ends[fact.round] = isinstance(fact, e.RunCompleted)
+        elif isinstance(fact, e.StepEntered):
+            self._visits[fact.step] = self._visits.get(fact.step, 0) + 1
         elif isinstance(fact, e.RunReopened):
             self.own_rounds[fact.round] = fact.attempt
+            self._keeps_completed, self._visits = fact.keep_completed, {}
             if fact.from_start:
                 self.failed.clear()
             elif fact.child is not None and fact.child.from_start:

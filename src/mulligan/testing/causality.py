@@ -79,9 +79,13 @@ def promise_4_no_result_is_older_than_what_it_depends_on(facts: LogFacts, entry:
     """At the end of a round: no step kept its result from before it while one that it depends on was visited in it."""
     if facts.keeps_completed:
         return
+    workspace = facts.workflow.workspace
+    opens = "" if workspace is None else workspace.opens
     for name in facts.graph.nodes:
         if name not in facts.decided_in_round:
-            source = next((one for one in _sources(facts, name) if facts.visits_in_round[one]), None)
+            # The worktree of a fork is a copy: the results that it keeps are in it.
+            sources = (one for one in _sources(facts, name) if one != opens)
+            source = next((one for one in sources if facts.visits_in_round[one]), None)
             if source is not None:
                 what = f"'{source}' ran in round {facts.round}, and '{name}', which depends on it, kept its result"
                 raise facts.violation("promise 4", what, entry)

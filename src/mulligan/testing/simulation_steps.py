@@ -575,7 +575,9 @@ class SimulationSteps:
     def _ask(self, run_id: int, report: r.Report) -> None:
         """Send a message to a run. If nothing drives the run, the sender may take its turn, and does nothing else."""
         message_id = self.cluster.operator.put(run_id, report, is_asking=True)
-        is_left = not self.cluster.contents.runs[run_id].holder and len(self.cluster.workers) < PROCESSES_MAX
+        # A child run may have been created since the contents were read.
+        seen = self.cluster.contents.runs.get(run_id)
+        is_left = seen is not None and not seen.holder and len(self.cluster.workers) < PROCESSES_MAX
         if is_left and self.rng.random() < 0.5:
             self.cluster.happened["visit"] += 1
             self.cluster.start(0, run_id, message_id)

@@ -52,6 +52,7 @@ from mulligan.errors import (
     RunFinished,
     StepNotParked,
     StepNotWaitingForApproval,
+    UndoFailed,
     UnknownStep,
 )
 
@@ -248,7 +249,22 @@ def _retry(now: Now, report: r.RetryRequested) -> Facts:
 def _round_requested(now: Now, report: r.RoundRequested) -> Facts:
     asked = requested_round(now.state, report)
     if asked is not None:
-        yield from _open_round(now, asked, report)
+        yield from _open_round(now, _forced_if_decided(now, asked, report), report)
+
+
+def _forced_if_decided(now: Now, asked: r.RetryRequested, report: r.RoundRequested) -> r.RetryRequested:
+    """By force if the round would be refused because of a failed undo, and somebody decided that it begins."""
+    if asked.force or not report.is_decided:
+        return asked
+    try:
+        found = plan_revision(now.state, asked)
+        if found is None:
+            plan_round(now.state, asked)
+        else:
+            _refuse_under_revision(now, asked, *found)
+    except UndoFailed:
+        return msgspec.structs.replace(asked, force=True)
+    return asked
 
 
 def _open_round(now: Now, report: r.RetryRequested, caller: r.RoundRequested | None = None) -> Facts:
@@ -443,6 +459,7 @@ def _child_ended(now: Now, report: r.ChildEnded) -> Facts:
         yield e.AttemptSucceeded(place.key, place.attempt, report.outputs, report.usage)
     elif place.phase == "timeout":
         had = {LIMIT: "timeout", "timeout": limit} if (limit := attempt_limits(place).timeout) else {}
+        had |= {UNDO_FAILED: list(report.undo_failed)} if report.undo_failed else {}
         found = make_failure(now, place, "TIMEOUT", "the child run took longer than its timeout", details=had)
         yield e.AttemptFailed(place.key, place.attempt, with_cap_detail(place, found), report.usage, child=child)
     elif place.phase == "stopping" or not now.may_start(place):

@@ -54,15 +54,32 @@ def undo_failed_in(state: State) -> tuple[str, ...]:
     return tuple(
         step.key
         for step in state.steps()
-        if step.undo_failed or (step.status == "failed" and undo_failed_in_child(step, step.failure))
+        if step.undo_failed or (step.status in ("failed", "cancelled") and undo_failed_below(state, step))
     )
+
+
+def undo_failed_below(state: State, step: Place) -> bool:
+    """Whether a child run that a step or an item of it has called did not complete, nor undo all that it did."""
+    if _left_undone(step) or undo_failed_in_child(step, step.failure):
+        return True
+    if step.items is None or not any(_calls_child(command.action) for command in state.step(step.key).do):
+        return False
+    items = [item for item in state.items_of(step) if item is not None]
+    failures = (item.failure for item in items if item.status == "failed" and item.failure is not None)
+    return any(map(_left_undone, items)) or any(found.details.get(UNDO_FAILED) for found in failures)
+
+
+def _left_undone(place: Place) -> bool:
+    return place.last_child is not None and place.last_child.undo_failed
 
 
 def undo_failed_in_child(place: Place, found: Failure | None) -> bool:
     """Whether a place failed because its child run did, and that could not undo all that it did."""
-    action = place.spec.action
-    is_child = action is not None and action.kind == "workflow"
-    return is_child and found is not None and bool(found.details.get(UNDO_FAILED))
+    return _calls_child(place.spec.action) and found is not None and bool(found.details.get(UNDO_FAILED))
+
+
+def _calls_child(action: Action | None) -> bool:
+    return action is not None and action.kind == "workflow"
 
 
 def child_failure(action: Action | None, report: ChildEnded) -> Failure:

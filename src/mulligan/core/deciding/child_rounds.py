@@ -30,7 +30,7 @@ def child_to_continue(state: State, place: Place) -> ChildRun | None:
     last = place.last_child
     if last is None or is_group(place.spec.action):
         return None
-    if not state.run.keep_completed and _has_newer_source(state, place, last):
+    if _has_newer_source(state, place, last) and not _keeps_older(state, place):
         return None
     if _called_with(state, place) != last.called_with:
         return None
@@ -46,6 +46,12 @@ def _has_newer_source(state: State, place: Place, last: LastChild) -> bool:
     return any(given is not None and given[0] > last.seq for given in sources)
 
 
+def _keeps_older(state: State, place: Place) -> bool:
+    """Whether a round keeps what was completed before it, though steps before that run again; not so in a loop."""
+    step = state.step_of(place)
+    return state.run.keep_completed and step.visit == step.visits_before + 1
+
+
 def _called_with(state: State, place: Place) -> str:
     assert place.spec.action is not None
     params = fill_params(place.spec.action, place.bindings)
@@ -55,9 +61,12 @@ def _called_with(state: State, place: Place) -> str:
 
 def ended_child(state: State, place: Place, report: ChildEnded) -> ChildRun | None:
     """The child run that has ended and may have another round; None if there is none."""
-    if report.child_run_id <= 0 or report.is_refused or report.status == "completed":
+    undo_failed = bool(report.undo_failed)
+    if report.child_run_id <= 0 or report.status == "completed" or (report.is_refused and not undo_failed):
         return None
-    return ChildRun(report.child_run_id, report.round, _called_with(state, place))
+    # A round that was refused because of a failed undo may be asked for again, by force.
+    ended = report.round - report.is_refused
+    return ChildRun(report.child_run_id, ended, _called_with(state, place), undo_failed)
 
 
 # -- in the child run ------------------------------------------------------------------------------------------------

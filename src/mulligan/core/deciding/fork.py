@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from mulligan.core.deciding.dependents import dependents
+from mulligan.core.deciding.rounds import failed_undos
 from mulligan.core.model.conversation import SessionPart
 from mulligan.core.model.fact_parts import Kept, WorktreeOrigin
 from mulligan.core.model.file_records import StaleFile
@@ -54,7 +55,7 @@ def plan_fork(
         dropped=tuple(name for name in old.graph.nodes if name not in graph.nodes),
         stale=stale,
         worktree=None if _opens(old) == from_step else worktree_origin(old),
-        undo_failed=tuple(name for name in graph.nodes if name in old.places and old.places[name].undo_failed),
+        undo_failed=tuple(failed_undos(old, graph.nodes)),
     )
 
 
@@ -104,6 +105,9 @@ def run_reasons(old: State, graph: Graph, from_step: str, planned: Fork) -> dict
     with_reason = [name for name, reason in own.items() if reason]
     # The named step first: it is the cause that people know.
     origins = dependents(old, graph, sorted(with_reason, key=lambda name: name != from_step))
+    if graph.workflow.workspace is not None and (opens := graph.workflow.workspace.opens) in own:
+        # It runs in any case, and is no cause for what works in it.
+        own[opens] = own[opens] or "each fork has a worktree of its own"
     return {name: reason or f"it is behind {quote_names([origins[name]])}" for name, reason in own.items()}
 
 

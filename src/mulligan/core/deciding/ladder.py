@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.adjustment import CAP, adjust, reached_cap
-from mulligan.core.deciding.child_failure import UNDO_FAILED, undo_failed_in_child
+from mulligan.core.deciding.child_failure import UNDO_FAILED, undo_failed_below, undo_failed_in_child
 from mulligan.core.deciding.classify import LIMIT, LIMIT_SECONDS, OUT_OF_JOB_MEMORY, WORKER_LIFE
 from mulligan.core.deciding.conditions import matching_rule
 from mulligan.core.deciding.lifecycle import Facts, complete, enter_command, is_last_visit, make_failure, schedule
@@ -160,7 +160,7 @@ def retry(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, b
     delay = delay_seconds(rule.backoff, number, seed, failure.details)
     due = max(now.at + timedelta(seconds=delay), _not_before(failure, now.at))
     refusal = _retry_refusal(now, place, rule, number, due)
-    if not refusal and undo_failed_in_child(place, failure):
+    if not refusal and _could_not_undo(now.state, place, failure):
         refusal = UNDO_FAILED
     if not refusal and (cap := reached_cap(rule.adjust, place, failure)):
         # A retry would get no more of what ran out.
@@ -296,7 +296,7 @@ def _handler_refusal(state: State, place: Place, handler: Handler, failure: Fail
         return "handled_once"
     if handler.rerun and is_beyond_limit(state, place):
         return "loop_limit"
-    if handler.rerun and undo_failed_in_child(place, failure):
+    if handler.rerun and _could_not_undo(state, place, failure):
         return UNDO_FAILED
     return "reruns_exhausted" if handler.rerun and place.climb.handled_times >= handler.rerun else ""
 
@@ -396,7 +396,7 @@ def triage(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, 
     if is_fatal_handler_failure(place, failure):
         yield e.RungPassed(place.key, "triage", "handler_failure_fatal")
         return False
-    reason = _parking_reason(policy, place, failure)
+    reason = _parking_reason(now.state, policy, place, failure)
     if not reason:
         yield e.RungPassed(place.key, "triage", "critical" if failure.severity == "critical" else "rule_matched")
         return False
@@ -420,13 +420,18 @@ def triage(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, 
     return True
 
 
-def _parking_reason(policy: Triage, place: Place, failure: Failure) -> str:
+def _could_not_undo(state: State, place: Place, failure: Failure) -> bool:
+    """Whether another attempt may do again what a child run of the place, or of an item of it, could not undo."""
+    return undo_failed_in_child(place, failure) or (place.items is not None and undo_failed_below(state, place))
+
+
+def _parking_reason(state: State, policy: Triage, place: Place, failure: Failure) -> str:
     """Why the failure is parked; empty if it is not. Critical failures are parked only with `always`."""
+    if _could_not_undo(state, place, failure):
+        # No rule may try it again, nor the default of the triage: only a person can.
+        return UNDO_FAILED
     if policy.when == "always":
         return "always"
-    if undo_failed_in_child(place, failure):
-        # No rule may try it again: only a person can.
-        return UNDO_FAILED
     if failure.severity == "critical":
         return ""
     if matching_rule(place.spec.rules, failure) is None:

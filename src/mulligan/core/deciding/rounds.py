@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import shlex
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
 from mulligan.core.deciding.budgets import check_raised_budgets
-from mulligan.core.deciding.child_failure import undo_failed_in_child
+from mulligan.core.deciding.child_failure import undo_failed_below
 from mulligan.core.deciding.child_rounds import check_child_rounds
 from mulligan.core.deciding.dependents import dependents
 from mulligan.core.deciding.flow import readiness
@@ -16,6 +17,7 @@ from mulligan.core.evolve.arrivals import is_met
 from mulligan.core.evolve.evolve_places import steps_starting_fresh
 from mulligan.core.evolve.revision import Difference, make_revision, workflow_from_plain
 from mulligan.core.model.events import RunRevised
+from mulligan.core.model.fact_parts import ChildRound
 from mulligan.core.model.file_records import FileRecord, StaleFile, last_writers
 from mulligan.core.model.formatting import quote_names
 from mulligan.core.model.graph import Graph
@@ -79,7 +81,7 @@ def plan_round(state: State, report: RetryRequested, revised: Difference | None 
     asked = msgspec.structs.replace(asked, stale=stale)
     steps = _steps_to_rerun(state, asked)
     if not asked.is_forced:
-        refuse_failed_undos(state, steps)
+        refuse_failed_undos(state, steps, report)
     fresh = _steps_starting_fresh(state, asked, steps)
     check_child_rounds(state, report, steps)
     return Round(
@@ -104,28 +106,59 @@ def failed_undos(state: State, steps: Iterable[str]) -> Iterator[str]:
     Also those whose child run, such as the last try of a group, could not undo all that it did.
     """
     places = ((name, state.places[name]) for name in steps if name in state.places)
-    return (name for name, place in places if place.undo_failed or undo_failed_in_child(place, place.failure))
+    return (name for name, place in places if place.undo_failed or undo_failed_below(state, place))
 
 
-def refuse_failed_undos(state: State, steps: Iterable[str]) -> None:
+def refuse_failed_undos(state: State, steps: Iterable[str], report: RetryRequested) -> None:
     """Raise if one of the steps that are to run again could not be undone.
 
     With triage a person decides about it in the round, see `flow`.
     """
-    places = state.places
-    asks = {name for name in steps if places[name].has_failed_undo and state.step(name).triage is not None}
-    names = [name for name in failed_undos(state, steps) if name not in asks]
+    names = _not_asked_about(state, steps)
     if not names:
         return
     run_id, few = state.run.run_id, names[:NAMES_MAX]
     more = f" and {len(names) - len(few)} more" if len(names) > len(few) else ""
     said = ("step", "its undo", "it") if len(names) == 1 else ("steps", "the undo of each", "they")
+    if not any(state.places[name].undo_failed for name in names):
+        said = (said[0], "an undo in its child run" if len(names) == 1 else "undos in their child runs", "that")
     raise UndoFailed(
         f"{said[0]} {quote_names(few)}{more} of run {run_id} would run again, but {said[1]} failed: what {said[2]} did "
         "may still stand",
-        hint=f"to run what could not be undone again all the same: mulligan retry {run_id} --force",
+        hint=f"look at it first; to run it again all the same: {_forced(run_id, report)}",
         steps=names,
     )
+
+
+def _not_asked_about(state: State, steps: Iterable[str]) -> list[str]:
+    """Those of the steps that could not be undone and have no triage, in which a person would decide about them."""
+    return [
+        name
+        for name in failed_undos(state, steps)
+        if not state.places[name].has_failed_undo or state.step(name).triage is None
+    ]
+
+
+def needs_force(state: State) -> bool:
+    """Whether `retry` of an ended run would be refused because of a failed undo."""
+    if next(failed_undos(state, state.graph.nodes), None) is None:
+        return False
+    return bool(_not_asked_about(state, _steps_to_rerun(state, _Asked())))
+
+
+def _forced(run_id: int, report: RetryRequested) -> str:
+    """The command that asks for the same round by force; of the child run that was asked for."""
+    asked: RetryRequested | ChildRound = report
+    while asked.child is not None:
+        asked = asked.child
+        run_id = asked.run_id
+    words = ["mulligan", "retry", str(run_id)]
+    words += ["--from", asked.from_step] if asked.from_step and asked.items is None else []
+    words += ["--file", report.revised.file or "FILE"] if report.revised is not None else []
+    words += ["--adjust"] if asked.adjust else []
+    words += ["--keep-completed"] if report.keep_completed else []
+    words += ["--from-start"] if asked.from_start else []
+    return shlex.join([*words, "--force"])
 
 
 def keeps_completed(report: RetryRequested) -> bool:
@@ -183,8 +216,23 @@ def _steps_to_rerun(state: State, asked: _Asked) -> tuple[str, ...]:
     if asked.keep_completed:
         again = _unfinished_steps(state, asked)
     else:
-        again = {*(first := _first_steps(state, asked)), *dependents(state, state.graph, first)}
+        again = {*(first := _first_steps(state, asked)), *_behind(state, first, asked.from_step)}
     return tuple(name for name in state.graph.nodes if name in again)
+
+
+def _behind(state: State, steps: Collection[str], from_step: str) -> dict[str, str]:
+    """For each step that depends on one of `steps`: the one that it was found from.
+
+    A worktree that a fork opens once more, since it could not be opened, is a copy: what completed in the other one is
+    in it, and is no older than it. Unless the round is to start there.
+    """
+    workspace = state.workflow.workspace
+    opens = workspace.opens if workspace is not None else ""
+    if opens not in steps or opens == from_step:
+        return dependents(state, state.graph, steps)
+    behind = dependents(state, state.graph, [opens])
+    left = {name: opens for name in behind if state.places[name].settled in ("", "skipped", "cancelled")}
+    return {**left, **dependents(state, state.graph, [*(name for name in steps if name != opens), *left])}
 
 
 def _first_steps(state: State, asked: _Asked) -> list[str]:
@@ -251,7 +299,7 @@ def _steps_starting_fresh(state: State, asked: _Asked, steps: tuple[str, ...]) -
     """The steps of a round that start as if for the first time, since what they are made of may be different."""
     from_step = "" if asked.has_items else asked.from_step
     fresh = frozenset(steps_starting_fresh(state, from_step, steps, asked.stale))
-    return fresh if asked.keep_completed else fresh | dependents(state, state.graph, steps).keys()
+    return fresh if asked.keep_completed else fresh | _behind(state, steps, asked.from_step).keys()
 
 
 def _can_start_fresh(state: State, name: str) -> bool:
@@ -288,8 +336,8 @@ def rerun_reasons(state: State, plan: Round, revised: Difference | None = None) 
         own |= {name: _with_revision(state, name, own[name], revised) for name in plan.steps}
     # The step that was named comes first; a skipped one is named only if there is no other: it runs because of one.
     with_reason = sorted((name for name, reason in own.items() if reason), key=lambda name: name != plan.from_step)
-    origins = dependents(state, state.graph, with_reason)
-    origins |= dependents(state, state.graph, (name for name in with_reason if state.status_of(name) != "skipped"))
+    origins = _behind(state, with_reason, plan.from_step)
+    origins |= _behind(state, [name for name in with_reason if state.status_of(name) != "skipped"], plan.from_step)
     return {name: reason or f"it is behind {quote_names([origins[name]])}" for name, reason in own.items()}
 
 
@@ -311,7 +359,7 @@ def _own_reason(state: State, plan: Round, failed: set[str], name: str) -> str:
     if place.is_undone:
         return "it was undone"
     if name in failed:
-        return f"it failed{_BUT_STANDS}" if undo_failed_in_child(place, place.failure) else "it failed"
+        return f"it failed{_BUT_CHILD_STANDS if undo_failed_below(state, place) else ''}"
     if found := [one.text for one in plan.stale if one.step == name]:
         return "; ".join(found)
     if place.status in ("cancelled", "skipped"):
@@ -322,6 +370,7 @@ def _own_reason(state: State, plan: Round, failed: set[str], name: str) -> str:
 
 
 _BUT_STANDS = ", though its undo failed and what it did may still stand"
+_BUT_CHILD_STANDS = ", though an undo in its child run failed and what that did may still stand"
 
 
 def items_to_rerun(state: State, plan: Round) -> dict[str, tuple[int, ...]]:
@@ -394,7 +443,7 @@ def _items_to_retry(state: State, step: str, named: tuple[int, ...]) -> tuple[in
 def _refuse_items_behind_rerun(state: State, asked: _Asked) -> None:
     """Refuse to run only some items of a map that depends on a step that runs again: its list may change."""
     step, run_id = asked.from_step, state.run.run_id
-    source = dependents(state, state.graph, _first_steps(state, asked)).get(step)
+    source = _behind(state, _first_steps(state, asked), asked.from_step).get(step)
     if source is not None:
         raise Refused(
             f"step '{step}' of run {run_id} is behind '{source}', which runs again: none of its items can be kept",

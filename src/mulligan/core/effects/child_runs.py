@@ -25,6 +25,7 @@ def calling_place(parent: str, child: str) -> str:
 def round_request(state: State, effect: ContinueChild, at: datetime, revised: Revised | None = None) -> RoundRequested:
     """What a parent sends to the child run that an attempt continues."""
     place, asked = state.places[effect.place], state.run.child_round
+    ruling = state.step_of(place).climb.ruling
     if asked is None or (asked.run_id, asked.round) != (effect.run_id, effect.round):
         # Once: what failed with more may not get more and more.
         is_more = state.run.adjusts and place.climb.tries == 0
@@ -40,4 +41,5 @@ def round_request(state: State, effect: ContinueChild, at: datetime, revised: Re
         revised=revised,
         keep_completed=state.run.keep_completed,
         force=state.run.is_forced,
+        is_decided=ruling is not None and ruling.verdict == "retry",
     )

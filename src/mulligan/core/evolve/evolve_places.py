@@ -151,6 +151,7 @@ def _end_child(state: State, place: Place, fact: e.AttemptFailed | e.AttemptCanc
             visit=state.step_of(place).visit,
             attempt=fact.attempt,
             seq=entry.seq,
+            undo_failed=called.undo_failed,
         )
     elif place.last_child is not None and place.last_child.attempt == fact.attempt:
         place.last_child = None

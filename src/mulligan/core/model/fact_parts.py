@@ -108,6 +108,8 @@ class ChildRun(msgspec.Struct, frozen=True, omit_defaults=True):
     run_id: int
     round: int = 1
     called_with: str = ""
+    # It could not undo all that it did.
+    undo_failed: bool = False
 
 
 class ChildRound(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -217,6 +217,8 @@ class RoundRequested(Report):
     # As in the round of the parent.
     keep_completed: bool = False
     force: bool = False
+    # Somebody decided that the step runs again although an undo in the child run failed.
+    is_decided: bool = False
 
 
 class Classified(Report):

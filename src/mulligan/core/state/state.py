@@ -188,6 +188,8 @@ class LastChild(msgspec.Struct, frozen=True, omit_defaults=True):
     visit: int
     attempt: int
     seq: int
+    # It could not undo all that it did.
+    undo_failed: bool = False
 
 
 class StepPause(msgspec.Struct, frozen=True, omit_defaults=True):

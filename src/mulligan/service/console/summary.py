@@ -185,6 +185,7 @@ def _next(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
         has_run_out=any(one.is_open and one.has_run_out for one in outcome.failures),
         short_maps=_short_of_items(outcome),
         spent_budgets=_spent_budgets(outcome),
+        needs_force=outcome.needs_force,
     )
     typed = {f"{one.text}{where}": one.why for one in found}
     wide = max(map(len, typed), default=0)

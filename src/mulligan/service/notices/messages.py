@@ -72,7 +72,8 @@ def commands_of(body: NoticeBody) -> list[str]:
         return [] if is_smooth else [f"mulligan explain {body.run_id}"]
     if body.event == "late":
         return [f"mulligan show {body.run_id}", f"mulligan cancel {body.run_id}"]
-    return [one.text for one in suggest_commands(body.run_id, body.status, has_run_out=body.has_run_out)]
+    found = suggest_commands(body.run_id, body.status, has_run_out=body.has_run_out, needs_force=body.needs_force)
+    return [one.text for one in found]
 
 
 def link_to(body: NoticeBody, url: str) -> str:

@@ -15,6 +15,7 @@ import msgspec
 from mulligan import __version__
 from mulligan.core.deciding.budgets import RUN, budget_of
 from mulligan.core.deciding.end_status import parse_end_output
+from mulligan.core.deciding.rounds import needs_force
 from mulligan.core.model import events as e
 from mulligan.core.model.artifact_words import with_files_described
 from mulligan.core.model.place_keys import item_key
@@ -393,6 +394,7 @@ def _next_commands(
         has_run_out=any(visit.has_run_out for visit in open_),
         short_maps=completed,
         spent_budgets=list(dict.fromkeys(visit.spent_budget for visit in open_ if visit.spent_budget)),
+        needs_force=needs_force(state),
     )
     return logs + usual[:NEXT_MAX]
 
