@@ -246,11 +246,13 @@ class History:
         return self.report(r.ApprovalGiven(self.clock, key, is_approved, by="someone", reason=reason))
 
     def child_ended(self, key: str, status: str = "completed", **fields: Any) -> Self:
-        """The child run of a place has ended: run 2, in the round that the attempt asked for."""
+        """The child run of a place has ended: the first is run 2. In the round that the attempt asked for."""
         place, attempt = self.state.places.get(key), self._attempt(key)
         if place is not None and place.last_child is not None and place.last_child.attempt == attempt:
             fields = {"child_run_id": place.last_child.run_id, "round": place.last_child.round, **fields}
-        report = r.ChildEnded(self.clock, key, attempt, status=status, **{"child_run_id": 2, **fields})  # type: ignore[arg-type]
+        called = [one for one in self.effects if isinstance(one, fx.StartChild)]
+        number = called.index(fx.StartChild(key, attempt)) + 2 if fx.StartChild(key, attempt) in called else 2
+        report = r.ChildEnded(self.clock, key, attempt, status=status, **{"child_run_id": number, **fields})  # type: ignore[arg-type]
         return self.report(report)
 
     def wait(self, seconds: float) -> Self:
