@@ -18,6 +18,7 @@
       NotFound                          not_found                404   2
         UnknownRun                      run.unknown              404   2
         UnknownStep                     step.unknown             404   2
+        UnknownItem                     item.unknown             404   2
         UnknownBreaker                  breaker.unknown          404   2
         UnknownPath                     request.path             404   2   a server has nothing at this address
       LanguageError                     language                 422   2   a file is refused: carries its `problems`
@@ -201,6 +202,10 @@ class UnknownRun(NotFound):
 
 class UnknownStep(NotFound):
     code = "step.unknown"
+
+
+class UnknownItem(NotFound):
+    code = "item.unknown"
 
 
 class UnknownBreaker(NotFound):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -497,6 +498,26 @@ def test_an_approval_is_answered(client: Client) -> None:
     assert client.post("runs/1/steps/ask:approve", {"reason": "tested"}, scope="decide").status == 200
     assert client.get("pending").json["total"] == 0
     assert client.post("runs/1/steps/ask:approve", {"reason": "tested"}).code == "step.not_waiting"
+
+
+def test_an_approval_of_an_item_is_answered_by_its_name(client: Client) -> None:
+    ran("""
+name: sites
+steps:
+  - step: check
+    map: {over: [web, 'a/b'], as: site}
+    do: [{shell: "echo checking ${site}"}, {approve: "Open ${site}?"}]
+""")
+    _, second = client.get("pending").json["pending"]
+    assert (second["step"], second["name"]) == ("check[1].1", "check[a/b] command 2")
+    assert second["commands"][0] == "mulligan approve 1 'check[a/b] command 2' --reason TEXT"
+    assert client.get("runs/1/attempts/check%5Bweb%5D.0/1/log").body == b"checking web\n"
+
+    for name in ("check[a/b] command 2", "check[web]"):
+        path = f"runs/1/steps/{quote(name, safe='')}:approve"
+        assert client.post(path, {"reason": "tested"}).status == 200
+    assert client.get("pending").json["total"] == 0
+    assert client.post("runs/1/steps/check%5Bftp%5D:approve", {"reason": "tested"}).code == "item.unknown"
 
 
 def test_a_token_for_other_workflows_changes_nothing(client: Client) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.history.item_names import NAMED_MAX, find_item, index_names, item_names, place_name
+from mulligan.history.item_names import NAMED_MAX, find_item, index_names, item_names, place_key, place_name
 
 
 @pytest.mark.parametrize(
@@ -95,3 +95,37 @@ def test_a_place_of_an_item_has_the_name_of_the_item(key: str, commands: int, na
 )
 def test_a_word_names_an_item_by_its_index_or_by_its_name(values: list[Any], word: str, index: int | None) -> None:
     assert find_item(values, word) == index
+
+
+@pytest.mark.parametrize(
+    ("key", "commands"),
+    [
+        ("load[1]", 1),
+        ("load[1].1", 2),
+        ("load[1].0.on_failure@2.0", 1),
+        ("load[1].0.script@1", 2),
+        ("load[2].1", 2),
+        ("load[3].0.script@1", 1),
+    ],
+)
+def test_the_name_of_a_place_leads_back_to_it(key: str, commands: int) -> None:
+    names = ["east", "west", "we.st] command 2", "a[b]"]
+
+    assert place_key(place_name(key, names, commands), names) == key
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        # Of an only command the item is meant.
+        ("load[west]", "load[1]"),
+        ("load[west].1", "load[1].1"),
+        ("load[north]", None),
+        ("load[west", None),
+        ("load[west]x", None),
+        ("load[west] command 0", None),
+        ("load", None),
+    ],
+)
+def test_a_name_that_somebody_types_is_looked_up(name: str, key: str | None) -> None:
+    assert place_key(name, ["east", "west"]) == key

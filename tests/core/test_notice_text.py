@@ -64,6 +64,7 @@ def test_a_body_is_stored_without_what_is_usual_and_read_with_it() -> None:
         "failures_count": 0,
         "has_run_out": False,
         "needs_force": False,
+        "name": "",
     }
 
 
@@ -164,6 +165,15 @@ def test_an_approval_says_what_is_asked_and_what_happens_without_an_answer(
 
     assert (body.title, body.request) == ("run 1 of test waits for an approval: 'ship'", "approval")
     assert body.details == details
+
+
+def test_an_approval_of_an_item_has_the_name_of_the_item() -> None:
+    gate = Command(action=Action("approve", {"message": "open?"}))
+    flow = workflow(step("check", map=Map(over=expression("list")), do=(gate,)), notify=(OPS,))
+    body = last(History(flow, answers={"list": ["web", "api"]}).start(uid="u1"))
+
+    assert (body.title, body.step) == ("run 1 of test waits for an approval: 'check[api]'", "check[1].0")
+    assert body.name == "check[api]"
 
 
 def test_a_parked_step_says_why_it_is_parked_what_was_tried_and_what_happens_without_a_decision() -> None:

@@ -49,6 +49,27 @@ def test_a_parked_step_shows_what_is_wrong_what_was_tried_and_what_can_be_done(p
     assert len(re.findall(r'class="one"', html)) == 2 and len(re.findall(r'class="all"', html)) == 1
 
 
+def test_an_approval_of_an_item_has_the_name_of_the_item_and_the_key_in_its_data(pages: Client, flows: Flows) -> None:
+    run_id = flows.run("""
+name: sites
+steps:
+  - step: check
+    map: {over: [web, api], as: site}
+    do: [{shell: 'true'}, {approve: "Open ${site}?"}]
+""")
+
+    # A link that names the item finds the command that waits.
+    html = show(pages, "/inbox", run=run_id, step="check[1]")
+    said = text_of(html)
+    assert "check[api] command 2" in said and "Open api?" in said
+    assert 'data-step="check[1].1"' in html and 'data-name="check[api] command 2"' in html
+    assert not re.search(r"check\[\d", said)
+    events = show(pages, f"/runs/{run_id}", tab="events")
+    assert {"check[web]", "check[web] command 1"} <= {*re.findall(r'class="feed-place">([^<]*)<', events)}
+    for tab in ("overview", "replay"):
+        assert not re.search(r"check\[\d", text_of(show(pages, f"/runs/{run_id}", tab=tab))), tab
+
+
 def test_what_was_decided_before_is_shown_with_how_it_ended(pages: Client, flows: Flows) -> None:
     first = flows.run(PARKED)
     for step in ("load", "check"):

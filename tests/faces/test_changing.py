@@ -295,7 +295,7 @@ def test_a_plan_names_the_child_runs_that_go_on_and_those_that_start_anew():
         "run 1 would begin another round, with a new child run instead of run 2: 2 steps again"
     )
     assert mulligan("retry", 1, "--dry-run", "--json").json["children"] == [
-        {"place": "call", "run_id": 2, "round": 2, "why_new": ""}
+        {"place": "call", "run_id": 2, "round": 2, "why_new": "", "name": "call"}
     ]
 
 

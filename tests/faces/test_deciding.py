@@ -193,7 +193,7 @@ def test_a_command_to_type_finds_the_same_runs_and_names_a_place_as_a_shell_want
 
     first, _ = mulligan("pending", "--home", "my home", "--json").json
 
-    assert first["commands"][0] == "mulligan approve 1 'ask[0].0' --reason TEXT --home 'my home'"
+    assert first["commands"][0] == "mulligan approve 1 'ask[a]' --reason TEXT --home 'my home'"
 
 
 def test_a_run_that_cannot_be_read_hides_no_other():
@@ -666,7 +666,7 @@ def test_one_approval_of_many_is_named_by_its_place():
     assert mulligan("approve", 1, "ask", "--reason", "x") == (
         2,
         "",
-        "error[refused]: 2 approvals wait in step 'ask': ask[0].0, ask[1].0\n  name one of them\n",
+        "error[refused]: 2 approvals wait in step 'ask': 'ask[a]', 'ask[b]'\n  name one of them\n",
     )
     assert mulligan("approve", 1, "ask[0].0", "--reason", "x").code == 4
     assert mulligan("approve", 1, "ask", "--reason", "x", "--follow").code == 0

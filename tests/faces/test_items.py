@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
-from .commands import mulligan, process, ran
+from .commands import Said, mulligan, process, ran, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -316,3 +318,109 @@ def test_a_fork_keeps_what_a_map_gave_and_has_no_items_of_it():
 
     assert mulligan("fork", 1, "--from", "report", "--json").json["outputs"] == {"said": "2 failed"}
     assert mulligan("items", 2, "check") == (0, "", "step 'check' of run 2 has no items\n")
+
+
+# names of items in every face
+
+INNER = """\
+name: inner
+inputs: {region: string}
+steps:
+  - {step: fetch, shell: "echo fetching ${inputs.region}; false", on_failure: "true"}
+  - {step: ok, needs: [fetch], approve: "Publish ${inputs.region}?"}
+"""
+REGIONS = """\
+name: regions
+steps:
+  - step: load
+    map: {over: [west, east], as: region}
+    do: [{workflow: {file: inner.yaml, inputs: {region: "${region}"}}}]
+  - step: check
+    map: {over: [web, 'a b'], as: site}
+    do:
+      - python: |
+          import os, pathlib, mulligan
+
+          def main():
+              print("checking", os.environ["MULLIGAN_ITEM"])
+              pathlib.Path("kept.txt").write_text("kept")
+              mulligan.artifact("kept.txt")
+      - approve: "Check ${site}?"
+"""
+
+
+def regions() -> Said:
+    """A run of maps over names, one with a child run for each item, that waits for four approvals."""
+    workflow(INNER, "inner.yaml")
+    return mulligan("run", workflow(REGIONS), "--wait", "0s")
+
+
+def test_what_a_run_waits_for_has_the_names_of_items_and_commands_that_work():
+    summary = regions().err
+    typed = "mulligan approve 1 'check[a b] command 2' --reason"
+
+    assert f"  ? check[a b] command 2 waits for an approval: Check a b?\n      {typed} 'why'\n" in summary
+    assert f"'check[a b] command 2' waits for an approval: {typed} TEXT\n" in mulligan("show", 1).err
+    pending = mulligan("pending").out
+    assert "run 1 of 'regions': 'check[a b] command 2' waits for an approval: Check a b?\n" in pending
+    assert f"  {typed} TEXT\n" in pending
+    waits = mulligan("explain", 1).out.splitlines()
+    assert "'load[west]' waits for run 2" in waits
+    assert "'load[west]/ok' waits for an approval: Publish west?" in waits
+    assert "'check[web] command 2' waits for an approval: Check web?" in waits
+    assert "'check[web] command 2' and 3 more wait for an approval" in mulligan("list").out
+    for face in (summary, pending, *waits, mulligan("list").out):
+        assert not re.search(r"\[\d+\]", face), face
+    answered = mulligan(*shlex.split(typed)[1:], "looks good", "--detach")
+    assert "run 1: 'check[a b] command 2' is approved\n" in answered.err
+
+
+def test_an_item_is_named_wherever_a_place_is_typed():
+    regions()
+
+    assert mulligan("logs", 1, "check[web]").out == "checking 0\n"
+    assert mulligan("logs", 1, "check[web]").err == (
+        "-- run 1, 'check[web] command 1', attempt 1\n-- run 1, 'check[web] command 2', attempt 2: it wrote nothing\n"
+    )
+    assert mulligan("logs", 1, "check[1]").out == mulligan("logs", 1, "check[a b] command 1").out == "checking 1\n"
+    assert mulligan("explain", 1, "check[web]").out.startswith("'check[web] command 2' waits for an approval")
+    assert mulligan("logs", 1, "check[ftp]").plain == (
+        2,
+        "",
+        "error[item.unknown]: step 'check' of run 1 has no item 'ftp'\n  its items are 'web', 'a b'\n",
+    )
+    assert mulligan("approve", 1, "check[web]", "--reason", "fine", "--detach").err.startswith(
+        "run 1: 'check[web] command 2' is approved\n"
+    )
+    assert mulligan("show", 1, "--output", "check[web]").json["reason"] == "fine"
+
+
+def test_an_ended_run_has_the_names_of_items_in_its_logs_files_and_children():
+    regions()
+    for run_id, place in ((2, "ok"), (3, "ok"), (1, "check[web]"), (1, "check[a b]")):
+        last = mulligan("approve", run_id, place, "--reason", "fine")
+
+    assert "  ✓ load[west]/fetch" in last.err.replace("+", "✓"), last.err
+    followed = mulligan("logs", 1, "--follow").out.splitlines()
+    assert sorted(followed) == [
+        "check[a b] command 1 | checking 1",
+        "check[web] command 1 | checking 0",
+        "load[east]/fetch | fetching east",
+        "load[west]/fetch | fetching west",
+    ]
+    shown = mulligan("show", 1).out
+    assert "for attempt 1 of 'load[west]'" in shown
+    assert "artifact kept.txt of 'check[web] command 1'" in shown
+    # The folders of the store are named by keys.
+    assert not re.search(r"(?<!/)(load|check)\[\d+\]", shown)
+    # Programs get the keys, as ever.
+    found = mulligan("show", 1, "--json").json
+    assert [(one["step"], one["step_name"]) for one in found["children"]] == [
+        ("load[0].0", "load[west]"),
+        ("load[1].0", "load[east]"),
+    ]
+    page = Path("page.html")
+    mulligan("report", 1, "-o", page)
+    text = re.sub(r"<[^>]*>", "", page.read_text())
+    assert "check[web] command 1 #1" in text and "load[west], attempt 1" in text
+    assert not re.search(r"(?<!/)(load|check)\[\d+\]", text)

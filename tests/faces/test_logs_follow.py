@@ -136,7 +136,7 @@ def test_of_the_items_of_a_map_step_each_line_says_whose_it_is(folder: Path):
 
     said = mulligan("logs", "check", "-f")
 
-    assert sorted(said.out.splitlines()) == ["check[0].0 | item 1", "check[1].0 | item 2"]
+    assert sorted(said.out.splitlines()) == ["check[0] | item 1", "check[1] | item 2"]
     assert mulligan("logs", "check", "-f", "--item", 1).out == "item 2\n"
 
 

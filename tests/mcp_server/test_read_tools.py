@@ -23,9 +23,9 @@ steps:
     retry: {rules: [{exit_codes: [9], max_retries: 2}]}
     triage: true
   - step: check
-    map: {over: [1, 2], as: code}
+    map: {over: [{code: 1}, {code: 2}], as: one}
     do:
-      - shell: exit ${code}
+      - shell: exit ${one.code}
   - step: load
     needs: [fetch]
     shell: 'true'
@@ -61,11 +61,14 @@ def test_a_failure_has_the_ladder_the_log_and_what_was_decided_before(reader: Ag
 def test_a_failure_that_is_over_is_explained_too(reader: Agent) -> None:
     step = reader.call("get_failure", run_id=1, step="fetch")
     item = reader.call("get_failure", run_id=1, step="check[1]")
+    named = reader.call("get_failure", run_id=1, step="check[code=2]")
 
     assert (step["status"], step["pending"], step["answer"]["by"]) == ("failed", None, "ann")
     assert step["log"]["text"] == "no route to host a"
     assert (item["status"], item["attempts"][0]["exit_code"]) == ("failed", 2)
+    assert (named["step"], named["attempts"]) == ("check[1]", item["attempts"])
     assert reader.refused("get_failure", run_id=2, step="load")["code"] == "refused"
+    assert reader.refused("get_failure", run_id=1, step="check[code=3]")["code"] == "item.unknown"
 
 
 def test_a_log_is_read_from_its_end_by_range_and_by_text(reader: Agent) -> None:
@@ -81,6 +84,7 @@ def test_a_log_is_read_from_its_end_by_range_and_by_text(reader: Agent) -> None:
     assert [one["text"] for one in some["lines"]] == ["line 4 of a", "line 5 of a"]
     assert reader.refused("read_log", run_id=1, step="check")["data"]["argument"] == "step"
     assert reader.call("read_log", run_id=1, step="check[1]")["lines"] == []
+    assert reader.call("read_log", run_id=1, step="check[code=2]")["place"] == "check[1].0"
 
 
 def test_a_run_is_explained_shown_and_compared(reader: Agent) -> None:

@@ -12,7 +12,7 @@ from mcp import Client
 from tests.faces.commands import mulligan
 from tests.mcp_server.conversation import Agent, agent_at
 
-from mulligan.errors import Refused
+from mulligan.errors import Refused, UnknownItem
 from mulligan.mcp_server.answers import error_text, present, present_error
 from mulligan.mcp_server.tool_table import BY_NAME
 from mulligan.mcp_server.untrusted import ANSWER_CHARS_MAX, DEPTH_MAX, TEXT_CHARS_MAX, clean, mark, mark_page, mark_text
@@ -114,6 +114,16 @@ def test_an_error_says_our_sentence_plainly_and_marks_what_it_quotes() -> None:
     assert ORDER in shown["data"]["said"] and ORDER not in outside(shown["data"]["said"])
     assert "\n" not in shown["message"] and KEY not in shown["message"]
     assert ORDER not in outside(error_text(error)) and KEY not in error_text(error)
+
+
+def test_names_of_items_in_an_error_are_marked() -> None:
+    error = UnknownItem("no item 'x'", hint=f"its items are '{ORDER}'", step="build", item_names=[ORDER])
+
+    shown = present_error(error)["error"]
+
+    assert shown["code"] == "item.unknown"
+    assert ORDER in shown["hint"] and ORDER not in outside(shown["hint"])
+    assert ORDER not in outside(error_text(error))
 
 
 def test_our_own_pages_are_not_marked() -> None:

@@ -45,6 +45,10 @@ def notice(number: int = 7, **fields: Any) -> NoticeRecord:
             {"event": "needs_person", "request": "approval", "step": "ship"},
             ["mulligan approve 7 ship --reason 'why'"],
         ),
+        (
+            {"event": "needs_person", "request": "approval", "step": "check[1].0", "name": "check[a b]"},
+            ["mulligan approve 7 'check[a b]' --reason 'why'"],
+        ),
         ({"event": "test"}, []),
     ],
 )

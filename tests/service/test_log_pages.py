@@ -94,5 +94,5 @@ def test_of_several_logs_one_has_to_be_named(service: Service) -> None:
     with pytest.raises(InputInvalid) as refused:
         service.log_pages.read(1, "wide")
 
-    assert "'wide[0].0'" in refused.value.hint
+    assert "'wide[0]'" in refused.value.hint
     assert service.log_pages.read(1, "wide[1]").lines[0].text == "2"

@@ -175,6 +175,8 @@ class WaitView(Shape, frozen=True, omit_defaults=True):
     obstacles: list[dict[str, Any]] = []
     is_impossible: bool = False
     child_run_id: int = 0
+    # The display name of the place, if it belongs to an item of a map.
+    name: str = ""
 
 
 class PauseView(Shape, frozen=True, omit_defaults=True):
@@ -307,6 +309,8 @@ class CalledRun(Shape, frozen=True):
     parent_run_id: int | None
     driver: RunDriver | None
     step: str
+    # The display name of the step: `load[west]` for an item of a map.
+    step_name: str
     attempt: int
     steps: dict[str, WholeStep] | None
     matrices: dict[str, WholeMatrix]
@@ -439,6 +443,8 @@ class StoryLineView(Shape, frozen=True, omit_defaults=True):
     text: str
     tone: Literal["plain", "good", "bad", "try", "wait"]
     tail: list[str] = []
+    # The display name of the place, if it belongs to an item of a map.
+    name: str = ""
     waiting_for: WaitView | None = None
 
 

@@ -332,8 +332,14 @@ class LogQuery(Query, frozen=True):
     start: Count = 0
 
 
+async def _log_key(call: Call) -> LogKey:
+    run_id = _run_id(call)
+    place = await call.read(lambda service: service.find_place(run_id, call.path["place"]))
+    return LogKey(run_id, place, int(call.path["attempt"]), call.query.stream)
+
+
 async def read_log(call: Call) -> Any:
-    key = LogKey(_run_id(call), call.path["place"], int(call.path["attempt"]), call.query.stream)
+    key = await _log_key(call)
     size = await call.read(lambda service: _log_size(service, key))
     if call.query.follow:
         return Streamed(_follow(call, key, call.query.start), media=TEXT)
@@ -397,7 +403,7 @@ async def index_log(call: Call) -> LogIndex:
 
 async def _counted(call: Call) -> LogKey:
     """The log that a call names, after its lines were counted, which may take many reads."""
-    key = LogKey(_run_id(call), call.path["place"], int(call.path["attempt"]), call.query.stream)
+    key = await _log_key(call)
     await call.read(lambda service: _log_size(service, key))
     while not await call.read(lambda service: service.log_lines.count(key)):
         pass

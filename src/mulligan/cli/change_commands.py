@@ -318,7 +318,7 @@ def _show_children(planned: RoundPlan) -> None:
     """Show which child runs are continued, and which start anew."""
     for one in planned.children[:_NAMES_MAX]:
         becomes = f"a new child run after run {one.run_id}: {one.why_new}" if one.why_new else _continued(one)
-        complain(f"  '{one.place}': {becomes}")
+        complain(f"  '{one.name}': {becomes}")
     if len(planned.children) > _NAMES_MAX:
         complain(f"  and {pluralize(len(planned.children) - _NAMES_MAX, 'more child run')}")
 

@@ -81,7 +81,7 @@ def _describe(one: PendingEntry) -> list[str]:
     if one.kind == "paused" and not one.step:
         return _describe_paused_run(one)
     child = f", a child of run {one.parent_run_id}" if one.parent_run_id else ""
-    who = f"run {one.run_id} of '{one.workflow}'{child}: '{one.step}'"
+    who = f"run {one.run_id} of '{one.workflow}'{child}: '{one.name}'"
     if one.kind == "paused":
         lines = [_describe_paused(who, one)]
     else:
@@ -303,5 +303,6 @@ def approve(
         run_id = service.find_run(run)
         place = service.find_approval(run_id, step)
         service.approve(run_id, place, not no, reason)
-        complain(f"run {run_id}: '{place}' is {'refused' if no else 'approved'}")
+        name = service.name_places(run_id, [place])[place]
+        complain(f"run {run_id}: '{name}' is {'refused' if no else 'approved'}")
         return continue_run(service, run_id, chosen, as_json=as_json, home=home)

@@ -202,7 +202,7 @@ def _describe(run: RunLine, wait: WaitReason, place: str) -> str:
     if wait.kind == "driver" and run.parent_run_id is None:
         return f"{wait.text}: mulligan resume {run.run_id}{place}"
     if wait.kind == "step_pause" and wait.count == 1:
-        return f"{wait.text}: mulligan resume {wait.run_id} {wait.place}{place}"
+        return f"{wait.text}: mulligan resume {wait.run_id} {shlex.quote(wait.place)}{place}"
     return wait.text
 
 
@@ -253,7 +253,7 @@ def answering_command(run: RunLine, wait: WaitReason) -> str:
         return ""
     if wait.count > 1:
         return "mulligan pending"
-    target = f"{wait.run_id} {shlex.quote(wait.place)}"
+    target = f"{wait.run_id} {shlex.quote(wait.name or wait.place)}"
     if wait.kind == "approval":
         return f"mulligan approve {target} --reason TEXT"
     return f"mulligan classify {target} retry|fail --reason TEXT"

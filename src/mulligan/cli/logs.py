@@ -53,6 +53,7 @@ def logs(
     part: Any = "handler" if handler else "script" if script else "own"
     with service_at(home) as service:
         run_id, named = find_run_and_step(service, run, step)
+        named = service.find_place(run_id, named)
         index = service.find_items(run_id, named, [item])[0] if item is not None and named else None
         if follow:
             wanted = LogSelection(named, index, attempt, part)
@@ -102,7 +103,7 @@ def _show_piece(piece: LogPiece, place: str, *, is_named: bool) -> None:
         complain(f"-- run {piece.run_id}: {piece.text}: mulligan resume {piece.run_id}{place}")
     elif piece.text or not is_named or piece.attempt > 1:
         complain(
-            f"-- run {piece.run_id}, '{piece.place}', attempt {piece.attempt}" + (f": {piece.text}" * bool(piece.text))
+            f"-- run {piece.run_id}, '{piece.name}', attempt {piece.attempt}" + (f": {piece.text}" * bool(piece.text))
         )
 
 

@@ -27,6 +27,7 @@ from mulligan.service import (
     describe_value,
     format_elapsed,
     parse_time,
+    shown_place,
     summarize_failure,
     to_json,
     when_default_applies,
@@ -274,11 +275,11 @@ def _show_moment(moment: RunMoment, home: str) -> None:
             f"{run['step_count']:,} steps: {counted}; completed, skipped and waiting ones are not listed (all: --json)"
         )
     _show_list("waits for:", [_wait(wait) for wait in run["waiting_for"]])
-    _show_list("timers:", [f"'{one.place}': {one.text}" if one.place else one.text for one in moment.timers])
+    _show_list("timers:", [f"'{one.name}': {one.text}" if one.place else one.text for one in moment.timers])
     for child in moment.called:
         is_over = "was waited for" if child.is_open else "had ended"
         then = f"mulligan replay {child.run_id} --until {moment.at.isoformat()}{home}"
-        show(f"run {child.run_id}, called by '{child.place}', {is_over}; as it was then: {then}")
+        show(f"run {child.run_id}, called by '{child.name}', {is_over}; as it was then: {then}")
     _show_next(moment.next)
 
 
@@ -291,7 +292,8 @@ def _standing(moment: RunMoment) -> str:
 
 
 def _wait(wait: dict[str, Any]) -> str:
-    place = f"'{wait['place']}': " if wait.get("place") else ""
+    name = shown_place(wait)
+    place = f"'{name}': " if name else ""
     return f"{place}{single_line(wait['text'])}{when_default_applies(wait)}"
 
 
@@ -318,7 +320,7 @@ def _show_next(turn: TurnEvents | None) -> None:
 
 
 def _sentence(event: EventLine) -> str:
-    place = f"{event.place}: " if event.place else ""
+    place = f"{event.shown_place}: " if event.place else ""
     text = visible(single_line(event.text))
     shown = tinted(text, event.tone) if wants_colour(sys.stdout, os.environ) else text
     return f"{place}{shown}{f' (run {event.child_run_id})' if event.child_run_id else ''}"
@@ -340,7 +342,9 @@ def _show_points(found: StepPoints, home: str) -> None:
             f"{one.event.at.astimezone():%H:%M:%S}",
             one.status or "no step",
             str(one.attempt or ""),
-            one.event.text if one.event.place == found.step else f"{one.event.place or 'the run'}: {one.event.text}",
+            one.event.text
+            if one.event.place == found.step
+            else f"{one.event.shown_place or 'the run'}: {one.event.text}",
         )
         for one in points
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Annotated, Any
@@ -100,7 +100,8 @@ def show_run(
         brief = not whole and (brief or service.is_large(run_id))
         found = service.brief_overview(run_id) if brief else service.overview(run_id)
         tried = [one for step in service.attempts(run_id).values() for one in step] if attempts else []
-        names = service.name_places(run_id, [one.place for one in tried])
+        shown = [one.place for one in tried] + [one["place"] for one in found["artifacts"][-ARTIFACTS_MAX:]]
+        names = service.name_places(run_id, shown)
         needs_force = found["status"] in ("failed", "cancelled") and service.needs_force(run_id)
     show(_headline(found))
     if agents := agents_line(found):
@@ -118,19 +119,19 @@ def show_run(
         show(f"output {name}: {describe_artifact(value) or cut(describe_value(value), 200)}")
     for name, value in islice(found["data"].items(), DATA_MAX):
         show(f"data {name} (version {value['version']}): {cut(describe_value(value['value']), 100)}")
-    _show_artifacts(found)
+    _show_artifacts(found, names)
     for hint in _hints(found, where(home), needs_force=needs_force):
         complain(hint)
 
 
-def _show_artifacts(run: dict[str, Any]) -> None:
+def _show_artifacts(run: dict[str, Any], names: Mapping[str, str]) -> None:
     """The files that its steps kept, the latest ones."""
     kept = run["artifacts"]
     if len(kept) > ARTIFACTS_MAX:
         show(f"{len(kept):,} artifacts, the last {ARTIFACTS_MAX} of them (all: --json):")
     for one in kept[-ARTIFACTS_MAX:]:
         again = f", attempt {one['attempt']}" if one["attempt"] > 1 else ""
-        show(f"artifact {one['file']} of '{one['place']}'{again}: {describe_artifact({'$artifact': one})}")
+        show(f"artifact {one['file']} of '{names[one['place']]}'{again}: {describe_artifact({'$artifact': one})}")
 
 
 def _show_tails(run: dict[str, Any], home: str) -> None:
@@ -287,7 +288,7 @@ def _figures(name: str, one: dict[str, Any], remark: str) -> tuple[str, ...]:
 
 def _child_row(child: dict[str, Any], depth: int) -> tuple[str, ...]:
     is_plain = child["attempt"] == 1 and "[" not in child["step"] and "." not in child["step"]
-    whose = "" if is_plain else f"for attempt {child['attempt']} of '{child['step']}'"
+    whose = "" if is_plain else f"for attempt {child['attempt']} of '{child['step_name']}'"
     name = f"{_INDENT * depth}run {child['run_id']}: {child['workflow']}"
     rounds = f"round {child['round']}" if child["round"] > 1 else ""
     return name, child["status"], "", "", "", "", "; ".join(filter(None, (rounds, whose, child["reason"])))

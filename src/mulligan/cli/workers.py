@@ -69,7 +69,7 @@ def _remarks(line: WorkerLine, now: datetime) -> Iterator[str]:
 
 def _task_row(task: WorkerTask) -> tuple[str, ...]:
     return (
-        f"  run {task.run_id}: {task.step}",
+        f"  run {task.run_id}: {task.name}",
         "running",
         length(task.seconds) if task.seconds is not None else "",
         "",

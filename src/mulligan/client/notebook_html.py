@@ -30,6 +30,7 @@ from mulligan.service import (
     element,
     format_elapsed,
     join_html,
+    shown_place,
     status_label,
     status_tone,
     summarize_failure,
@@ -310,7 +311,7 @@ def _failed_items(name: str, failures: Iterable[FailureOutcome]) -> Iterator[Htm
         alike.setdefault((one.what, one.answer), []).append(one)
     groups = list(alike.values())
     for group in groups[:ITEMS_MAX]:
-        whose = f"{len(group):,} items" if len(group) > 1 else group[0].place.removeprefix(name)
+        whose = f"{len(group):,} items" if len(group) > 1 else group[0].name.removeprefix(name)
         yield join_html((element("span", f"{whose} ", class_="mulligan-dim"), _failure(group[0].what, group[0])))
     if hidden := sum(map(len, groups[ITEMS_MAX:])):
         yield element("span", f"and {pluralize(hidden, 'more failed item')}", class_="mulligan-dim")
@@ -426,17 +427,17 @@ def asks_of(run: Run, above: str = "") -> list[Ask]:
     """What a run and the runs that it called ask a person, and the Python that answers."""
     run_id = run["run_id"]
     found = [
-        Ask(run_id, f"{above}{wait.get('place', '')}".rstrip("/"), _cut(single_line(wait["text"])), _call(wait))
+        Ask(run_id, f"{above}{shown_place(wait)}".rstrip("/"), _cut(single_line(wait["text"])), _call(wait))
         for wait in run["waiting_for"]
         if wait["kind"] in _PEOPLE
     ]
     for child in run["children"]:
-        found += asks_of(child, f"{above}{child['step']}/")
+        found += asks_of(child, f"{above}{child['step_name']}/")
     return found
 
 
 def _call(wait: Mapping[str, Any]) -> str:
-    kind, place = wait["kind"], wait.get("place", "")
+    kind, place = wait["kind"], shown_place(wait)
     if kind == "triage":
         return f"classify({place!r}, 'retry', reason='…')  # or 'fail'"
     if kind == "approval":

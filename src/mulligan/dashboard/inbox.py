@@ -169,13 +169,13 @@ def _row(entry: PendingEntry, shown: _Shown | None, cursor: str, *, decides: boo
     key = _key(entry)
     link = element(
         "a",
-        entry.step or f"run {entry.run_id}",
+        entry.name or entry.step or f"run {entry.run_id}",
         href=_href(key, cursor),
         aria_current="true" if key == shown else None,
     )
     box = ""
     if decides and entry.kind != "paused" and not entry.error:
-        label = f"Select {entry.step} of run {entry.run_id}"
+        label = f"Select {entry.name} of run {entry.run_id}"
         box = element("input", type="checkbox", class_="one", aria_label=label)
     return element(
         "li",
@@ -186,6 +186,7 @@ def _row(entry: PendingEntry, shown: _Shown | None, cursor: str, *, decides: boo
         id=quote(f"entry-{entry.run_id}-{entry.step or ''}", safe=""),
         data_run=entry.run_id,
         data_step=entry.step or None,
+        data_name=entry.name,
         data_kind=entry.kind,
         data_attempt=entry.attempt,
         data_current=key == shown,
@@ -260,10 +261,11 @@ def _head(call: Call, entry: PendingEntry) -> Html:
         since.append(f", after attempt {entry.attempt}")
     if entry.due:
         since += ["; without a decision: ", element("b", entry.default or "fail"), " ", time_element(entry.due)]
-    step = element("a", entry.step, href=path_to("runs", entry.run_id, "steps", (entry.step or "").partition("[")[0]))
+    path = path_to("runs", entry.run_id, "steps", (entry.step or "").partition("[")[0])
+    step = element("a", entry.name or entry.step, href=path)
     title = element("div", element("h2", step), element("p", *where, *since, class_="muted"))
     buttons = "" if entry.error else _buttons(call, entry)
-    about = {"data_kind": entry.kind, "data_attempt": entry.attempt}
+    about = {"data_kind": entry.kind, "data_attempt": entry.attempt, "data_step": entry.step, "data_name": entry.name}
     return element("header", title, element("div", buttons, class_="actions"), class_="detail-head", **about)
 
 
@@ -477,7 +479,9 @@ _VERDICTS = {"retry": "retry", "fail": "let it fail", "approve": "approved", "re
 
 def _answered(details: PendingDetails) -> Iterator[object]:
     """For whoever looks at something that somebody else has answered meanwhile."""
-    step = element("a", details.step, href=path_to("runs", details.run_id, "steps", details.step.partition("[")[0]))
+    step = element(
+        "a", details.name or details.step, href=path_to("runs", details.run_id, "steps", details.step.partition("[")[0])
+    )
     run = element("a", f"run {details.run_id}", href=path_to("runs", details.run_id))
     head = element("div", element("h2", step), element("p", run, class_="muted"))
     yield element("header", head, class_="detail-head")

@@ -73,6 +73,7 @@ def _files_title(files: list[KeptFile]) -> str:
 def _files(run: RunView, files: list[KeptFile]) -> Html:
     if not files:
         return element("p", "No step has kept a file.", class_="muted")
+    names = run.call.service.name_places(run.run_id, [one.place for one in files[:FILES_MAX]])
     rows = [
         element(
             "tr",
@@ -83,7 +84,7 @@ def _files(run: RunView, files: list[KeptFile]) -> Html:
             ),
             element("td", format_size(one.size), class_="n"),
             element("td", one.format or "file", class_="muted"),
-            element("td", one.place, element("small", f" attempt {one.attempt}")),
+            element("td", names[one.place], element("small", f" attempt {one.attempt}")),
             element("td", element("code", one.sha256[:12], title=one.sha256)),
         )
         for one in files[:FILES_MAX]

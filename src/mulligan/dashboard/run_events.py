@@ -102,7 +102,7 @@ def _filters(run: RunView) -> Html:
 def _line(run: RunView, one: EventLine) -> Html:
     place: object = ""
     if one.step:
-        place = element("a", one.place, href=path_to("runs", run.run_id, "steps", one.step), class_="feed-place")
+        place = element("a", one.shown_place, href=path_to("runs", run.run_id, "steps", one.step), class_="feed-place")
     parts: list[object] = [element("span", shortened(one.text), class_="feed-text")]
     if one.child_run_id:
         parts.append(element("a", f"run {one.child_run_id}", href=path_to("runs", one.child_run_id)))

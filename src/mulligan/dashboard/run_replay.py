@@ -24,6 +24,7 @@ from mulligan.service import (
     element,
     format_elapsed,
     join_html,
+    shown_place,
     status_label,
     status_tone,
     time_element,
@@ -137,7 +138,7 @@ def _fork_button(run: RunView, moment: RunMoment) -> Html:
 def _sentence(moment: RunMoment) -> Html:
     event, passed = moment.event, (moment.at - moment.started_at).total_seconds()
     status = moment.run["status"]
-    place = element("b", event.place, " ") if event.place else ""
+    place = element("b", event.shown_place, " ") if event.place else ""
     return element(
         "p",
         element("span", f"Event {moment.seq:,} of {moment.last_seq:,}", class_="replay-number"),
@@ -286,8 +287,8 @@ def _retries(looks_for: str, granted: int, most: int) -> str:
 
 
 def _waits(moment: RunMoment) -> Html:
-    waits = [(wait.get("place", ""), wait["text"]) for wait in moment.run["waiting_for"]]
-    lines = [*waits, *((one.place, f"timer: {one.text}") for one in moment.timers)]
+    waits = [(shown_place(wait), wait["text"]) for wait in moment.run["waiting_for"]]
+    lines = [*waits, *((one.name, f"timer: {one.text}") for one in moment.timers)]
     rows = [element("li", element("b", place, " ") if place else "", text) for place, text in lines[:LINES_MAX]]
     if len(lines) > LINES_MAX:
         rows.append(element("li", f"and {len(lines) - LINES_MAX:,} more", class_="muted"))
@@ -307,5 +308,5 @@ def _next(turn: TurnEvents | None) -> Html:
 
 
 def _event(event: EventLine) -> Html:
-    place = element("b", event.place, " ") if event.place else ""
+    place = element("b", event.shown_place, " ") if event.place else ""
     return element("li", element("small", f"{event.seq} ", class_="muted"), place, event.text, class_=event.tone)

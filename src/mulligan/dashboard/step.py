@@ -47,7 +47,7 @@ def _page(call: Call, found: StepHistory) -> Answer:
         "tools": _tool_calls(found),
         "log": _logs(found),
         "output": _output(found),
-        "files": _files(found),
+        "files": _files(call, found),
         "called": _children(found),
     }
     # Each part has a place of its own, also while it is empty, so that a new version of it replaces no other.
@@ -217,15 +217,16 @@ def _items(found: StepHistory) -> Html:
     return panel(pluralize(total, what), data, view, name="items")
 
 
-def _files(found: StepHistory) -> Html:
+def _files(call: Call, found: StepHistory) -> Html:
     if not found.files:
         return Html("")
+    names = call.service.name_places(found.run_id, [one.place for one in found.files])
     rows = [
         element(
             "tr",
             element("td", element("a", one.name, href=f"/api/v1/runs/{found.run_id}/artifacts/{one.sha256}")),
             element("td", format_size(one.size), class_="n"),
-            element("td", f"{one.place}, attempt {one.attempt}", class_="dim"),
+            element("td", f"{names[one.place]}, attempt {one.attempt}", class_="dim"),
         )
         for one in found.files
     ]

@@ -81,7 +81,7 @@ def _rules(rules: list[RuleLine]) -> Html:
     rows = join_html(
         element(
             "tr",
-            element("td", f"{one.place} " if has_places else "", f"rule {one.number}", class_="dim nowrap"),
+            element("td", f"{one.name or one.place} " if has_places else "", f"rule {one.number}", class_="dim nowrap"),
             element("td", one.looks_for),
             element("td", one.reason, class_=f"reason {_RULE_TONES[one.use]}"),
         )

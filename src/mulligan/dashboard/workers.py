@@ -115,7 +115,7 @@ def _tasks(tasks: list[WorkerTask]) -> Html | str:
                 "td", element("a", one.workflow, href=path_to("workflows", one.workflow)), " ", run_link(one.run_id)
             ),
             element(
-                "td", element("a", one.step, href=path_to("runs", one.run_id, "steps", one.step.partition("[")[0]))
+                "td", element("a", one.name, href=path_to("runs", one.run_id, "steps", one.step.partition("[")[0]))
             ),
             element("td", one.attempt, class_="n"),
             element("td", f"{one.cpus:g}", class_="n"),

@@ -5,6 +5,7 @@ People see `load[west]` and type `--item west`. Keys (`load[1].0`) stay what the
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +23,8 @@ NAME_CHARS_MAX = 48
 NAMED_MAX = 1000
 # How many of the differing keys the name of a mapping has at most.
 _KEYS_MAX = 3
+# What may stand behind the brackets in the name of a place.
+_BEHIND = re.compile(r"(?: command ([1-9][0-9]*))?(\..*)?", re.DOTALL)
 
 
 def item_names(values: Sequence[Any]) -> list[str]:
@@ -98,6 +101,19 @@ def place_name(key: str, names: Sequence[str], commands: int = 1) -> str:
         return f"{step}[{names[int(index)]}]{below}"
     which = f" command {int(command) + 1}" if commands > 1 else ""
     return f"{step}[{names[int(index)]}]{which}{dot}{more}"
+
+
+def place_key(name: str, names: Sequence[str]) -> str | None:
+    """The key of the place that `place_name` gives this name, or of its item; None if no item has the name."""
+    step, _, rest = name.partition("[")
+    fitting = [index for index, one in enumerate(names) if rest.startswith(f"{one}]")]
+    for index in sorted(fitting, key=lambda index: len(names[index]), reverse=True):
+        if (found := _BEHIND.fullmatch(rest[len(names[index]) + 1 :])) is not None:
+            command, more = found[1], found[2] or ""
+            # What runs for an only command is named without its number.
+            number = int(command) - 1 if command else None if more[1:2].isdecimal() or not more else 0
+            return f"{step}[{index}]{'' if number is None else f'.{number}'}{more}"
+    return None
 
 
 def find_item(values: Sequence[Any], word: str) -> int | None:

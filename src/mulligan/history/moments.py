@@ -17,6 +17,7 @@ from mulligan.core.model.formatting import format_time_until
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import is_handled
+from mulligan.history.item_names import PlaceNames
 from mulligan.history.phrases import describe_failure
 from mulligan.history.story_memory import StoryMemory
 from mulligan.history.views import step_json
@@ -127,11 +128,17 @@ class DueTimer(msgspec.Struct, frozen=True):
     place: str
     due: datetime
     text: str
+    # The display name of the place.
+    name: str = ""
 
 
 def due_timers(state: State) -> list[DueTimer]:
     """The timers that are open, the next one first."""
-    timers = (DueTimer(one.kind, one.place, one.due, _describe_timer(state, one)) for one in open_timers(state))
+    names = PlaceNames()
+    timers = (
+        DueTimer(one.kind, one.place, one.due, _describe_timer(state, one), names.name(state, one.place))
+        for one in open_timers(state)
+    )
     return sorted(timers, key=lambda one: (one.due, one.place))
 
 

@@ -23,6 +23,7 @@ from mulligan.core.notices.due_notices import DueNotice
 from mulligan.core.state.scope import fill_params
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import dropped_outputs, open_failures, unhandled
+from mulligan.history.item_names import PlaceNames
 from mulligan.history.phrases import PARKED_FOR, describe_failure, describe_suggestion
 from mulligan.history.route_outcomes import describe_route_outcome, format_times
 
@@ -68,12 +69,15 @@ class NoticeBody(msgspec.Struct, frozen=True, omit_defaults=True):
     has_run_out: bool = False
     # Another round is refused without `--force`: what could not be undone would run again.
     needs_force: bool = False
+    # The display name of the step, if it is a command of an item: `check[web]`.
+    name: str = ""
 
 
 def notice_body(state: State, notice: DueNotice) -> NoticeBody:
     """The body of a notice, from the state after the turn of its fact."""
     run, fact = state.run, notice.entry.fact
     title, step, request, details = _words(state, notice, fact)
+    names = PlaceNames()
     failures = [*_failures(state, notice.kind)]
     return NoticeBody(
         event=notice.kind,
@@ -90,6 +94,7 @@ def notice_body(state: State, notice: DueNotice) -> NoticeBody:
         details=tuple(details),
         failures=tuple(failures[:FAILURES_MAX]),
         failures_count=len(failures) if len(failures) > FAILURES_MAX else 0,
+        name=name if (name := names.name(state, step)) != step else "",
         has_run_out=notice.kind == "failed" and any(ran_short(record.failure) for record in unhandled(state)),
         needs_force=notice.kind == "failed" and needs_force(state),
     )
@@ -113,7 +118,8 @@ def _words(state: State, notice: DueNotice, fact: e.Fact) -> tuple[str, str, Req
     if isinstance(fact, e.TriageSuggested):
         return _suggested(state, fact)
     if isinstance(fact, e.AttemptStarted):
-        return f"waits for an approval: '{fact.place}'", fact.place, "approval", [*_asked(state.places[fact.place])]
+        name = PlaceNames().name(state, fact.place)
+        return f"waits for an approval: '{name}'", fact.place, "approval", [*_asked(state.places[fact.place])]
     if isinstance(fact, e.RunPaused):
         return "is paused because of a bug in Mulligan", "", "pause", [_line(fact.reason)]
     if isinstance(fact, e.RunLate):
@@ -125,8 +131,10 @@ def _words(state: State, notice: DueNotice, fact: e.Fact) -> tuple[str, str, Req
         why = f": '{first.step}' {describe_failure(first.failure)}" if first else ""
         return f"failed{why}", first.step if first else "", "", reasons
     title = {"degraded": "completed, degraded", "recovered": "completed after failures"}.get(notice.kind, "completed")
+    names = PlaceNames()
     reasons += [
-        f"the output of '{key}' was too large to be kept" for key in islice(dropped_outputs(state), FAILURES_MAX)
+        f"the output of '{names.name(state, key)}' was too large to be kept"
+        for key in islice(dropped_outputs(state), FAILURES_MAX)
     ]
     return title, "", "", reasons
 

@@ -27,6 +27,7 @@ from mulligan.core.state.scope import failed_visits, failure_views, fill_params,
 from mulligan.core.state.state import FailureRecord, Items, Place, State
 from mulligan.core.state.transitions import ACTIVE, ENDED, STATUSES
 from mulligan.core.state.workspace import awaits_worktree, workspace_view
+from mulligan.history.item_names import PlaceNames
 from mulligan.history.matrices import MatrixGroup, matrix_groups, quote_steps
 from mulligan.history.obstacles import Obstacle, WorkerPool
 from mulligan.history.phrases import describe_failure
@@ -61,6 +62,12 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
     is_impossible: bool = False
     # The child run that an attempt continues. The number of a new one is known to the store alone.
     child_run_id: int = 0
+    # The display name of the place, if it belongs to an item of a map: `load[west]`.
+    name: str = ""
+
+    @property
+    def shown_place(self) -> str:
+        return self.name or self.place
 
     @property
     def is_for_a_person(self) -> bool:
@@ -268,6 +275,7 @@ class _WaitFinder:
         self.state = state
         self._breaker_waits = breaker_waits or {}
         self._pool = pool
+        self._names = PlaceNames()
         self._groups: dict[str, list[str]] = {}
         self._texts: dict[str, str] = {}
 
@@ -326,7 +334,10 @@ class _WaitFinder:
         if wait.kind == "worker":
             wait = self._of_queued(place, wait)
         role = _ROLES.get(place.role)
-        return wait if role is None else msgspec.structs.replace(wait, text=f"{role}: {wait.text}")
+        if role is not None:
+            wait = msgspec.structs.replace(wait, text=f"{role}: {wait.text}")
+        name = self._names.name(self.state, place.key)
+        return wait if name == place.key else msgspec.structs.replace(wait, name=name)
 
     def _of_queued(self, place: Place, wait: Wait) -> Wait:
         """What keeps a task in the queue: a breaker, or a resource that no worker has free."""

@@ -44,7 +44,7 @@ def present_error(error: MulliganError) -> dict[str, Any]:
 def error_text(error: MulliganError) -> str:
     """An error as text: what a model reads first."""
     text = clean(error.render())
-    if isinstance(error, LanguageError):
+    if isinstance(error, LanguageError) or "item_names" in error.data:
         return mark_text(text)
     return f"{text}\n  data: {as_text(mark_error(details(error).data))}" if error.data else text
 

@@ -65,9 +65,15 @@ def mark_page(page: str) -> str:
 
 
 def mark_error(error: Mapping[str, Any]) -> dict[str, Any]:
-    """An error: code, message and hint are ours, in one line; what they quote in `data` and `problems` is not."""
-    own = {key: clean(str(error[key])).replace("\n", " ") for key in ("code", "message", "hint") if key in error}
-    marker = _Marker(names_are_ours=True)
+    """An error: code, message and hint are ours, in one line; what they quote in `data` and `problems` is not.
+
+    Message and hint are not ours if they have the names of items (`data.item_names`), which steps may have chosen.
+    """
+    data = error.get("data")
+    is_quoting = isinstance(data, dict) and "item_names" in data
+    ours = ("code",) if is_quoting else ("code", "message", "hint")
+    own = {key: clean(str(error[key])).replace("\n", " ") for key in ours if key in error}
+    marker = _Marker(names_are_ours=not is_quoting)
     found = {key: marker.value(inner, key, is_foreign=False) for key, inner in error.items() if key not in own}
     return {**own, **({"untrusted": NOTE.format(marker.name)} if marker.has_marked else {}), **found}
 

@@ -201,7 +201,7 @@ if TYPE_CHECKING:
     from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
     from mulligan.service.run_reasons import RunFailures, RunReason, explain_line, explain_run, waits_only_for_a_person
     from mulligan.service.run_snapshot import FailedVisit, RunSnapshot, RunStatus, StepSnapshot
-    from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
+    from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine, shown_place
     from mulligan.service.run_timeline import Mosaic, Timeline
     from mulligan.service.run_workflows import RunWorkflow
     from mulligan.service.schedules.forms import ScheduleForm, instant_text
@@ -379,7 +379,7 @@ _NAMES = {
     "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",
     "mulligan.service.run_reasons": "RunFailures RunReason explain_line explain_run waits_only_for_a_person",
     "mulligan.service.run_snapshot": "FailedVisit RunSnapshot RunStatus StepSnapshot",
-    "mulligan.service.run_story": "LocatedWait StoryLine LocatedLine",
+    "mulligan.service.run_story": "LocatedWait StoryLine LocatedLine shown_place",
     "mulligan.service.run_timeline": "Mosaic Timeline",
     "mulligan.service.run_workflows": "RunWorkflow",
     "mulligan.service.schedules.forms": "ScheduleForm instant_text",

@@ -30,6 +30,7 @@ from mulligan.errors import (
     StepNotWaitingForApproval,
     StoreUnavailable,
 )
+from mulligan.history.item_names import PlaceNames
 from mulligan.history.story import story
 from mulligan.language import check_inputs
 from mulligan.language.expressions import Cel
@@ -330,7 +331,7 @@ def preview_change(control: RunControl, run_id: int, report: r.Report) -> Change
     lists = (
         _sentences(state, entries),
         [one for one in startable_attempts(state) if one not in before],
-        [*_stopped(entries)],
+        [*_stopped(state, entries)],
         [*_running(state)],
     )
     follows, starts, stops, still_running = (one[:LINES_MAX] for one in lists)
@@ -358,30 +359,33 @@ def _current_state(control: RunControl, run_id: int, evaluator: Cel) -> State:
 
 
 def _sentences(state: State, entries: Iterable[e.Entry]) -> list[str]:
-    lines = (line for line in story(entries, state.workflow) if not line.is_detail)
-    return [f"{line.shown_place}: {line.text}" if line.place else line.text for line in lines]
+    names, lines = PlaceNames(), (line for line in story(entries, state.workflow) if not line.is_detail)
+    return [f"{names.name(state, line.place)}: {line.text}" if line.place else line.text for line in lines]
 
 
 def startable_attempts(state: State) -> Iterator[str]:
     """The attempts that a worker may take."""
     if state.run.status in ("running", "new"):
+        names = PlaceNames()
         for place in state.places.values():
             if place.status == "ready" and not is_engine_action(place.spec) and not is_on_hold(state, place):
-                yield f"{place.key}: attempt {place.attempt}"
+                yield f"{names.name(state, place.key)}: attempt {place.attempt}"
 
 
-def _stopped(entries: Iterable[e.Entry]) -> Iterator[str]:
+def _stopped(state: State, entries: Iterable[e.Entry]) -> Iterator[str]:
     """The attempts that are asked to end, or end at once since they have not begun."""
+    names = PlaceNames()
     for fact in (entry.fact for entry in entries):
         if isinstance(fact, e.AttemptStopping | e.AttemptCancelled):
-            yield f"{fact.place}: attempt {fact.attempt}"
+            yield f"{names.name(state, fact.place)}: attempt {fact.attempt}"
 
 
 def _running(state: State) -> Iterator[str]:
+    names = PlaceNames()
     for place in state.places.values():
         is_own = place.status == "running" and not place.child and not place.phase
         if is_own and not is_engine_action(place.spec):
-            yield f"{place.key}: attempt {place.attempt}"
+            yield f"{names.name(state, place.key)}: attempt {place.attempt}"
 
 
 def _what_else(run_id: int, state: State, step: str) -> str:

@@ -19,6 +19,7 @@ from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.turn import turn
 from mulligan.errors import InputInvalid, MulliganError, StoreUnavailable, UnknownStep
+from mulligan.history.item_names import PlaceNames
 from mulligan.history.phrases import describe_adjustment
 from mulligan.history.story import story
 from mulligan.language.expressions import Cel
@@ -216,8 +217,9 @@ def follow_decision(control: RunControl, state: State, one: Decision) -> Decisio
         raise UnknownStep(error.message, hint=did_you_mean(one.step, state.graph.nodes), step=one.step) from None
     state.commit()
     lines = [line for line in story(entries, state.workflow) if not line.is_detail]
-    sentences = [f"{line.shown_place}: {line.text}" if line.place else line.text for line in lines]
-    return DecisionPreview(one, [*sentences, *_other_effects(state)], _starts(entries))
+    names = PlaceNames()
+    sentences = [f"{names.name(state, line.place)}: {line.text}" if line.place else line.text for line in lines]
+    return DecisionPreview(one, [*sentences, *_other_effects(state)], _starts(state, entries, names))
 
 
 def _other_effects(state: State) -> Iterator[str]:
@@ -228,10 +230,13 @@ def _other_effects(state: State) -> Iterator[str]:
         yield f"run {state.run.parent_run_id}, which waits for it, continues"
 
 
-def _starts(entries: Sequence[e.Entry]) -> list[str]:
+def _starts(state: State, entries: Sequence[e.Entry], names: PlaceNames) -> list[str]:
     """The attempts that could start, as far as there is room."""
     scheduled = (entry.fact for entry in entries if isinstance(entry.fact, e.AttemptScheduled))
-    return [f"{fact.place}: attempt {fact.attempt}{describe_adjustment(fact.adjusted)}" for fact in scheduled]
+    return [
+        f"{names.name(state, fact.place)}: attempt {fact.attempt}{describe_adjustment(fact.adjusted)}"
+        for fact in scheduled
+    ]
 
 
 # -- sending ---------------------------------------------------------------------------------------------------------

@@ -60,6 +60,7 @@ class Failures:
         """Everything about the failure of a step or item. `UnknownRun`, `UnknownStep`; `Refused` if nothing failed."""
         self._reader.record(run_id)
         self._reader.refuse_unknown(run_id, step)
+        step = self._reader.find_place(run_id, step)
         waiting = self._inbox.details(run_id, step)
         history = self._history(run_id, step)
         ladder = history.ladders[0] if history.ladders else None

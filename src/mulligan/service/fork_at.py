@@ -26,6 +26,7 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.workspace import awaits_worktree
 from mulligan.core.turn import turn
 from mulligan.errors import Refused, StepNotParked, StepNotWaitingForApproval
+from mulligan.history.item_names import PlaceNames
 from mulligan.history.story import StoryWriter
 from mulligan.language import check_recorded_inputs, refuse_references
 from mulligan.language.expressions import Cel
@@ -247,12 +248,13 @@ class EventForks:
 
 def _again(state: State, facts: Iterable[e.Fact]) -> Iterator[str]:
     """The attempts that were running and run again, in a run with a worktree as soon as that is open."""
+    names = PlaceNames()
     for fact in facts:
         if isinstance(fact, e.AttemptInterrupted):
-            yield f"{fact.place}: attempt {fact.attempt + 1}"
+            yield f"{names.name(state, fact.place)}: attempt {fact.attempt + 1}"
     for place in state.places.values() if awaits_worktree(state) else ():
         if place.status == "running" and not is_engine_action(place.spec):
-            yield f"{place.key}: attempt {place.attempt + 1}"
+            yield f"{names.name(state, place.key)}: attempt {place.attempt + 1}"
 
 
 def _is_decided(entries: Iterable[e.Entry], point: int) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 
 from mulligan.core.effects.snapshot import read_decision, read_place
 from mulligan.core.model.events import AttemptFailed, AttemptSucceeded
-from mulligan.core.model.place_keys import step_name
+from mulligan.core.model.place_keys import is_at_or_below, step_name
 from mulligan.ports import LogKey
 from mulligan.service.earlier_decisions import EarlierDecision, find_earlier
 from mulligan.service.pending import PendingEntry, find_waiting, read_waiting
@@ -51,6 +51,8 @@ class PendingDetails(msgspec.Struct, frozen=True):
     log: LogTail | None
     # What was decided about the same error: about the same step first, each group the newest first.
     decisions: list[EarlierDecision]
+    # The display name of the step: `check[web]` for a command of an item.
+    name: str = ""
 
 
 class Inbox:
@@ -64,20 +66,25 @@ class Inbox:
 
         For a step that does not wait any more: what was decided. `UnknownRun`, `UnknownStep`.
         """
-        record = self._reader.record(run_id)
+        record, step = self._reader.record(run_id), self._reader.find_place(run_id, step)
         entry = self._find(run_id, step)
         if entry is None:
             self._reader.refuse_unknown(run_id, step_name(step))
-            return PendingDetails(run_id, step, None, self._answer(run_id, step), None, [])
+            name = self._reader.name_places(run_id, [step])[step]
+            return PendingDetails(run_id, step, None, self._answer(run_id, step), None, [], name)
         failure, decisions = entry.failure, list[EarlierDecision]()
         if entry.kind == "parked" and failure is not None:
             workflow = entry.workflow or record.workflow
             decisions = find_earlier(self._reader.store, workflow, step, failure["code"], failure["exit_code"])
-        return PendingDetails(run_id, step, entry, None, self._tail(entry), decisions)
+        name = entry.name or step
+        return PendingDetails(run_id, entry.step or step, entry, None, self._tail(entry), decisions, name)
 
     def _find(self, run_id: int, step: str) -> PendingEntry | None:
-        waiting = find_waiting(self._reader.store).get((run_id, step))
-        found = read_waiting(self._reader.store, {(run_id, step): waiting}) if waiting is not None else []
+        """The entry of a step, or of the only command below it that waits."""
+        waiting = find_waiting(self._reader.store)
+        below = [key for key in waiting if key[0] == run_id and key[1] and is_at_or_below(key[1], step)]
+        key = (run_id, step) if (run_id, step) in waiting else below[0] if len(below) == 1 else None
+        found = read_waiting(self._reader.store, {key: waiting[key]}) if key is not None else []
         return found[0] if found else None
 
     def _tail(self, entry: PendingEntry) -> LogTail | None:

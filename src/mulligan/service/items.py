@@ -14,22 +14,17 @@ import msgspec
 from mulligan.core.effects.snapshot import read_place
 from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model.events import Entry
-from mulligan.core.model.formatting import quote_names
 from mulligan.core.model.place_keys import item_key, step_name
 from mulligan.core.state.scope import error_view
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.errors import NotFound, Refused
-from mulligan.history.item_names import PlaceNames, find_item, index_names
+from mulligan.errors import Refused, UnknownItem
+from mulligan.history.item_names import find_item, index_names
 from mulligan.service.artifacts import add_file_paths, with_artifact_paths
 from mulligan.service.attempt_progress import add_progress
 from mulligan.service.attempts import AttemptRecord, list_attempts
-from mulligan.service.run_reader import RunReader
+from mulligan.service.run_reader import RunReader, unknown_item
 from mulligan.service.step_events import StepEvents
-
-
-class UnknownItem(NotFound):
-    code = "item.unknown"
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,22 +70,11 @@ def find_item_indexes(reader: RunReader, run_id: int, step: str, words: Sequence
     return [_find_index(run_id, step, values, word) for word in words]
 
 
-def name_places(reader: RunReader, run_id: int, keys: Iterable[str]) -> dict[str, str]:
-    """The names that people know for places, by key: `load[west]` for `load[1].0`."""
-    wanted = list(keys)
-    if not any("[" in key for key in wanted):
-        return {key: key for key in wanted}
-    state, names = reader.brief_state(run_id)[0], PlaceNames()
-    return {key: names.name(state, key) for key in wanted}
-
-
 def _find_index(run_id: int, step: str, values: Sequence[Any], word: str) -> int:
     index = int(word) if word.isdecimal() else find_item(values, word)
     if index is not None:
         return index
-    names = index_names(values)
-    hint = f"its items are {quote_names(names)}" if names else "it has no items"
-    raise UnknownItem(f"step '{step}' of run {run_id} has no item '{word}'", hint=hint, step=step, item=word)
+    raise unknown_item(run_id, step, word, index_names(values))
 
 
 class SomeItems(msgspec.Struct, frozen=True):

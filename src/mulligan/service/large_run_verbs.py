@@ -48,9 +48,13 @@ class LargeRunVerbs:
         """The indexes of the items of a map that people name, by index or by name."""
         return items.find_item_indexes(self.reader, run_id, step, words)
 
+    def find_place(self, run_id: int, named: str) -> str:
+        """The key of the place that a person names: `check[1].0`, or with the name of the item, `check[web]`."""
+        return self.reader.find_place(run_id, named)
+
     def name_places(self, run_id: int, keys: Iterable[str]) -> dict[str, str]:
         """The names that people know for places, by key: `load[west]` for `load[1].0`."""
-        return items.name_places(self.reader, run_id, keys)
+        return self.reader.name_places(run_id, keys)
 
     def item_histories(self, run_id: int, step: str, indexes: Sequence[int]) -> list[Item]:
         """Items with every attempt at them; the log is read once."""

@@ -12,7 +12,9 @@ import msgspec
 from mulligan.core.effects.snapshot import read_place
 from mulligan.core.model import events as e
 from mulligan.core.model.place_keys import is_at_or_below, item_key, step_name
+from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.history.story_memory import StoryMemory
 from mulligan.ports import LogKey, RunRecord
 from mulligan.service.home import this_host
 from mulligan.service.log_ranges import READ_BYTES, STREAMS, LogRanges, Stream
@@ -47,6 +49,8 @@ class LogPiece(msgspec.Struct, frozen=True):
     stream: Stream | None = None
     data: bytes = b""
     text: str = ""
+    # The display name of the place: `load[west]`.
+    name: str = ""
 
 
 class LogSelection(msgspec.Struct, frozen=True):
@@ -87,6 +91,7 @@ def follow_logs(
     """
     if wanted.step:
         reader.refuse_unknown(run_id, wanted.step)
+        wanted = msgspec.structs.replace(wanted, step=reader.find_place(run_id, wanted.step))
     return _LogFollower(reader, run_id, wanted, by_line, monotonic).pieces()
 
 
@@ -204,6 +209,7 @@ class _Attempt:
 
     def __init__(self, reader: RunReader, run: _Run, place: str, attempt: int, now: float) -> None:
         self.place = place
+        self.name = run.name_of(place)
         self.attempt = attempt
         self.run = run
         self.began_at = now
@@ -214,8 +220,8 @@ class _Attempt:
         self.tails = [tail_of(self._logs, LogKey(run.run_id, place, attempt, stream)) for stream in STREAMS]
 
     def piece(self, *, stream: Stream | None = None, data: bytes = b"", text: str = "") -> LogPiece:
-        where = f"{self.run.above}{self.place}"
-        return LogPiece(self.run.run_id, where, self.place, self.attempt, stream, data, text)
+        where = f"{self.run.above}{self.name}"
+        return LogPiece(self.run.run_id, where, self.place, self.attempt, stream, data, text, self.name)
 
     def pieces(self, *, by_line: bool, now: float) -> Iterator[LogPiece]:
         asks_store = self._asks_store(now)
@@ -252,11 +258,20 @@ class _Attempt:
 class _Run:
     """One run whose events are followed."""
 
-    def __init__(self, run_id: int, above: str) -> None:
+    def __init__(self, run_id: int, above: str, workflow: Workflow) -> None:
         self.run_id = run_id
         # The prefix of the names of its places.
         self.above = above
         self.seq = 0
+        self._memory = StoryMemory(workflow)
+
+    def update(self, fact: e.Fact) -> None:
+        if isinstance(fact, e.MapExpanded):
+            self._memory.update(fact)
+
+    def name_of(self, place: str) -> str:
+        """The display name of a place."""
+        return self._memory.name_of(place) or place
 
 
 class _LogFollower:
@@ -267,7 +282,7 @@ class _LogFollower:
         self._wanted = wanted
         self._by_line = by_line
         self._monotonic = monotonic
-        self._root = _Run(run_id, "")
+        self._root = _Run(run_id, "", reader.first_workflow(run_id))
         self._runs = {run_id: self._root}
         self._attempts: dict[tuple[int, str, int], _Attempt] = {}
         self._has_had_any = False
@@ -311,6 +326,7 @@ class _LogFollower:
         for run in self._tree():
             for entry in self._reader.events(run.run_id, run.seq):
                 run.seq = entry.seq
+                run.update(entry.fact)
                 self._apply(run, entry.fact)
         return has_ended
 
@@ -324,7 +340,8 @@ class _LogFollower:
 
     def _child(self, run: _Run, record: RunRecord) -> _Run:
         if record.run_id not in self._runs:
-            self._runs[record.run_id] = _Run(record.run_id, f"{run.above}{record.parent_place}/")
+            above = f"{run.above}{run.name_of(record.parent_place)}/"
+            self._runs[record.run_id] = _Run(record.run_id, above, self._reader.first_workflow(record.run_id))
         return self._runs[record.run_id]
 
     def _apply(self, run: _Run, fact: e.Fact) -> None:

@@ -98,12 +98,14 @@ class LogPages:
     def _attempt(self, run_id: int, step: str, attempt: int | None, part: Part) -> tuple[str, int]:
         found = find_attempts(self._reader, run_id, step, attempt=attempt, part=part)
         if len(found) > 1:
-            names = ", ".join(f"'{place}'" for place, _ in found[:5])
+            named = self._reader.name_places(run_id, [place for place, _ in found[:5]])
+            names = ", ".join(f"'{name}'" for name in named.values())
             raise InputInvalid(
                 f"'{step}' of run {run_id} has {len(found):,} logs",
                 hint=f"name one of them as the step: {names}",
                 argument="step",
                 step=step_name(step),
+                item_names=list(named.values()),
             )
         return found[0]
 

@@ -64,6 +64,7 @@ def find_attempts(
     part: Part = "own",
 ) -> list[tuple[str, int]]:
     """The attempts that are meant, by place and number. `UnknownStep`, `UnknownAttempt`."""
+    step = reader.find_place(run_id, step)
     place = step if item is None else item_key(step, item)
     below = [one for one in reader.attempts(run_id, step, item) if is_meant(place, one[0], part)]
     below = _without_conversations(_without_maps(below))

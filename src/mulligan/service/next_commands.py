@@ -67,9 +67,9 @@ _ITEMS = "run only the failed items again"
 def commands_for_wait(run_id: int, kind: str, place: str, steps: Sequence[str] = ()) -> list[str]:
     """The commands with which a person responds to a wait; none if it is not for a person.
 
-    `steps`: the steps that the wait names. A pause is always that of a whole step.
+    `place`: its key or its name. `steps`: the steps that the wait names. A pause is always that of a whole step.
     """
-    name = steps[0] if kind == "step_pause" and steps else place
+    name = shlex.quote(steps[0] if kind == "step_pause" and steps else place)
     return [f"mulligan {text.format(run=run_id, place=name)}" for text in _COMMANDS.get(kind, ())]
 
 

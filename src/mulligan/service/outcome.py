@@ -139,11 +139,13 @@ def _mended_below(
     left = [CHILDREN_READ_MAX] if left is None else left
     found: list[FailureOutcome] = []
     try:
-        for child in service.store.children(run_id):
+        children = service.store.children(run_id)[: left[0]]
+        names = service.name_places(run_id, [child.parent_place for child in children])
+        for child in children:
             left[0] -= 1
             if left[0] < 0:
                 break
-            where = f"{above}{child.parent_place}/"
+            where = f"{above}{names[child.parent_place]}/"
             if service.lazy_state(child.run_id).tallies:
                 mended = (one for one in failure_outcomes(service, child.run_id) if one.fate == "mended")
                 found += [replace(one, run_id=child.run_id, above=where) for one in mended]

@@ -312,10 +312,12 @@ def called_runs(reader: RunReader, run_id: int) -> list[dict[str, Any]]:
 
 def _children(reader: RunReader, run_id: int, left: list[int]) -> list[dict[str, Any]]:
     """The runs that a run called, recursively; with their steps for as many as `left` allows."""
-    return [_child(reader, record, left) for record in reader.store.children(run_id)]
+    children = reader.store.children(run_id)
+    names = reader.name_places(run_id, [record.parent_place for record in children])
+    return [_child(reader, record, names[record.parent_place], left) for record in children]
 
 
-def _child(reader: RunReader, record: RunRecord, left: list[int]) -> dict[str, Any]:
+def _child(reader: RunReader, record: RunRecord, step_name: str, left: list[int]) -> dict[str, Any]:
     left[0] -= 1
     is_opened = left[0] >= 0
     children = _children(reader, record.run_id, left)
@@ -323,6 +325,8 @@ def _child(reader: RunReader, record: RunRecord, left: list[int]) -> dict[str, A
     return {
         **listed(reader, record),
         "step": record.parent_place,
+        # The display name of the place that called it.
+        "step_name": step_name,
         "attempt": reader.calling_attempt(record),
         "steps": shown.get("steps"),
         "matrices": shown.get("matrices", {}),

@@ -15,12 +15,14 @@ import msgspec
 from mulligan.core.effects.run_lists import RunFilter
 from mulligan.core.effects.snapshot import read_place, restore
 from mulligan.core.evolve.evolve_places import is_agent
+from mulligan.core.model.formatting import quote_names
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import is_at_or_below
 from mulligan.core.model.workflow import Handler, decode
 from mulligan.core.state.scope import error_view, fill_params
 from mulligan.core.state.state import Place, State, Suggestion
 from mulligan.errors import CodecError, InputInvalid, MulliganError, Refused, StoreUnavailable
+from mulligan.history.item_names import PlaceNames
 from mulligan.history.phrases import describe_failure
 from mulligan.history.retry_reasons import RetryReason, why_not
 from mulligan.history.route_outcomes import format_times
@@ -34,6 +36,8 @@ RUNS_SEEN_MAX = 20
 RUNS_SHOWN_MAX = 5
 # How many paused runs are listed, the newest ones.
 PAUSED_MAX = 1000
+# How many approvals below a step are named.
+NAMED_MAX = 10
 
 
 class EarlierRun(msgspec.Struct, frozen=True):
@@ -59,6 +63,8 @@ class PendingEntry(msgspec.Struct, kw_only=True):
     workflow: str | None = None
     # None for a run that is paused as a whole.
     step: str | None = None
+    # The display name of the step: `check[web]` for a command of an item.
+    name: str | None = None
     kind: str
     parent_run_id: int | None = None
     root_run_id: int | None = None
@@ -132,7 +138,7 @@ def commands_for_pending(one: PendingEntry) -> list[str]:
         return []
     if one.kind == "paused" and not one.step:
         return [f"mulligan resume {one.run_id}"]
-    target = f"{one.run_id} {shlex.quote(one.step or '')}"
+    target = f"{one.run_id} {shlex.quote(one.name or one.step or '')}"
     if one.kind == "approval":
         return [f"mulligan approve {target} {no}--reason TEXT" for no in ("", "--no ")]
     if one.kind == "paused":
@@ -184,14 +190,15 @@ def _paused_run(store: Store, record: RunRecord) -> PendingEntry:
 def find_approval(reader: RunReader, run_id: int, step: str) -> str:
     """The place that waits for an approval: the step, or the only command below it that does."""
     reader.record(run_id)
+    step = reader.find_place(run_id, step)
     approvals = [one.place for one in reader.store.waiting_places() if one.run_id == run_id and one.kind == "approval"]
     below = [place for place in approvals if is_at_or_below(place, step)]
     if step in approvals or not below:
         return step
     if len(below) > 1:
-        raise Refused(
-            f"{len(below)} approvals wait in step '{step}': {', '.join(below[:10])}", hint="name one of them", step=step
-        )
+        names = list(reader.name_places(run_id, below).values())
+        message = f"{len(below)} approvals wait in step '{step}': {quote_names(names, NAMED_MAX)}"
+        raise Refused(message, hint="name one of them", step=step, item_names=names[:NAMED_MAX])
     return below[0]
 
 
@@ -202,6 +209,7 @@ class _PendingReader:
         self.store = store
         self._graph = cache(lambda body: Graph(decode(body)))
         self._earlier = cache(self._look_back)
+        self._names = PlaceNames()
 
     def at(self, run_id: int, waiting: list[WaitingPlace]) -> list[PendingEntry]:
         """What waits in one run."""
@@ -223,6 +231,7 @@ class _PendingReader:
             run_id=record.run_id,
             workflow=state.workflow.name,
             step=waiting.place,
+            name=self._names.name(state, waiting.place),
             kind=waiting.kind,
             parent_run_id=record.parent_run_id,
             root_run_id=record.root_run_id or record.run_id,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypedDict
 
 import msgspec
+from msgspec.structs import replace
 
 from mulligan.analysis.coverage.side_effects import effect_of_another_visit
 from mulligan.core.deciding.child_rounds import PlannedChild, planned_children
@@ -18,6 +19,7 @@ from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import RetryRequested
 from mulligan.core.model.workflow import Budget, Step, Workflow, all_commands
 from mulligan.core.state.state import State
+from mulligan.history.item_names import PlaceNames
 from mulligan.service.corrections import CorrectedWorkflow, Correction, PlannedRound
 
 
@@ -132,7 +134,8 @@ def asks_person(step: Step, workflow: Workflow) -> bool:
 def round_plan(found: PlannedRound, report: RetryRequested) -> RoundPlan:
     """The plan of the next round, before it is opened."""
     state, planned = found.state, found.round
-    again = frozenset(planned.steps)
+    again, names = frozenset(planned.steps), PlaceNames()
+    children = planned_children(state, report, planned.steps)
     return RoundPlan(
         state.run.run_id,
         state.run.round + 1,
@@ -145,7 +148,7 @@ def round_plan(found: PlannedRound, report: RetryRequested) -> RoundPlan:
         planned.stale,
         found.correction,
         _side_effects(state, state.workflow, planned.steps),
-        tuple(planned_children(state, report, planned.steps)),
+        tuple(replace(one, name=names.name(state, one.place)) for one in children),
         undo_failed=tuple(failed_undos(state, state.graph.nodes)),
     )
 
@@ -153,9 +156,9 @@ def round_plan(found: PlannedRound, report: RetryRequested) -> RoundPlan:
 def in_tree(planned: RoundPlan, root_run_id: int, *, from_start: bool) -> RoundPlan:
     """The plan of a child run, whose round belongs to one of the run at the top. From the start, all steps run."""
     if not from_start:
-        return msgspec.structs.replace(planned, root_run_id=root_run_id)
+        return replace(planned, root_run_id=root_run_id)
     steps = (*planned.steps, *planned.kept)
-    return msgspec.structs.replace(
+    return replace(
         planned,
         steps=steps,
         why=dict.fromkeys(steps, "a new child run starts"),

@@ -591,6 +591,7 @@ class RunControl:
 
     def approve(self, run_id: int, place: str, is_approved: bool, reason: str) -> None:
         """Answer an approval that a run waits for."""
+        place = self.reader.find_place(run_id, place)
         try:
             self.send(run_id, r.ApprovalGiven(_now(), place, is_approved, self.by, reason))
         except StepNotWaitingForApproval:

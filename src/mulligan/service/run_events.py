@@ -13,6 +13,7 @@ from mulligan.core.model.codec import encode
 from mulligan.core.model.place_keys import step_name
 from mulligan.errors import InputInvalid
 from mulligan.history.story import StoryWriter, Tone
+from mulligan.history.story_memory import StoryMemory
 from mulligan.language.suggestions import did_you_mean
 from mulligan.service.run_details import EVENT_TYPES
 from mulligan.service.run_reader import RunReader
@@ -60,6 +61,12 @@ class EventLine(msgspec.Struct, frozen=True):
     # The run that was called here; 0 if none was.
     child_run_id: int
     json: str
+    # The display name of the place: `load[west]`.
+    name: str = ""
+
+    @property
+    def shown_place(self) -> str:
+        return self.name or self.place
 
 
 class EventFeed(msgspec.Struct, frozen=True):
@@ -133,26 +140,30 @@ def _lines(reader: RunReader, run_id: int, found: list[e.Entry]) -> list[EventLi
         sentences = writer.lines_for(entry)
         if entry.seq in shown:
             said = [one for one in sentences if not one.is_detail] or sentences
-            lines.append(event_line(entry, said))
+            lines.append(event_line(entry, said, writer.memory))
     return lines[::-1]
 
 
-def event_line(entry: e.Entry, said: Iterable[Any]) -> EventLine:
-    """An event with the sentences that the story has about it, or with a few words."""
+def event_line(entry: e.Entry, said: Iterable[Any], memory: StoryMemory) -> EventLine:
+    """An event with the sentences that the story has about it, or with a few words.
+
+    `memory`: of the writer of the sentences, which knows the names of items.
+    """
     fact, sentences = entry.fact, list(said)
-    name = _type(fact)
+    name, place = _type(fact), str(getattr(entry.fact, "place", "")) or _step(entry.fact)
     return EventLine(
         seq=entry.seq,
         at=entry.at,
         type=name,
         step=_step(fact),
-        place=str(getattr(fact, "place", "")) or _step(fact),
+        place=place,
         text="; ".join(one.text for one in sentences) or " ".join(filter(None, _plain_words(fact, name))),
         tone=sentences[0].tone if sentences else "plain",
         is_story=bool(sentences),
         tail=sentences[0].tail if sentences else (),
         child_run_id=next((one.child_run_id for one in sentences if one.child_run_id), 0),
         json=encode(entry).decode("utf-8", "replace"),
+        name=memory.name_of(place),
     )
 
 

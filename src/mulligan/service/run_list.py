@@ -33,7 +33,7 @@ from mulligan.errors import CodecError, InputInvalid
 from mulligan.history.phrases import describe_failure
 from mulligan.ports import RunRecord, Store, WaitingPlace, WorkerRecord
 from mulligan.service.breakers import describe_breaker_wait
-from mulligan.service.run_reader import RunReader, may_serve
+from mulligan.service.run_reader import RunReader, StoredPlaceNames, may_serve
 
 # How many runs one page has at most.
 LIMIT_MAX = 1_000_000
@@ -160,6 +160,8 @@ class WaitReason(msgspec.Struct, frozen=True):
     due: datetime | None = None
     # How many places wait for the same.
     count: int = 1
+    # The display name of the place: `check[web]`.
+    name: str = ""
 
 
 class RunLine(msgspec.Struct, frozen=True):
@@ -291,6 +293,7 @@ class _PageBuilder:
         self._parked = _parked(store, self._asks, [record.run_id for record in open_])
         self._spent = _spent(store, [record.run_id for record in records])
         self._breakers: dict[str, str] | None = None
+        self._names = StoredPlaceNames(store)
         # The workers of a shared store take its runs when there is something to do.
         workers = store.workers() if open_ and store.is_shared else ()
         self._is_served = any(may_serve(worker, store.is_shared) and alive(worker.name) for worker in workers)
@@ -339,7 +342,7 @@ class _PageBuilder:
             yield from self._times(record)
         if running:
             first, count = running[0], sum(one.count for one in running)
-            yield _wait_reason(record, first, "task", f"{_who(record, first, count)} {_verb('run', count)}", count)
+            yield self._reason(first, "task", f"{self._who(record, first, count)} {_verb('run', count)}", count)
 
     def _persons(self, record: RunRecord) -> Iterator[WaitReason]:
         asks = self._asks.get(record.run_id, [])
@@ -348,24 +351,24 @@ class _PageBuilder:
             if not waiting:
                 continue
             first, count = waiting[0], len(waiting)
-            who = _who(record, first, count)
+            who = self._who(record, first, count)
             if tag == "paused":
-                yield _wait_reason(record, first, "step_pause", f"{who} {_verb('is paused', count)}", count)
+                yield self._reason(first, "step_pause", f"{who} {_verb('is paused', count)}", count)
             elif tag == "approval":
-                yield _wait_reason(record, first, "approval", f"{who} {_verb('wait', count)} for an approval", count)
+                yield self._reason(first, "approval", f"{who} {_verb('wait', count)} for an approval", count)
             else:
                 failure = self._parked.get((first.run_id, first.place), "")
                 text = f"{who} {_verb('is parked', count)}{f', {failure}' if failure else ''}"
-                yield _wait_reason(record, first, "triage", text, count)
+                yield self._reason(first, "triage", text, count)
 
     def _queued(self, record: RunRecord, tasks: Sequence[OpenTasks]) -> Iterator[WaitReason]:
         for one in tasks:
-            who, verb = _who(record, one, one.count), _verb("wait", one.count)
+            who, verb = self._who(record, one, one.count), _verb("wait", one.count)
             held = self._held_by(one.breaker)
             if held:
-                yield _wait_reason(record, one, "breaker", f"{who} {verb}: {held}", one.count)
+                yield self._reason(one, "breaker", f"{who} {verb}: {held}", one.count)
             else:
-                yield _wait_reason(record, one, "worker", f"{who} {verb} for a worker", one.count)
+                yield self._reason(one, "worker", f"{who} {verb} for a worker", one.count)
 
     def _held_by(self, breaker: str) -> str:
         """Why a breaker holds tasks back; "" if it does not."""
@@ -378,8 +381,27 @@ class _PageBuilder:
     def _times(self, record: RunRecord) -> Iterator[WaitReason]:
         for one in sorted(_below(self._timers.get(record.root_run_id, ()), record), key=lambda timer: timer.due):
             kind, verb = _TIMES[one.kind]
-            text = f"{_who(record, one, one.count)} {_verb(verb, one.count)} {format_time_until(one.due, self._now)}"
-            yield _wait_reason(record, one, kind, text, one.count, one.due)
+            text = (
+                f"{self._who(record, one, one.count)} {_verb(verb, one.count)} {format_time_until(one.due, self._now)}"
+            )
+            yield self._reason(one, kind, text, one.count, one.due)
+
+    def _who(self, record: RunRecord, first: OpenTasks | OpenTimer | WaitingPlace, count: int) -> str:
+        name = self._names.name(first.run_id, first.place)
+        where = f"'{name}'" + (f" of run {first.run_id}" if first.run_id != record.run_id else "")
+        return where if count == 1 else f"{where} and {count - 1:,} more"
+
+    def _reason(
+        self,
+        first: OpenTasks | OpenTimer | WaitingPlace,
+        kind: WaitKind,
+        text: str,
+        count: int,
+        due: datetime | None = None,
+    ) -> WaitReason:
+        attempt, worker = (first.attempt, first.worker) if isinstance(first, OpenTasks) else (0, "")
+        name = self._names.name(first.run_id, first.place)
+        return WaitReason(kind, single_line(text), first.run_id, first.place, attempt, worker, due, count, name)
 
 
 # Timers that let a run continue, with the verb for each.
@@ -403,23 +425,6 @@ def _verb(verb: str, count: int) -> str:
     if verb in _PLURALS:
         return verb if count == 1 else _PLURALS[verb]
     return f"{verb}s" if count == 1 else verb
-
-
-def _who(record: RunRecord, first: OpenTasks | OpenTimer | WaitingPlace, count: int) -> str:
-    where = f"'{first.place}'" + (f" of run {first.run_id}" if first.run_id != record.run_id else "")
-    return where if count == 1 else f"{where} and {count - 1:,} more"
-
-
-def _wait_reason(
-    record: RunRecord,
-    first: OpenTasks | OpenTimer | WaitingPlace,
-    kind: WaitKind,
-    text: str,
-    count: int,
-    due: datetime | None = None,
-) -> WaitReason:
-    attempt, worker = (first.attempt, first.worker) if isinstance(first, OpenTasks) else (0, "")
-    return WaitReason(kind, single_line(text), first.run_id, first.place, attempt, worker, due, count)
 
 
 def _below(found: Iterable[Any], record: RunRecord) -> list[Any]:

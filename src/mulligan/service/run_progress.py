@@ -43,7 +43,7 @@ RequestKind = Literal["triage", "approval", "pause", "step_pause", "breaker"]
 
 
 class PersonRequest(msgspec.Struct, frozen=True):
-    """Something that a person is asked to do. `name`: the place, or the breaker."""
+    """Something that a person is asked to do. `name`: of the place, or of the breaker."""
 
     kind: RequestKind
     run_id: int
@@ -262,7 +262,7 @@ class RunProgress:
                     line=line,
                     seconds=self._seconds(state, entry),
                     where=f"{self._prefix(run_id)}{line.name or self._names.name(state, line.place)}",
-                    request=_request_for(state, entry.fact),
+                    request=_request_for(state, entry.fact, self._names),
                 )
             )
 
@@ -310,8 +310,8 @@ class RunProgress:
             sweep = self._sweep_of(state, place)
             if not sweep:
                 reported = self._read_progress(run_id, name, place.attempt) if self._read_progress else None
-                where = f"{self._prefix(run_id)}{self._names.name(state, name)}"
-                yield _make_activity(run_id, place, since, where, reported)
+                shown = self._names.name(state, name)
+                yield _make_activity(run_id, place, since, self._prefix(run_id), shown, reported)
             elif sweep not in sweeps:
                 sweeps.add(sweep)
                 yield Activity("items", run_id, sweep, since, self._describe_matrix(sweep), where=sweep)
@@ -394,7 +394,7 @@ def _approval_line(state: State, entry: e.Entry) -> StoryLine | None:
     return StoryLine(entry.at, place.key, f"waits for {_activity_of(place)[1]}", "wait")
 
 
-def _request_for(state: State, fact: e.Fact) -> PersonRequest | None:
+def _request_for(state: State, fact: e.Fact, names: PlaceNames) -> PersonRequest | None:
     """What a person is asked to do about a fact."""
     run_id = state.run.run_id
     # An agent that is asked first may decide: then nobody is asked.
@@ -402,7 +402,9 @@ def _request_for(state: State, fact: e.Fact) -> PersonRequest | None:
         return PersonRequest("triage", run_id, fact.step)
     if isinstance(fact, e.AttemptStarted):
         place = state.places.get(fact.place)
-        return PersonRequest("approval", run_id, fact.place) if place is not None and _is_approval(place) else None
+        if place is None or not _is_approval(place):
+            return None
+        return PersonRequest("approval", run_id, names.name(state, fact.place))
     if isinstance(fact, e.StepPaused):
         return PersonRequest("step_pause", run_id, fact.step)
     return PersonRequest("pause", run_id) if isinstance(fact, e.RunPaused) else None
@@ -417,11 +419,13 @@ _SHOWN_BY_CHILD = ("running", "pending_failed")
 _REQUESTS: dict[Kind, RequestKind] = {"parked": "triage", "approval": "approval"}
 
 
-def _make_activity(run_id: int, place: Place, since: datetime, where: str, reported: Progress | None) -> Activity:
+def _make_activity(
+    run_id: int, place: Place, since: datetime, above: str, name: str, reported: Progress | None
+) -> Activity:
     kind, text, due = _activity_of(place)
-    request = PersonRequest(_REQUESTS[kind], run_id, place.key) if kind in _REQUESTS else None
+    request = PersonRequest(_REQUESTS[kind], run_id, name) if kind in _REQUESTS else None
     progress = reported if kind == "running" else None
-    return Activity(kind, run_id, place.key, since, text, due, where, request, progress)
+    return Activity(kind, run_id, place.key, since, text, due, f"{above}{name}", request, progress)
 
 
 def queued_activities(store: Store, home: Home, state: State) -> list[Activity]:
@@ -449,9 +453,11 @@ def _queued(state: State, wait: Wait) -> Activity:
     run_id, since = state.run.run_id, state.places[wait.place].entered_at
     text = "; ".join(one.text for one in wait.obstacles)
     if wait.kind != "breaker":
-        return Activity("queued", run_id, wait.place, since, f"no worker takes this task: {text}", where=wait.place)
+        return Activity(
+            "queued", run_id, wait.place, since, f"no worker takes this task: {text}", where=wait.shown_place
+        )
     request = PersonRequest("breaker", run_id, wait.obstacles[0].breaker)
-    return Activity("breaker", run_id, wait.place, since, text, where=wait.place, request=request)
+    return Activity("breaker", run_id, wait.place, since, text, where=wait.shown_place, request=request)
 
 
 def _activity_of(place: Place) -> tuple[Kind, str, datetime | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from importlib import import_module
 from itertools import takewhile
@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mulligan.core.effects.snapshot import restore, restore_brief
+from mulligan.core.effects.snapshot import read_items, restore, restore_brief
 from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import KEY, fetch_references, parse_reference
 from mulligan.core.model.fact_parts import HostCapacity
+from mulligan.core.model.formatting import NAMES_MAX, quote_names
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import is_at_or_below, item_key, step_name
 from mulligan.core.model.reports import RunRequested
 from mulligan.core.model.workflow import END, Workflow, decode
 from mulligan.core.state.state import State
-from mulligan.errors import UnknownRun, UnknownStep
+from mulligan.errors import CodecError, UnknownItem, UnknownRun, UnknownStep
+from mulligan.history.item_names import PlaceNames, index_names, place_key, place_name
 from mulligan.language.loading import pause_garbage_collection
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports import LoadedRun, RunRecord, Store, WorkerRecord
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 PAGE = 5_000
 # How many called runs are searched for a step, the newest first: a map may call ten thousand.
 CHILDREN_SEARCHED_MAX = 20
+# Of how many maps of one run the names of the items are read for lists.
+MAPS_READ_MAX = 100
 # The name of the newest run.
 LATEST = "latest"
 # How long the supervisor of a process that was killed may take to end what it ran, and how often that is checked.
@@ -279,6 +283,31 @@ class RunReader:
         """The steps of a matrix, in the order of their combinations; none if there is no such matrix."""
         return self.lazy_state(run_id).graph.matrices.get(name, ())
 
+    def find_place(self, run_id: int, named: str) -> str:
+        """The key of the place that a person names: `check[1].0`, or with the name of the item, `check[web]`.
+
+        An index wins where a name could be meant. `UnknownItem`.
+        """
+        step, bracket, rest = named.partition("[")
+        if not bracket or rest.partition("]")[0].isdecimal():
+            return named
+        place = self.lazy_state(run_id).places.get(step)
+        if place is None or place.items is None:
+            return named
+        names = index_names(place.items.values)
+        if (key := place_key(named, names)) is None:
+            word = rest.rpartition("]")[0] or rest
+            raise unknown_item(run_id, step, word, names)
+        return key
+
+    def name_places(self, run_id: int, keys: Iterable[str]) -> dict[str, str]:
+        """The names that people know for places, by key: `load[west]` for `load[1].0`."""
+        wanted = list(keys)
+        if not any("[" in key for key in wanted):
+            return {key: key for key in wanted}
+        state, names = self.lazy_state(run_id), PlaceNames()
+        return {key: names.name(state, key) for key in wanted}
+
     def refuse_unknown(self, run_id: int, place: str) -> None:
         """Raise `UnknownStep` if the place belongs to no step of the run; the hint names what was probably meant."""
         state, name = self.lazy_state(run_id), step_name(place)
@@ -306,7 +335,7 @@ class RunReader:
         """A hint, if the step belongs to a run that this one called."""
         for child in self.store.children(run_id)[: -CHILDREN_SEARCHED_MAX - 1 : -1]:
             if step_name(place) in self.lazy_state(child.run_id).graph.nodes:
-                number, caller = child.run_id, child.parent_place
+                number, caller = child.run_id, self.name_places(run_id, [child.parent_place])[child.parent_place]
                 return f"it is a step of run {number}, which '{caller}' called: mulligan show {number} {place}"
         return ""
 
@@ -355,9 +384,10 @@ class RunReader:
         if members := state.graph.matrices.get(place):
             return StepOutput([self._fetch(places[name].output) for name in members], False)
         self.refuse_unknown(run_id, place)
-        if place not in places:
-            raise UnknownStep(f"'{place}' of run {run_id} has no output", step=place)
-        found = places[place]
+        key = self.find_place(run_id, place)
+        if key not in places:
+            raise UnknownStep(f"'{place}' of run {run_id} has no output", step=key)
+        found = places[key]
         is_refused = found.output is None and found.status != "completed" and found.climb.rejected is not None
         given = found.climb.rejected if is_refused else found.output
         return StepOutput(self._fetch(given), is_refused)
@@ -409,6 +439,43 @@ class RunReader:
         facts = (entry.fact for entry in self.events(run_id))
         started = (fact for fact in facts if isinstance(fact, e.AttemptStarted))
         return next((fact.host for fact in started if (fact.place, fact.attempt) == (place, attempt)), "")
+
+
+class StoredPlaceNames:
+    """The display names of places of many runs, without their states: only the items of maps are read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        # By run and step.
+        self._items: dict[int, dict[str, list[str]]] = {}
+
+    def name(self, run_id: int, key: str) -> str:
+        """The display name of a place. The workflow is not known: the first command of an item has no number."""
+        if "[" not in key:
+            return key
+        if run_id not in self._items:
+            rows = self._store.lists.rows([run_id], "items", MAPS_READ_MAX)
+            self._items[run_id] = {step: _index_names(data) for _, step, data in rows}
+        return place_name(key, self._items[run_id].get(step_name(key), ()), 1 if "].0" in key else 2)
+
+
+def _index_names(data: bytes) -> list[str]:
+    try:
+        return index_names(read_items(data))
+    except CodecError:
+        return []  # `show` reports it; it must not hide other runs
+
+
+def unknown_item(run_id: int, step: str, word: str, names: Sequence[str]) -> UnknownItem:
+    """The error for a word that names no item. `names`: those that there are."""
+    hint = f"its items are {quote_names(names)}" if names else "it has no items"
+    return UnknownItem(
+        f"step '{step}' of run {run_id} has no item '{word}'",
+        hint=hint,
+        step=step,
+        item=word,
+        item_names=list(names[:NAMES_MAX]),
+    )
 
 
 def _is_dying(worker: WorkerRecord, locks: Locks) -> bool:

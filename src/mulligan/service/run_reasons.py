@@ -19,6 +19,7 @@ from mulligan.service.failure_summary import ENDINGS, FATES, RECOVERED
 from mulligan.service.report.visits import FailedVisit, FailedVisits, ItemFailures
 from mulligan.service.run_list import RunLine, WaitReason
 from mulligan.service.run_reader import RunReader
+from mulligan.service.run_story import shown_place
 
 # The log of a run with more events is not read for the ladders of its failures: the page of a step has them.
 LADDER_EVENTS_MAX = 5_000
@@ -195,7 +196,7 @@ def explain_line(line: RunLine) -> RunReason:
         if asked.run_id != line.run_id:
             return _called_run_waits(asked)
         step, is_approval = asked.place.partition(".")[0], asked.kind == "approval"
-        title = f"'{step}' {'' if is_approval else 'failed and '}{_ASKED[asked.kind]}"
+        title = f"'{asked.name or step}' {'' if is_approval else 'failed and '}{_ASKED[asked.kind]}"
         return RunReason("ask", title, asked.text, step=step, action="approve" if is_approval else "decide")
     reason = f": {line.reason}" if line.reason else ""
     if line.status == "paused":
@@ -227,7 +228,7 @@ def _called_run_waits(asked: WaitReason) -> RunReason:
     is_approval = asked.kind == "approval"
     return RunReason(
         tone="ask",
-        title=f"'{step}' of run {asked.run_id}, which this run called, {_ASKED[asked.kind]}",
+        title=f"'{asked.name or step}' of run {asked.run_id}, which this run called, {_ASKED[asked.kind]}",
         why="" if is_approval else asked.text,
         step=step,
         run_id=asked.run_id,
@@ -255,7 +256,12 @@ def _waits_for_a_person(head: Mapping[str, Any], waits: list[Any], failures: Run
     visit = next((one for one in failures.visits if one.step == step), None)
     if first["kind"] == "approval":
         return RunReason(
-            "ask", f"'{step}'{others} waits for an approval", first["text"], more=more, step=step, action="approve"
+            "ask",
+            f"'{shown_place(first)}'{others} waits for an approval",
+            first["text"],
+            more=more,
+            step=step,
+            action="approve",
         )
     title = f"'{step}' failed{others and f', as did {others[5:]}'} and waits for a decision"
     why = f"{visit.what}" if visit else first["text"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -66,7 +66,8 @@ def _place_filter(service: RunReader, run_id: int, step: str) -> Callable[[str],
     if members := frozenset(service.matrix_steps(run_id, step)):
         return lambda place: step_name(place) in members
     service.refuse_unknown(run_id, step)
-    return lambda place: is_at_or_below(place, step)
+    key = service.find_place(run_id, step)
+    return lambda place: is_at_or_below(place, key)
 
 
 def _located_lines(
@@ -119,13 +120,18 @@ def _step_waits(service: RunReader, state: State, step: str) -> list[dict[str, A
     return with_artifact_paths(service.store.artifacts, found)
 
 
+def shown_place(wait: Mapping[str, Any]) -> str:
+    """The display name of the place that waits; "" for a run."""
+    return str(wait.get("name") or wait.get("place", ""))
+
+
 def _located_waits(
     service: RunReader, run_id: int, waiting: list[dict[str, Any]], prefix: str
 ) -> Iterator[LocatedWait]:
     if any(wait["kind"] == "child" for wait in waiting):
         name_called(waiting, service.called(run_id))
     for wait in waiting:
-        where = f"{prefix}{wait.get('place', '')}".rstrip("/")
+        where = f"{prefix}{shown_place(wait)}".rstrip("/")
         yield LocatedWait(run_id, where, wait)
         if child := wait.get("child_run_id"):
             yield from _located_waits(service, child, _waits(service, service.brief_state(child)[0]), f"{where}/")

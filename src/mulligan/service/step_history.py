@@ -19,6 +19,7 @@ from mulligan.core.model.place_keys import is_at_or_below, item_key, step_name
 from mulligan.core.model.workflow import END, Command, Workflow
 from mulligan.core.state.state import Climb, Place, State
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.errors import UnknownItem
 from mulligan.history.edge_reasons import edges_after_failure
 from mulligan.history.item_names import NAMED_MAX, item_names
 from mulligan.history.matrices import group_status
@@ -28,7 +29,7 @@ from mulligan.ports import RunRecord
 from mulligan.service.artifacts import KeptFile, kept_files
 from mulligan.service.attempt_progress import describe_progress, progress_finder
 from mulligan.service.attempts import Outcome
-from mulligan.service.items import UnknownItem, item_statuses, items_at
+from mulligan.service.items import item_statuses, items_at
 from mulligan.service.overview import step_overview
 from mulligan.service.report.attempts import Attempt, Attempts, Part
 from mulligan.service.report.visits import FailedVisit, FailedVisits
@@ -90,6 +91,8 @@ class RuleLine(msgspec.Struct, frozen=True):
     granted: int
     max_retries: int
     reason: str
+    # The display name of the place, if it belongs to an item.
+    name: str = ""
 
 
 class VisitLadder(msgspec.Struct):
@@ -364,7 +367,8 @@ class _Collector:
     def ladder(self, visit: FailedVisit) -> VisitLadder:
         failed = ((place, one) for (number, place), one in self._failed.items() if number == visit.visit)
         own = [(place, one) for place, one in failed if "@" not in place and is_at_or_below(place, visit.unit)]
-        rules = [line for place, one in own for line in _rule_lines(place, one)]
+        name_of = self._writer.memory.name_of
+        rules = [line for place, one in own for line in _rule_lines(place, name_of(place), one)]
         return VisitLadder(visit, rules, [] if visit.is_item else self._edges.get(visit.visit, []))
 
 
@@ -386,7 +390,7 @@ def _first(lines: Iterable[StoryLine]) -> str:
     return next((one.text for one in lines), "")
 
 
-def _rule_lines(place: str, failed: _Failed) -> Iterator[RuleLine]:
+def _rule_lines(place: str, name: str, failed: _Failed) -> Iterator[RuleLine]:
     """What each rule of a place did about its last failure in a visit."""
     spec, failure = failed.spec, failed.failure
     if spec is None or failure is None:
@@ -398,7 +402,7 @@ def _rule_lines(place: str, failed: _Failed) -> Iterator[RuleLine]:
         is_refused = failed.verdict != "" and index == chosen
         use: RuleUse = "spent" if is_refused else "used" if granted else "passed"
         reason = f"granted {granted} of {rule.max_retries}" if use == "used" else refused.reason
-        yield RuleLine(place, index + 1, describe_rule(rule), use, granted, rule.max_retries, reason)
+        yield RuleLine(place, index + 1, describe_rule(rule), use, granted, rule.max_retries, reason, name)
 
 
 def _action(state: State, step: str, place: Place | None) -> str:

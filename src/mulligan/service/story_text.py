@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import chain, islice
@@ -9,7 +10,7 @@ from typing import Any
 
 from mulligan.core.model.formatting import single_line
 from mulligan.history.story import StoryLine
-from mulligan.service.run_story import LocatedLine, LocatedWait
+from mulligan.service.run_story import LocatedLine, LocatedWait, shown_place
 
 # The largest width of the column of places, and the number of lines that it is measured on.
 PLACE_CHARS_MAX, MEASURED_MAX = 30, 1000
@@ -48,10 +49,12 @@ def when_default_applies(wait: dict[str, Any]) -> str:
 
 def describe_question(run_id: int, wait: dict[str, Any], home: str) -> str:
     """The command that answers what a run waits for; "" if no person is asked. `home`: its `--home` option."""
+    name = shown_place(wait)
+    typed = f"{run_id} {shlex.quote(name)}"
     if wait["kind"] == "triage":
-        return f"'{wait['place']}' is parked: mulligan classify {run_id} {wait['place']} retry|fail --reason TEXT{home}"
+        return f"'{name}' is parked: mulligan classify {typed} retry|fail --reason TEXT{home}"
     if wait["kind"] == "approval":
-        return f"'{wait['place']}' waits for an approval: mulligan approve {run_id} {wait['place']} --reason TEXT{home}"
+        return f"'{name}' waits for an approval: mulligan approve {typed} --reason TEXT{home}"
     if wait["kind"] == "step_pause":
         step = wait["steps"][0]
         return f"step '{step}' is paused: mulligan resume {run_id} {step}{home}"

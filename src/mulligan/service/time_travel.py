@@ -14,6 +14,7 @@ from mulligan.core.model.place_keys import is_at_or_below
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import State
 from mulligan.errors import InputInvalid, UnknownStep
+from mulligan.history.item_names import PlaceNames
 from mulligan.history.matrices import ATTENTION
 from mulligan.history.moments import (
     ChangedStep,
@@ -66,6 +67,8 @@ class CalledRun(msgspec.Struct, frozen=True):
     place: str
     attempt: int
     is_open: bool
+    # The display name of the place.
+    name: str = ""
 
 
 class RunMoment(msgspec.Struct, frozen=True):
@@ -155,7 +158,7 @@ class TimeTravel:
         last = self._past.check(run_id, seq)
         with pause_garbage_collection():
             found, following = self._past.at(run_id, seq), self._next_turn(run_id, seq)
-            state, turn, called = found.state, found.turn, self._called(found)
+            state, turn, called, names = found.state, found.turn, self._called(found), PlaceNames()
             shown = _describe_turn(found.turn_memory.copy(), turn, None)
             return RunMoment(
                 run_id=run_id,
@@ -169,13 +172,16 @@ class TimeTravel:
                 turn=shown,
                 next=_describe_turn(found.memory.copy(), following, turn[-1]) if following else None,
                 timers=due_timers(state),
-                called=[CalledRun(child, *key, is_open=_waits_for(found, *key)) for key, child in called.items()],
+                called=[
+                    CalledRun(child, *key, is_open=_waits_for(found, *key), name=names.name(state, key[0]))
+                    for key, child in called.items()
+                ],
                 run=past_run(self._reader, state, called) if is_whole else self._head(state, called),
             )
 
     def points(self, run_id: int, step: str, seq: int | None = None) -> StepPoints:
         """The events at which something happened to a step, up to `seq`."""
-        last = self._past.check(run_id, seq or 1)
+        last, step = self._past.check(run_id, seq or 1), self._reader.find_place(run_id, step)
         until = seq or last
         run, found, count = self._past.start(run_id), list[StepPoint](), 0
         state, writer = run.state, StoryWriter(memory=run.memory)
@@ -189,7 +195,7 @@ class TimeTravel:
             if is_at_or_below(place_of(entry), step) or now != before:
                 count += 1
                 own = [one for one in said if not one.is_detail and is_at_or_below(one.place, step)]
-                found.append(StepPoint(event_line(entry, own), *now))
+                found.append(StepPoint(event_line(entry, own, writer.memory), *now))
                 if len(found) > 2 * POINTS_MAX:
                     del found[:POINTS_MAX]
             before = now
@@ -290,7 +296,7 @@ def _describe_turn(memory: StoryMemory, entries: list[e.Entry], before: e.Entry 
     is_new = before is None or is_at_rest(before, first)
     report = describe_report(memory, first.fact) if is_new else f"it follows from event {first.caused_by}"
     writer = StoryWriter(memory=memory)
-    events = [event_line(entry, writer.lines_for(entry)) for entry in entries]
+    events = [event_line(entry, writer.lines_for(entry), memory) for entry in entries]
     return TurnEvents(first.seq, entries[-1].seq, first.at, report, events)
 
 

@@ -15,7 +15,7 @@ from mulligan.history.obstacles import RunningTask, WorkerCapacity, WorkerPool
 from mulligan.ports import Store, WorkerRecord
 from mulligan.service.home import Home
 from mulligan.service.locks import Locks
-from mulligan.service.run_reader import RunReader
+from mulligan.service.run_reader import RunReader, StoredPlaceNames
 
 
 class WorkerTask(msgspec.Struct, frozen=True):
@@ -24,6 +24,8 @@ class WorkerTask(msgspec.Struct, frozen=True):
     run_id: int
     workflow: str
     step: str
+    # The display name of the step: `load[west]` for an item of a map.
+    name: str
     attempt: int
     cpus: float
     memory: int
@@ -86,12 +88,14 @@ def worker_lines(store: Store, is_alive: Callable[[WorkerRecord], bool], now: da
     tasks: dict[str, list[LeasedTask]] = defaultdict(list)
     for task in store.lists.leased_tasks():
         tasks[task.worker].append(task)
+    names = StoredPlaceNames(store)
     runs = {name: (count, run_id) for name, count, run_id in store.lists.holders()}
     return [
         _line(
             worker,
             is_alive=is_alive(worker),
             tasks=tasks[worker.name],
+            names=names,
             runs=runs.get(worker.name),
             store=store,
             now=now,
@@ -105,6 +109,7 @@ def _line(
     *,
     is_alive: bool,
     tasks: list[LeasedTask],
+    names: StoredPlaceNames,
     runs: tuple[int, int] | None,
     store: Store,
     now: datetime,
@@ -124,18 +129,19 @@ def _line(
         ),
         runs=count,
         first_run_id=first,
-        tasks=[_task(task, now) for task in tasks],
+        tasks=[_task(task, names.name(task.run_id, task.place), now) for task in tasks],
         ends_at=worker.ends_at,
         job=worker.job,
     )
 
 
-def _task(task: LeasedTask, now: datetime) -> WorkerTask:
+def _task(task: LeasedTask, name: str, now: datetime) -> WorkerTask:
     since = task.leased_at
     return WorkerTask(
         run_id=task.run_id,
         workflow=task.workflow,
         step=task.place,
+        name=name,
         attempt=task.attempt,
         cpus=task.cpus,
         memory=task.memory,

@@ -117,6 +117,8 @@ class PlannedChild(msgspec.Struct, frozen=True):
     run_id: int
     round: int
     why_new: str = ""
+    # The display name of the place, for people.
+    name: str = ""
 
 
 def planned_children(state: State, report: RetryRequested, steps: Collection[str]) -> Iterator[PlannedChild]:

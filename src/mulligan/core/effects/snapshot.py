@@ -245,6 +245,12 @@ def read_step_statuses(workflow: bytes, rows: Iterable[Row]) -> dict[str, str]:
     return {name: found.get(name, "waiting") for name in names}
 
 
+def read_items(data: bytes) -> list[Any]:
+    """The values of the items of a map, from their row alone."""
+    values: list[Any] = _read_row("items", data)[0]
+    return values
+
+
 def read_spent(data: bytes) -> Spent:
     """What the agents of a run have spent, from its row alone."""
     spent: Spent = _read_row("spent", data)

@@ -12,7 +12,7 @@ const make = (name, properties = {}, ...inside) => {
 };
 const count = (number, noun) => `${number.toLocaleString()} ${noun}${number === 1 ? "" : "s"}`;
 const DECIDED = { retry: "decided to retry:", fail: "decided to let fail:", approve: "approved:" };
-const nameOf = (one) => `run ${one.run_id}, ${one.step}`;
+const nameOf = (one) => `run ${one.run_id}, ${one.name}`;
 
 function titleOf(verdict, targets) {
   const approvals = targets.filter((one) => one.kind === "approval").length;
@@ -20,7 +20,7 @@ function titleOf(verdict, targets) {
   if (targets.length === 1) {
     const [one] = targets;
     const what = { retry: "Retry", approve: "Approve", fail: approvals ? "Refuse" : "Let fail:" }[verdict];
-    return `${what} ${one.step} of run ${one.run_id}`;
+    return `${what} ${one.name} of run ${one.run_id}`;
   }
   if (verdict === "retry") return `Retry ${count(steps, "step")}`;
   if (verdict === "approve") return `Approve ${count(approvals, "step")}`;

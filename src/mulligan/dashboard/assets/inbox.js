@@ -80,8 +80,8 @@ function shown() {
 }
 
 function target(row) {
-  const { run, step, kind, attempt } = row.dataset;
-  return { id: row.id, run_id: Number(run), step: step ?? "", kind, attempt: Number(attempt ?? 0) };
+  const { run, step, name, kind, attempt } = row.dataset;
+  return { id: row.id, run_id: Number(run), step: step ?? "", name: name ?? step ?? "", kind, attempt: Number(attempt ?? 0) };
 }
 
 // -- selecting -------------------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ function itemsOf(plan, name) {
 }
 
 function describeChildren(children) {
-  const lines = (children ?? []).map((one) => [one, `${one.place}: run ${one.run_id}`]);
+  const lines = (children ?? []).map((one) => [one, `${one.name || one.place}: run ${one.run_id}`]);
   return [
     ...named("Child runs that continue, if their inputs are the same", lines.filter(([one]) => !one.why_new).map(([one, text]) => `${text}, round ${one.round}`)),
     ...named("Child runs that start anew", lines.filter(([one]) => one.why_new).map(([one, text]) => `${text} (${one.why_new})`)),

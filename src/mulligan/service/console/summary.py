@@ -166,10 +166,10 @@ def _command_for(one: FailureOutcome, run_id: int) -> str:
 def _waits(paper: Paper, outcome: Outcome, where: str, *, is_kept: bool) -> Iterator[str]:
     for run_id, wait in outcome.waits[:LISTED_MAX]:
         run = "" if run_id == outcome.run_id else f"run {run_id}"
-        name = ", ".join(filter(None, (run, wait.place))) or "the run"
+        name = ", ".join(filter(None, (run, wait.shown_place))) or "the run"
         text = f"{name} waits for {single_line(wait.text)}{_default(wait.due)}"
         yield paper.tinted(f"  {paper.mark('wait')} {text}", "wait")
-        typed = commands_for_wait(run_id, wait.kind, wait.place, wait.steps) if is_kept else []
+        typed = commands_for_wait(run_id, wait.kind, wait.shown_place, wait.steps) if is_kept else []
         yield from (f"      {one}{where}" for one in typed)
 
 

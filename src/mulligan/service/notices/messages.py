@@ -65,7 +65,7 @@ def _workflows(bodies: Sequence[NoticeBody]) -> str:
 def commands_of(body: NoticeBody) -> list[str]:
     """What a person may type about it."""
     if body.request:
-        return commands_for_wait(body.run_id, body.request, body.step)
+        return commands_for_wait(body.run_id, body.request, body.name or body.step)
     if body.event in ("completed", "recovered", "degraded"):
         # Items that a map collected are not listed, and yet the reason for such a notice.
         is_smooth = body.event == "completed" and not body.failures

@@ -178,7 +178,7 @@ def _where(rest: str) -> str:
 
 
 def _log(log: Log, folder: str | None) -> Html:
-    title = f"Log of {log.place}, attempt {log.attempt}{' (the end of it)' if log.is_cut else ''}"
+    title = f"Log of {log.name or log.place}, attempt {log.attempt}{' (the end of it)' if log.is_cut else ''}"
     if not (log.stdout or log.stderr):
         said = f"the log is on {log.ran_on}" if log.ran_on else "no log"
         return element("p", f"{title}: {said}", class_="note")

@@ -115,7 +115,7 @@ def _attempt(one: Attempt, report: Report) -> list[object]:
     began = format_elapsed((one.started_at - report.started_at).total_seconds()) if one.started_at else ""
     took = format_elapsed((one.ended_at - one.started_at).total_seconds()) if one.ended_at and one.started_at else ""
     return [
-        join_html([f"{one.place} #{one.attempt}", _named(report.item_names.get(one.unit, ""))]),
+        join_html([f"{report.name_of(one.place)} #{one.attempt}", _named(report, one)]),
         element("span", one.outcome, class_=f"status {OUTCOMES[one.outcome]}"),
         began,
         took,
@@ -126,7 +126,9 @@ def _attempt(one: Attempt, report: Report) -> list[object]:
     ]
 
 
-def _named(name: str) -> Html:
+def _named(report: Report, one: Attempt) -> Html:
+    """The name of an item, if it is not in that of the place."""
+    name = "" if one.place in report.place_names else report.item_names.get(one.unit, "")
     return element("small", f" {name}") if name else Html("")
 
 
@@ -137,7 +139,8 @@ def children_table(report: Report) -> Html:
             child.run_id,
             child.workflow,
             element("span", status_label(child.status), class_=f"status {STATUSES.get(child.status, 'idle')}"),
-            f"{child.place}, attempt {child.attempt}{f' (round {child.round})' if child.round > 1 else ''}",
+            f"{report.name_of(child.place)}, attempt {child.attempt}"
+            + (f" (round {child.round})" if child.round > 1 else ""),
         ]
         for child in report.children
     )
@@ -150,7 +153,14 @@ def artifacts_table(report: Report) -> Html:
     """The files that steps kept."""
     heads = [("file", ""), ("step", ""), ("attempt", "n"), ("size", "n"), ("SHA-256", "dim"), ("where", "dim")]
     rows = (
-        [one.file, one.place, one.attempt, format_size(one.size), one.sha256[:16], one.path or f"the store: {one.name}"]
+        [
+            one.file,
+            report.name_of(one.place),
+            one.attempt,
+            format_size(one.size),
+            one.sha256[:16],
+            one.path or f"the store: {one.name}",
+        ]
         for one in report.artifacts
     )
     left = report.artifacts_count - len(report.artifacts)
@@ -176,6 +186,6 @@ def render_values(title: str, found: Sequence[Value]) -> Html:
 
 def events_table(report: Report) -> Html:
     heads = [("seq", "n"), ("time", "time"), ("event", ""), ("where", "")]
-    rows = ([one.seq, f"{one.at:%Y-%m-%d %H:%M:%S}", one.type, one.place] for one in report.events)
+    rows = ([one.seq, f"{one.at:%Y-%m-%d %H:%M:%S}", one.type, report.name_of(one.place)] for one in report.events)
     title = f"The last {len(report.events):,} of {pluralize(report.events_count, 'event')}"
     return render_details(title, render_table(heads, rows))

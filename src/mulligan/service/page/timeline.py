@@ -155,7 +155,8 @@ def _took(lane: Lane) -> str:
 def _summary(lane: Lane) -> str:
     bars = [bar for bar in lane.all_bars() if not bar.is_small]
     failed = sum(1 for bar in bars if bar.tone == "bad")
-    return f"{lane.name}: {pluralize(len(bars), 'attempt')}{f', {failed} failed' if failed else ''}, {_took(lane)}"
+    words = [pluralize(len(bars), "attempt"), *([f"{failed} failed"] if failed else []), _took(lane)]
+    return f"{lane.label or lane.name}: {', '.join(words)}"
 
 
 # -- from the report -------------------------------------------------------------------------------------------------
@@ -173,7 +174,7 @@ def _lanes(report: Report) -> list[Lane]:
             _add(lane, attempt, report)
     for gap in report.gaps:
         if gap.unit in units:
-            units[gap.unit].waits.append(_wait_line(gap, report.as_of))
+            units[gap.unit].waits.append(_wait_line(gap, report))
     return _of_matrices([*_nested(units), *(lane for lane in undos.values() if lane.bars)], matrix_of(report))
 
 
@@ -207,12 +208,16 @@ def _add(lane: Lane, attempt: Attempt, report: Report) -> None:
     since = attempt.started_at
     if since is None:
         until = attempt.ended_at or report.ended_at or report.as_of
-        lane.waits.append(WaitLine(attempt.scheduled_at, until, "queue", f"{_title(attempt)}: waiting for a worker"))
+        lane.waits.append(
+            WaitLine(attempt.scheduled_at, until, "queue", f"{_title(attempt, report)}: waiting for a worker")
+        )
         return
     until = max(since, attempt.ended_at or report.ended_at or report.as_of)
     if (since - attempt.scheduled_at).total_seconds() > 0:
         waited = format_elapsed((since - attempt.scheduled_at).total_seconds())
-        lane.waits.append(WaitLine(attempt.scheduled_at, since, "queue", f"{_title(attempt)}: queued for {waited}"))
+        lane.waits.append(
+            WaitLine(attempt.scheduled_at, since, "queue", f"{_title(attempt, report)}: queued for {waited}")
+        )
     lane.bars.append(
         Bar(since, until, OUTCOMES[attempt.outcome], _hover(attempt, since, until, report), _is_small(attempt))
     )
@@ -223,14 +228,14 @@ def _is_small(attempt: Attempt) -> bool:
     return attempt.part not in ("own", "undo")
 
 
-def _title(attempt: Attempt) -> str:
+def _title(attempt: Attempt, report: Report) -> str:
     visit = f", visit {attempt.visit}" if attempt.visit > 1 else ""
-    return f"{attempt.place}{visit}, attempt {attempt.attempt}"
+    return f"{report.name_of(attempt.place)}{visit}, attempt {attempt.attempt}"
 
 
 def _hover(attempt: Attempt, since: datetime, until: datetime, report: Report) -> str:
     """The tooltip of an attempt."""
-    lines = [f"{_title(attempt)}: {attempt.outcome}", attempt.what]
+    lines = [f"{_title(attempt, report)}: {attempt.outcome}", attempt.what]
     into = format_elapsed((since - report.started_at).total_seconds())
     lines.append(f"{format_elapsed((until - since).total_seconds())}, started after {into} ({since:%H:%M:%S} UTC)")
     if attempt.peak_memory:
@@ -248,8 +253,8 @@ def _hover(attempt: Attempt, since: datetime, until: datetime, report: Report) -
 _PAUSES = {"delay": "delay before a retry", "loop": "delay of a loop", "parked": "parked for a decision"}
 
 
-def _wait_line(gap: Gap, now: datetime) -> WaitLine:
-    until = gap.until or now
+def _wait_line(gap: Gap, report: Report) -> WaitLine:
+    until = gap.until or report.as_of
     kind = "parked" if gap.kind == "parked" else "delay"
     elapsed = format_elapsed((until - gap.since).total_seconds())
-    return WaitLine(gap.since, until, kind, f"{gap.unit}: {_PAUSES[gap.kind]}, {elapsed}")
+    return WaitLine(gap.since, until, kind, f"{report.name_of(gap.unit)}: {_PAUSES[gap.kind]}, {elapsed}")

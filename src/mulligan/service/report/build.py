@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import islice, takewhile
 from typing import Any
@@ -36,7 +37,7 @@ from mulligan.service.next_commands import NextCommand, commands_for_wait, sugge
 from mulligan.service.report.attempts import Attempt, Attempts, Gap
 from mulligan.service.report.visits import FailedVisit, FailedVisits, ItemFailures, Log
 from mulligan.service.run_reader import RunReader
-from mulligan.service.run_story import run_waits
+from mulligan.service.run_story import run_waits, shown_place
 from mulligan.worker.folders import open_regular_file
 
 # Limits, so that a report stays readable and can be sent by mail.
@@ -191,6 +192,8 @@ class Report(msgspec.Struct):
     codes: list[CodeCount] = []
     # The display names of items, by key.
     item_names: dict[str, str] = {}
+    # The display names of places of items, by key: `load[west]`.
+    place_names: dict[str, str] = {}
     next_commands: list[NextCommand] = []
     # What its agents have spent, as data and as text; and what they may spend.
     spent: dict[str, Any] | None = None
@@ -204,6 +207,10 @@ class Report(msgspec.Struct):
     @property
     def has_ended(self) -> bool:
         return self.ended_at is not None
+
+    def name_of(self, place: str) -> str:
+        """The display name of a place."""
+        return self.place_names.get(place, place)
 
 
 class _LogReader:
@@ -249,6 +256,13 @@ class _LogReader:
             self.last, self.last_at = fact, entry.at
             self.rounds.append(Round(fact.round, _ENDED[type(fact)], fact.failed_steps_count, entry.at))
 
+    def place_names(self) -> dict[str, str]:
+        """The display names of the places of items that had an attempt or are in the last events, by key."""
+        places = {place for one in self.attempts.found.values() for place in (one.unit, one.place)}
+        places |= {_event(one).place for one in self.entries}
+        name_of = self._writer.memory.name_of
+        return {place: name for place in sorted(places) if (name := name_of(place))}
+
 
 _ENDED: dict[type[e.Fact], str] = {e.RunCompleted: "completed", e.RunFailed: "failed", e.RunCancelled: "cancelled"}
 _NO_COST = Cost()
@@ -267,7 +281,7 @@ def build_report(service: RunReader, run_id: int, now: datetime) -> Report:
     started_at = reader.started_at or record.created_at
     ended_at = reader.last_at if state.run.status in RUN_ENDED else None
     visits = reader.visits.failed_visits(state)
-    names = reader.item_names
+    names, place_names = reader.item_names, reader.place_names()
     for visit in visits:
         visit.name = names.get(visit.unit, "")
     children = service.store.children(run_id)
@@ -293,7 +307,7 @@ def build_report(service: RunReader, run_id: int, now: datetime) -> Report:
         counts=_counts(reader.last) if ended_at is not None else None,
         statuses=count_steps(state),
         waits=waits,
-        visits=_with_logs(service, run_id, visits[:VISITS_MAX], reader.attempts),
+        visits=_with_logs(service, run_id, visits[:VISITS_MAX], reader.attempts, place_names),
         visits_count=len(visits),
         item_failures=reader.visits.item_failures(),
         steps=list(_steps(state, reader)),
@@ -308,6 +322,7 @@ def build_report(service: RunReader, run_id: int, now: datetime) -> Report:
         rounds=reader.rounds,
         codes=_codes(visits),
         item_names=names,
+        place_names=place_names,
         next_commands=_next_commands(service, record, state, visits, waits),
         spent=spent_json(state.run.spent),
         agents=format_spent(state.run.spent),
@@ -347,7 +362,7 @@ def _counts(last: Any) -> Counts:
 def _waits(service: RunReader, run_id: int) -> Iterator[ReportWait]:
     for one in run_waits(service, run_id)[:WAITS_MAX]:
         is_asking = one.wait["kind"] in ("triage", "approval", "pause", "step_pause")
-        commands = commands_for_wait(one.run_id, one.wait["kind"], one.wait.get("place", ""), one.wait.get("steps", ()))
+        commands = commands_for_wait(one.run_id, one.wait["kind"], shown_place(one.wait), one.wait.get("steps", ()))
         yield ReportWait(one.run_id, one.where, one.wait["text"], is_asking, commands)
 
 
@@ -402,7 +417,7 @@ def _next_commands(
 def _to_read(run_id: int, visit: FailedVisit) -> NextCommand:
     """The command that shows what went wrong."""
     if visit.refused:
-        return NextCommand(f"mulligan show {run_id} --output {visit.unit}", "the rejected output")
+        return NextCommand(f"mulligan show {run_id} --output {shlex.quote(visit.unit)}", "the rejected output")
     item = visit.unit.removeprefix(visit.step).strip("[]")
     place = f"{visit.step} --item {item}" if item else visit.step
     return NextCommand(f"mulligan logs {run_id} {place}", f"the log of {visit.name or visit.step}")
@@ -459,17 +474,20 @@ def _event(entry: e.Entry) -> EventLine:
 # -- logs ------------------------------------------------------------------------------------------------------------
 
 
-def _with_logs(service: RunReader, run_id: int, visits: list[FailedVisit], attempts: Attempts) -> list[FailedVisit]:
+def _with_logs(
+    service: RunReader, run_id: int, visits: list[FailedVisit], attempts: Attempts, names: Mapping[str, str]
+) -> list[FailedVisit]:
     """The visits with the logs of their last failed attempts, up to `LOGS_MAX` logs."""
     left = LOGS_MAX
     for visit in visits:
         chosen = visit.failed_attempts[-min(LOGS_PER_VISIT_MAX, left) :] if left else []
-        visit.logs = [log for one in chosen if (log := _log(service, run_id, attempts.found.get(one))) is not None]
+        found = (_log(service, run_id, attempts.found.get(one), names) for one in chosen)
+        visit.logs = [log for log in found if log is not None]
         left -= len(visit.logs)
     return visits
 
 
-def _log(service: RunReader, run_id: int, attempt: Attempt | None) -> Log | None:
+def _log(service: RunReader, run_id: int, attempt: Attempt | None, names: Mapping[str, str]) -> Log | None:
     """The log of an attempt; None for a map, which runs nothing itself."""
     if attempt is None or attempt.is_map:
         return None
@@ -481,7 +499,8 @@ def _log(service: RunReader, run_id: int, attempt: Attempt | None) -> Log | None
     ran_on = attempt.host if not (out or err) and service.store.is_shared else ""
     files = [service.log_ranges.path(key) for key, text in zip(keys, (out, err), strict=True) if text]
     written = [path for path in reversed(files) if os.path.exists(path)]
-    return Log(attempt.place, attempt.attempt, out, err, is_err_cut or is_out_cut, ran_on, written)
+    name = names.get(attempt.place, "")
+    return Log(attempt.place, attempt.attempt, out, err, is_err_cut or is_out_cut, ran_on, written, name)
 
 
 def _tail(logs: LogRanges, key: LogKey, bytes_max: int) -> tuple[str, bool]:

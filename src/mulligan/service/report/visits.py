@@ -64,6 +64,8 @@ class Log(msgspec.Struct, frozen=True):
     ran_on: str = ""
     # The files with the full log, stderr first; without empty files.
     files: list[str] = []
+    # The display name of the place, if it belongs to an item.
+    name: str = ""
 
 
 class FailedVisit(msgspec.Struct):
