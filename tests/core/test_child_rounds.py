@@ -161,7 +161,7 @@ def test_a_round_that_keeps_what_completed_keeps_no_child_run_of_an_earlier_pass
 
     run.retry("a", keep_completed=True).ok("a").child_ended("c", "failed").ok("a")
 
-    assert calls(run)[2:] == [fx.ContinueChild("c", 3, 2, 2), fx.StartChild("c", 4)]
+    assert calls(run)[2:] == [fx.ContinueChild("c", 3, 3, 2), fx.StartChild("c", 4)]
 
 
 def test_the_steps_of_a_group_are_tried_again_together() -> None:
@@ -353,7 +353,7 @@ def test_a_step_of_a_child_that_will_start_anew_cannot_be_asked_for() -> None:
 
 def test_a_plan_says_what_becomes_of_each_child_run() -> None:
     run = run_of(step("a"), child("c", needs=["a"]), child("d")).ok("a")
-    run.child_ended("c", "failed").child_ended("d", "failed", child_run_id=3)
+    run.child_ended("c", "failed", child_run_id=2).child_ended("d", "failed", child_run_id=3)
 
     found = list(planned_children(run.state, r.RetryRequested(run.clock, "me"), ("a", "c", "d")))
 

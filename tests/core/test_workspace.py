@@ -328,3 +328,11 @@ def test_a_plan_of_a_fork_says_why_the_workspace_is_opened_again() -> None:
     why = run_reasons(run.state, graph, "a", planned)
     assert (why["workspace"], why["a"]) == ("each fork has a worktree of its own", "the fork starts here")
     assert set(why) == set(planned.runs)
+
+
+def test_a_fork_at_an_event_at_which_the_worktree_was_being_opened_again_has_none_yet():
+    run = plain().ok("workspace", output=WORK).fail("a").ok("end").retry("workspace").started("workspace")
+
+    fork = forked_here(run)
+
+    assert (fork.queued, fork.state.run.workspace) == (["workspace"], "")

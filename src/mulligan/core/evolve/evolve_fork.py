@@ -18,6 +18,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.fact_parts import WorktreeOrigin
 from mulligan.core.model.workflow import Command
 from mulligan.core.state.state import NO_CLIMB, Climb, Place, Run, State
+from mulligan.core.state.workspace import lacks_worktree
 
 _replace = msgspec.structs.replace
 # The times of a climb that move with the run.
@@ -41,6 +42,9 @@ def run_forked(state: State, fact: e.RunForked, entry: e.Entry) -> None:
         state.drop(state.decisions, decided)
     if fact.worktree is not None:
         _leave_worktree(state, fact.worktree)
+    elif lacks_worktree(state):
+        # The other run was about to open its own again.
+        run.workspace = ""
     for key in list(state.places):
         _take_over(state.touch(key), fact.run_id, passed)
 
