@@ -328,3 +328,13 @@ def test_a_plan_of_a_fork_says_why_the_workspace_is_opened_again() -> None:
     why = run_reasons(run.state, graph, "a", planned)
     assert (why["workspace"], why["a"]) == ("each fork has a worktree of its own", "the fork starts here")
     assert set(why) == set(planned.runs)
+
+
+def test_a_fork_made_while_the_worktree_is_opened_once_more_does_not_work_in_the_other_one() -> None:
+    run = plain().ok("workspace", output=WORK).fail("a").ok("end").retry("workspace").started("workspace")
+
+    fork = forked_here(run)
+
+    assert (run.state.run.workspace, fork.state.run.workspace) == (WORK["folder"], "")
+    fork.ok("workspace", output=OTHER)
+    assert fork.state.run.workspace == OTHER["folder"]

@@ -41,6 +41,9 @@ def run_forked(state: State, fact: e.RunForked, entry: e.Entry) -> None:
         state.drop(state.decisions, decided)
     if fact.worktree is not None:
         _leave_worktree(state, fact.worktree)
+    elif (workspace := state.workflow.workspace) is not None and not state.places[workspace.opens].has_ended:
+        # It was being opened once more in the other run, as it is here.
+        state.run.workspace = ""
     for key in list(state.places):
         _take_over(state.touch(key), fact.run_id, passed)
 
