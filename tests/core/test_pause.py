@@ -389,10 +389,10 @@ def test_why_a_run_was_paused_is_forgotten_when_the_pause_is_over(how: str) -> N
 def test_what_was_held_does_not_fire_in_a_run_that_ended_as_it_was_resumed() -> None:
     end = step(END, action=Action("approve", {"message": "well?", "timeout": 5, "default": "refuse"}))
     run = History(workflow(step("a"), end=end, timeout=30)).start().ok("a")
-    # The timers are late, and the pause comes first.
-    run.clock += timedelta(seconds=60)
+    # The timer of the approval is late, and the pause comes first.
+    run.clock += timedelta(seconds=20)
     run.pause().wait(0)
 
-    run.resume()
+    run.resume().wait(60)
 
     assert (run.status, run.facts(e.RunStopping)) == ("failed", [])

@@ -53,7 +53,12 @@ def move(run: Kept, rng: Random) -> None:
     elif approvals and rng.random() < 0.5:
         run.approve(rng.choice(approvals), rng.random() < 0.7)
     elif called and rng.random() < 0.5:
-        run.child_ended(rng.choice(called), rng.choice(["completed", "failed"]))
+        # Each new child run has a number of its own.
+        new = {"child_run_id": run.state.run.seq + 2}
+        key = rng.choice(called)
+        status = rng.choice(["completed", "failed"])
+        last = run[key].last_child
+        run.child_ended(key, status, **({} if last is not None and last.attempt == run[key].attempt else new))
     elif queued and rng.random() < 0.9:
         key = rng.choice(queued)
         run.ok(key, output=rng.choice([None, 1, "more"])) if rng.random() < 0.6 else run.fail(key, rng.choice([1, 11]))

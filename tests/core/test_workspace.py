@@ -330,9 +330,11 @@ def test_a_plan_of_a_fork_says_why_the_workspace_is_opened_again() -> None:
     assert set(why) == set(planned.runs)
 
 
-def test_a_fork_at_an_event_at_which_the_worktree_was_being_opened_again_has_none_yet():
+def test_a_fork_made_while_the_worktree_is_opened_once_more_does_not_work_in_the_other_one() -> None:
     run = plain().ok("workspace", output=WORK).fail("a").ok("end").retry("workspace").started("workspace")
 
     fork = forked_here(run)
 
-    assert (fork.queued, fork.state.run.workspace) == (["workspace"], "")
+    assert (run.state.run.workspace, fork.state.run.workspace) == (WORK["folder"], "")
+    fork.ok("workspace", output=OTHER)
+    assert fork.state.run.workspace == OTHER["folder"]

@@ -288,7 +288,7 @@ steps:
 
 
 def test_what_could_not_be_undone_is_shown_as_that_and_retry_asks_for_force():
-    ran("""\
+    said = ran("""\
 name: undone
 order: sequential
 steps:
@@ -301,11 +301,13 @@ steps:
     assert line in mulligan("show", 1).plain[1]
     charge = mulligan("show", 1, "--json").json["steps"]["charge"]
     assert (charge["undone"], charge["undo_failed"]) == (False, True)
+    assert "mulligan retry 1 --force  # look first at what could not be undone: it runs again" in said.err
+    assert "after a look at it: mulligan retry 1 --force" in mulligan("show", 1).err
     refused = mulligan("retry", 1)
     assert (refused.code, refused.err) == (
         2,
         "error[step.undo_failed]: step 'charge' of run 1 would run again, but its undo failed: what it did may still "
-        "stand\n  to run what could not be undone again all the same: mulligan retry 1 --force\n",
+        "stand\n  look at it first; to run it again all the same: mulligan retry 1 --force\n",
     )
     planned = mulligan("retry", 1, "--force", "--dry-run", "--json").json
     assert (planned["undo_failed"], planned["why"]["charge"]) == (

@@ -88,6 +88,7 @@ def test_a_database_that_was_removed_begins_behind_the_files():
     for path in Path(".mulligan").glob("mulligan.db*"):
         path.unlink()
 
+    assert lost()[0]["found"].endswith("has files of 4 runs that the database does not have: 1, 2, 3, 4")
     assert ran(HELLO, "--json").json["run_id"] == 5
 
 

@@ -142,7 +142,7 @@ def _(real: Any) -> Any:
 @defect(ladder, "_handler_refusal")
 def _(real: Any) -> Any:
     """a handler runs as often as there are failures"""
-    return lambda state, place, handler: ""
+    return lambda *about: ""
 
 
 @defect(stopping, "stop_place")
@@ -274,7 +274,7 @@ def _(real: Any) -> Any:
 @defect(rounds, "refuse_failed_undos")
 def _(real: Any) -> Any:
     """a round runs again unasked what could not be undone"""
-    return lambda state, steps: None
+    return lambda *about: None
 
 
 @defect(ladder, "undo_failed_in_child")

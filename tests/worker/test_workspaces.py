@@ -247,6 +247,18 @@ def test_a_repository_within_the_worktree_is_not_committed_and_keeps_the_worktre
     assert Path(work["worktree"], "clone", "inner").exists() and "clone" not in repository.git("ls-files")
 
 
+def test_a_merge_that_many_files_block_names_a_few_of_them(repository: Repository):
+    work = worked(repository)
+    for number in range(8):
+        Path(work["worktree"], f"f{number}").write_text("of the run")
+        repository.write(f"f{number}", "of the user")
+
+    with pytest.raises(StepError) as refused:
+        closed(work, "merge")
+
+    assert "'f0', 'f1', 'f2', 'f3', 'f4' and more would be overwritten" in refused.value.message
+
+
 @pytest.mark.parametrize(
     ("key", "value"), [("merge.autoStash", "true"), ("branch.main.mergeOptions", "--squash"), ("merge.ff", "only")]
 )

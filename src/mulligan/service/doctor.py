@@ -29,7 +29,7 @@ from mulligan.service.driver import machine
 from mulligan.service.formatting import pluralize
 from mulligan.service.home import DATABASE, Home, this_host
 from mulligan.service.locks import Locks
-from mulligan.service.lost_runs import find_lost_runs
+from mulligan.service.lost_runs import find_lost_runs, folder_numbers
 from mulligan.service.overview import show_run
 from mulligan.service.run_control import RunControl, prepare
 from mulligan.service.run_reader import RunReader
@@ -291,6 +291,9 @@ def _store(home: Home, schema: StoreSchema | None) -> Check:
 
 def _lost(home: Home, schema: StoreSchema | None) -> Iterator[Check]:
     """That the home has files of runs that the database does not have; nothing if all is well."""
+    if not home.is_there and not home.store_url and (left := sorted(folder_numbers(home))):
+        # The database is gone.
+        yield lost_runs(home.folder, left)
     # To open an older store is to migrate it.
     if not home.is_there or home.is_remote or schema is None or schema.is_older:
         return

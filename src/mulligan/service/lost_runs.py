@@ -19,7 +19,7 @@ KIND = "lost_runs"
 
 def keep_lost_numbers(home: Home, store: Store) -> None:
     """Let no run get a number that a folder of this home has. Called before runs are created."""
-    last = max(_folder_numbers(home), default=0)
+    last = max(folder_numbers(home), default=0)
     if not last:
         return
     highest = store.skip_run_ids(0)
@@ -35,7 +35,7 @@ def find_lost_runs(home: Home, store: Store, numbers: Collection[int] | None = N
 
     A number that it has given out and does not know any more belongs to a run that `gc` has removed.
     """
-    candidates = _folder_numbers(home) if numbers is None else numbers
+    candidates = folder_numbers(home) if numbers is None else numbers
     if not candidates:
         return []
     highest = store.skip_run_ids(0)
@@ -50,7 +50,7 @@ def _bounds(name: str) -> tuple[int, int]:
     return int(first), int(last) + 1
 
 
-def _folder_numbers(home: Home) -> list[int]:
+def folder_numbers(home: Home) -> list[int]:
     """The numbers of the folders of runs; none where another store has runs, too, or the files are on a server."""
     if home.is_remote or (home.store_url and (home.folder / DATABASE).exists()):
         return []

@@ -73,6 +73,8 @@ _MARKER = "mulligan.json"
 # The same file while we remove the worktree: files that are missing then were not deleted by the run.
 _REMOVING = "mulligan.removing"
 _FAST_FORWARD_TRIES_MAX = 3
+# An error names at most this many files.
+_NAMES_MAX = 5
 Work = dict[str, Any]
 
 
@@ -659,7 +661,9 @@ def _target_of(run: Work) -> str:
 def _blocked_error(run: Work, refused: StepError) -> StepError:
     """The error if files of the user block the merge: it names them, and they are left alone."""
     files = [f"'{line.strip()}'" for line in refused.message.splitlines() if line.startswith("\t")]
-    why = f"{', '.join(files)} would be overwritten" if files else " ".join(refused.message.split())
+    # Not how many: Git names them all, and of a long message only a part is kept.
+    more = " and more" if len(files) > _NAMES_MAX else ""
+    why = f"{', '.join(files[:_NAMES_MAX])}{more} would be overwritten" if files else " ".join(refused.message.split())
     message = (
         f"'{run['branch']}' cannot be merged into '{run['target'] or 'HEAD'}': {why}; "
         f"commit or move the changes there, then: mulligan retry {_run_number(run)}"

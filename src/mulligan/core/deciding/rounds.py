@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
@@ -158,7 +157,7 @@ def _forced(run_id: int, report: RetryRequested) -> str:
     words += ["--adjust"] if asked.adjust else []
     words += ["--keep-completed"] if report.keep_completed else []
     words += ["--from-start"] if asked.from_start else []
-    return shlex.join([*words, "--force"])
+    return " ".join([*words, "--force"])
 
 
 def keeps_completed(report: RetryRequested) -> bool:
