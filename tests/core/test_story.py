@@ -285,6 +285,7 @@ def test_triage_pause_cancel_and_a_new_round_are_told():
         "b: cancelled",
         "end: the run was cancelled: enough (2 steps)",
         "round 2 started by someone: again; running again: 'a', 'b'",
+        "b: runs again after 'a', which it depends on",
         "a: visit 2 started",
     ]
 
