@@ -439,6 +439,8 @@ class StoryLineView(Shape, frozen=True, omit_defaults=True):
     text: str
     tone: Literal["plain", "good", "bad", "try", "wait"]
     tail: list[str] = []
+    # The place as people know it, if that is not `place`: `load[west]`.
+    name: str = ""
     waiting_for: WaitView | None = None
 
 
