@@ -347,11 +347,13 @@ def test_each_item_climbs_for_itself(live: Live) -> None:
     assert [fact.place.split(".")[0] for fact in ran.facts(e.RetryScheduled)] == ["sites[1]"]
 
 
-def test_a_child_that_fails_is_started_again_as_a_new_run_and_then_told_by_its_cause(live: Live) -> None:
+def test_a_child_that_fails_is_continued_in_its_next_round_and_then_told_by_its_cause(live: Live) -> None:
     ran = shown(live, "sub-workflow-failure")
 
     assert ran.steps["smaller"]["output"] == "without fetch, which gave exit code 8"
-    assert [child.status for child in live.children(ran.run_id)] == ["completed", "failed", "failed"]
+    assert [child.status for child in live.children(ran.run_id)] == ["completed", "failed"]
+    attempts = [fact for fact in ran.facts(e.AttemptStarted) if fact.place == "nightly"]
+    assert [fact.continues.round if fact.continues else 1 for fact in attempts] == [1, 2]
 
 
 def test_nobody_runs_behind_a_breaker_that_is_open(live: Live) -> None:

@@ -76,6 +76,10 @@ def until(what: Any) -> None:
         time.sleep(0.01)
 
 
+def runs(pid: int, module: str) -> bool:
+    return module in Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+
+
 def handles(pid: int, number: signal.Signals) -> bool:
     [mask] = re.findall(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     return bool(int(mask, 16) >> (number - 1) & 1)
@@ -120,8 +124,9 @@ def test_the_log_says_what_an_end_waits_for_and_a_second_signal_does_not_wait(tm
     with serving(tmp_path, "--no-worker") as server:
         until(server.children)
         [child] = server.children()
-        # One that does not handle it yet would die.
-        until(lambda: handles(child, signal.SIGTERM))
+        # One that does not handle it yet would die. Before it runs its program it has the handlers of the server, which
+        # waits for that: stopping it there would stop both.
+        until(lambda: runs(child, "mulligan.api.background") and handles(child, signal.SIGTERM))
         os.kill(child, signal.SIGSTOP)
         server.process.send_signal(signal.SIGTERM)
         until(lambda: f"waiting for the background process (process {child})" in (tmp_path / "log").read_text())

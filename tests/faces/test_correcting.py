@@ -188,7 +188,7 @@ steps:
     assert "changed  sim \u00d7 6  shell  (4 keep their results)" in steady(said.err)
 
 
-@pytest.mark.parametrize("words", [("-i", "a=1"), ("--force",), ("--format", "torc")])
+@pytest.mark.parametrize("words", [("-i", "a=1"), ("--format", "torc")])
 def test_what_is_about_a_file_needs_one(words: tuple[str, ...]):
     ran(BROKEN)
 

@@ -443,7 +443,7 @@ class StoryLineView(Shape, frozen=True, omit_defaults=True):
     text: str
     tone: Literal["plain", "good", "bad", "try", "wait"]
     tail: list[str] = []
-    # The display name of the place, if it belongs to an item of a map.
+    # The place as people know it, if that is not `place`: `load[west]`.
     name: str = ""
     waiting_for: WaitView | None = None
 

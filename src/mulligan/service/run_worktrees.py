@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,8 +15,14 @@ from mulligan.core.model.fact_parts import WorktreeOrigin
 from mulligan.core.state.state import State
 from mulligan.core.state.workspace import workspace_view
 from mulligan.errors import Refused
+from mulligan.lazy_modules import LazyModule
 from mulligan.service.home import this_host
-from mulligan.worker.worktrees import discard_worktree, has_branch, pin_worktree, read_owner
+
+if TYPE_CHECKING:
+    from mulligan.worker import worktrees
+else:
+    # Most runs have none, and Git is called as a process of its own.
+    worktrees = LazyModule("mulligan.worker.worktrees")
 
 # Below the folder of worktrees: the runs that are being removed, so that a removal that was killed is continued.
 _REMOVED = ".removed"
@@ -61,7 +67,7 @@ def _how_to_restore(view: dict[str, Any]) -> str:
 
 def _has_branch(view: dict[str, Any]) -> bool:
     checkout, branch = view["checkout"], view["branch"]
-    return bool(checkout and branch and os.path.isdir(checkout)) and has_branch(checkout, branch)
+    return bool(checkout and branch and os.path.isdir(checkout)) and worktrees.has_branch(checkout, branch)
 
 
 def _is_here(state: State) -> bool:
@@ -84,7 +90,7 @@ def pin_origin(origin: WorktreeOrigin | None, uid: str) -> WorktreeOrigin | None
     if origin is None or origin.host not in ("", this_host()):
         return origin
     try:
-        return msgspec.structs.replace(origin, commit=pin_worktree(origin.work, uid, origin.commit))
+        return msgspec.structs.replace(origin, commit=worktrees.pin_worktree(origin.work, uid, origin.commit))
     except StepError as error:
         raise Refused(error.message) from error
     except OSError:
@@ -109,7 +115,7 @@ def run_id_of_worktree(worktree: Path) -> int:
 
 def belongs_to(worktree: Path, uid: str) -> bool:
     """Whether it is the worktree of this run, and not of an older one with the same number."""
-    return read_owner(worktree) in (None, "", uid)
+    return worktrees.read_owner(worktree) in (None, "", uid)
 
 
 def note_removal(folder: Path, uid_by_run: dict[int, str]) -> None:
@@ -126,5 +132,5 @@ def discard_removed(folder: Path, known: Iterable[int]) -> None:
         run_id, uid = int(note.name), note.read_text()
         for path in () if run_id in runs else worktrees_of(folder, [run_id]):
             if belongs_to(path, uid):
-                discard_worktree(path)
+                worktrees.discard_worktree(path)
         note.unlink()

@@ -342,11 +342,11 @@ def test_what_runs_when_all_is_over_runs_when_the_run_was_cancelled(live: Live) 
     assert live.lines("output/order") == ["over"]
 
 
-def test_in_the_next_round_only_what_runs_when_all_is_over_runs_again(live_file: Live) -> None:
+def test_in_the_next_round_what_runs_after_jobs_that_run_again_and_when_all_is_over_runs_again(live_file: Live) -> None:
     ran = live_file.run(AROUND)
     first = live_file.lines("output/order")
 
     live_file.service.retry(ran.run_id)
     live_file.resume(ran.run_id)
 
-    assert live_file.lines("output/order")[len(first) :] == ["b", "over"]
+    assert live_file.lines("output/order")[len(first) :] == ["b", "complete", "over"]
