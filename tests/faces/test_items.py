@@ -424,3 +424,16 @@ def test_an_ended_run_has_the_names_of_items_in_its_logs_files_and_children():
     text = re.sub(r"<[^>]*>", "", page.read_text())
     assert "check[web] command 1 #1" in text and "load[west], attempt 1" in text
     assert not re.search(r"(?<!/)(load|check)\[\d+\]", text)
+
+
+def test_a_child_run_that_goes_on_before_its_caller_moves_has_the_name_of_its_item():
+    workflow("name: inner\nsteps: [{step: go, shell: test -e up}]\n", "inner.yaml")
+    ran(
+        "name: outer\nsteps:\n  - step: load\n    map: {over: [west, east], as: at}\n    do: [{workflow: inner.yaml}]\n"
+    )
+    Path("up").touch()
+
+    said = mulligan("retry", 1).err
+
+    assert "load[west]/go" in said and "load[east]/go" in said
+    assert "load[0]" not in said and "load[1]" not in said

@@ -16,11 +16,12 @@ import msgspec
 from mulligan.core.effects.child_runs import calling_place
 from mulligan.core.model import events as e
 from mulligan.core.model.formatting import single_line
+from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import END
 from mulligan.core.state.scope import fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.history.item_names import PlaceNames
+from mulligan.history.item_names import PlaceNames, index_names, place_name
 from mulligan.history.story import STORY_FACTS, StoryLine, StoryWriter
 from mulligan.history.views import StepCounter, Wait, describe_pause, list_waits
 from mulligan.ports import Store
@@ -341,11 +342,19 @@ class RunProgress:
         state = self._states.get(run_id)
         if state is None or state.run.parent_run_id is None:
             return ""
-        run, parent = state.run, self._states.get(state.run.parent_run_id)
-        uid = parent.run.uid if parent is not None else self._uids.get(state.run.parent_run_id, "")
-        caller = calling_place(uid, run.uid)
-        caller = self._names.name(parent, caller) if parent is not None else caller
-        return f"{self._prefix(state.run.parent_run_id)}{caller}/" if caller else f"{run_id}:"
+        above = state.run.parent_run_id
+        parent = self._states.get(above)
+        uid = parent.run.uid if parent is not None else self._uids.get(above, "")
+        caller = calling_place(uid, state.run.uid)
+        caller = self._names.name(parent, caller) if parent is not None else self._name_before(above, caller)
+        return f"{self._prefix(above)}{caller}/" if caller else f"{run_id}:"
+
+    def _name_before(self, run_id: int, caller: str) -> str:
+        """The display name of a calling place, if the run that calls has not moved yet."""
+        facts = (one.fact for one in reversed(self._before.get(run_id, ())))
+        expanded = (fact for fact in facts if isinstance(fact, e.MapExpanded) and fact.place == step_name(caller))
+        values = next((fact.items for fact in expanded if fact.items), None)
+        return caller if values is None else place_name(caller, index_names(values))
 
 
 _MOVING = ("running", "backing_off", "pending_failed")

@@ -7,6 +7,7 @@ from datetime import datetime
 from mulligan.core.deciding.budgets import remaining_budget
 from mulligan.core.effects.effects import ContinueChild
 from mulligan.core.model.fact_parts import ChildRound
+from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.reports import Revised, RoundRequested
 from mulligan.core.state.state import Run, State
 
@@ -35,7 +36,7 @@ def round_request(state: State, effect: ContinueChild, at: datetime, revised: Re
         attempt=effect.attempt,
         round=effect.round,
         by=f"run {state.run.run_id}",
-        reason=f"attempt {effect.attempt} of '{effect.place}'",
+        reason=f"attempt {effect.attempt} of '{step_name(effect.place)}'",
         budget=remaining_budget(state, place),
         asked=asked,
         revised=revised,
