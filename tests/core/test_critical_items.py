@@ -103,9 +103,9 @@ def test_a_map_over_child_runs_says_what_failed_inside_them() -> None:
             "index": 1,
             "item": "b",
             "code": "CHILD_FAILED",
-            "message": "child run 2 failed at 'check': NO_SUCH_TABLE: no table 'orders'",
+            "message": "child run 3 failed at 'check': NO_SUCH_TABLE: no table 'orders'",
             "exit_code": None,
-            "run_id": 2,
+            "run_id": 3,
             "failures": [
                 {
                     "step": "check",

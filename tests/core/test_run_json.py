@@ -428,8 +428,8 @@ def test_a_map_waits_for_its_items_and_names_some_of_what_runs():
             "attempt": 1,
             "count": 4,
         },
-        {"kind": "worker", "text": "a worker for attempt 1", "place": "m[1].0", "attempt": 1},
-        {"kind": "task", "text": "attempt 1 on w1", "place": "m[2].0", "attempt": 1, "worker": "w1"},
+        {"kind": "worker", "text": "a worker for attempt 1", "place": "m[1].0", "attempt": 1, "name": "m[1]"},
+        {"kind": "task", "text": "attempt 1 on w1", "place": "m[2].0", "attempt": 1, "worker": "w1", "name": "m[2]"},
     ]
 
 

@@ -18,11 +18,11 @@ _BEFORE = set(DEFECTS)
 def _(real: Any) -> Any:
     """a fork works in the worktree of the run that it was forked from"""
 
-    def kept_results(old: Any, graph: Any, from_step: str, again: Any = ()) -> Any:
+    def kept_results(old: Any, graph: Any, from_step: str, again: Any = (), **asked: Any) -> Any:
         opening = old.places.get("workspace")
         is_kept = from_step != "workspace" and opening is not None and opening.status == "completed"
         shared = (Kept("workspace", "completed", opening.output),) if is_kept else ()
-        return (*shared, *real(old, graph, from_step, again))
+        return (*shared, *real(old, graph, from_step, again, **asked))
 
     return kept_results
 
