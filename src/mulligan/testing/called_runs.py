@@ -60,8 +60,9 @@ class CalledRuns:
         if visit != before.visit and is_newer and not (self._keeps_completed and self._visits.get(step) == 1):
             return None, True
         run_id, number = before.round
-        # Not all values are passed on to the child run.
-        return (run_id, number + 1), self.bindings.get(fact.place) == before.bindings
+        # Not all values are passed on to the child run. In a worktree it may work elsewhere now: then a new one starts.
+        has_to = graph.workflow.workspace is None and self.bindings.get(fact.place) == before.bindings
+        return (run_id, number + 1), has_to
 
     def record(self, entry: e.Entry, visit: int, graph: Graph) -> None:
         fact = entry.fact
@@ -110,5 +111,8 @@ class CalledRuns:
                 self.failed.pop(fact.place, None)
             return
         ended = fact.child.run_id, fact.child.round
+        if (asked := self._rounds.get((fact.place, fact.attempt))) is not None and asked != ended:
+            # It has refused to open that round, which may be asked for again.
+            del self.asked[asked]
         self.is_completed[ended] = False
         self.failed[fact.place] = FailedCall(ended, self.bindings.get(fact.place, {}), seq, visit)
