@@ -8,6 +8,7 @@ import pytest
 
 from mulligan.core.deciding.fork import plan_fork, run_reasons, worktree_origin
 from mulligan.core.effects.tasks import make_task
+from mulligan.core.model import events as e
 from mulligan.core.model.kept_history import pack_history
 from mulligan.core.state.workspace import folder_of, workspace_view
 from mulligan.core.turn import fold
@@ -338,3 +339,16 @@ def test_a_fork_made_while_the_worktree_is_opened_once_more_does_not_work_in_the
     assert (run.state.run.workspace, fork.state.run.workspace) == (WORK["folder"], "")
     fork.ok("workspace", output=OTHER)
     assert fork.state.run.workspace == OTHER["folder"]
+
+
+def test_a_fork_at_an_event_of_the_end_goes_on_with_it_once_though_its_worktree_cannot_be_opened():
+    run = plain(steps="[{step: a, shell: make}]").ok("workspace", output=WORK).fail("a")
+    assert run.queued == ["end"]
+
+    fork = forked_here(run)
+    fork.fail("workspace")
+    once = [fact for fact in fork.facts(e.AttemptInterrupted) if fact.place == "end"]
+    fork.started("end").cancel(now=True)
+
+    assert (len(once), len(fork.facts(e.AttemptInterrupted))) == (1, 1)
+    assert fork.ok("end").status in ("failed", "cancelled")

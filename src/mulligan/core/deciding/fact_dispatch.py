@@ -117,12 +117,15 @@ def _is_in_flight(place: Place) -> bool:
     return place.status == "running"
 
 
+def _was_begun(place: Place) -> bool:
+    """Whether it ran in the other run, or was queued there."""
+    return _is_in_flight(place) or (place.status == "ready" and place.attempt > 0)
+
+
 def _after_opening(now: Now, follows: Facts) -> Facts:
     """The run has its worktree: go on with what ran in the other run, in a fork, and with everything that waited."""
     state = now.state
-    yield from _run_again(
-        now, lambda place: place.status == "running" or (place.status == "ready" and place.attempt > 0)
-    )
+    yield from _run_again(now, _was_begun)
     for place in list(state.places.values()):
         is_ready = place.status == "ready" and place.attempt > 0 and is_engine_action(place.spec)
         if is_ready and state.run.status != "paused" and not is_on_hold(state, place):
@@ -161,9 +164,9 @@ def _step_resumed(now: Now, fact: e.StepResumed) -> Facts:
 
 def _run_stopping(now: Now, fact: e.RunStopping) -> Facts:
     yield from stop_all(now, fact)
-    if lacks_worktree(now.state):
+    if lacks_worktree(now.state) and now.state.run.stops == 1:
         # Nothing runs there: they were left as they were in the other run.
-        yield from _run_again(now, lambda place: _is_in_flight(place) and not opens_worktree(now.state, place.key))
+        yield from _run_again(now, lambda place: _was_begun(place) and not opens_worktree(now.state, place.key))
     yield from _release(now, fact)
 
 

@@ -215,6 +215,8 @@ def _run_stopping(state: State, fact: e.RunStopping, entry: e.Entry) -> None:
         run.stop = Stop(fact.cause, fact.now, fact.by, fact.reason)
     else:
         run.stop = _replace(before, now=before.now or fact.now)
+    if run.worktree_origin is not None:
+        run.stops += 1
     run.is_time_up = run.is_time_up or fact.cause == "timed_out"
     run.loops = {}
     _lift_pause(run)
@@ -228,7 +230,7 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
     run.round, run.due, run.stop, run.is_time_up, run.has_undone = fact.round, fact.due, None, False, False
     run.outputs, run.degraded, run.reason = {}, False, ""
     run.items_of, run.adjustments = fact.from_step if fact.indexes else "", fact.adjustments
-    run.is_forced = fact.is_forced
+    run.is_forced, run.stops = fact.is_forced, 0
     raise_budgets(run, fact.budgets)
     _begin_child_rounds(state, fact)
     _begin_lateness(state, entry)

@@ -479,6 +479,8 @@ class Run(msgspec.Struct):
     spent_before: Spent = NOTHING_SPENT
     # In a fork of a run with a worktree: what its own worktree is copied from.
     worktree_origin: WorktreeOrigin | None = None
+    # How often such a fork was stopped in this round: by the first stop what was left from the other run goes on.
+    stops: int = 0
     # Whether steps run again in this round although their undo has failed.
     is_forced: bool = False
 
