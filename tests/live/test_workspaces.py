@@ -278,8 +278,9 @@ def test_a_run_is_not_forked_while_its_commands_change_the_files_that_a_fork_cop
                 with pytest.raises(Refused) as refused:
                     plan()
                 refusals.append(str(refused.value.hint).partition(":")[0])
-        live.write(f"{work['worktree']}/go")
+        # While the command runs, the driver is there to answer; it leaves a paused run in which nothing runs.
         there.service.resume(there.run_id)
+        live.write(f"{work['worktree']}/go")
 
     ran = live.run(text, meanwhile=fork)
 
