@@ -17,6 +17,7 @@ from mulligan.ports import FAULT_POINTS
 from mulligan.testing.fault_injection import FAULTS
 from mulligan.testing.history import edge, step, workflow
 from mulligan.testing.run_invariants import check
+from mulligan.testing.shrinking import complaint
 from mulligan.testing.simulate import simulate
 from mulligan.testing.simulator import Simulation
 from mulligan.testing.workflows import RandomEvaluator, is_allowed, random_workflow
@@ -82,6 +83,13 @@ def test_a_whole_history_can_be_checked_afterwards() -> None:
     simulation = Simulation(3).run()
 
     check(simulation.log, simulation.state, simulation.workflow)
+
+
+# What these have found: a fork during `end` whose worktree cannot be opened; a store that fails when the reports of an
+# ended run are passed on, while the turn of another was written in the same commit.
+@pytest.mark.parametrize("seed", [9802998, 9901341])
+def test_a_history_that_was_broken_once_keeps_every_promise(seed: int) -> None:
+    assert complaint(Simulation(seed)) == ""
 
 
 # -- one seed, one history -------------------------------------------------------------------------------------------

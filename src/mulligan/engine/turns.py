@@ -168,8 +168,9 @@ class TurnTaker:
         fault_point("after_drain")
         # First of all: the rest takes its time while the tasks run.
         self._tasks.start([lease for result in results for lease in result.leases])
-        for driver, commit, result in zip(drivers, commits, results, strict=True):
-            entries = driver.confirm()
+        # All of them before the store is asked for anything: what is written must not be rolled back if it fails.
+        confirmed = [driver.confirm() for driver in drivers]
+        for driver, commit, result, entries in zip(drivers, commits, results, confirmed, strict=True):
             driver.crashes = 0
             if not self._supply.is_alone:
                 driver.queue.clear()
