@@ -29,9 +29,9 @@ WORK = {
 CLOSED = {"branch": "mulligan/1", "merged_into": "main", "commits": 2, "kept": []}
 
 
-def plain(merge: str = "merge", steps: str = "") -> History:
+def plain(merge: str = "merge", steps: str = "", end: str = "{shell: report}") -> History:
     steps = steps or "[{step: a, shell: make}, {step: b, needs: [a], shell: make, cwd: sub}]"
-    return run_of(f"{{name: w, workspace: {{git: worktree, merge: {merge}}}, steps: {steps}, end: {{shell: report}}}}")
+    return run_of(f"{{name: w, workspace: {{git: worktree, merge: {merge}}}, steps: {steps}, end: {end}}}")
 
 
 def home(run: History, key: str) -> str:
@@ -352,3 +352,24 @@ def test_a_fork_at_an_event_of_the_end_goes_on_with_it_once_though_its_worktree_
 
     assert (len(once), len(fork.facts(e.AttemptInterrupted))) == (1, 1)
     assert fork.ok("end").status in ("failed", "cancelled")
+
+
+def approved_while_the_worktree_is_opened() -> History:
+    """A fork at the moment at which `end` waits for a person, who approves before the worktree of the fork is open."""
+    run = plain("none", steps="[{step: a, shell: make}]", end="{approve: go on?}").ok("workspace", output=WORK).ok("a")
+    run.ok("workspace_commit", output=CLOSED)
+    return forked_here(run).started("workspace").approve("end")
+
+
+def test_a_fork_whose_end_is_approved_before_its_worktree_is_open_ends_after_both():
+    fork = approved_while_the_worktree_is_opened()
+
+    assert fork.status == "running"
+    assert fork.ok("workspace", output=OTHER).status == "completed"
+
+
+def test_a_fork_whose_end_is_approved_ends_too_if_its_worktree_cannot_be_opened_or_the_run_is_cancelled():
+    assert approved_while_the_worktree_is_opened().fail("workspace").status == "failed"
+    assert approved_while_the_worktree_is_opened().cancel().lose("workspace").status == "cancelled"
+    paused = approved_while_the_worktree_is_opened().pause().ok("workspace", output=OTHER)
+    assert (paused.status, paused.resume().status) == ("paused", "completed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from mulligan.core.deciding.end_status import after_end_step
 from mulligan.core.deciding.flow import (
     enter,
     enter_free_slots,
@@ -44,7 +45,10 @@ def converge(now: Now) -> Facts:
         late = remaining_start_batches(now.state)
         yield from wake_starts(now, late[0]) if late else _resolve_deadlock(now)
         return
-    if now.state.places[END].status == "waiting":
+    end = now.state.places[END]
+    if end.has_ended:
+        yield from after_end_step(now)
+    elif end.status == "waiting":
         undoable = _next_undo(now.state)
         if undoable is not None:
             yield e.UndoStarted(undoable.step, undoable.visit)

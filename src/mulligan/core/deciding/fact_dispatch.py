@@ -183,7 +183,8 @@ def _run_reopened(now: Now, fact: e.RunReopened) -> Facts:
 
 def _step_ended(now: Now, fact: e.StepCompleted | e.StepFailed) -> Facts:
     if fact.step == END:
-        return after_end_step(now)
+        # In a fork that still opens its worktree, `end` may have waited for a person: the round ends after both.
+        return iter(()) if now.state.run.active else after_end_step(now)
     follows = after_end(now, fact.step, fact.visit)
     if not opens_worktree(now.state, fact.step):
         return follows
