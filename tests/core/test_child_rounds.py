@@ -155,6 +155,16 @@ def test_in_a_loop_every_visit_has_its_own_child_run() -> None:
     assert calls(run)[1:] == [fx.StartChild("c", 2)]
 
 
+def test_in_a_loop_every_visit_of_a_map_has_its_own_child_runs() -> None:
+    over = Map(over=expression("list"), on_item_failure="collect")
+    again = step("m", map=over, do=(Command(action=CHILD),), next=[edge("m")], max_visits=2)
+    run = run_of(again, answers={"list": [1, 2]})
+
+    run.child_ended("m[0].0", "failed").child_ended("m[1].0")
+
+    assert calls(run)[2:] == [fx.StartChild("m[0].0", 2), fx.StartChild("m[1].0", 2)]
+
+
 def test_a_round_that_keeps_what_completed_keeps_no_child_run_of_an_earlier_pass_of_its_loop() -> None:
     steps = (step("a", next=["c"], max_visits=5), child(next=[edge("a", "failure")], max_visits=5), step("z"))
     run = run_of(*steps).ok("a").fail("z").child_ended("c", "failed").ok("a").cancel().child_ended("c", "cancelled")

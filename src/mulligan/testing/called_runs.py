@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from mulligan.core.model import events as e
 from mulligan.core.model.graph import Graph
+from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import Command, is_group
 
 Round = tuple[int, int]
@@ -82,6 +83,9 @@ class CalledRuns:
             self._completed_at[fact.step] = entry.seq
             if isinstance(fact, e.StepCompleted):
                 self.failed.pop(fact.step, None)
+        elif isinstance(fact, e.CommandCompleted):
+            # Also by a decision.
+            self.failed.pop(fact.place, None)
         elif isinstance(fact, e.CommandEntered):
             if (fact.role, fact.index) != ("do", 0):
                 self.failed.pop(fact.place, None)
@@ -100,8 +104,8 @@ class CalledRuns:
             # It may call with other values now, also with constant ones.
             self.failed = {place: replace(one, bindings=None) for place, one in self.failed.items()}
         elif isinstance(fact, e.LoopFired):
-            for step in graph.region(fact.to):
-                self.failed.pop(step, None)
+            region = graph.region(fact.to)
+            self.failed = {place: one for place, one in self.failed.items() if step_name(place) not in region}
         elif isinstance(fact, e.RunForked):
             self.failed.clear()
 

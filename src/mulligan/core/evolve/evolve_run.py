@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
+from itertools import chain, count, takewhile
 from typing import Any
 
 import msgspec
@@ -40,7 +41,7 @@ from mulligan.core.evolve.tallies import TALLY_HANDLERS
 from mulligan.core.model import events as e
 from mulligan.core.model.fact_parts import Kept
 from mulligan.core.model.graph import Arc
-from mulligan.core.model.place_keys import lasting_key
+from mulligan.core.model.place_keys import item_key, lasting_key
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END
 from mulligan.core.state.held_steps import begin_stepping, held_places, release
@@ -592,9 +593,16 @@ def _loop_fired(state: State, fact: e.LoopFired, entry: e.Entry) -> None:
     state.run.loops = {key: loop for key, loop in state.run.loops.items() if loop.step not in region}
     for name in region:
         _reroute_awaited(state, state.places[name], region)
-        if state.places[name].last_child is not None:
-            state.touch(name).last_child = None
+        _forget_children(state, name)
     put_back(state, region, is_loop=True)
+
+
+def _forget_children(state: State, step: str) -> None:
+    """Continue no child run of an earlier visit, of the step or of its items; those that were entered come first."""
+    keys = chain((step,), (item_key(step, index) for index in count()))
+    for key in takewhile(state.places.__contains__, keys):
+        if state.places[key].last_child is not None:
+            state.touch(key).last_child = None
 
 
 def _reroute_awaited(state: State, fix: Place, region: Collection[str]) -> None:
