@@ -257,7 +257,13 @@ class Api:
                     ledger = DecisionLedger(service.audit, row, token.limits, self._decisions, service.now)
                     return replace(call, service=service.for_token(token, ledger=ledger))
                 service.audit.add(audit.accepted(call, route, exchange.request))
+                return replace(call, service=service.for_token(token, ledger=kept_approvals(service, call)))
             return call
+
+        def kept_approvals(service: Service, call: Call) -> DecisionLedger:
+            """The rows of approvals that a fork or a round keeps, beside the row of the request."""
+            row = audit.decision(call, route, exchange.request)
+            return DecisionLedger(service.audit, row, token.limits, self._decisions, service.now, has_row=True)
 
         def create(service: Service) -> Answer | Streamed:
             """As another change, but with one transaction for the run and its row of the audit."""
@@ -265,7 +271,7 @@ class Api:
             if not audit.is_written(route, asked.body, asked.query):
                 return _as_answer(route, route.handler(prepare(service)))
             rows = AuditWithRun(audit.accepted(asked, route, exchange.request))
-            call = replace(asked, service=service.for_token(token, rows))
+            call = replace(asked, service=service.for_token(token, rows, kept_approvals(service, asked)))
             check_limits(call, route)
             answer = _as_answer(route, route.handler(call))
             rows.write_rest(service.audit)

@@ -6,7 +6,6 @@ be meant.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -240,7 +239,6 @@ def fork_run(call: Call) -> Answer:
         dict(asked.inputs),
         _other_definition(call, run_id, asked),
         keep_completed=asked.keep_completed,
-        refuse_approvals=partial(refuse_without, call, "decide"),
         dry_run=asked.dry_run,
     )
     if found.fork_run_id is None:
@@ -259,18 +257,9 @@ class EventForkBody(Body, frozen=True):
 def fork_at_event(call: Call) -> Answer:
     asked: EventForkBody = call.body
     run_id, seq, forks = changed_run(call), int(call.path["seq"]), call.service.event_forks
-
-    def check(plan: EventFork) -> None:
-        if plan.approvals:
-            refuse_without(
-                call, "decide", f"the fork keeps the approval of '{plan.approvals[0]}' and does not ask again"
-            )
-
     if asked.dry_run:
-        planned = forks.plan(run_id, seq, inputs=dict(asked.inputs))
-        check(planned)
-        return Answer(planned)
-    found = forks.start(run_id, seq, inputs=dict(asked.inputs), reason=asked.reason, check=check)
+        return Answer(forks.plan(run_id, seq, inputs=dict(asked.inputs)))
+    found = forks.start(run_id, seq, inputs=dict(asked.inputs), reason=asked.reason)
     return Answer(found, 201, {"Location": f"{call.base_url}/api/v1/runs/{found.fork_run_id}"})
 
 

@@ -55,16 +55,17 @@ def guarded(
         source=caller.source,
     )
     is_change = scope != "read" and not getattr(arguments, "dry_run", False)
-    # It writes a row for each decision.
-    ledger = DecisionLedger(service.audit, row, token.limits, caller.decisions, service.now)
+    # It writes a row for each decision, and for each approval that a fork or a round keeps.
+    has_row = scope != "decide"
+    ledger = DecisionLedger(service.audit, row, token.limits, caller.decisions, service.now, has_row=has_row)
     try:
         check()
-        if is_change and scope != "decide":
+        if is_change and has_row:
             service.audit.add([row])
-        yield service.within(token, ledger if is_change and scope == "decide" else None)
+        yield service.within(token, ledger if is_change else None)
     except MulliganError as error:
-        has_row = any(error is one for one in ledger.refused)
-        is_worth_a_row = (is_change or error.http_status in (401, 403)) and not has_row
+        is_written = any(error is one for one in ledger.refused)
+        is_worth_a_row = (is_change or error.http_status in (401, 403)) and not is_written
         if is_worth_a_row and error.http_status != 503 and service.home.is_there:
             why = f"{error.code}: {row.why}" if row.why else error.code
             service.audit.add([replace(row, at=service.now(), status=error.http_status, why=why)])

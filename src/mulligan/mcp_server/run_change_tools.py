@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -144,7 +143,6 @@ def fork_run(call: ToolCall) -> Any:
         asked.inputs,
         _correction(call, asked),
         keep_completed=asked.keep_completed,
-        refuse_approvals=partial(call.access.refuse_without, "decide"),
         dry_run=asked.dry_run,
     )
 

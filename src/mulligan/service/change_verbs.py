@@ -6,7 +6,7 @@ What would follow is decided by the core: the report is given to a copy of the s
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Unpack
@@ -222,6 +222,7 @@ class ChangeVerbs:
         """Open another round: what did not complete runs again, and what depends on it."""
         if dry_run:
             planned = self._control.plan_retry(run_id, **chosen)
+            self._control.refuse_keeping(planned.approvals, is_changed=chosen.get("corrected") is not None)
         else:
             planned = self._control.retry(run_id, reason=reason, **chosen)
         status = self._reader.record(run_id).status
@@ -235,16 +236,11 @@ class ChangeVerbs:
         workflow: Workflow | None = None,
         *,
         keep_completed: bool = False,
-        refuse_approvals: Callable[[str], None] = lambda why: None,
         dry_run: bool = False,
     ) -> ForkResult:
-        """Start a new run that keeps the results of another up to a step.
-
-        `refuse_approvals` is called with a reason if an approval is one of them; it may refuse the fork.
-        """
+        """Start a new run that keeps the results of another up to a step."""
         planned = self._control.plan_fork(run_id, from_step, inputs, workflow, keep_completed=keep_completed)
-        if planned.approvals:
-            refuse_approvals(f"the fork keeps the approval of '{planned.approvals[0]}' and does not ask again")
+        self._control.refuse_keeping(planned.approvals)
         started = None
         if not dry_run:
             started = self._control.fork(run_id, from_step, inputs, workflow, keep_completed=keep_completed)
@@ -286,6 +282,8 @@ class ChangeVerbs:
             report = r.Classified(_now(), step, "retry", self._control.by, reason)
             return self._change(run_id, report, dry_run=dry_run)
         if state.run.status in RUN_ENDED and place is not None and place.status == "failed":
+            # The same decision as about a parked step.
+            self._control.refuse_beyond_limits(r.Classified(_now(), step, "retry", self._control.by, reason))
             return self.retry(run_id, from_step=step, reason=reason, dry_run=dry_run)
         raise StepNotParked(
             f"'{step}' of run {run_id} is {place.status if place else 'waiting'}: it neither failed nor is it parked",

@@ -7,7 +7,7 @@ still parked. What ran at that moment runs again as a new attempt. The new run n
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.fork import worktree_origin
+from mulligan.core.deciding.kept_approvals import approvals_given
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
@@ -34,7 +35,7 @@ from mulligan.service.change_verbs import LINES_MAX, startable_attempts
 from mulligan.service.driver import Driver
 from mulligan.service.past_states import PastStates
 from mulligan.service.preflight import refuse_missing_files, stale_results
-from mulligan.service.round_plans import ForkPlan, asks_person
+from mulligan.service.round_plans import ForkPlan
 from mulligan.service.run_control import Prepared, RunControl
 from mulligan.service.run_worktrees import refuse_missing_worktree, refuse_shared_worktree
 
@@ -92,18 +93,18 @@ class EventForks:
         inputs: dict[str, Any] | None = None,
         decision: OtherDecision | None = None,
         reason: str = "",
-        check: Callable[[EventFork], None] = lambda plan: None,
     ) -> EventFork:
-        """Start a run that continues another one after one of its events. `check` may refuse what it would keep."""
+        """Start a run that continues another one after one of its events."""
         prepared, planned, request = self._planned(run_id, seq, inputs or {}, decision)
-        check(planned)
         request = msgspec.structs.replace(request, reason=reason)
         return msgspec.structs.replace(planned, fork_run_id=self._control.create_fork(prepared, request, driver))
 
     def plan_with_file(self, run_id: int, seq: int, inputs: dict[str, Any], workflow: Workflow) -> ForkPlan:
         """What `start_with_file` would run and keep. Changes nothing."""
         self._past.check(run_id, seq)
-        return self._control.plan_fork(run_id, "", inputs, workflow, self._past.at(run_id, seq).state)
+        planned = self._control.plan_fork(run_id, "", inputs, workflow, self._past.at(run_id, seq).state)
+        self._control.refuse_keeping(planned.approvals)
+        return planned
 
     def start_with_file(
         self,
@@ -120,7 +121,7 @@ class EventForks:
         What was half done there begins anew: what it came to depends on a definition that the new run does not have.
         """
         then = self._past.at(run_id, seq).state
-        return self._control.fork(run_id, "", inputs, workflow, driver, file=file, then=then)
+        return self._control.fork(run_id, "", inputs, workflow, driver, file=file, then=then, seq=seq)
 
     def _planned(
         self, run_id: int, seq: int, given: dict[str, Any], decision: OtherDecision | None
@@ -163,7 +164,9 @@ class EventForks:
             notify=prepared.notify,
             worktree=worktree_origin(old),
         )
-        return prepared, self._preview(request, State(first), asked=seq, evaluator=evaluator), request
+        planned = self._preview(request, State(first), asked=seq, evaluator=evaluator)
+        self._control.refuse_keeping(planned.approvals)
+        return prepared, planned, request
 
     def _rest_before(self, run_id: int, seq: int) -> int:
         """The last event at or before this one after which the run waited for something: the end of a turn.
@@ -241,7 +244,7 @@ class EventForks:
             again=[*_again(state, facts)],
             starts=[*islice(startable_attempts(state), LINES_MAX)],
             follows=follows[:LINES_MAX],
-            approvals=[name for name in kept if asks_person(state.step(name), state.workflow)],
+            approvals=approvals_given(state),
             status=state.run.status,
         )
 

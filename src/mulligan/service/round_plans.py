@@ -11,13 +11,14 @@ from msgspec.structs import replace
 from mulligan.analysis.coverage.side_effects import effect_of_another_visit
 from mulligan.core.deciding.child_rounds import PlannedChild, planned_children
 from mulligan.core.deciding.fork import Fork, run_reasons
+from mulligan.core.deciding.kept_approvals import approvals_among, approvals_relied_on
 from mulligan.core.deciding.resource_usage import Proposal, adjustments_of
 from mulligan.core.deciding.rounds import failed_undos, items_to_rerun, rerun_reasons
 from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import RetryRequested
-from mulligan.core.model.workflow import Budget, Step, Workflow, all_commands
+from mulligan.core.model.workflow import Budget, Workflow
 from mulligan.core.state.state import State
 from mulligan.history.item_names import PlaceNames
 from mulligan.service.corrections import CorrectedWorkflow, Correction, PlannedRound
@@ -69,6 +70,8 @@ class RoundPlan(msgspec.Struct, frozen=True):
     from_start: bool = False
     # Steps whose undo has failed, so that what they did may still stand: kept, or with `force` run again.
     undo_failed: tuple[str, ...] = ()
+    # Kept steps in which a person has approved something, and behind which a step runs again.
+    approvals: tuple[str, ...] = ()
 
 
 class ForkPlan(msgspec.Struct, frozen=True):
@@ -96,7 +99,8 @@ class ForkPlan(msgspec.Struct, frozen=True):
 
 def fork_plan(old: State, workflow: Workflow, from_step: str, fork: Fork) -> ForkPlan:
     kept = tuple(one.step for one in fork.kept)
-    approvals = tuple(name for name in kept if asks_person(old.step(name), old.workflow))
+    # Also of a skipped one: nobody was asked, and nobody is.
+    approvals = tuple(approvals_among(kept, old.graph))
     return ForkPlan(
         run_id=old.run.run_id,
         from_step=from_step,
@@ -119,22 +123,11 @@ def _side_effects(state: State, workflow: Workflow, again: Iterable[str]) -> dic
     return {name: effect for name in have_run if (effect := effect_of_another_visit(steps[name], workflow))}
 
 
-def asks_person(step: Step, workflow: Workflow) -> bool:
-    """Whether the step, a command below it, or a step of the workflow that it calls is an approval."""
-    for command in all_commands([step]):
-        action = command.action
-        if action is not None and action.kind == "approve":
-            return True
-        child = workflow.children.get(str(action.params.get("file"))) if action and action.kind == "workflow" else None
-        if child is not None and any(asks_person(one, child) for one in child.steps):
-            return True
-    return False
-
-
 def round_plan(found: PlannedRound, report: RetryRequested) -> RoundPlan:
     """The plan of the next round, before it is opened."""
     state, planned = found.state, found.round
     again, names = frozenset(planned.steps), PlaceNames()
+    kept = tuple(name for name in state.graph.nodes if name not in again)
     children = planned_children(state, report, planned.steps)
     return RoundPlan(
         state.run.run_id,
@@ -142,7 +135,7 @@ def round_plan(found: PlannedRound, report: RetryRequested) -> RoundPlan:
         planned.steps,
         rerun_reasons(state, planned, found.difference),
         items_to_rerun(state, planned),
-        tuple(name for name in state.graph.nodes if name not in again),
+        kept,
         adjustments_of(planned.proposals),
         _in_words(planned.proposals),
         planned.stale,
@@ -150,6 +143,7 @@ def round_plan(found: PlannedRound, report: RetryRequested) -> RoundPlan:
         _side_effects(state, state.workflow, planned.steps),
         tuple(replace(one, name=names.name(state, one.place)) for one in children),
         undo_failed=tuple(failed_undos(state, state.graph.nodes)),
+        approvals=tuple(approvals_relied_on(state.graph, kept, again)),
     )
 
 
@@ -164,6 +158,7 @@ def in_tree(planned: RoundPlan, root_run_id: int, *, from_start: bool) -> RoundP
         why=dict.fromkeys(steps, "a new child run starts"),
         items={},
         kept=(),
+        approvals=(),
         children=(),
         root_run_id=root_run_id,
         from_start=True,

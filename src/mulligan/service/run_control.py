@@ -25,7 +25,7 @@ from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import reports as r
 from mulligan.core.model.fact_parts import HostCapacity, Kept
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.guard_rails import refuse_beyond
+from mulligan.core.model.guard_rails import refuse_beyond, refuse_keeping
 from mulligan.core.model.workflow import Budget, NoticeRule, Workflow, encode, version
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -196,8 +196,11 @@ class RunControl:
         more_rules: Callable[[], tuple[NoticeRule, ...]] = lambda: (),
         limits: TokenLimits | None = None,
         ledger: DecisionLedger | None = None,
+        *,
+        may_decide: bool = True,
     ) -> None:
         self.reader = reader
+        self._may_decide = may_decide
         self._limits = limits or TokenLimits()
         # Where decisions that were refused among others are written down; those that are made are, by the store.
         self.ledger = ledger
@@ -319,11 +322,12 @@ class RunControl:
         *,
         file: str = "",
         then: State | None = None,
+        seq: int = 0,
         keep_completed: bool = False,
     ) -> int:
         """Start a run that keeps the results of another up to a step, with other inputs or a corrected workflow.
 
-        `then`: the other run as it was at one of its events; by default as it is now. `keep_completed`: completed steps
+        `then`: the other run as it was at its event `seq`; by default as it is now. `keep_completed`: completed steps
         are kept although another step than `from_step` runs that they depend on.
         """
         old, prepared, planned = self._planned_fork(
@@ -342,6 +346,7 @@ class RunControl:
             prepared.version,
             by=self.by,
             forked_from=run_id,
+            forked_at=seq,
             kept=planned.kept,
             stale=planned.stale,
             data=kept_data(old, planned.kept),
@@ -398,7 +403,7 @@ class RunControl:
         prepared = _prepared(chosen, inputs, Path(old.run.cwd), labels=self.reader.labels(run_id))
         with _meaning(step.name for step in chosen.steps):
             stale = stale_results(old, old.graph.nodes)
-            planned = plan_fork(old, Graph(chosen), from_step, stale, keep_completed=keep_completed)
+            planned = plan_fork(old, Graph(chosen), from_step, stale, inputs=inputs, keep_completed=keep_completed)
         if planned.worktree is not None:
             self.refuse_moving_worktree(run_id)
             refuse_missing_worktree(old)
@@ -605,6 +610,15 @@ class RunControl:
     def refuse_beyond_limits(self, report: r.Report) -> None:
         """Refuse what the guard rails of the token do not allow. The store does so too; this is for trials."""
         refuse_beyond(report, self._limits.verdicts, self._limits.min_confidence)
+
+    def refuse_keeping(self, approvals: Iterable[str], *, is_changed: bool = True) -> None:
+        """Refuse to keep approvals beyond the guard rails and the scopes of the token; as `refuse_beyond_limits`.
+
+        In a round of the run as it is, they were given for what runs, so that they bind tokens with guard rails alone.
+        """
+        if is_changed or self._limits.verdicts:
+            for name in approvals:
+                refuse_keeping(name, self._limits.verdicts, may_decide=self._may_decide)
 
     def send(self, run_id: int, report: r.Report) -> None:
         """Put a report into the run's inbox, wait for the answer, and raise if it was refused."""

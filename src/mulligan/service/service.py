@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from mulligan.core.model.scopes import allows
 from mulligan.lazy_modules import LazyModule
 from mulligan.ports.server_records import TokenLimits
 from mulligan.service.analysis_verbs import AnalysisVerbs
@@ -165,6 +166,7 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         self.is_for_others = False
         # What the token of that client may do less than its scopes say.
         self.limits = TokenLimits()
+        self.may_decide = True
         self.ledger: DecisionLedger | None = None
 
     def __enter__(self) -> Service:
@@ -183,7 +185,14 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
     @cached_property
     def control(self) -> RunControl:
-        return run_control.RunControl(self.reader, self._by, lambda: rules_for_new_runs(self), self.limits, self.ledger)
+        return run_control.RunControl(
+            self.reader,
+            self._by,
+            lambda: rules_for_new_runs(self),
+            self.limits,
+            self.ledger,
+            may_decide=self.may_decide,
+        )
 
     @property
     def by(self) -> str:
@@ -220,6 +229,7 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         """The same service in the name of a token's user, and within its limits. What it sees stays the same."""
         other = self.in_the_name_of(token.user)
         other.limits, other.ledger, other.is_for_others = token.limits, ledger, self.is_for_others
+        other.may_decide = allows(token.scopes, "decide")
         if token.limits != TokenLimits() or ledger is not None:
             other.reader = other.reader.limited(lambda store: limits.limited(store, token, ledger))
         return other

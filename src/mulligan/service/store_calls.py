@@ -20,12 +20,16 @@ from msgspec.structs import replace
 
 from mulligan.core.deciding.breaker import Verdict
 from mulligan.core.deciding.expiry_permission import HeartbeatSeries, first_heartbeat
-from mulligan.core.deciding.fork import worktree_origin
+from mulligan.core.deciding.fork import outdated_approvals, own_kept, worktree_origin
+from mulligan.core.deciding.kept_approvals import refuse_outdated_approvals
 from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
+from mulligan.core.model.events import Entry
+from mulligan.core.model.graph import Graph
 from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.reports import Report, RetryRequested, RunRequested
 from mulligan.core.model.workflow import Breaker, decode
+from mulligan.core.state.state import State
 from mulligan.core.turn import fold
 from mulligan.engine.worker_expiry import expire_dead_workers
 from mulligan.errors import (
@@ -170,16 +174,15 @@ class StoreCalls:
             [
                 replace(
                     run,
-                    request=replace(
-                        self._own_history(run.request), at=now, by=self._control.by, cwd=self._folder_for(run)
-                    ),
+                    request=replace(self._own_history(run), at=now, by=self._control.by, cwd=self._folder_for(run)),
                 )
                 for run in runs
             ]
         )
 
-    def _own_history(self, request: RunRequested) -> RunRequested:
+    def _own_history(self, run: NewRun) -> RunRequested:
         """A fork at an event begins with what our own log says. Whoever starts it decides by another call."""
+        request = run.request
         if request.decision is not None:
             raise InputInvalid(
                 "a fork of a run of a server decides nothing by itself", hint="decide when it is started"
@@ -187,16 +190,37 @@ class StoreCalls:
         if request.forked_from is None:
             return replace(request, history=None, forked_at=0, worktree=None)
         if not request.history:
-            return self._own_worktree(replace(request, history=None, forked_at=0))
-        entries = list(islice(self._reader.events(request.forked_from), request.forked_at))
-        first = decode(self._reader.store.load(request.forked_from).workflow)
-        origin = pin_origin(worktree_origin(fold(first, entries)), request.uid)
+            return self._own_results(run, replace(request, history=None))
+        entries, old = self._at_event(request.forked_from, request.forked_at)
+        if request.has_inputs:
+            refuse_outdated_approvals(old, request.inputs)
+        origin = pin_origin(worktree_origin(old), request.uid)
         return replace(request, history=pack_history(entries), worktree=origin)
 
-    def _own_worktree(self, request: RunRequested) -> RunRequested:
-        """A fork copies the worktree that our own log names, also if its client is too old to say so."""
+    def _at_event(self, run_id: int, seq: int) -> tuple[list[Entry], State]:
+        """The log of a run up to an event, and the state there."""
+        entries = list(islice(self._reader.events(run_id), seq))
+        return entries, fold(decode(self._reader.store.load(run_id).workflow), entries)
+
+    def _own_results(self, run: NewRun, request: RunRequested) -> RunRequested:
+        """A fork from a step keeps the results that our own log has, and no approval that was for something else."""
         assert request.forked_from is not None
         old = self._reader.state(request.forked_from)
+        if request.forked_at:
+            old = self._at_event(request.forked_from, request.forked_at)[1]
+        graph = Graph(decode(run.workflow))
+        request = self._own_worktree(old, replace(request, forked_at=0))
+        request = replace(request, kept=tuple(own_kept(old, graph, request.kept)))
+        for name, why in outdated_approvals(old, graph, request.inputs, {one.step for one in request.kept}).items():
+            raise Refused(
+                f"'{name}' of run {request.forked_from} cannot be kept, since a person has to be asked again: {why}",
+                hint="use the same version of Mulligan as the server",
+                step=name,
+            )
+        return request
+
+    def _own_worktree(self, old: State, request: RunRequested) -> RunRequested:
+        """A fork copies the worktree that our own log names, also if its client is too old to say so."""
         opens = "" if old.workflow.workspace is None else old.workflow.workspace.opens
         is_copied = request.worktree is not None or any(one.step == opens for one in request.kept)
         origin = pin_origin(worktree_origin(old), request.uid) if is_copied else None

@@ -183,7 +183,6 @@ class UnattendedRuns:
         source: WorkflowSource | None = None,
         *,
         keep_completed: bool = False,
-        refuse_approvals: Callable[[str], None],
         dry_run: bool = False,
     ) -> ForkResult:
         """`ChangeVerbs.fork`, with a workflow that is still to be read; the new run is driven."""
@@ -194,7 +193,6 @@ class UnattendedRuns:
             dict(inputs),
             workflow,
             keep_completed=keep_completed,
-            refuse_approvals=refuse_approvals,
             dry_run=dry_run,
         )
         return found if found.fork_run_id is None else self._driven(found.fork_run_id, found, dry_run=dry_run)

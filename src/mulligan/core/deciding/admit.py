@@ -20,6 +20,7 @@ from mulligan.core.deciding.child_failure import UNDO_FAILED, child_failure
 from mulligan.core.deciding.child_rounds import ended_child, refuse_child, requested_round
 from mulligan.core.deciding.classify import LIMIT, PAST_DEADLINE, classify
 from mulligan.core.deciding.flow import wake_starts
+from mulligan.core.deciding.kept_approvals import refuse_outdated_approvals
 from mulligan.core.deciding.ladder import start_due_retry, with_cap_detail
 from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, make_failure
 from mulligan.core.deciding.resource_usage import adjustments_of, attempt_limits
@@ -110,6 +111,8 @@ def _run_forked(now: Now, report: r.RunRequested) -> Facts:
     """
     assert report.forked_from is not None
     inputs = report.inputs if report.has_inputs else None
+    if inputs is not None:
+        refuse_outdated_approvals(now.state, inputs)
     if report.decision is not None:
         # Its first fact is not used: this only raises if the decision is not possible.
         next(iter(admit(now, report.decision)), None)

@@ -79,12 +79,17 @@ def _run_started(now: Now, fact: e.RunStarted) -> Facts:
 def _run_forked(now: Now, fact: e.RunForked) -> Facts:
     """Run again what ran in the other run, and what was queued with values of that one.
 
+    With other inputs an open question is asked again: the answer is about what it says.
     With a worktree the step that opens it comes first, and everything else is left as it is until then.
     """
     if is_time_up(now.state, now.at):
         # It was up at the event at which the fork goes on.
         yield from fire_held_timer(now, "run", "", now.state.run.round)
     workspace = now.state.workflow.workspace
+    if fact.inputs is not None:
+        for key in [place.key for place in now.state.places.values() if _is_open_question(place)]:
+            if (place := now.state.places.get(key)) is not None and _is_open_question(place):
+                yield from end_open_attempt(now, place)
     if fact.worktree is None or workspace is None:
         yield from _run_again(now, lambda place: _is_in_flight(place) or is_scheduled_again(place, fact))
         return
@@ -110,6 +115,11 @@ def _may_run_again(place: Place) -> bool:
     if action is None or place.phase in ("validating", "finishing", "stopped"):
         return False
     return not is_engine_action(place.spec) or action.kind == "workflow"
+
+
+def _is_open_question(place: Place) -> bool:
+    action = place.spec.action
+    return action is not None and action.kind == "approve" and place.status == "running" and not place.phase
 
 
 def _is_in_flight(place: Place) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
 from mulligan.core.deciding.dependents import dependents
+from mulligan.core.deciding.kept_approvals import asked_again_in_fork
 from mulligan.core.deciding.rounds import failed_undos
+from mulligan.core.evolve.revision import compare_definitions
 from mulligan.core.model.conversation import SessionPart
 from mulligan.core.model.fact_parts import Kept, WorktreeOrigin
 from mulligan.core.model.file_records import StaleFile
@@ -17,7 +20,7 @@ from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import Place, State
-from mulligan.errors import UnknownStep
+from mulligan.errors import Refused, UnknownStep
 
 _KEEPABLE = ("completed", "stood_in", "skipped")
 
@@ -37,17 +40,37 @@ class Fork(msgspec.Struct, frozen=True):
     worktree: WorktreeOrigin | None = None
     # Steps whose undo has failed in the old run: what they did may still stand, also if the fork runs them.
     undo_failed: tuple[str, ...] = ()
+    # Why steps run after all that would have been kept: what a person has approved is not what the fork does.
+    asked_again: dict[str, str] = {}
 
 
 def plan_fork(
-    old: State, graph: Graph, from_step: str, stale: tuple[StaleFile, ...] = (), *, keep_completed: bool = False
+    old: State,
+    graph: Graph,
+    from_step: str,
+    stale: tuple[StaleFile, ...] = (),
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    keep_completed: bool = False,
 ) -> Fork:
-    """Plan a fork of `old` from `from_step` in the workflow of `graph`; "" keeps every result that there is."""
+    """Plan a fork of `old` from `from_step` in the workflow of `graph`; "" keeps every result that there is.
+
+    `inputs`: of the new run, by default those of the old one.
+    """
     if stale:
         would_keep = {one.step for one in kept_results(old, graph, from_step, keep_completed=keep_completed)}
         stale = tuple(one for one in stale if one.step in would_keep)
-    kept = kept_results(old, graph, from_step, (one.step for one in stale), keep_completed=keep_completed)
-    names = {one.step for one in kept}
+    inputs = old.run.inputs if inputs is None else inputs
+    asked_again: dict[str, str] = {}
+    while True:
+        again = (*(one.step for one in stale), *asked_again)
+        kept = kept_results(old, graph, from_step, again, keep_completed=keep_completed)
+        names = {one.step for one in kept}
+        # What runs because of one of them may be a reason for others.
+        found = outdated_approvals(old, graph, inputs, names)
+        if not found:
+            break
+        asked_again |= found
     return Fork(
         kept=kept,
         runs=tuple(name for name in graph.nodes if name not in names),
@@ -56,7 +79,24 @@ def plan_fork(
         stale=stale,
         worktree=None if _opens(old) == from_step else worktree_origin(old),
         undo_failed=tuple(failed_undos(old, graph.nodes)),
+        asked_again=asked_again,
     )
+
+
+def outdated_approvals(old: State, graph: Graph, inputs: Mapping[str, Any], kept: Collection[str]) -> dict[str, str]:
+    """The steps that a fork with these inputs may not keep, since a person has to be asked again, and why."""
+    is_same = graph.workflow is old.workflow or graph.workflow == old.workflow
+    changed = () if is_same else compare_definitions(old.graph, graph).different
+    return asked_again_in_fork(old, graph, inputs, kept, changed)
+
+
+def own_kept(old: State, graph: Graph, kept: Iterable[Kept]) -> Iterator[Kept]:
+    """The results that a fork keeps, as the old run has them, whatever somebody says they were."""
+    for one in kept:
+        place = old.places.get(one.step) if one.step in graph.nodes else None
+        if place is None or place.settled not in _KEEPABLE:
+            raise Refused(f"'{one.step}' of run {old.run.run_id} has no result that a fork could keep", step=one.step)
+        yield _keep(old, place)
 
 
 def worktree_origin(old: State) -> WorktreeOrigin | None:
@@ -122,6 +162,8 @@ def _own_reason(old: State, from_step: str, planned: Fork, name: str) -> str:
         return "it was undone"
     if found := [one.text for one in planned.stale if one.step == name]:
         return "; ".join(found)
+    if name in planned.asked_again:
+        return f"a person is asked again: {planned.asked_again[name]}"
     if place.settled in _KEEPABLE:
         return ""
     return {"failed": "it failed", "cancelled": "it was cancelled"}.get(place.status, "it had not ended")

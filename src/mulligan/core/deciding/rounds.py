@@ -11,6 +11,7 @@ from mulligan.core.deciding.child_failure import undo_failed_below
 from mulligan.core.deciding.child_rounds import check_child_rounds
 from mulligan.core.deciding.dependents import dependents
 from mulligan.core.deciding.flow import readiness
+from mulligan.core.deciding.kept_approvals import approvals_among, approvals_relied_on
 from mulligan.core.deciding.resource_usage import Proposal, proposals
 from mulligan.core.evolve.arrivals import is_met
 from mulligan.core.evolve.evolve_places import steps_starting_fresh
@@ -28,6 +29,8 @@ from mulligan.errors import NothingToRetry, Refused, RunNotFinished, UndoFailed,
 
 # A refusal names at most this many steps.
 NAMES_MAX = 5
+# How an approval has settled that somebody has given.
+_ANSWERED = ("completed", "stood_in")
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -291,7 +294,23 @@ def _unfinished_steps(state: State, asked: _Asked) -> set[str]:
     # If a loop failed, the steps after that keep the result of an earlier pass, which is older than what they need.
     again |= {name for name in state.graph.behind(again) if state.places[name].settled == "skipped"}
     again |= state.graph.behind(one.step for one in asked.stale)
-    return again if asked.revised is None else _with_revised(state, again, asked.revised)
+    if asked.revised is not None:
+        again = _with_revised(state, again, asked.revised)
+    # An approval is no result that could be kept for another question. What stands between it and a step that runs
+    # again would let that one go on without an answer.
+    outdated = _outdated_approvals(state, asked, again)
+    return again | outdated | state.graph.between(outdated, again)
+
+
+def _outdated_approvals(state: State, asked: _Asked, again: set[str]) -> set[str]:
+    """With `keep_completed`: the approvals whose question has changed, or stands behind a step that runs again."""
+    kept = (place.key for place in state.steps() if place.key not in again and place.settled in _ANSWERED)
+    approvals = approvals_relied_on(state.graph, kept, again)
+    if not approvals:
+        return set()
+    changed = frozenset(asked.revised.different if asked.revised is not None else ())
+    behind = _behind(state, again, asked.from_step)
+    return {name for name in approvals if name in changed or name in behind}
 
 
 def _steps_starting_fresh(state: State, asked: _Asked, steps: tuple[str, ...]) -> frozenset[str]:
@@ -365,6 +384,8 @@ def _own_reason(state: State, plan: Round, failed: set[str], name: str) -> str:
         return f"it was {place.status}"
     if plan.keep_completed and place.status == "completed" and place.settled == "skipped":
         return "its result is from an earlier pass of the loop"
+    if plan.keep_completed and place.status == "completed" and approvals_among([name], state.graph):
+        return "a person is asked again: what the approval was given for may be different now"
     return ""
 
 

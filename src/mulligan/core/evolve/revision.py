@@ -20,12 +20,12 @@ from mulligan.core.model.workflow import (
     END,
     Action,
     Command,
-    Expression,
     Map,
     Step,
     Workflow,
     all_commands,
     decode,
+    expressions_in,
     is_group,
 )
 from mulligan.core.state.state import ITEM, PastVisit, Place, Revision, State
@@ -96,6 +96,8 @@ class Difference(msgspec.Struct, frozen=True):
     rerouted: tuple[str, ...]
     # By step, the steps that it needs now and did not before.
     gained: dict[str, frozenset[str]]
+    # The changed steps whose results would differ, also if they are to be kept.
+    different: tuple[str, ...] = ()
 
 
 # -- comparing -------------------------------------------------------------------------------------------------------
@@ -106,14 +108,16 @@ def compare_definitions(old: Graph, new: Graph) -> Difference:
     compared = _Comparison(old, new)
     both = [name for name in new.nodes if name in old.nodes]
     changed = {name: keys for name in both if (keys := compared.keys(name))}
+    renewed = tuple(name for name in changed if compared.is_renewed(name))
     return Difference(
         added=tuple(name for name in new.nodes if name not in old.nodes),
         removed=tuple(name for name in old.nodes if name not in new.nodes),
         changed=changed,
         settings=tuple(_settings(old.workflow, new.workflow)),
-        renewed=tuple(name for name in changed if compared.is_renewed(name)),
+        renewed=renewed,
         rerouted=tuple(name for name in changed if compared.has_other_edges(name)),
         gained={name: found for name in changed if (found := compared.gained(name))},
+        different=renewed,
     )
 
 
@@ -209,15 +213,9 @@ def _called_file(command: Command) -> str:
     return str(action.params.get("file", "")) if action is not None and action.kind == "workflow" else ""
 
 
-def _names_read(value: Any) -> set[str]:
-    """The first parts of all names that expressions in a part of a workflow read."""
-    if isinstance(value, Expression):
-        return {name.partition(".")[0] for name in value.reads}
-    if isinstance(value, msgspec.Struct):
-        return _names_read(msgspec.structs.astuple(value))
-    if isinstance(value, dict):
-        return _names_read(tuple(value.values()))
-    return set().union(*map(_names_read, value)) if isinstance(value, tuple | list) else set()
+def _names_read(step: Step) -> set[str]:
+    """The first parts of all names that expressions of a step read."""
+    return {name.partition(".")[0] for one in expressions_in(step) for name in one.reads}
 
 
 # -- deciding --------------------------------------------------------------------------------------------------------

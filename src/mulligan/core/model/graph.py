@@ -115,6 +115,20 @@ class Graph:
         """Every step reachable from one of `starts`, themselves included, like `region`."""
         return frozenset(vertex for vertex in self._walk(starts) if vertex in self.nodes)
 
+    def before(self, targets: Iterable[str]) -> frozenset[str]:
+        """Every step from which one of `targets` can be reached over needs and edges without loop edges, not itself."""
+        sources: Sources = defaultdict(list)
+        for vertex in (*self.nodes, *self.barriers):
+            for target in self.onward(vertex):
+                sources[target].append(vertex)
+        found: dict[str, None] = {}
+        stack = list(targets)
+        while stack:
+            fresh = [vertex for vertex in sources[stack.pop()] if vertex not in found]
+            found.update(dict.fromkeys(fresh))
+            stack += fresh
+        return frozenset(vertex for vertex in found if vertex in self.nodes)
+
     def between(self, sources: Iterable[str], targets: Collection[str]) -> set[str]:
         """The steps on a path from one of `sources` to one of `targets`, over needs and edges without loop edges."""
         leads: dict[str, bool] = {}

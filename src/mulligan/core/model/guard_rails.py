@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from mulligan.core.model.reports import ApprovalGiven, Classified, Report, RetryRequested
-from mulligan.errors import ConfidenceTooLow, VerdictNotAllowed
+from mulligan.errors import ConfidenceTooLow, ScopeMissing, VerdictNotAllowed
 
 # What can be decided: the first two about a parked step, the others about an approval.
 VERDICTS = ("retry", "fail", "approve", "refuse")
@@ -33,6 +33,24 @@ def verdict_of(report: Report) -> str | None:
     if isinstance(report, ApprovalGiven):
         return "approve" if report.is_approved else "refuse"
     return None
+
+
+def refuse_keeping(approval: str, verdicts: Collection[str], *, may_decide: bool) -> None:
+    """Refuse to keep what a person has approved, from somebody who may not approve."""
+    hint = f"leave it to a person, or begin at '{approval}', so that a person is asked again"
+    if not may_decide:
+        raise ScopeMissing(
+            f"this token has no scope 'decide': the approval of '{approval}' is kept, and nobody is asked again",
+            hint=hint,
+            scope="decide",
+        )
+    if verdicts and "approve" not in verdicts:
+        raise VerdictNotAllowed(
+            f"this token may not decide 'approve': the approval of '{approval}' is kept, and nobody is asked again",
+            hint=hint,
+            verdict="approve",
+            allowed=list(verdicts),
+        )
 
 
 def refuse_beyond(report: Report, verdicts: Collection[str], min_confidence: float | None) -> None:

@@ -508,6 +508,18 @@ def all_commands(found: Iterable[Command | None]) -> Iterator[Command]:
                 yield from all_commands([triager_of(command)])
 
 
+def expressions_in(part: Any) -> Iterator[Expression]:
+    """The expressions in a part of a workflow, at any depth."""
+    if isinstance(part, Expression):
+        yield part
+    elif isinstance(part, msgspec.Struct):
+        for field in part.__struct_fields__:
+            yield from expressions_in(getattr(part, field))
+    elif isinstance(part, dict | tuple | list):
+        for one in part.values() if isinstance(part, dict) else part:
+            yield from expressions_in(one)
+
+
 def triager_of(step: Step) -> Command | None:
     """The command of the agent that decides about failures of the step, if one does."""
     return step.triage.agent.command if step.triage is not None and step.triage.agent is not None else None

@@ -5,7 +5,7 @@ Decisions are counted where they reach a run, so it does not matter which route 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
@@ -20,6 +20,7 @@ from mulligan.service.audit import ACCEPTED, AuditLog
 
 _HOUR = timedelta(hours=1)
 # What the decisions of agents are called in the audit: of the tools with the scope `decide`.
+KEPT_APPROVAL = "keep approval"
 TOOL_DECISIONS = ("MCP approve", "MCP classify", "MCP classify_and_resolve_failures")
 
 
@@ -33,10 +34,14 @@ class DecisionLedger:
         limits: TokenLimits,
         actions: Collection[str],
         now: Callable[[], datetime],
+        *,
+        has_row: bool = False,
     ) -> None:
+        """`has_row`: the request has a row in the audit already, as one that starts or retries a run."""
         self._audit, self._row, self._limits, self._now = audit, row, limits, now
         # All that count against the limit.
-        self._actions = (*actions, *TOOL_DECISIONS)
+        self._actions = (*actions, *TOOL_DECISIONS, KEPT_APPROVAL)
+        self._has_row = has_row
         # The refusals that have a row already.
         self.refused: list[MulliganError] = []
 
@@ -45,14 +50,23 @@ class DecisionLedger:
 
         Reports that are no request of somebody are left alone.
         """
-        if not isinstance(report, Classified | ApprovalGiven | RetryRequested):
+        if self._has_row or not isinstance(report, Classified | ApprovalGiven | RetryRequested):
             return
         step = getattr(report, "step", "") or getattr(report, "place", "")
-        row = self._about(run_id, step, verdict_of(report) or "retry", ACCEPTED, report.reason)
+        self._write([self._about(run_id, step, verdict_of(report) or "retry", ACCEPTED, report.reason)])
+
+    def keep(self, run_id: int, approvals: Sequence[str], reason: str = "") -> None:
+        """Write a row for each approval of this run that another run or round keeps; as `begin`."""
+        rows = (self._about(run_id, step, "approve", ACCEPTED, reason) for step in approvals)
+        self._write([replace(row, action=KEPT_APPROVAL) for row in rows])
+
+    def _write(self, rows: Sequence[AuditRecord]) -> None:
         limit = self._limits.decisions_per_hour
         if limit is None:
-            self._audit.add([row])
-        elif not self._audit.add_within([row], actions=self._actions, since=row.at - _HOUR, count_max=limit):
+            self._audit.add(rows)
+        elif rows and not self._audit.add_within(
+            rows, actions=self._actions, since=rows[0].at - _HOUR, count_max=limit
+        ):
             raise TooManyDecisions(
                 f"this token may make {pluralize(limit, 'decision')} an hour",
                 hint="leave it to a person, or wait",
