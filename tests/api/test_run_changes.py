@@ -122,7 +122,8 @@ def test_a_published_workflow_is_started_once_for_a_key(client: Client, service:
     shown = client.get("runs/1").json
     assert (shown["started_by"], shown["inputs"]) == ("run", {"day": "monday"})
     assert shown["labels"] == {"team": "ops", "version": "1"}
-    assert Path(".mulligan/work").is_dir()
+    # Each worker has its own folder for it.
+    assert [message.report.cwd for message in service.reader.store.inbox([1])] == ["."]  # type: ignore[attr-defined]
     rows = [row for row in client.get("audit", scope="admin").json["audit"] if row["action"] == "POST /api/v1/runs"]
     # The second asked again, and the third was refused.
     assert [(row["who"], row["status"]) for row in rows] == [("run", 202), ("run", 422), ("run", 202), ("run", 202)]

@@ -110,7 +110,8 @@ def test_a_file_runs_on_the_server_and_is_shown_here(folder: Path, at_server: st
     assert lines[0] == f"note: the steps run on the server {at_server}, with its files, in its folder for work"
     assert lines[1:3] == ["run 1: hello", "THEN \u2713 greet  completed"]
     assert lines[-1].startswith("\u2713 run 1 completed in Ns")
-    assert (started["by"], started["cwd"]) == ("ann", str(folder / ".mulligan" / "work"))
+    assert (started["by"], started["cwd"]) == ("ann", ".")
+    assert (folder / ".mulligan" / "work").is_dir()
 
 
 def test_a_run_that_waits_for_a_person_is_left_and_decided_from_here(folder: Path, at_server: str):

@@ -197,7 +197,7 @@ def test_code_of_the_caller_needs_the_scope_for_it(folder: Path) -> None:
 
 def test_a_run_that_nobody_drives_would_go_on_in_the_background(agent: Agent, home: Home) -> None:
     with Service(home) as service:
-        service.start(service.changes.prepare_text(FIXED, {}, {}, cwd=home.folder.parent))
+        service.start(service.changes.prepare_text(FIXED, {}, {}))
 
     planned = agent.call("resume_run", run_id=1, dry_run=True)
 

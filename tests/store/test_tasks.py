@@ -58,6 +58,18 @@ def test_a_leased_task_is_the_one_that_was_queued_with_everything_in_it(store: S
     assert store.leases_of("w") == [lease]
 
 
+def test_a_task_whose_folder_the_worker_lacks_is_left_to_others(store: Store) -> None:
+    turn = started(store)
+    strange = '/srv/"quoted" \\ ä'
+    folders = {"here": "/srv/runs", "there": "/srv/runs2", "strange": strange, "own": "."}
+    queue(store, turn, *(task(turn.run_id, place, home=folder) for place, folder in folders.items()))
+
+    first = leased(store, tasks_max=9, lacks=("/srv/runs", strange))
+    then = leased(store, tasks_max=9)
+
+    assert (first, then) == (["there", "own"], ["here", "strange"])
+
+
 def test_the_oldest_tasks_are_handed_out_first(store: Store) -> None:
     one, two = started(store), started(store)
     queue(store, two, task(two.run_id, "z"))

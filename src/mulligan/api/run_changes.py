@@ -1,7 +1,7 @@
 """Starting runs and changing them, each with `dry_run`.
 
-Steps of a run that the server starts work in the folder `work` of its home: a server has no terminal whose folder could
-be meant.
+Steps of a run that the server starts work in the folder `work` of the home of their worker: a server has no terminal
+whose folder could be meant, and its own is not on the host of every worker.
 """
 
 from __future__ import annotations
@@ -69,20 +69,17 @@ def _prepared(call: Call, asked: StartBody) -> Prepared:
     refuse_reserved_labels(asked.labels)
     if bool(asked.workflow) == bool(asked.text):
         raise InputInvalid("name a workflow or send its text", hint='send {"workflow": NAME} or {"text": TEXT}')
-    folder = call.service.home.make_work_folder()
     if asked.text:
         refuse_without(call, "write", "sending text to run is sending code")
         if asked.version is not None:
             raise InputInvalid("a text has no version", hint="leave 'version' out, or name a workflow", field="version")
-        prepared = call.service.changes.prepare_text(
-            asked.text, dict(asked.inputs), asked.labels, cwd=folder, format=asked.format
-        )
+        prepared = call.service.changes.prepare_text(asked.text, dict(asked.inputs), asked.labels, format=asked.format)
         refuse_other_workflow(call, prepared.workflow.name)
         return prepared
     if asked.format is not None:
         raise InputInvalid("'format' is for a text", hint="leave it out, or send a text", field="format")
     refuse_other_workflow(call, asked.workflow)
-    return call.service.catalogue.prepare(asked.workflow, asked.version, asked.inputs, asked.labels, cwd=folder)
+    return call.service.catalogue.prepare(asked.workflow, asked.version, asked.inputs, asked.labels)
 
 
 def _key(call: Call) -> str:

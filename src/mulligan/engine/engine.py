@@ -73,6 +73,7 @@ class Engine:
             check=check,
             changes=self._changes,
             lease_seconds=lease_seconds,
+            may_give_back=lambda: self.root_run_id is None and not self._supply.is_alone,
         )
         self._runs = DrivenRuns(
             store=store,

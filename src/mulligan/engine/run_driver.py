@@ -410,7 +410,8 @@ class RunDriver:
         if is_ours or self.executor is None:
             return True
         is_avoided = task.avoids is not None and self.executor.host in task.avoids.hosts
-        return task.host in ("", self.executor.host) and not is_avoided
+        is_there = self.is_alone or task.home not in self.executor.offer().lacks
+        return task.host in ("", self.executor.host) and not is_avoided and is_there
 
     def _is_ours(self, task: Task) -> bool:
         """Whether our executor takes it: it fits, or we have to fail it because it can never fit.

@@ -215,6 +215,9 @@ class TaskSupply:
         if self.is_alone or not self.pacing.may_ask_ahead:
             # Alone, the tasks of our own runs are ours without asking.
             offer = replace(offer, ahead=0) if offer.ahead else offer
+        if self.is_alone and offer.lacks:
+            # Nobody else could have the folder: it is gone, and its tasks fail here.
+            offer = replace(offer, lacks=())
         if offer.tasks_max < 1 and offer.ahead < 1:
             self.pacing.note_no_room()
             return None

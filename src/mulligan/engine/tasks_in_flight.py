@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from mulligan.core.deciding.breaker import Guard
-from mulligan.core.model.reports import LeaseExpired, Report, TaskInterrupted
+from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded, TaskInterrupted
 from mulligan.engine.change_watch import ChangeWatch
 from mulligan.errors import StaleLease, StoreUnavailable
 from mulligan.ports import Clock, Commit, EngineExecutor, Lease, StopRequest, TaskQueue, fault_point
@@ -40,8 +40,11 @@ class TasksInFlight:
         check: Callable[[], None],
         changes: ChangeWatch,
         lease_seconds: float,
+        may_give_back: Callable[[], bool] = lambda: False,
     ) -> None:
         self.executor = executor
+        # Whether other workers may be able to run what we cannot.
+        self._may_give_back = may_give_back
         self._store = store
         self._clock = clock
         self._name = name
@@ -141,7 +144,13 @@ class TasksInFlight:
             self._spared_until = now + KILLED_LEASES * self._lease_seconds
         ended = self.executor.collect(timeout)
         self._collected_at = self._clock.monotonic()
-        return [(lease, self._spare_if_held_up(lease, report)) for lease, report in ended]
+        return [(lease, self._give_back(self._spare_if_held_up(lease, report))) for lease, report in ended]
+
+    def _give_back(self, report: Report) -> Report:
+        """Report a task as interrupted if its folder is not on our host: a worker that has it takes it."""
+        if not isinstance(report, TaskEnded) or not report.outcome.lacks_folder or not self._may_give_back():
+            return report
+        return TaskInterrupted(report.at, report.place, report.attempt, reason=report.outcome.message)
 
     def _spare_if_held_up(self, lease: Lease, report: Report) -> Report:
         """Report a task that was killed while the loop was held up as interrupted: no heartbeat could be sent."""
@@ -214,7 +223,8 @@ class TasksInFlight:
             # A broken connection is always readable: it would wake us again and again.
             self.executor.watch(None)
             try:
-                self._ended.extend((lease, _spare(lease, report)) for lease, report in self.executor.collect(seconds))
+                ended = self.executor.collect(seconds)
+                self._ended.extend((lease, self._give_back(_spare(lease, report))) for lease, report in ended)
             except StoreUnavailable:
                 pass  # the executor waits for the store as well
 

@@ -115,7 +115,7 @@ def _job(failure: Failure) -> str:
 def describe_interruption(fact: AttemptInterrupted) -> str:
     """`interrupted; it will run again`, or after how long, by the end of which worker's time."""
     if fact.life_seconds is None:
-        return "interrupted; it will run again"
+        return f"given back: {fact.reason}" if fact.reason else "interrupted; it will run again"
     ran = "" if fact.ran_seconds is None else f" after {format_duration(fact.ran_seconds)}"
     job = f" ({fact.job})" if fact.job is not None else ""
     return f"interrupted{ran}: the {format_duration(fact.life_seconds)} of its worker{job} are over"

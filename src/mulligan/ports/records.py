@@ -83,6 +83,8 @@ class Offer(msgspec.Struct, frozen=True):
     nodes_min: int = 1
     # How many more it would lease ahead, to hold them until a slot is free: see `core.effects.lease_rules`.
     ahead: int = 0
+    # Folders that are not on its host: it takes no task of a run that works in one of them.
+    lacks: tuple[str, ...] = ()
 
 
 class Lease(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.core.state.workspace import WORKER_FOLDER
 from mulligan.core.turn import turn
 from mulligan.errors import (
     InputInvalid,
@@ -147,11 +148,10 @@ class ChangeVerbs:
         inputs: dict[str, Any],
         labels: Mapping[str, str],
         *,
-        cwd: Path,
         format: str | None = None,
     ) -> Prepared:
         """A run of a text that nobody has published. No other file is read for it, and it is no Python."""
-        return prepare(self.read_text(text, format), inputs, cwd, labels=labels)
+        return prepare(self.read_text(text, format), inputs, Path(WORKER_FOLDER), labels=labels)
 
     @staticmethod
     def read_text(text: str, format: str | None = None) -> Workflow:

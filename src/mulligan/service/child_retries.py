@@ -58,7 +58,7 @@ def request_from_top(reader: RunReader, record: RunRecord, report: RetryRequeste
             at=report.at,
             by=report.by,
             reason=report.reason,
-            stale=stale_of_round(state, "", keep_completed=report.keep_completed),
+            stale=stale_of_round(reader.home, state, "", keep_completed=report.keep_completed),
             keep_completed=report.keep_completed,
             child=asked,
             force=report.force,

@@ -80,13 +80,15 @@ class PlannedRound(msgspec.Struct, frozen=True):
     correction: Correction | None = None
 
 
-def describe_revision(state: State, corrected: CorrectedWorkflow, store: Store, *, keep_completed: bool) -> Revised:
+def describe_revision(
+    reader: RunReader, state: State, corrected: CorrectedWorkflow, *, keep_completed: bool
+) -> Revised:
     """The corrected file as a report to the run. Raises if the run could not continue with it."""
     workflow = keep_workspace(corrected.workflow, state.workflow)
-    inputs = _inputs(state, corrected, store)
+    inputs = _inputs(state, corrected, reader.store)
     refuse_missing_files(workflow, Path(state.run.cwd))
-    if not store.is_shared:
-        refuse_missing_secrets(workflow, Path(state.run.cwd), os.environ)
+    if not reader.store.is_shared:
+        refuse_missing_secrets(workflow, reader.home.run_folder(state.run.cwd), os.environ)
     data = encode(workflow)
     return Revised(
         version=version(data),

@@ -201,7 +201,7 @@ class EventForks:
             refuse_shared_worktree(run_id, ((place.key, place.output) for place in old.steps()))
         if not self._reader.home.is_remote:
             refuse_missing_files(old.workflow, Path(old.run.cwd))
-            for stale in stale_results(old, old.graph.nodes):
+            for stale in stale_results(self._reader.home, old, old.graph.nodes):
                 raise Refused(
                     f"step '{stale.step}' cannot be kept: {stale.text}",
                     hint=f"run it again, with the steps behind it: mulligan fork {run_id} --from {stale.step}",

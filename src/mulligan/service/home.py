@@ -13,6 +13,7 @@ import msgspec
 
 from mulligan.core.model.durations import parse_duration
 from mulligan.core.model.formatting import error_reason
+from mulligan.core.state.workspace import WORKER_FOLDER
 from mulligan.errors import HomeUnusable, InputInvalid
 from mulligan.ports import Store
 from mulligan.service.home_names import DATABASE as DATABASE
@@ -141,15 +142,9 @@ class Home(msgspec.Struct, frozen=True):
         if self.is_read_only:
             raise read_only(self.folder)
 
-    def make_work_folder(self) -> Path:
-        """The folder in which the steps of runs work that a server has started. Created if it is missing."""
-        self.make()
-        folder = self.folder / "work"
-        try:
-            make_private(str(folder))
-        except OSError as error:
-            raise self.trouble(error) from error
-        return folder.absolute()
+    def run_folder(self, cwd: str) -> Path:
+        """The folder of a run, as a worker of this home sees it."""
+        return Path(self.folders.work if cwd == WORKER_FOLDER else cwd)
 
     def make(self) -> None:
         """Create the folder if it is missing."""

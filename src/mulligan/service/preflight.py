@@ -20,14 +20,20 @@ from mulligan.core.model.workflow import (
     all_commands,
 )
 from mulligan.core.state.state import State
+from mulligan.core.state.workspace import WORKER_FOLDER
 from mulligan.errors import InputInvalid
-from mulligan.service.home import this_host
+from mulligan.service.home import Home, this_host
 from mulligan.worker.file_hashes import problem_of
 from mulligan.worker.secrets import problem_of as secret_problem
 
 
 def refuse_missing_files(workflow: Workflow, cwd: Path) -> None:
-    """Raise if a step, also of a called workflow, reads a file that does not exist and that no step writes."""
+    """Raise if a step, also of a called workflow, reads a file that does not exist and that no step writes.
+
+    Each worker has its own files for the runs of a server.
+    """
+    if str(cwd) == WORKER_FOLDER:
+        return
     for path in missing_files(workflow, cwd):
         raise InputInvalid(f"file '{path}' does not exist, and no step writes it", hint=f"looked in {cwd}")
 
@@ -125,19 +131,19 @@ def _shown(name: str) -> str:
 
 
 def stale_of_round(
-    state: State, from_step: str, *, has_items: bool = False, keep_completed: bool = False
+    home: Home, state: State, from_step: str, *, has_items: bool = False, keep_completed: bool = False
 ) -> tuple[StaleFile, ...]:
     """Files of steps whose results another round would keep, if they are gone or have changed."""
-    return _stale(state, kept_files(state, from_step, has_items=has_items, keep_completed=keep_completed))
+    return _stale(home, state, kept_files(state, from_step, has_items=has_items, keep_completed=keep_completed))
 
 
-def stale_results(state: State, steps: Iterable[str]) -> tuple[StaleFile, ...]:
+def stale_results(home: Home, state: State, steps: Iterable[str]) -> tuple[StaleFile, ...]:
     """Files of these steps that are gone or have changed since the steps completed."""
-    return _stale(state, written_files(state, steps))
+    return _stale(home, state, written_files(state, steps))
 
 
-def _stale(state: State, written: Iterator[tuple[str, FileRecord]]) -> tuple[StaleFile, ...]:
+def _stale(home: Home, state: State, written: Iterator[tuple[str, FileRecord]]) -> tuple[StaleFile, ...]:
     """Only files that were written on this host are checked: another host may have another disk."""
     here = ("", this_host())
     local = ((step, record) for step, record in written if state.places[step].host in here)
-    return stale_files(local, partial(problem_of, home=state.run.workspace or state.run.cwd))
+    return stale_files(local, partial(problem_of, home=state.run.workspace or str(home.run_folder(state.run.cwd))))

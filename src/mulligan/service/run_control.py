@@ -402,7 +402,7 @@ class RunControl:
             refuse_missing_files(chosen, Path(old.run.cwd))
         prepared = _prepared(chosen, inputs, Path(old.run.cwd), labels=self.reader.labels(run_id))
         with _meaning(step.name for step in chosen.steps):
-            stale = stale_results(old, old.graph.nodes)
+            stale = stale_results(self.reader.home, old, old.graph.nodes)
             planned = plan_fork(old, Graph(chosen), from_step, stale, inputs=inputs, keep_completed=keep_completed)
         if planned.worktree is not None:
             self.refuse_moving_worktree(run_id)
@@ -538,7 +538,7 @@ class RunControl:
         refuse_missing_worktree(state)
         revised = None
         if corrected is not None:
-            revised = describe_revision(state, corrected, self.reader.store, keep_completed=keep_completed)
+            revised = describe_revision(self.reader, state, corrected, keep_completed=keep_completed)
         report = r.RetryRequested(
             _now(),
             self.by,
@@ -548,7 +548,13 @@ class RunControl:
             adjust,
             peak_memory_by_step(self.reader.events(run_id)) if adjust else {},
             revised,
-            stale_of_round(state, from_step, has_items=items is not None, keep_completed=keep_completed),
+            stale_of_round(
+                self.reader.home,
+                state,
+                from_step,
+                has_items=items is not None,
+                keep_completed=keep_completed,
+            ),
             dict(budgets or {}),
             keep_completed=keep_completed,
             from_start=from_start and not is_child,

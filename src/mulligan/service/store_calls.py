@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.reports import Report, RetryRequested, RunRequested
 from mulligan.core.model.workflow import Breaker, decode
 from mulligan.core.state.state import State
+from mulligan.core.state.workspace import WORKER_FOLDER
 from mulligan.core.turn import fold
 from mulligan.engine.worker_expiry import expire_dead_workers
 from mulligan.errors import (
@@ -227,10 +228,10 @@ class StoreCalls:
         return replace(request, kept=tuple(one for one in request.kept if one.step != opens), worktree=origin)
 
     def _folder_for(self, run: NewRun) -> str:
-        """The folder in which its steps work: one of this host. A fork works where its run did."""
+        """The folder in which its steps work: that of each worker. A fork works where its run did."""
         if run.request.forked_from:
             return self._reader.state(run.request.forked_from).run.cwd
-        return str(self._reader.home.make_work_folder())
+        return WORKER_FOLDER
 
     def _put(self, run_id: int, report: ControlReport | DecisionReport, is_asking: bool) -> Sent:
         self._refuse_workflow(self._reader.record(run_id).workflow)
@@ -321,7 +322,15 @@ class StoreCalls:
         elif known:
             store.report_all(known)
         watched = watched_runs(store.server_records, datetime.now(UTC)) if is_beat else []
-        return WorkDone(is_alive, self._now(), leases, store.stop_requests(worker), watched)
+        return WorkDone(is_alive, self._now(), self._handed_out(leases), store.stop_requests(worker), watched)
+
+    def _handed_out(self, leases: Sequence[Lease]) -> list[Lease]:
+        """The leases for a worker elsewhere. What an older version has started works in the folder of this home."""
+        here = self._reader.home.folders.work
+        return [
+            replace(lease, task=replace(lease.task, home=WORKER_FOLDER)) if lease.task.home == here else lease
+            for lease in leases
+        ]
 
     def _ran_on_host_of(self, worker: str, key: LogKey) -> bool:
         """Whether an attempt ran on the host of this worker, which ships what a dead worker has left there."""
@@ -349,7 +358,7 @@ class StoreCalls:
 
     def _leases_of(self, worker: str) -> list[Lease]:
         self._owners.expect(worker)
-        return self._store.leases_of(worker)
+        return self._handed_out(self._store.leases_of(worker))
 
     def _retire(self, worker: str) -> None:
         self._owners.expect(worker)

@@ -14,6 +14,7 @@ import msgspec
 
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.core.state.workspace import WORKER_FOLDER
 from mulligan.errors import InputInvalid
 from mulligan.formats import load, options_of
 from mulligan.service.catalogue.catalogue import Catalogue
@@ -65,7 +66,8 @@ class UnattendedRuns:
 
     def preview(self, source: WorkflowSource, inputs: Mapping[str, Any]) -> Preview:
         """What a run would do, and what is missing for it. Starts nothing."""
-        return preview(self._reader, self._load(source, inputs), dict(inputs), self._folder())
+        folder = self._reader.home.run_folder(str(self._folder()))
+        return preview(self._reader, self._load(source, inputs), dict(inputs), folder)
 
     def start(
         self, source: WorkflowSource, inputs: Mapping[str, Any], labels: Mapping[str, str], *, key: str = ""
@@ -106,8 +108,8 @@ class UnattendedRuns:
         return self._catalogue().load(source.workflow, source.version)
 
     def _folder(self) -> Path:
-        """Where the steps work: the folder of this process, or that of a server for runs of its clients."""
-        return self._reader.home.make_work_folder() if self._is_for_others else Path.cwd()
+        """Where the steps work: the folder of this process, or for clients of a server that of each worker."""
+        return Path(WORKER_FOLDER) if self._is_for_others else Path.cwd()
 
     # -- changing ----------------------------------------------------------------------------------------------------
 

@@ -455,7 +455,7 @@ class MemoryStore:
             is_own = self.tables.run(kept.task.run_id).holder == worker
             is_meant = not is_guarded or (kept.task.guard is not None and is_own)
             is_meant = is_meant and has_time_for(kept.task, offer.seconds_left)
-            is_meant = is_meant and may_run_on(kept.task, offer.host, breakers.now)
+            is_meant = is_meant and may_run_on(kept.task, offer.host, breakers.now, offer.lacks)
             is_meant = is_meant and not (
                 is_run_due(kept.task, breakers.now) and not self._has_time_left(kept.task.run_id)
             )

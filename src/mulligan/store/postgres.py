@@ -474,6 +474,8 @@ class PostgresStore:
             "tasks_max": offer.tasks_max,
             "ahead": offer.ahead,
             "is_guarded": is_guarded,
+            # As a task has it: reading all of its JSON would take longer.
+            "lacks": Blobs([b'"home":' + encoded(folder) for folder in offer.lacks]),
         }
         return ("read_by_index", ()), ("free_tasks", asked)
 

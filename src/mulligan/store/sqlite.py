@@ -443,7 +443,9 @@ class SqliteStore:
             if not capacity.fits(*needs):
                 continue
             task = task_from(data)
-            is_allowed = has_time_for(task, offer.seconds_left) and may_run_on(task, offer.host, breakers.now)
+            is_allowed = has_time_for(task, offer.seconds_left) and may_run_on(
+                task, offer.host, breakers.now, offer.lacks
+            )
             if is_allowed and is_run_due(task, breakers.now):
                 # With a cursor of its own: the other one is in the middle of its rows.
                 found_due = fetch_all(

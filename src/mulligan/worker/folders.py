@@ -70,6 +70,11 @@ class Folders:
         """Return $MULLIGAN_OUTPUT_DIR, where the steps of a run put files to keep."""
         return f"{self.home}/runs/{run_id}/output"
 
+    @property
+    def work(self) -> str:
+        """Return the folder in which the steps of runs work that a server has started."""
+        return f"{self.home}/work"
+
     def worker(self, worker: str) -> str:
         """Return the folder of scratch files of a worker and its children."""
         return f"{self.home}/workers/{file_name(worker)}"
@@ -93,6 +98,13 @@ class Folders:
                 # A worker may serve runs for months. Those that are still open are looked at once more.
                 self._made.clear()
             self._made.add(run_id)
+
+    def make_work(self) -> str:
+        """Create the folder for runs of a server, if it is missing, and return it."""
+        if not os.path.isdir(self.work):
+            self._check_home()
+            make_private(self.work)
+        return self.work
 
     def make_worker(self, worker: str) -> bool:
         """Create the folder; return whether it did not exist."""

@@ -60,11 +60,13 @@ from mulligan.worker.task_limits import TaskLimits
 from mulligan.worker.task_reports import (
     START_ERRORS,
     ProcessExit,
+    report_missing_folder,
     report_spawn_error,
     report_start_error,
     with_log_warning,
 )
 from mulligan.worker.wake_up import WakeUp
+from mulligan.worker.work_folders import MissingFolders, in_own_folder
 
 # A python step that runs longer than this has its log under the name of its attempt while it runs.
 LOGS_NAMED_AFTER_SECONDS = 0.2
@@ -113,6 +115,7 @@ class LocalExecutor:
         self._clock = clock
         self._folders = Folders(home)
         self._folder = self._folders.worker(name)
+        self._missing_folders = MissingFolders()
         # A step calls `mulligan data`, also if our program is not on the PATH.
         has_program = find_program(PROGRAM, os.environ.get("PATH", os.defpath)) is None
         self._task_files = TaskFiles(self._folders, name, has_program=has_program)
@@ -230,6 +233,8 @@ class LocalExecutor:
         # Between no slot and one there is no room for what would wait for a slot.
         if self._leases_ahead and (ahead := self._prefetch.room_ahead) and not 0 < offer.cpus < 1:
             offer = replace(offer, ahead=ahead)
+        if lacks := self._missing_folders.found:
+            offer = replace(offer, lacks=lacks)
         return self._limits.narrow(offer)
 
     def reserve(self, task: Task) -> None:
@@ -264,7 +269,8 @@ class LocalExecutor:
     # -- starting
 
     def start(self, leases: Iterable[Lease]) -> None:
-        orders = [order for lease in leases if (order := self._start(lease)) is not None]
+        own = (in_own_folder(lease, self._folders.work) for lease in leases)
+        orders = [order for lease in own if (order := self._start(lease)) is not None]
         if orders:
             self._supervisor.send(*orders)
 
@@ -279,6 +285,11 @@ class LocalExecutor:
             return None
         try:
             self._task_files.make_folder()
+            if task.started_in == self._folders.work:
+                self._folders.make_work()
+            if self._missing_folders.lacks(task.home):
+                self._end(lease.token, report_missing_folder(task, self.host))
+                return None
             spool = partial(self._large.spool, running)
             # Only here is it known which agents are models, and which are commands.
             taken = as_model_task(lease, self._programs)

@@ -137,6 +137,12 @@ def report_folder_error(task: Task, folder: str, reason: str) -> TaskEnded:
     return report_refusal(task, f"the folder '{folder}' cannot be entered: {reason.lower()}")
 
 
+def report_missing_folder(task: Task, host: str) -> TaskEnded:
+    """Report a task whose run works in a folder that this host does not have. Another worker may have it."""
+    message = f"the folder '{task.home}' of its run is not on host '{host}'"
+    return make_report(task, Outcome(exit_code=None, code="INPUT_INVALID", message=message, lacks_folder=task.home))
+
+
 def report_spawn_error(task: Task, folder: str, error_number: int, reason: str) -> TaskEnded:
     """Report the system's error from starting the process or, if `folder` is set, from changing to that folder."""
     if folder:

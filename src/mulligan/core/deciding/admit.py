@@ -440,7 +440,9 @@ def _task_interrupted(now: Now, report: r.TaskInterrupted) -> Facts:
     if reason:
         yield e.ReportRefused(report.place, report.attempt, reason)
     else:
-        yield e.AttemptInterrupted(report.place, report.attempt, report.ran_seconds, report.life_seconds, report.job)
+        yield e.AttemptInterrupted(
+            report.place, report.attempt, report.ran_seconds, report.life_seconds, report.job, report.reason
+        )
 
 
 def end_open_attempt(now: Now, place: Place) -> Facts:

@@ -6,14 +6,19 @@ store. Only short tasks, only where many wait, and not for long.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from datetime import datetime
 
 from mulligan.core.effects.tasks import Task
 
 
-def may_run_on(task: Task, host: str, now: datetime) -> bool:
-    """Whether a worker of that host may have it: not if it has failed there and still waits for another host."""
-    return task.avoids is None or host not in task.avoids.hosts or now >= task.avoids.until
+def may_run_on(task: Task, host: str, now: datetime, lacks: Container[str] = ()) -> bool:
+    """Whether a worker of that host may have it: not if it has failed there and still waits for another host.
+
+    Nor if it works in a folder that the host `lacks`.
+    """
+    is_avoided = task.avoids is not None and host in task.avoids.hosts and now < task.avoids.until
+    return not is_avoided and task.home not in lacks
 
 
 def is_run_due(task: Task, now: datetime) -> bool:

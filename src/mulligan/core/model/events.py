@@ -484,6 +484,8 @@ class AttemptInterrupted(Fact):
     life_seconds: float | None = None
     # The job of a scheduler in which it ran.
     job: WorkerJob | None = None
+    # Why its worker has given it back: its host cannot run it.
+    reason: str = ""
 
 
 class AttemptStopping(Fact):

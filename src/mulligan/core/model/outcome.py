@@ -44,3 +44,5 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     stderr_left_out: int = 0
     # The size of an output that was not kept.
     output_bytes: int = 0
+    # The folder of its run, if the host of the worker does not have it: nothing was started.
+    lacks_folder: str = ""

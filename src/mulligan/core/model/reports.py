@@ -108,6 +108,8 @@ class TaskInterrupted(Report):
     life_seconds: float | None = None
     # The job of a scheduler in which it ran.
     job: WorkerJob | None = None
+    # Why its worker has given it back: its host cannot run it.
+    reason: str = ""
 
 
 class ChildEnded(Report):

@@ -6,6 +6,9 @@ from typing import Any
 
 from mulligan.core.state.state import Place, State
 
+# The folder of a run that a server has started: each worker has one of its own for such runs.
+WORKER_FOLDER = "."
+
 
 def folder_of(state: State, place: Place) -> str:
     """The folder that the relative paths of a place start from."""

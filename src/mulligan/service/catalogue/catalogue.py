@@ -18,6 +18,7 @@ import msgspec
 
 from mulligan.core.model.schedule import Schedule
 from mulligan.core.model.workflow import Workflow
+from mulligan.core.state.workspace import WORKER_FOLDER
 from mulligan.errors import InputInvalid, NotFound, Problem, Refused, RevisionMismatch
 from mulligan.formats import Converted
 from mulligan.language.suggestions import did_you_mean
@@ -199,13 +200,13 @@ class Catalogue:
     ) -> Prepared:
         """A run of a published workflow, ready to be started: its inputs and labels are checked.
 
-        Its steps work in `cwd`, by default the folder of the home for runs of a server. The label `version` says
-        which version it is.
+        Its steps work in `cwd`, by default in the folder that each worker has for runs of a server. The label `version`
+        says which version it is.
         """
         found = self._version(name, version)
         # Whoever starts it cannot say that it is of another version.
         all_labels = {**found.labels, **labels, VERSION_LABEL: str(found.number)}
-        return prepare(self._load(found), dict(inputs), cwd or self._reader.home.make_work_folder(), labels=all_labels)
+        return prepare(self._load(found), dict(inputs), cwd or Path(WORKER_FOLDER), labels=all_labels)
 
     # -- texts that nobody publishes ---------------------------------------------------------------------------------
 

@@ -481,6 +481,7 @@ WHERE EXISTS (SELECT 1 FROM known)
               SELECT regexp_replace(convert_from(t.task, 'UTF8'), '\\(u[0-9a-fA-F]{4}|.)', '', 'g')::json AS task
           ) AS one
       ) END
+      AND NOT EXISTS (SELECT 1 FROM unnest(%(lacks)s::bytea[]) AS folder WHERE position(folder IN t.task) > 0)
       AND t.breaker NOT IN (SELECT name FROM admitting_nobody)
       AND (t.when_open = 'fail' OR t.breaker NOT IN (
           SELECT name FROM breakers WHERE status = 'open' AND retry_at > now_micros()
