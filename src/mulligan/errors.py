@@ -23,6 +23,7 @@
         UnknownPath                     request.path             404   2   a server has nothing at this address
       LanguageError                     language                 422   2   a file is refused: carries its `problems`
       InputInvalid                      input.invalid            422   2
+        TextTooCostly                   text.too_costly          422   2   a server reads no text for so long
       ExpressionFailed                  expression.failed        422   2
         OutputDropped                   expression.output_too_large  422   2
       RequestRefused                    request.refused          400   2   a request that a server cannot read
@@ -90,10 +91,21 @@ class MulliganError(Exception):
         self.hint = hint
         self.data = data
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors go from process to process: each class has its own arguments.
+        return _restore, (type(self), self.args, self.__dict__)
+
     def render(self) -> str:
         """The message as a terminal shows it: code and message, and on the next line the hint."""
         text = f"error[{self.code}]: {bounded(self.message)}"
         return f"{text}\n  {bounded(self.hint)}" if self.hint else text
+
+
+def _restore(cls: type[MulliganError], args: tuple[object, ...], fields: dict[str, object]) -> MulliganError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
 
 
 class Refused(MulliganError):
@@ -457,6 +469,12 @@ class InputInvalid(MulliganError):
     code = "input.invalid"
     http_status = 422
     exit_code = 2
+
+
+class TextTooCostly(InputInvalid):
+    """Reading a text takes more time or memory than a server spends on one."""
+
+    code = "text.too_costly"
 
 
 class ExpressionFailed(MulliganError):
