@@ -46,6 +46,7 @@
       StaleLease                        task.stale_lease         409   1   a worker reports with an expired lease
       StoreUnavailable                  store.unavailable        503   1   temporary: retry later
         NoFreeConnection                store.no_connection      503   1   the server has reached its limit
+        ServerBusy                      server.busy              503   1   it has too much to do, or is ending
       StoreRefused                      store.refused            500   1   the store cannot be used as it is
         HomeUnusable                    home.unusable            500   1   the folder of the runs cannot be used
           HomeReadOnly                  home.read_only           500   1   it can be looked at, and not changed
@@ -532,6 +533,12 @@ class NoFreeConnection(StoreUnavailable):
     """The server has reached its limit of connections. One may become free."""
 
     code = "store.no_connection"
+
+
+class ServerBusy(StoreUnavailable):
+    """A server has too many requests to answer, or is ending. Nothing of what was asked has been done."""
+
+    code = "server.busy"
 
 
 class StoreRefused(MulliganError):

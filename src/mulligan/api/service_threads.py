@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from mulligan.api.shares import Claimant, Shares
 from mulligan.api.struct_types import build_struct_types
-from mulligan.errors import MulliganError, StoreUnavailable
+from mulligan.errors import MulliganError, ServerBusy, StoreUnavailable
 from mulligan.service import Home, Service, TextReader, import_lazy_modules
 
 Result = TypeVar("Result")
@@ -105,7 +105,7 @@ class _Pool:
 
     async def call(self, work: Callable[[Service], Result]) -> Result:
         if self._waiting >= WAITING_MAX:
-            raise StoreUnavailable("the server has too many requests to answer", hint="ask again in a few seconds")
+            raise ServerBusy("the server has too many requests to answer", hint="ask again in a few seconds")
         self._waiting += 1
         try:
             return await asyncio.wrap_future(self.submit(work))
@@ -130,6 +130,8 @@ class _Pool:
             self._opened.append(service)
         try:
             return work(service)
+        except ServerBusy:
+            raise
         except StoreUnavailable:
             # The next call opens the store again: that is how the server recovers.
             self._own.service = None

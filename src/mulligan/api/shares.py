@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from mulligan.errors import StoreUnavailable, TooManyRequests
+from mulligan.errors import ServerBusy, TooManyRequests
 
 # How many requests of one token wait, and how many of all. Texts are megabytes while they wait.
 TOKEN_WAITING_MAX, WAITING_MAX = 8, 64
@@ -35,7 +35,7 @@ class Shares:
 
     @asynccontextmanager
     async def turn(self, claimant: Claimant) -> AsyncIterator[None]:
-        """Wait for a turn. `TooManyRequests` for a token of which enough requests wait, `StoreUnavailable` for all."""
+        """Wait for a turn. `TooManyRequests` for a token of which enough requests wait, `ServerBusy` for all."""
         self._refuse_more(claimant)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[turn] = claimant
@@ -58,7 +58,7 @@ class Shares:
             )
         if len(self._waiting) >= WAITING_MAX:
             hint = "ask again in a few seconds"
-            raise StoreUnavailable("the server has too many requests that take long to answer", hint=hint)
+            raise ServerBusy("the server has too many requests that take long to answer", hint=hint)
 
     def _hand_out(self) -> None:
         while sum(self._projects.values()) < self._threads:

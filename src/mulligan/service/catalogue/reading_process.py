@@ -16,12 +16,12 @@ import traceback
 
 from mulligan.errors import MulliganError
 from mulligan.language.cel_process import limit_memory
-from mulligan.service.catalogue.text_reading import BROKEN, RAISED, RETURNED, receive, send
+from mulligan.service.catalogue.text_reading import BROKEN, LAST, RAISED, RETURNED, STAYS, receive, send
 
-# One that has needed more than this ends after its answer: it would keep the memory.
+# One that has needed more than this is ended after its answer: it would keep the memory.
 KEPT_MEMORY_BYTES = 256 << 20
-# Requests of people come before texts that somebody tries.
-NICENESS = 5
+# A text that takes longer comes after all other work of the machine.
+LONG_SECONDS, NICENESS = 1.0, 10
 OUT_OF_MEMORY = 3
 
 
@@ -30,18 +30,22 @@ def main(fd: int, cpu_seconds: float, memory_bytes: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    os.nice(NICENESS)
+    signal.signal(signal.SIGVTALRM, lambda *_: os.nice(NICENESS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     limit_memory(memory_bytes)
+    niceness = os.nice(0)
     with socket.socket(fileno=fd) as server:
         while (call := receive(server)) is not None:
             # The kernel ends this process if the time is over, whatever it does at that moment.
             signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+            signal.setitimer(signal.ITIMER_VIRTUAL, LONG_SECONDS)
             answer = _answer(call)
             signal.setitimer(signal.ITIMER_PROF, 0)
-            send(server, answer)
-            if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > KEPT_MEMORY_BYTES:
-                return
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            # It cannot become more urgent again.
+            is_large = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > KEPT_MEMORY_BYTES
+            is_last = is_large or os.nice(0) > niceness
+            send(server, (LAST if is_last else STAYS) + answer)
 
 
 def _answer(call: bytes) -> bytes:

@@ -19,13 +19,15 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
-from mulligan.errors import RequestTooLarge, StoreUnavailable, TextTooCostly
+from mulligan.errors import RequestTooLarge, ServerBusy, TextTooCostly
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 # What an answer begins with: a value, an error that the caller sees, an error of ours.
 RETURNED, RAISED, BROKEN = b"v", b"r", b"b"
+# What stands before it: whether the process takes another text.
+STAYS, LAST = b".", b"!"
 # Processes that wait for the next text. More are ended when they have answered.
 IDLE_MAX = 2
 _PROGRAM = "mulligan.service.catalogue.reading_process"
@@ -183,21 +185,21 @@ class TextReader:
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         request = pickle.dumps((function, args, kwargs), pickle.HIGHEST_PROTOCOL)
         child = self._take()
-        is_answered = False
+        stays = False
         try:
             answer = child.call(request)
-            is_answered = True
+            stays = answer[:1] == STAYS
         except TextTooCostly:
             if self._is_closed:
                 raise _ending() from None
             raise
         finally:
             self._busy.discard(child)
-            if is_answered:
+            if stays:
                 _IDLE.give_back(child)
             else:
                 child.close()
-        kind, content = answer[:1], memoryview(answer)[1:]
+        kind, content = answer[1:2], memoryview(answer)[2:]
         if kind == BROKEN:
             raise RuntimeError(f"reading a text failed:\n{bytes(content).decode('utf-8', 'replace')}")
         found = pickle.loads(content)  # noqa: S301 - of our own process
@@ -206,7 +208,7 @@ class TextReader:
         return found
 
     def close(self) -> None:
-        """End what is being read: whoever waits for it gets `StoreUnavailable`."""
+        """End what is being read: whoever waits for it gets `ServerBusy`."""
         with self._lock:
             self._is_closed = True
             for child in self._busy:
@@ -224,7 +226,7 @@ class TextReader:
             child = _IDLE.take(self._limits)
         except OSError as error:
             hint = "ask again in a few seconds"
-            raise StoreUnavailable(f"no process can be started to read the text: {error.strerror}", hint=hint) from None
+            raise ServerBusy(f"no process can be started to read the text: {error.strerror}", hint=hint) from None
         with self._lock:
             if not self._is_closed:
                 self._busy.add(child)
@@ -233,8 +235,8 @@ class TextReader:
         raise _ending()
 
 
-def _ending() -> StoreUnavailable:
-    return StoreUnavailable("the server is ending, and reads no more texts", hint="ask again in a few seconds")
+def _ending() -> ServerBusy:
+    return ServerBusy("the server is ending, and reads no more texts", hint="ask again in a few seconds")
 
 
 def read_apart(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
