@@ -114,6 +114,9 @@ class _Agent(Access):
     async def read(self, work: Callable[[Service], Result]) -> Result:
         return work(self._service)
 
+    async def compute(self, work: Callable[[Service], Result]) -> Result:
+        return work(self._service)
+
     async def change(self, work: Callable[[Service], Result]) -> Result:
         return work(self._service)
 

@@ -23,6 +23,7 @@
         UnknownPath                     request.path             404   2   a server has nothing at this address
       LanguageError                     language                 422   2   a file is refused: carries its `problems`
       InputInvalid                      input.invalid            422   2
+        TextTooCostly                   text.too_costly          422   2   a server reads no text for so long
       ExpressionFailed                  expression.failed        422   2
         OutputDropped                   expression.output_too_large  422   2
       RequestRefused                    request.refused          400   2   a request that a server cannot read
@@ -45,6 +46,7 @@
       StaleLease                        task.stale_lease         409   1   a worker reports with an expired lease
       StoreUnavailable                  store.unavailable        503   1   temporary: retry later
         NoFreeConnection                store.no_connection      503   1   the server has reached its limit
+        ServerBusy                      server.busy              503   1   it has too much to do, or is ending
       StoreRefused                      store.refused            500   1   the store cannot be used as it is
         HomeUnusable                    home.unusable            500   1   the folder of the runs cannot be used
           HomeReadOnly                  home.read_only           500   1   it can be looked at, and not changed
@@ -90,10 +92,21 @@ class MulliganError(Exception):
         self.hint = hint
         self.data = data
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors go from process to process: each class has its own arguments.
+        return _restore, (type(self), self.args, self.__dict__)
+
     def render(self) -> str:
         """The message as a terminal shows it: code and message, and on the next line the hint."""
         text = f"error[{self.code}]: {bounded(self.message)}"
         return f"{text}\n  {bounded(self.hint)}" if self.hint else text
+
+
+def _restore(cls: type[MulliganError], args: tuple[object, ...], fields: dict[str, object]) -> MulliganError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
 
 
 class Refused(MulliganError):
@@ -459,6 +472,12 @@ class InputInvalid(MulliganError):
     exit_code = 2
 
 
+class TextTooCostly(InputInvalid):
+    """Reading a text takes more time or memory than a server spends on one."""
+
+    code = "text.too_costly"
+
+
 class ExpressionFailed(MulliganError):
     """An expression that could not be evaluated. Inside a run it becomes a failure with `failure_code`."""
 
@@ -514,6 +533,12 @@ class NoFreeConnection(StoreUnavailable):
     """The server has reached its limit of connections. One may become free."""
 
     code = "store.no_connection"
+
+
+class ServerBusy(StoreUnavailable):
+    """A server has too many requests to answer, or is ending. Nothing of what was asked has been done."""
+
+    code = "server.busy"
 
 
 class StoreRefused(MulliganError):

@@ -16,8 +16,9 @@ from mulligan.api.app import make_app
 from mulligan.api.openapi import document
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Answer, Body, Call, Query, Route, Streamed
-from mulligan.api.service_threads import SLOW_WAITING_MAX, ServiceThreads
-from mulligan.errors import StoreUnavailable, UnknownRun
+from mulligan.api.service_threads import ServiceThreads
+from mulligan.api.shares import TOKEN_WAITING_MAX, Claimant
+from mulligan.errors import StoreUnavailable, TooManyRequests, UnknownRun
 from mulligan.service import Home, ServerConfig, Service
 
 
@@ -381,24 +382,27 @@ def test_no_route_takes_fields_that_it_does_not_know() -> None:
     assert lenient == []
 
 
-def test_checking_texts_holds_up_no_change(client: Client) -> None:
-    """Whoever may only read cannot keep the threads for changes busy with texts."""
+def test_checking_texts_holds_up_no_change_and_no_other_project(client: Client) -> None:
+    """Whoever may only read cannot keep the threads for changes busy with texts, nor those that take long."""
     busy, release = threading.Event(), threading.Event()
 
     def check(_: Service) -> None:
         busy.set()
         release.wait(10)
 
-    async def ask() -> tuple[int, int]:
-        slow = asyncio.ensure_future(client.api.threads.compute(check))
+    async def ask() -> tuple[int, int, int]:
+        compute = client.api.threads.compute
+        hostile = [Claimant("hostile", f"t{number}") for number in (1, 2, 3) for _ in range(TOKEN_WAITING_MAX + 2)]
+        slow = [asyncio.ensure_future(compute(check, one)) for one in hostile]
         await asyncio.to_thread(busy.wait, 10)
-        waiting = [asyncio.ensure_future(client.api.threads.compute(check)) for _ in range(SLOW_WAITING_MAX)]
         changed = await client.api.threads.change(lambda _: 1)
+        checked = await compute(lambda _: 2, Claimant("other", "t4"))
         release.set()
-        done = await asyncio.gather(slow, *waiting, return_exceptions=True)
-        return changed, sum(isinstance(one, StoreUnavailable) for one in done)
+        done = await asyncio.gather(*slow, return_exceptions=True)
+        return changed, checked, sum(isinstance(one, TooManyRequests) for one in done)
 
-    assert client._runner.run(ask()) == (1, 1)
+    # One of each token runs or waits for the threads, eight wait behind it, and one more is refused.
+    assert client._runner.run(ask()) == (1, 2, 4)
     slow = {route.path for route in ROUTES if route.is_slow}
     checking = {f"workflows:{verb}" for verb in ("validate", "convert", "edit", "whatif", "coverage")}
     assert slow == {"doctor", "suggestions", "workflows/{name}/coverage", *checking}

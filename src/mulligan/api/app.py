@@ -27,6 +27,7 @@ from mulligan.api.routes import ROUTES
 from mulligan.api.routing import JSON, PREFIX, Answer, Call, Pages, Route, Streamed
 from mulligan.api.service_threads import ServiceThreads
 from mulligan.api.shared_answers import SharedAnswers
+from mulligan.api.shares import Claimant
 from mulligan.api.stream_hub import StreamClient, StreamHub
 from mulligan.api.token_limits import check_limits
 from mulligan.errors import (
@@ -61,7 +62,7 @@ SECURITY_HEADERS = {
 }
 
 # How long the threads may take to end what nobody waits for any more.
-CLOSE_SECONDS = 5.0
+CLOSE_SECONDS = 2.0
 
 # Where a request notes the route that it found.
 _ROUTE = "mulligan.route"
@@ -200,6 +201,7 @@ class Api:
             counts=self.counts,
             read=lambda work: self.threads.read(lambda service: work(_service_of(service, token))),
             change=lambda work: self.threads.change(lambda service: work(_service_of(service, token))),
+            compute=lambda work: self._compute(lambda service: work(_service_of(service, token)), token),
         )
         return await self._call(endpoint, make, exchange)
 
@@ -284,15 +286,18 @@ class Api:
             return _as_answer(route, await route.handler(make(service=None)))
         if route.is_shared:
             return await self.threads.read(lambda service: self._shared_answer(route, make, token, service))
-        if route.creates_run:
-            return await self.threads.change(create)
         run = self.threads.read if route.method == "GET" and not route.changes else self.threads.change
-        if route.is_slow:
-            run = self.threads.compute
+        if route.is_slow or bool(getattr(make.keywords["body"], "text", None)):
+            run = partial(self._compute, token=token)
+        if route.creates_run:
+            return await run(create)
         answer = await run(lambda service: _as_answer(route, route.handler(prepare(service))))
         if route.changes and route.path.startswith(("tokens", "logins")):
             self.gate.forget_tokens()
         return answer
+
+    async def _compute(self, work: Callable[[Service], Any], token: TokenRecord) -> Any:
+        return await self.threads.compute(work, Claimant(token.project or "", token.id))
 
     def _shared_answer(self, route: Route, make: partial[Call], token: TokenRecord, service: Service) -> Answer:
         call = make(service=_service_of(service, token))

@@ -15,6 +15,7 @@ from mulligan.errors import (
     MethodNotAllowed,
     MulliganError,
     Problem,
+    ServerBusy,
     ServerFailed,
     StoreRefused,
     StoreUnavailable,
@@ -80,6 +81,8 @@ def as_known_error(error: Exception, where: str) -> MulliganError:
 
     That is every error that is not ours, and where the store is: a message about it may name hosts and folders.
     """
+    if isinstance(error, ServerBusy):
+        return error
     if isinstance(error, StoreUnavailable):
         _log.warning("%s: %s", where, error.message)
         return StoreUnavailable("the store does not answer now", hint="ask again in a few seconds")

@@ -55,6 +55,8 @@ class Call:
     read: Callable[[Callable[[Service], Any]], Awaitable[Any]] = field(default=None, repr=False)  # type: ignore[assignment]
     # The same in a thread for changes.
     change: Callable[[Callable[[Service], Any]], Awaitable[Any]] = field(default=None, repr=False)  # type: ignore[assignment]
+    # The same in a thread for what takes long, when it is the turn of the token.
+    compute: Callable[[Callable[[Service], Any]], Awaitable[Any]] = field(default=None, repr=False)  # type: ignore[assignment]
     # When it came in, by the monotonic clock.
     arrived: float = 0.0
     # What all clients of live streams share.
@@ -125,7 +127,8 @@ class Route:
     # Whether the change is a new run: then the audit is written in the transaction that creates it.
     creates_run: bool = False
     body_bytes_max: int = BODY_BYTES_MAX
-    # Whether it may compute for seconds without the store: then it has a thread of its own, and holds up no change.
+    # Whether it may compute for seconds: then it has threads of its own, and holds up no change. A request that brings
+    # the text of a workflow in `text` of its body may in any case.
     is_slow: bool = False
     # Whether all tokens of a project get the same answer, so that one that was made serves several callers.
     is_shared: bool = False

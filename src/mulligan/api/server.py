@@ -7,10 +7,12 @@ import contextlib
 import errno
 import getpass
 import ipaddress
+import logging
 import os
 import signal
 import socket
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -19,6 +21,7 @@ from datetime import UTC, datetime
 from importlib.util import find_spec
 from logging import Logger
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 import uvicorn
@@ -40,8 +43,8 @@ from mulligan.service import (
     start_token,
 )
 
-# How long requests that are being answered may take after SIGTERM.
-DRAIN_SECONDS = 10
+# How long requests that are being answered may take after SIGTERM, and those among them that read a text.
+DRAIN_SECONDS, READING_SECONDS = 7, 4
 # How long a start and an end may take before the log says why, and how often an end says it again.
 SLOW_START_SECONDS, SLOW_END_SECONDS = 5.0, 3.0
 KEEP_ALIVE_SECONDS = 75
@@ -112,10 +115,22 @@ def serve(
     try:
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
             runner.run(server.serve([address.socket]))
+            log.info("the server has ended")
+            if server.force_exit or api.busy:
+                # Python would wait for the threads, however long they take.
+                _leave(0)
     finally:
         address.socket.close()
-    log.info("the server has ended")
     return 0
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process at once, with what was written so far."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 class _Server(uvicorn.Server):
@@ -184,6 +199,9 @@ class _Server(uvicorn.Server):
         """The first signal lets requests and tasks finish; the second does not wait for them."""
         self.force_exit = self.should_exit
         self.should_exit = True
+        if not self.force_exit:
+            # Whoever has sent a text is told that the server ends.
+            asyncio.get_running_loop().call_later(READING_SECONDS, self._api.threads.texts.close)
         self._api.closing.set()
         for child in self._children:
             child.stop()

@@ -11,28 +11,35 @@ from functools import cache
 from types import FrameType
 from typing import TypeVar
 
+from mulligan.api.shares import Claimant, Shares
 from mulligan.api.struct_types import build_struct_types
-from mulligan.errors import MulliganError, StoreUnavailable
-from mulligan.service import Home, Service, import_lazy_modules
+from mulligan.errors import MulliganError, ServerBusy, StoreUnavailable
+from mulligan.service import Home, Service, TextReader, import_lazy_modules
 
 Result = TypeVar("Result")
 # One reader answers more requests a second than four: they would wait for each other's turn of the interpreter.
 READERS, CHANGERS = 1, 4
+# Those that take long wait for another process most of the time, which reads the texts.
+COMPUTERS = 3
 # More than this many waiting requests are refused at once, instead of being answered when nobody waits any more.
 WAITING_MAX = 2_000
-# Texts that are checked may take seconds each, and megabytes while they wait.
-SLOW_WAITING_MAX = 20
 
 
 class ServiceThreads:
-    """One thread that reads, a few that change something, one for what computes for long, and one that counts runs."""
+    """One thread that reads, a few that change something, a few that compute for long, and one that counts runs.
+
+    None of them reads a text of somebody else itself: another process does.
+    """
 
     def __init__(self, home: Home) -> None:
         _prepare_types()
-        self._counters = _Pool("count", home, 1)
-        self._readers = _Pool("read", home, READERS, prepare=self._count_in_background)
-        self._changers = _Pool("change", home, CHANGERS)
-        self._slow = _Pool("slow", home, 1, SLOW_WAITING_MAX)
+        self.texts = TextReader()
+        begin = self.texts.use
+        self._counters = _Pool("count", home, 1, begin)
+        self._readers = _Pool("read", home, READERS, begin, prepare=self._count_in_background)
+        self._changers = _Pool("change", home, CHANGERS, begin)
+        self._slow = _Pool("slow", home, COMPUTERS, begin)
+        self._shares = Shares(COMPUTERS)
 
     async def read(self, work: Callable[[Service], Result]) -> Result:
         """Call `work` in the thread for readers. It must not wait for anything but the store."""
@@ -42,9 +49,10 @@ class ServiceThreads:
         """Call `work` in one of the threads for changes."""
         return await self._changers.call(work)
 
-    async def compute(self, work: Callable[[Service], Result]) -> Result:
-        """Call `work`, which may take seconds, in the thread for that."""
-        return await self._slow.call(work)
+    async def compute(self, work: Callable[[Service], Result], claimant: Claimant) -> Result:
+        """Call `work`, which may take seconds, in one of the threads for that, when it is the turn of `claimant`."""
+        async with self._shares.turn(claimant):
+            return await self._slow.call(work)
 
     @property
     def busy(self) -> list[str]:
@@ -53,7 +61,8 @@ class ServiceThreads:
         return [place for pool in pools for place in pool.busy]
 
     def close(self) -> None:
-        """Wait for what is running, and close the stores."""
+        """Wait for what is running, but for no text that is being read; and close the stores."""
+        self.texts.close()
         self._slow.close()
         self._readers.close()
         self._changers.close()
@@ -77,13 +86,12 @@ class _Pool:
         name: str,
         home: Home,
         threads: int,
-        waiting_max: int = WAITING_MAX,
+        begin: Callable[[], None],
         prepare: Callable[[Service], None] = lambda _: None,
     ) -> None:
         self._home = home
         self._prepare = prepare
-        self._waiting_max = waiting_max
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name, initializer=begin)
         self._own = threading.local()
         self._opened: list[Service] = []
         self._waiting = 0
@@ -96,8 +104,8 @@ class _Pool:
         return [f"thread {name} in {_place(frames.get(ident))}" for ident, name in list(self._busy.items())]
 
     async def call(self, work: Callable[[Service], Result]) -> Result:
-        if self._waiting >= self._waiting_max:
-            raise StoreUnavailable("the server has too many requests to answer", hint="ask again in a few seconds")
+        if self._waiting >= WAITING_MAX:
+            raise ServerBusy("the server has too many requests to answer", hint="ask again in a few seconds")
         self._waiting += 1
         try:
             return await asyncio.wrap_future(self.submit(work))
@@ -122,6 +130,8 @@ class _Pool:
             self._opened.append(service)
         try:
             return work(service)
+        except ServerBusy:
+            raise
         except StoreUnavailable:
             # The next call opens the store again: that is how the server recovers.
             self._own.service = None

@@ -240,4 +240,4 @@ def _diff_line(line: DiffLine) -> Html:
     return element("span", element("i", number or ""), f"{sign} {line.text}\n", class_=line.kind)
 
 
-ROUTES = (page_route("/compare", show_comparison, "What differs between two runs.", query=CompareQuery),)
+ROUTES = (page_route("/compare", show_comparison, "What differs between two runs.", query=CompareQuery, is_slow=True),)

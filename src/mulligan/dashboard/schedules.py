@@ -596,7 +596,9 @@ def _choice(name: str, label: str, options: list[tuple[str, str]], chosen: str) 
 
 ROUTES = (
     page_route("/schedules", show_schedules, "The schedules, and what each does next."),
-    page_route("/schedules/new", new_schedule, "A form for a new schedule.", query=NewQuery, scope="write"),
+    page_route(
+        "/schedules/new", new_schedule, "A form for a new schedule.", query=NewQuery, scope="write", is_slow=True
+    ),
     page_route("/schedules/{name}", show_schedule, "A schedule: what comes, and what came of it."),
-    page_route("/schedules/{name}/edit", edit_schedule, "A form for a schedule.", scope="write"),
+    page_route("/schedules/{name}/edit", edit_schedule, "A form for a schedule.", scope="write", is_slow=True),
 )

@@ -421,5 +421,5 @@ def _diff_row(line: DiffLine) -> Html:
 
 ROUTES = (
     page_route("/workflows", show_workflows, "The published workflows.", query=ListQuery),
-    page_route("/workflows/{name}", show_workflow, "One workflow.", query=WorkflowQuery),
+    page_route("/workflows/{name}", show_workflow, "One workflow.", query=WorkflowQuery, is_slow=True),
 )

@@ -164,10 +164,10 @@ def _confine(writer: int, limits: Limits) -> None:
     for fd in (0, 1, 2):
         os.dup2(nothing, fd)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _limit_memory(limits.memory_bytes)
+    limit_memory(limits.memory_bytes)
 
 
-def _limit_memory(memory_bytes: int) -> None:
+def limit_memory(memory_bytes: int) -> None:
     """Limit memory to `memory_bytes` more than now; without /proc only the time is limited."""
     try:
         with open("/proc/self/statm", "rb") as statm:

@@ -33,6 +33,8 @@ _STRING_AT = lazy_regex(STRING)
 TOO_DEEP = "it is nested too deeply"
 # Less than the limit of either engine, so that both refuse the same expressions.
 _DEPTH_MAX = 24
+# A shell nests more of its own in a `${…}`.
+_OPEN_BRACES_MAX = 64
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -97,27 +99,33 @@ def closing(found: list[Token]) -> dict[int, int]:
     return pairs
 
 
-def closing_brace(text: str, start: int) -> int:
-    """The offset of the `}` that closes the placeholder whose expression begins at `start`, or -1."""
+def closing_brace(text: str, start: int, end: int | None = None) -> int:
+    """The offset of the `}` that closes the placeholder whose expression begins at `start`, or -1.
+
+    It is looked for before `end`, and not behind more open braces than any expression may have.
+    """
+    end = len(text) if end is None else end
     depth, position = 0, start
-    while match := _BRACE_OR_QUOTE.search(text, position):
+    while match := _BRACE_OR_QUOTE.search(text, position, end):
         char, position = match.group(), match.end()
         if char in "\"'":
-            position = _string_end(text, start, match.start())
+            position = _string_end(text, start, match.start(), end)
         elif char == "}" and depth == 0:
             return match.start()
         else:
             depth += 1 if char == "{" else -1
+            if depth > _OPEN_BRACES_MAX:
+                return -1
     return -1
 
 
-def _string_end(text: str, start: int, quote: int) -> int:
-    """Where the string with the quote at `quote` ends; the end of the text if it is not closed."""
+def _string_end(text: str, start: int, quote: int, end: int) -> int:
+    """Where the string with the quote at `quote` ends; `end` if it is not closed."""
     begin = quote
     while begin > start and quote - begin < 2 and text[begin - 1] in "rRbB":
         begin -= 1
-    match = _STRING_AT.match(text, begin) or _STRING_AT.match(text, quote)
-    return match.end() if match else len(text)
+    match = _STRING_AT.match(text, begin, end) or _STRING_AT.match(text, quote, end)
+    return match.end() if match else end
 
 
 def literal(token: Token) -> str | None:

@@ -115,19 +115,29 @@ class Placeholder(NamedTuple):
 def find_placeholders(text: str) -> tuple[str | Placeholder, ...]:
     """`text` split into literals and placeholders. `$${` is a literal `${`."""
     parts: list[str | Placeholder] = []
-    literal, position = "", 0
+    literals: list[str] = []
+    position = 0
+
+    def end_literal() -> None:
+        if literal := "".join(literals):
+            parts.append(literal)
+        literals.clear()
+
     for match in _PLACEHOLDER.finditer(text):
         if match.start() < position:
             continue
-        literal += text[position : match.start()]
+        literals.append(text[position : match.start()])
         if match.group() == "$${":
-            literal, position = literal + "${", match.end()
+            literals.append("${")
+            position = match.end()
             continue
+        end_literal()
         placeholder = _placeholder_at(text, match.start())
-        parts += [literal, placeholder] if literal else [placeholder]
-        literal, position = "", placeholder.offset + placeholder.length
-    literal += text[position:]
-    return (*parts, literal) if literal else tuple(parts)
+        parts.append(placeholder)
+        position = placeholder.offset + placeholder.length
+    literals.append(text[position:])
+    end_literal()
+    return tuple(parts)
 
 
 def _placeholder_at(text: str, offset: int) -> Placeholder:

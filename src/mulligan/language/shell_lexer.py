@@ -8,23 +8,29 @@ the quotes around it, the word it is part of, and the command whose argument it 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language import shell_safety as dangers
+from mulligan.language.command_words import CommandWords
 from mulligan.language.shell_placeholders import Names, ShellPlaceholder, ShellRefused, find_placeholder
 from mulligan.language.shell_safety import Danger
 
 DEPTH_MAX = 64
+# What a word is, is seen in this many characters; and bash takes no more here-documents than this in one command.
+WORD_CHARS_MAX, INPUTS_MAX = 1024, 16
 _PLAIN = lazy_regex(r"[^\s;&|<>()\[\\'\"`$]+")
 _PLAIN_WORD = lazy_regex(rf"{_PLAIN.pattern}(?=[\s;&|<>)]|$)")
 _BLANK = lazy_regex(r"(?:[ \t\r]+|\\\n|#[^\n]*)+")
 _IN_QUOTES = lazy_regex(r'[^"\\`$]+')
 _PLACEHOLDER = lazy_regex(r"\$?\$\{")
 _REDIRECTION = lazy_regex(r"&>>?|<<<|<<-|<<|<>|>>|>\||[<>]&|[<>]")
+_PARENTHESIS_OR_BRACE = lazy_regex(r"[()]|\$\{")
 _PARAMETER = lazy_regex(r"[#!]?(?:[A-Za-z_]\w*|\d+|[-@*?$!#])?")
 _DELIMITER = lazy_regex(r"""(?:'[^'\n]*'|"[^"\n]*"|\\.|[^\s;&|<>()'"\\])+""")
 _NUMBER_TESTS = frozenset("-eq -ne -lt -le -gt -ge".split())
@@ -61,7 +67,7 @@ class Context(NamedTuple):
 
     quoting: Quoting
     danger: Danger | None = None
-    words: Sequence[str] = ()
+    words: CommandWords = CommandWords()
     start: int = 0
     # Whether the word may name a command; an array element may not.
     is_of_command: bool = False
@@ -74,6 +80,38 @@ class Document(NamedTuple):
     is_quoted: bool
     strips_tabs: bool
     danger: Danger | None
+
+
+class _Parentheses:
+    """Where the parentheses of a text close, by how many are open before; and the placeholders that are refused."""
+
+    def __init__(self) -> None:
+        self.closers: dict[int, list[int]] = {}
+        self.refused_at: list[int] = []
+        self.refusals: list[ShellRefused] = []
+        # Where the last placeholder ends.
+        self.end = 0
+        self._depth = 0
+        # Where the depth changes, and to what.
+        self._changes: list[int] = []
+        self._depths: list[int] = [0]
+
+    def add(self, at: int, sign: str) -> None:
+        if sign == ")":
+            self.closers.setdefault(self._depth, []).append(at)
+        self._depth += 1 if sign == "(" else -1
+        self._changes.append(at)
+        self._depths.append(self._depth)
+
+    def add_placeholder(self, at: int, found: ShellPlaceholder | ShellRefused | None) -> None:
+        if isinstance(found, ShellRefused):
+            self.refused_at.append(at)
+            self.refusals.append(found)
+        elif found is not None:
+            self.end = found.end
+
+    def depth_at(self, offset: int) -> int:
+        return self._depths[bisect_left(self._changes, offset)]
 
 
 def scan(text: str, names: Names) -> Scan:
@@ -101,6 +139,10 @@ class _Scanner:
         self._inner_words: list[str] = []
         self._printed: list[PlaceholderSite] = []
         self._integers = dangers.integer_variables(text)
+        # The start of the last long word, and its first characters.
+        self._long_word = (-1, "")
+        # The here-documents and here-strings of the command.
+        self._inputs = 0
 
     # Commands and words
 
@@ -108,7 +150,7 @@ class _Scanner:
         """Read commands up to `closer`, which is `)` or, for the whole text, nothing."""
         self._refuse_too_deep()
         self._depth += 1
-        words: list[str] = []
+        words = CommandWords()
         cases: list[str] = []
         while self._at < len(self.text):
             char = self.text[self._at]
@@ -119,12 +161,13 @@ class _Scanner:
                 continue
             if char in ";&|)\n" and not self.text.startswith("&>", self._at):
                 self._separator(char, cases)
-                words = []
+                words = CommandWords()
+                self._inputs = 0
             elif char in "<>&":
                 self._redirection(words)
             elif char == "(":
                 self._parenthesis(words, cases)
-                words = []
+                words = CommandWords()
             else:
                 self._word(words, is_of_command="pattern" not in cases[-1:])
                 self._keyword(words, cases)
@@ -164,7 +207,7 @@ class _Scanner:
             self._at += 2 if self.text.startswith(";&", self._at) else 1
             cases[-1] = "pattern"
 
-    def _parenthesis(self, words: list[str], cases: list[str]) -> None:
+    def _parenthesis(self, words: CommandWords, cases: list[str]) -> None:
         """A subshell, `((…))`, the `()` of a function, or the `(` before a pattern of `case`."""
         if self.text.startswith("((", self._at) and words in ([], ["for"]):
             self._arithmetic_or_commands(2)
@@ -174,7 +217,7 @@ class _Scanner:
             self._at += 1
             self._read_nested()
 
-    def _keyword(self, words: list[str], cases: list[str]) -> None:
+    def _keyword(self, words: CommandWords, cases: list[str]) -> None:
         """Update the state after a word: where a command begins, what a `)` means."""
         word = words[-1]
         self._line_words.append(word)
@@ -196,7 +239,12 @@ class _Scanner:
             words.clear()
 
     def _word(
-        self, words: list[str], danger: Danger | None = None, *, is_element: bool = False, is_of_command: bool = False
+        self,
+        words: CommandWords,
+        danger: Danger | None = None,
+        *,
+        is_element: bool = False,
+        is_of_command: bool = False,
     ) -> None:
         """Read one word and add it to `words`. An element of an array may begin with a subscript."""
         start = self._at
@@ -212,8 +260,8 @@ class _Scanner:
                 break
             if char == "(":
                 self._at += 1
-                self._read_elements(dangers.element_danger(words, self.text[start : self._at], self._integers))
-            elif char == "[" and dangers.is_subscript(words, self.text[start : self._at], is_element):
+                self._read_elements(dangers.element_danger(words, self._before(start), self._integers))
+            elif char == "[" and dangers.is_subscript(words, self._before(start), is_element):
                 self._subscript()
             elif not self._read_quoted_or_expanded(char, context):
                 match = _PLAIN.match(self.text, self._at)
@@ -253,11 +301,11 @@ class _Scanner:
                 self._at += 1 if char == "(" else 2
                 self._read_nested()
             elif not self._skip_blank(char):
-                self._word([], danger, is_element=True)
+                self._word(CommandWords(), danger, is_element=True)
 
     # Redirections and here-documents
 
-    def _redirection(self, words: list[str]) -> None:
+    def _redirection(self, words: CommandWords) -> None:
         if self.text.startswith(("<(", ">("), self._at):
             self._at += 2
             self._read_nested(self._outer or dangers.process_substitution_danger(words))
@@ -271,16 +319,23 @@ class _Scanner:
         if sign in ("<<", "<<-"):
             self._document(sign, words)
         elif not self.text.startswith(("(", "<(", ">("), self._at):
-            self._word([sign], dangers.input_danger(words) if sign == "<<<" else None)
+            self._word(CommandWords([sign]), self._input_danger(words) if sign == "<<<" else None)
 
-    def _drop_descriptor(self, words: list[str]) -> None:
+    def _input_danger(self, words: CommandWords) -> Danger | None:
+        self._inputs += 1
+        if self._inputs > INPUTS_MAX:
+            message = f"a command has more than {INPUTS_MAX} here-documents and here-strings"
+            raise ShellRefused(message, self._at, 1, "it reads only the last one")
+        return dangers.input_danger(words)
+
+    def _drop_descriptor(self, words: CommandWords) -> None:
         """Remove the file descriptor before a redirection: it is not an argument of the command."""
         if words and words[-1].isdecimal() and self.text.endswith(words[-1], 0, self._at):
-            number = words.pop()
+            number = words.drop_last()
             if self._line_words[-1:] == [number]:
                 self._line_words.pop()
 
-    def _document(self, sign: str, words: list[str]) -> None:
+    def _document(self, sign: str, words: CommandWords) -> None:
         match = _DELIMITER.match(self.text, self._at)
         if match is None:
             return
@@ -288,7 +343,7 @@ class _Scanner:
         self._at = match.end()
         delimiter = re.sub(r"\\(.)|['\"]", r"\1", match.group())
         is_quoted = delimiter != match.group()
-        self._documents.append(Document(delimiter, is_quoted, sign == "<<-", dangers.input_danger(words)))
+        self._documents.append(Document(delimiter, is_quoted, sign == "<<-", self._input_danger(words)))
 
     def _read_documents(self) -> None:
         """Read the bodies of the here-documents that the previous line opened."""
@@ -401,12 +456,33 @@ class _Scanner:
 
     def _substitution(self, context: Context) -> None:
         """Read `$(…)`. If its output is evaluated, a value that it prints is in danger."""
-        before = self.text[context.start : self._at]
-        danger = dangers.printed_danger(context.words, before, self._integers, context.danger)
-        danger = danger or dangers.startup_danger(before, self.text)
-        is_bare = context.is_of_command and context.quoting == "bare"
+        danger, is_run = context.danger, False
+        if danger is None:
+            before = self._before(context.start) if context.quoting != "document" else ""
+            danger = dangers.printed_danger(context.words, before, self._integers, None)
+            danger = danger or dangers.startup_danger(before, self._has_started_shell)
+        if context.is_of_command and context.quoting == "bare":
+            is_run = dangers.names_a_command(context.words, self._before(context.start))
         self._at += 2
-        self._read_nested(self._outer or danger, is_run=is_bare and dangers.names_a_command(context.words, before))
+        self._read_nested(self._outer or danger, is_run=is_run)
+
+    def _before(self, start: int) -> str:
+        """The word that began at `start`, up to here; of a long one, as much as shows what it is.
+
+        A long word may have thousands of values, and each of them asks.
+        """
+        if self._at - start <= WORD_CHARS_MAX:
+            return self.text[start : self._at]
+        if self._long_word[0] != start:
+            self._long_word = start, self.text[start : start + WORD_CHARS_MAX]
+            if dangers.is_undecided(self._long_word[1]):
+                message = f"a word with a value has a name of more than {WORD_CHARS_MAX:,} characters"
+                raise ShellRefused(message, start, 1, "put a part of it in a variable, or in double quotes")
+        return self._long_word[1]
+
+    @cached_property
+    def _has_started_shell(self) -> bool:
+        return dangers.names_started_shell(self.text)
 
     def _arithmetic_or_commands(self, width: int) -> None:
         """Read `((…))`, or subshells that look like it. Neither may contain a value."""
@@ -423,20 +499,34 @@ class _Scanner:
 
     def _arithmetic_end(self, start: int) -> int:
         """The offset of the `))` that closes arithmetic from `start`, or -1 if this is not arithmetic."""
-        depth, at = 0, start
-        while at < len(self.text):
-            char = self.text[at]
-            placeholder = (
-                find_placeholder(self.text, at, len(self.text), self.names) if self.text.startswith("${", at) else None
-            )
-            if placeholder:
-                at = placeholder.end
-                continue
-            if char == ")" and depth == 0:
-                return at if self.text.startswith("))", at) else -1
-            depth += {"(": 1, ")": -1}.get(char, 0)
-            at += 1
-        return -1
+        found = self._parentheses
+        closers = found.closers.get(found.depth_at(start), [])
+        index = bisect_left(closers, start)
+        end = closers[index] if index < len(closers) else len(self.text)
+        refused = bisect_left(found.refused_at, start)
+        if refused < len(found.refused_at) and found.refused_at[refused] < end:
+            raise found.refusals[refused]
+        return end if self.text.startswith("))", end) else -1
+
+    @cached_property
+    def _parentheses(self) -> _Parentheses:
+        """All parentheses of the text, found once: a text may begin arithmetic that does not end a thousand times."""
+        found = _Parentheses()
+        for match in _PARENTHESIS_OR_BRACE.finditer(self.text):
+            at = match.start()
+            if at < found.end:
+                continue  # in a placeholder
+            if match.group() == "${":
+                found.add_placeholder(at, self._placeholder_in_arithmetic(at))
+            else:
+                found.add(at, match.group())
+        return found
+
+    def _placeholder_in_arithmetic(self, at: int) -> ShellPlaceholder | ShellRefused | None:
+        try:
+            return find_placeholder(self.text, at, len(self.text), self.names)
+        except ShellRefused as refused:
+            return refused
 
     def _read_until(self, closer: str, context: Context) -> None:
         """Read up to `closer`, which ends a parameter or a subscript."""
@@ -467,9 +557,8 @@ class _Scanner:
             self._subscript()
             self._operator(context)
             return
-        site = PlaceholderSite(placeholder, context.quoting, context.words[:2], self._danger(context, placeholder))
-        before = self.text[context.start : placeholder.offset]
-        site.is_command = context.is_of_command and dangers.is_program(context.words, before)
+        site = PlaceholderSite(placeholder, context.quoting, context.words[:2], self._danger(context))
+        site.is_command = context.is_of_command and dangers.is_program(context.words, self._before(context.start))
         self.sites.append(site)
         if dangers.is_printed(context.words):
             self._printed.append(site)
@@ -518,7 +607,7 @@ class _Scanner:
         is_default = placeholder.operator == ":" and kept[1:2] in tuple("-+=?")
         return dangers.QUOTED_DEFAULT if is_default and context.quoting == "bare" and "'" in kept else None
 
-    def _danger(self, context: Context, placeholder: ShellPlaceholder) -> Danger | None:
+    def _danger(self, context: Context) -> Danger | None:
         if context.danger:
             return context.danger
         if self._outer:
@@ -526,10 +615,11 @@ class _Scanner:
         is_document = context.quoting == "document"
         if self._is_run and (is_document or dangers.is_printed(context.words)):
             return dangers.COMMAND
-        before = self.text[context.start : placeholder.offset]
         if is_document:
             return None
-        return dangers.word_danger(context.words, before, self._integers) or dangers.startup_danger(before, self.text)
+        before = self._before(context.start)
+        danger = dangers.word_danger(context.words, before, self._integers)
+        return danger or dangers.startup_danger(before, self._has_started_shell)
 
     # [[ … ]]
 
@@ -544,7 +634,7 @@ class _Scanner:
             elif char in " \t\r\n()<>!&|;":
                 self._at += 1
             elif not self._skip_blank(char):
-                words: list[str] = []
+                words = CommandWords()
                 first = len(self.sites)
                 self._word(words)
                 operands.append((words[0], self.sites[first:]))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.cel_tokens import closing_brace
-from mulligan.language.expressions import ExpressionRefused, check
+from mulligan.language.expressions import SOURCE_CHARS_MAX, ExpressionRefused, check
 
 ROOTS = frozenset("inputs steps error failure output outputs run env secrets files".split())
 
@@ -82,9 +82,11 @@ def find_placeholder(text: str, offset: int, end: int, names: Names) -> ShellPla
     simple = _SIMPLE.match(text, offset, end)
     if simple and simple["root"] in names.roots:
         return ShellPlaceholder(simple["path"], offset, simple.end())
-    close = closing_brace(text[:end] if end < len(text) else text, offset + 2)
+    # An expression is not longer. A text may open a thousand braces and close none.
+    limit = min(end, offset + 2 + SOURCE_CHARS_MAX + 1)
+    close = closing_brace(text, offset + 2, limit)
     if close < 0:
-        return _find_unclosed(text, offset, names)
+        return _find_unclosed(text, offset, limit, names, is_cut=limit < end)
     content = text[offset + 2 : close]
     if any(map(names.knows, _WORD.findall(content))):
         return _find_known(text, offset, close, names)
@@ -92,10 +94,11 @@ def find_placeholder(text: str, offset: int, end: int, names: Names) -> ShellPla
     return None
 
 
-def _find_unclosed(text: str, offset: int, names: Names) -> ShellPlaceholder | None:
+def _find_unclosed(text: str, offset: int, end: int, names: Names, *, is_cut: bool) -> ShellPlaceholder | None:
     operated = _find_with_operator(text, offset, names)
-    if operated is None and names.is_start_of(text[offset + 2 :]):
-        raise ShellRefused("'${' is not closed by '}'", offset, 2)
+    if operated is None and names.is_start_of(text[offset + 2 : end]):
+        within = f" within {SOURCE_CHARS_MAX} characters" if is_cut else ""
+        raise ShellRefused(f"'${{' is not closed by '}}'{within}", offset, 2)
     return operated
 
 

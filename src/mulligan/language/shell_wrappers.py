@@ -1,8 +1,7 @@
-"""Wrapper programs such as `sudo` and `timeout`: where in their words the wrapped command begins."""
+"""Wrapper programs such as `sudo` and `timeout`, with what stands before the command that they run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ class _Options(NamedTuple):
     operands: int = 0
 
 
-_WRAPPERS = {
+WRAPPERS = {
     **dict.fromkeys(("builtin", "command", "nohup", "setsid", "busybox", "unbuffer"), _Options()),
     "exec": _Options("a"),
     "time": _Options("fo", ("format", "output")),
@@ -45,55 +44,10 @@ _WRAPPERS = {
     "parallel": _Options("aCdEIjLnNPsS", ("jobs", "arg-file", "colsep", "delimiter", "max-args", "sshlogin", "delay")),
     "watch": _Options("nqs", ("interval", "equexit", "shotsdir")),
 }
-_FIND_RUNS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 
 
-class WrappedCommand(NamedTuple):
-    """The wrapper programs, and the words of the wrapped command so far.
-
-    `is_next`: the next word begins that command, unless it is an option or an assignment.
-    """
-
-    wrappers: tuple[str, ...]
-    command: Sequence[str]
-    is_next: bool
-
-
-def unwrap(words: Sequence[str]) -> WrappedCommand:
-    return _unwrap(tuple(words))
-
-
-@lru_cache(maxsize=1024)
-def _unwrap(words: tuple[str, ...]) -> WrappedCommand:
-    wrappers: list[str] = []
-    missing, is_value = 0, False
-    for index, word in enumerate(words):
-        if is_value:
-            is_value = False
-        elif word.startswith("-"):
-            is_value = bool(wrappers) and _takes_value(_WRAPPERS[wrappers[-1]], strip_quoting(word))
-        elif ASSIGNMENT.match(word):
-            continue
-        elif missing:
-            missing -= 1
-        elif program_name(word) in _WRAPPERS:
-            wrappers.append(program_name(word))
-            missing = _WRAPPERS[wrappers[-1]].operands
-        else:
-            return WrappedCommand(tuple(wrappers), words[index:], False)
-    return WrappedCommand(tuple(wrappers), (), not missing and not is_value)
-
-
-def is_program_word(words: Sequence[str], before: str) -> bool:
-    """Whether the word that begins with `before` names a program or script that the words before it run."""
-    run = unwrap(words)
-    if run.command:
-        name, last = program_name(run.command[0]), run.command[-1]
-        return (name == "find" and last in _FIND_RUNS) or (name in (".", "source") and len(run.command) == 1)
-    return run.is_next and not strip_quoting(before).startswith("-") and not ASSIGNMENT.match(strip_quoting(before))
-
-
-def _takes_value(options: _Options, word: str) -> bool:
+def takes_value(options: _Options, word: str) -> bool:
+    """Whether the option takes the next word as its value."""
     if word.startswith("--"):
         return word[2:] in options.names
     return word[-1:] in tuple(options.letters) and not set(word[1:-1]) & set(options.letters)

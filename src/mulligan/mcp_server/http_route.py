@@ -49,6 +49,10 @@ class TokenAccess(Access):
         found: Result = await self._call.change(work)
         return found
 
+    async def compute(self, work: Callable[[Service], Result]) -> Result:
+        found: Result = await self._call.compute(work)
+        return found
+
 
 async def answer(call: Call) -> Answer:
     """One message of the protocol, and its answer. There are no sessions: any server of the store may answer."""

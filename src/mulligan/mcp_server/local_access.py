@@ -50,6 +50,9 @@ class LocalAccess(Access):
     async def change(self, work: Callable[[Service], Result]) -> Result:
         return await self.read(work)
 
+    async def compute(self, work: Callable[[Service], Result]) -> Result:
+        return await self.read(work)
+
     def known_error(self, error: Exception, where: str) -> MulliganError:
         """A local caller may know everything that is said of the store."""
         return error if isinstance(error, MulliganError) else as_known_error(error, where)

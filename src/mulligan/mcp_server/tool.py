@@ -59,7 +59,8 @@ class Tool:
     handler: Handler
     # Whether it may end something that cannot be had back, so that a client asks its user first.
     is_destructive: bool = False
-    # Whether it may compute for seconds: then it holds up no other reader.
+    # Whether it may compute for seconds: then it holds up nobody else. A change that
+    # brings the text of a workflow may in any case.
     is_slow: bool = False
     # Whether nothing in its answer was written by a step, a file or a person, so that nothing in it is marked.
     is_ours: bool = False
@@ -119,7 +120,9 @@ class Access(ABC):
 
     async def call(self, tool: Tool, arguments: object) -> object:
         """What the tool gives. `ScopeMissing`, and what the service raises."""
-        work = self.change if tool.changes or tool.is_slow else self.read
+        work = self.change if tool.changes else self.read
+        if tool.is_slow or (tool.changes and bool(getattr(arguments, "text", None))):
+            work = self.compute
         return await work(lambda service: self._perform(tool, arguments, service))
 
     def _perform(self, tool: Tool, arguments: object, service: Service) -> object:
@@ -160,6 +163,10 @@ class Access(ABC):
     @abstractmethod
     async def change(self, work: Callable[[Service], Result]) -> Result:
         """Call `work`, which changes something, in a thread of the service."""
+
+    @abstractmethod
+    async def compute(self, work: Callable[[Service], Result]) -> Result:
+        """Call `work`, which may take seconds, in a thread of the service that holds up nobody else."""
 
 
 def _refuse_nul(value: Any) -> None:

@@ -133,6 +133,7 @@ TOOLS = (
         "The text of a published workflow, or of the workflow that a run uses.",
         GetWorkflow,
         get_workflow,
+        is_slow=True,
     ),
     Tool(
         "validate_workflow",

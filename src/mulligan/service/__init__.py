@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from mulligan.service.catalogue.text_additions import NewEdge, NewRule, NewStep
     from mulligan.service.catalogue.text_diff import DiffLine, diff_texts
     from mulligan.service.catalogue.text_edits import StepEdit
+    from mulligan.service.catalogue.text_reading import TextReader
     from mulligan.service.catalogue.texts import published_reference
     from mulligan.service.catalogue.workflow_lines import WorkflowLine, list_workflow_lines
     from mulligan.service.change_verbs import (
@@ -312,6 +313,7 @@ _NAMES = {
     "mulligan.service.catalogue.text_additions": "NewEdge NewRule NewStep",
     "mulligan.service.catalogue.text_diff": "DiffLine diff_texts",
     "mulligan.service.catalogue.text_edits": "StepEdit",
+    "mulligan.service.catalogue.text_reading": "TextReader",
     "mulligan.service.catalogue.texts": "published_reference",
     "mulligan.service.catalogue.workflow_lines": "WorkflowLine list_workflow_lines",
     "mulligan.service.console.coverage_text": "case_story_lines coverage_lines",

@@ -64,6 +64,7 @@ BEATS_PER_LEASE = 6
 IDLE_RUNS_SECONDS = 1.0
 # How often a run with breakers is checked for waiting only for people and breakers.
 HELD_UP_SECONDS = 1.0
+KILL_SECONDS = 5.0
 # How long one round of the loop may wait: a signal is noticed by then.
 TICK_SECONDS = 0.1
 # How often at least it is checked that the home is in its place. It is also checked before anything is written.
@@ -197,6 +198,8 @@ class Driver:
         # Why it has ended by itself: "" if it has not.
         self.end_reason = ""
         self.interrupts = 0
+        # How long the loop may take after a second signal, in which it kills its tasks.
+        self.kill_seconds = KILL_SECONDS
         # The first signal that interrupted us: 0 if none did.
         self.interrupted_by = 0
         self.executor: Executor | None = None
@@ -631,6 +634,8 @@ class Driver:
         try:
             yield
         finally:
+            if self.interrupts > 1 and before:
+                signal.setitimer(signal.ITIMER_REAL, 0)
             for number, handler in before.items():
                 # None: it was not set from Python, which cannot set it again.
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
@@ -656,6 +661,10 @@ class Driver:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.interrupts += 1
         self.interrupted_by = self.interrupted_by or number
+        if self.interrupts == 2:
+            # The kernel ends us if the loop does not, whatever it waits for or computes.
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, self.kill_seconds)
 
     def _was_signalled(self) -> bool:
         return self.interrupts > 0

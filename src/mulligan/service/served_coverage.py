@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from mulligan.analysis.coverage.results import Coverage, Times
 from mulligan.errors import InputInvalid
+from mulligan.service.catalogue.text_reading import read_apart
 from mulligan.service.catalogue.texts import WorkflowText, examine_located_text, published_text
 from mulligan.service.coverage import CaseStory, PlayedWorkflow
 
@@ -28,6 +29,7 @@ def cover_text(given: WorkflowText) -> Coverage:
     return _kept(given)
 
 
+@read_apart
 def story_in_text(given: WorkflowText, step: str, failure: str, times: Times = "always") -> CaseStory:
     """What happens in one case."""
     return _read(given).story_of_case(step, failure, times)
@@ -35,6 +37,11 @@ def story_in_text(given: WorkflowText, step: str, failure: str, times: Times = "
 
 @lru_cache(KEPT_MAX)
 def _kept(given: WorkflowText) -> Coverage:
+    return _cover(given)
+
+
+@read_apart
+def _cover(given: WorkflowText) -> Coverage:
     return _read(given).cover(may_go_on=_for_seconds(SECONDS_MAX))
 
 

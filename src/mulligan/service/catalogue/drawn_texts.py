@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from mulligan.errors import LanguageError
+from mulligan.service.catalogue.text_reading import read_apart
 from mulligan.service.catalogue.texts import WorkflowText, locate_steps
 from mulligan.service.drawing import draw_page_svg
 from mulligan.service.workflow_files import Validation, describe
@@ -35,6 +36,7 @@ class ExaminedText(msgspec.Struct, frozen=True):
     graph: DrawnText | None = None
 
 
+@read_apart
 def examine_and_draw(given: WorkflowText) -> ExaminedText:
     """Check a text, and draw it."""
     try:

@@ -34,6 +34,7 @@ from mulligan.service.catalogue.text_edits import (
     other_keys,
     refuse_long_text,
 )
+from mulligan.service.catalogue.text_reading import read_apart
 from mulligan.service.catalogue.texts import WorkflowText
 
 # Reads every scalar as text: `on` is a key of ours, and YAML 1.1 would read it as a truth value.
@@ -77,6 +78,7 @@ class NewRule(msgspec.Struct, frozen=True):
 Edit = StepEdit | NewStep | NewEdge | NewRule
 
 
+@read_apart
 def edit_text(given: WorkflowText, *edits: Edit) -> EditedText:
     """Make the edits, one after the other: all of them, or none and an error."""
     refuse_long_text(given.text)

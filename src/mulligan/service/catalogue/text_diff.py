@@ -8,6 +8,8 @@ from typing import Literal
 
 import msgspec
 
+from mulligan.service.catalogue.text_reading import read_apart
+
 CONTEXT_LINES = 3
 # Beyond this many lines that may differ, they are shown as replaced as a whole: matching them takes too long.
 MATCHED_LINES_MAX = 4000
@@ -22,6 +24,7 @@ class DiffLine(msgspec.Struct, frozen=True):
     new: int | None = None
 
 
+@read_apart
 def diff_texts(old: str, new: str) -> list[DiffLine]:
     """The lines that differ, with those around them; empty if the texts are equal."""
     if old == new:

@@ -20,6 +20,7 @@ from mulligan.formats import (
     examine_located,
     examine_text,
 )
+from mulligan.service.catalogue.text_reading import read_apart
 from mulligan.service.workflow_files import Validation, describe
 
 NAME_CHARS_MAX = 100
@@ -66,6 +67,7 @@ def name_from(text: str) -> str:
     return check_name(found)
 
 
+@read_apart
 def read_text(given: WorkflowText) -> LoadResult:
     """The workflow in a text, and the warnings about it. `LanguageError` where it is refused.
 
@@ -95,6 +97,7 @@ def refuse_python(file: str) -> None:
         )
 
 
+@read_apart
 def validate_text(given: WorkflowText) -> Validation:
     """What a check of the text finds. A text with mistakes is an answer too."""
     try:
@@ -104,6 +107,7 @@ def validate_text(given: WorkflowText) -> Validation:
     return describe(given.file, examined)
 
 
+@read_apart
 def convert_text(given: WorkflowText) -> Converted:
     """The text of another system's file as one of ours."""
     refuse_python(given.file)
