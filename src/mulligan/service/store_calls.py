@@ -43,6 +43,7 @@ from mulligan.ports.server_records import LogChunk, LogKey, TokenRecord
 from mulligan.service.home import Home
 from mulligan.service.log_ranges import watched_runs
 from mulligan.service.logins import owner_of
+from mulligan.service.received_runs import check_received
 from mulligan.service.run_control import RunControl
 from mulligan.service.run_reader import RunReader
 from mulligan.service.run_worktrees import pin_origin
@@ -161,20 +162,21 @@ class StoreCalls:
         return replace(worker, lock="", is_expired=not is_alive, beat_at=beat_at)
 
     def _create(self, runs: list[NewRun]) -> list[Turn]:
-        for run in runs:
-            if run.parent_place or run.request.parent_run_id is not None:
-                raise InputInvalid("only a step starts a child run", hint="leave the parent out")
-            self._refuse_workflow(run.name)
         now = self._now()
+        checked = check_received(self._reader, runs, self._refuse_workflow)
         return self._store.create(
             [
                 replace(
                     run,
                     request=replace(
-                        self._own_history(run.request), at=now, by=self._control.by, cwd=self._folder_for(run)
+                        self._own_history(run.request),
+                        at=now,
+                        by=self._control.by,
+                        cwd=self._folder_for(run),
+                        notify=self._control.rules_with(run.request.notify),
                     ),
                 )
-                for run in runs
+                for run in checked
             ]
         )
 
@@ -211,7 +213,7 @@ class StoreCalls:
     def _put(self, run_id: int, report: ControlReport | DecisionReport, is_asking: bool) -> Sent:
         self._refuse_workflow(self._reader.record(run_id).workflow)
         self._refuse_code(report)
-        named: Report = replace(report, at=self._now(), by=self._control.by)
+        named: Report = replace(_without_digest(report), at=self._now(), by=self._control.by)
         if not is_asking:
             return Sent(self._store.put(run_id, named))
         return Sent(*self._control.ask(run_id, named))
@@ -264,8 +266,8 @@ class StoreCalls:
             raise Refused(f"there is a worker '{worker.name}' already", hint="a worker has a name of its own")
         if known is None:
             self._owners.add(worker.name)
-        lock = worker.lock if self._store.is_shared else ""
-        self._store.register(replace(worker, lock=lock, is_expired=False, started_at=self._now(), beat_at=None))
+        # Nor is a path that it names looked at: its heartbeats say whether it is alive.
+        self._store.register(replace(worker, lock="", is_expired=False, started_at=self._now(), beat_at=None))
 
     def _exchange(
         self, worker: str, ended: list[EndedTask], logs: list[LogChunk], offer: Offer | None, is_beat: bool
@@ -323,6 +325,12 @@ class StoreCalls:
         self._reader.record(run_id)
         self._reader.log_ranges.watch(run_id)
 
+    def _earlier_results(self, tag: str, limit: int, beside: int | None) -> list[tuple[int, str, str, bytes]]:
+        """Results in the project of a run. A worker of an earlier version does not say for which run it asks."""
+        if beside is None and (self._token is None or self._token.project is None):
+            return []
+        return self._store.tagged_rows(tag, limit, beside)
+
     def _leases_of(self, worker: str) -> list[Lease]:
         self._owners.expect(worker)
         return self._store.leases_of(worker)
@@ -361,10 +369,17 @@ _OWN: Mapping[str, Callable[..., Any]] = {
     "work.leases_of": StoreCalls._leases_of,
     "work.retire": StoreCalls._retire,
     "work.now": StoreCalls._now,
-    "work.tagged_rows": lambda self, tag, limit: self._store.tagged_rows(tag, limit),
+    "work.tagged_rows": StoreCalls._earlier_results,
     "work.fetch": StoreCalls._fetch,
     "artifacts.fetch": StoreCalls._fetch,
 }
+
+
+def _without_digest(report: ControlReport | DecisionReport) -> ControlReport | DecisionReport:
+    """The report without the digest of a file of the caller's host: nobody has the server open a file by its path."""
+    if not isinstance(report, RetryRequested) or report.revised is None:
+        return report
+    return replace(report, revised=replace(report.revised, digest=""))
 
 
 def gives_bytes(name: str) -> bool:

@@ -127,6 +127,12 @@ def _own_reason(old: State, from_step: str, planned: Fork, name: str) -> str:
     return {"failed": "it failed", "cancelled": "it was cancelled"}.get(place.status, "it had not ended")
 
 
+def kept_result(old: State, step: str) -> Kept | None:
+    """The result of a step as a fork keeps it now; None if it has none that can be kept."""
+    place = old.places.get(step) if step in old.graph.nodes else None
+    return _keep(old, place) if place is not None and place.settled in _KEEPABLE else None
+
+
 def _keep(old: State, place: Place) -> Kept:
     """The kept result. Edges are recorded by their target, since the new file may list them in another order."""
     arcs = old.graph.nodes[place.key].arcs
