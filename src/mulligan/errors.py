@@ -62,6 +62,7 @@
       SlurmRefused                      slurm.refused            409   1   with the sentence of Slurm
       HomeMoved                         home.moved               410   1   while a process used it
       ArtifactGone                      artifact.gone            410   1   a run refers to it, but it was removed
+        UnknownArtifact                 artifact.unknown         404   2   no run that the caller sees has it
       ArtifactDamaged                   artifact.damaged         500   1   its content has changed
       CodecError                        codec                    500   1   stored data cannot be read
       IllegalTransition                 internal.unlawful        500   1   a bug: a fact that is not allowed
@@ -640,6 +641,14 @@ class ArtifactGone(MulliganError):
 
     code = "artifact.gone"
     http_status = 410
+
+
+class UnknownArtifact(ArtifactGone):
+    """There is no such output or file among the runs that the caller may see."""
+
+    code = "artifact.unknown"
+    http_status = 404
+    exit_code = 2
 
 
 class ArtifactDamaged(MulliganError):

@@ -100,10 +100,10 @@ def test_an_agent_that_may_not_approve_keeps_no_approval_by_any_way(client: Clie
             "store/run/put_control", {"run_id": 1, "report": retry, "is_asking": False}, headers=PROTOCOL, scope=AGENT
         ),
         created(client, AGENT, inputs=inputs),
-        # As a new run that has nothing to do with the other one.
-        created(client, AGENT, inputs=inputs, forked_from=None),
     ):
         assert (refused.status, refused.code) == (403, "token.verdict"), refused.body
+    # As a new run that has nothing to do with the other one.
+    assert created(client, AGENT, inputs=inputs, forked_from=None).code == "input.invalid"
 
     assert (runs(client), kept_rows(client), client.get("runs/1").json["round"]) == (1, [], 1)
     # It may begin where a person is asked again.
@@ -130,7 +130,6 @@ def test_without_the_scope_to_decide_no_fork_and_no_corrected_round_keeps_an_app
         client.post("runs/1:fork", {"from_step": "deploy"}, scope="run"),
         client.post(f"runs/1/at/{last_event(client, 'prepare')}:fork", {}, scope="run"),
         created(client, "write", inputs=inputs),
-        created(client, "write", inputs=inputs, forked_from=None),
         client.post("runs/1:retry", {"text": text}, scope="write"),
         client.post("runs/1:retry", {"text": text, "dry_run": True}, scope="write"),
     ):

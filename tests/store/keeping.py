@@ -12,6 +12,8 @@ import psycopg
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model import reports as r
 from mulligan.core.model.events import Entry, RunPaused
+from mulligan.core.model.workflow import encode, version
+from mulligan.language import load_text
 from mulligan.ports import Commit, Lease, NewRun, Offer, Store, Turn, WorkerRecord
 from mulligan.store.memory import MemoryStore
 from mulligan.store.memory_tables import MemoryTables
@@ -78,12 +80,23 @@ class PostgresSchema:
 # -- what is kept ----------------------------------------------------------------------------------------------------
 
 
+SOUND = "name: nightly\nsteps:\n  - step: build\n    shell: echo built\n"
+
+
 def worker(name: str = "w", host: str = "here", **fields: Any) -> WorkerRecord:
     return WorkerRecord(name, host, 4711, **fields)
 
 
 def new_run(name: str = "nightly", **fields: Any) -> NewRun:
     return NewRun(b'{"name":"nightly"}', "v1", name, r.RunRequested(T0, 0, {"a": 1}, by="somebody"), **fields)
+
+
+def sound_run(text: str = SOUND, inputs: dict[str, Any] | None = None, **fields: Any) -> NewRun:
+    """A run whose definition can be run, as a client prepares it."""
+    workflow = load_text(text)
+    data = encode(workflow)
+    request = r.RunRequested(T0, 0, inputs or {}, version(data), by="somebody", uid="0" * 12)
+    return NewRun(data, version(data), workflow.name, request, **fields)
 
 
 def task(run_id: int, place: str = "build", attempt: int = 1, **fields: Any) -> Task:

@@ -38,7 +38,7 @@ from mulligan.store.http_store import HttpStore
 from mulligan.store.memory import MemoryStore
 from mulligan.testing.clock import JumpingClock
 
-from .keeping import T0, commit, ended, new_run, offer, queue, started, task, worker
+from .keeping import T0, commit, ended, new_run, offer, queue, sound_run, started, task, worker
 
 
 class Direct:
@@ -203,7 +203,7 @@ def test_a_call_that_the_server_does_not_know_is_refused_in_words(service: Servi
 
 
 def test_who_started_a_run_is_said_by_the_server(direct: Store, over_http: HttpStore) -> None:
-    (turn,) = over_http.create([new_run()])
+    (turn,) = over_http.create([sound_run()])
 
     assert direct.run(turn.run_id).started_by == "ann"
 
@@ -215,17 +215,17 @@ def test_a_run_is_created_once_whatever_is_lost_on_the_way(
     cuts = iter([cut])
     transport.cut = lambda name: next(cuts, "")
 
-    turns = over_http.create([new_run(), new_run()])
+    turns = over_http.create([sound_run(), sound_run()])
 
     assert sorted(turn.run_id for turn in turns) == sorted(run.run_id for run in direct.runs())
     assert len(turns) == 2
 
 
 def test_a_key_of_the_caller_is_kept_and_used_once(over_http: HttpStore) -> None:
-    (turn,) = over_http.create([new_run(key="tonight")])
+    (turn,) = over_http.create([sound_run(key="nightly: tonight")])
 
     with pytest.raises(KeyUsed) as refused:
-        over_http.create([new_run(key="tonight")])
+        over_http.create([sound_run(key="nightly: tonight")])
     assert refused.value.run_id == turn.run_id
 
 
@@ -247,7 +247,7 @@ def test_a_token_for_one_workflow_starts_no_other(service: Service) -> None:
     store = HttpStore(transport=Direct(StoreCalls(service.control, token)))
 
     with pytest.raises(Exception, match="not for the workflow 'nightly'"):
-        store.create([new_run()])
+        store.create([sound_run()])
 
 
 def test_a_corrected_workflow_is_code_and_needs_a_token_that_may_write(service: Service, direct: Store) -> None:
@@ -265,7 +265,7 @@ def test_a_corrected_workflow_is_code_and_needs_a_token_that_may_write(service: 
 
 def test_a_change_with_a_known_id_is_carried_out_once(service: Service, direct: Store) -> None:
     calls = StoreCalls(service.control)
-    body = msgspec.json.encode({"runs": [new_run()]})
+    body = msgspec.json.encode({"runs": [sound_run()]})
 
     answers = {calls.answer("write", "create", body, protocol="1", call_id="a") for _ in range(2)}
 
@@ -379,7 +379,7 @@ def test_a_token_does_not_speak_for_the_worker_of_another(service: Service, dire
 
 
 def test_a_token_does_not_get_the_answer_to_the_call_of_another(service: Service, direct: Store) -> None:
-    body = msgspec.json.encode({"runs": [new_run()]})
+    body = msgspec.json.encode({"runs": [sound_run()]})
 
     for name in ("mine", "other"):
         calls = StoreCalls(service.control, TokenRecord(name, name, name, ("write",), T0))
@@ -409,7 +409,7 @@ def test_the_server_expires_a_worker_that_sends_no_heartbeats() -> None:
 
 
 def test_a_token_for_workers_reads_nothing(remote: HttpStore) -> None:
-    for question in (lambda: remote.run(1), lambda: remote.workers(), lambda: remote.create([new_run()])):
+    for question in (lambda: remote.run(1), lambda: remote.workers(), lambda: remote.create([sound_run()])):
         with pytest.raises(LoginRefused):
             question()
 

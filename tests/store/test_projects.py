@@ -5,16 +5,46 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import apsw
+import psycopg
 import pytest
+from msgspec.structs import replace
 
 from mulligan.core.effects.run_lists import RunFilter
 from mulligan.core.model import reports as r
-from mulligan.errors import Conflict, KeyUsed, StaleLease, UnknownRun
-from mulligan.ports import AuditRecord, Document, LogChunk, LogKey, NoticeRecord, Store, TokenRecord, WorkflowVersion
+from mulligan.core.model.artifacts import Artifact, make_reference
+from mulligan.errors import Conflict, KeyUsed, StaleLease, UnknownArtifact, UnknownRun
+from mulligan.ports import (
+    AuditRecord,
+    Document,
+    LogChunk,
+    LogKey,
+    NewRun,
+    NoticeRecord,
+    Store,
+    TokenRecord,
+    Turn,
+    WorkflowVersion,
+)
 from mulligan.store import view_project
 from mulligan.store.project_view import ProjectView
 
-from .keeping import T0, commit, ended, new_run, offer, started, task
+from .keeping import (
+    T0,
+    Memory,
+    Place,
+    PostgresSchema,
+    SqliteFolder,
+    commit,
+    ended,
+    new_run,
+    offer,
+    queue,
+    reports,
+    started,
+    task,
+    worker,
+)
 
 
 def ids(records: list[Any]) -> list[int]:
@@ -26,6 +56,117 @@ def test_a_run_is_in_its_project_and_a_child_in_that_of_its_parent(store: Store)
     (done,) = store.commit([commit(blue, children=[new_run("child", parent_place="call", parent_attempt=1)])])
 
     assert [store.run(turn.run_id).project for turn in (first, blue, *done.children)] == ["", "blue", "blue"]
+
+
+# -- definitions -----------------------------------------------------------------------------------------------------
+
+
+def test_a_definition_is_read_in_its_project_alone_whoever_came_first_under_its_version(store: Store) -> None:
+    planted, honest = (
+        replace(new_run(project=project), workflow=body) for project, body in (("red", b"1"), ("", b"2"))
+    )
+    turns = [started_with(store, one) for one in (planted, honest, replace(planted, project="blue", workflow=b"3"))]
+    child = replace(new_run("child", parent_place="call", parent_attempt=1), version="v2", workflow=b"4")
+    (done,) = store.commit([commit(turns[0], children=[child])])
+    ours = started_with(store, replace(child, parent_place="", parent_attempt=0, project="blue", workflow=b"5"))
+
+    run_ids = [turn.run_id for turn in (*turns, *done.children, ours)]
+    assert [store.load(run_id).workflow for run_id in run_ids] == [b"1", b"2", b"3", b"4", b"5"]
+    assert sorted(one.workflow for one in store.load_all(run_ids)) == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_a_definition_goes_with_the_last_run_of_its_project(store: Store) -> None:
+    runs = [replace(new_run(project=project), workflow=project.encode()) for project in ("red", "blue", "blue")]
+    red, blue, more = (started_with(store, one) for one in runs)
+    store.commit([commit(turn, status="failed", is_last=True) for turn in (red, blue)])
+
+    assert store.remove([red.run_id, blue.run_id]) == [red.run_id, blue.run_id]
+
+    assert store.load(more.run_id).workflow == b"blue"
+    again = started_with(store, replace(runs[0], workflow=b"other"))
+    assert store.load(again.run_id).workflow == b"other"
+
+
+def test_a_definition_that_an_older_version_stored_stays_for_all_projects(place: Place, store: Store) -> None:
+    if isinstance(place, Memory):
+        pytest.skip("a store in memory is never older than the program")
+    red, blue = (started(store, project=project) for project in ("red", "blue"))
+    forget_projects(place)
+
+    assert {store.load(turn.run_id).workflow for turn in (red, blue)} == {new_run().workflow}
+    planted = started_with(store, replace(new_run(project="red"), workflow=b"other"))
+    assert store.load(planted.run_id).workflow == b"other"
+    assert store.load(blue.run_id).workflow == new_run().workflow
+    store.commit([commit(red, status="failed", is_last=True)])
+    store.remove([red.run_id])
+    assert store.load(blue.run_id).workflow == new_run().workflow
+
+
+def started_with(store: Store, run: NewRun) -> Turn:
+    if not store.workers():
+        store.register(worker())
+    (turn,) = store.create([run], "w")
+    store.commit([commit(turn, 0, 0, drained=[(message.id, None) for message in store.inbox([turn.run_id])])])
+    return turn
+
+
+def forget_projects(place: Place) -> None:
+    """As schema 12 has definitions: once for all projects."""
+    if isinstance(place, PostgresSchema):
+        with psycopg.connect(place.url) as server:
+            server.execute("DELETE FROM workflows WHERE version = '@blue/v1'")
+            server.execute("UPDATE workflows SET version = 'v1'")
+    else:
+        assert isinstance(place, SqliteFolder)
+        file = apsw.Connection(str(place.path))
+        file.execute("DELETE FROM workflows WHERE version = '@blue/v1'; UPDATE workflows SET version = 'v1'")
+        file.close()
+
+
+# -- artifacts -------------------------------------------------------------------------------------------------------
+
+
+def test_an_artifact_of_another_project_is_unknown_to_a_view(store: Store) -> None:
+    turn, theirs = started(store, project="blue"), started(store, project="red")
+    blue, red = (view_project(store, name).artifacts for name in ("blue", "red"))
+    kept = blue.keep(f"{turn.run_id}/build/1/1/output.txt", b"secret", "text")
+
+    assert blue.fetch(kept) == b"secret" == store.artifacts.fetch(kept)
+    assert blue.path(kept) == store.artifacts.path(kept)
+    assert [one.name for one in blue.records()] == [kept.name] and not list(red.records())
+    for name in (kept.name, f"0{kept.name}"):
+        with pytest.raises(UnknownArtifact):
+            red.fetch(replace(kept, name=name))
+        assert red.path(replace(kept, name=name)) == ""
+    with pytest.raises(UnknownArtifact):
+        red.keep(kept.name, b"other", "text")
+    red.remove([kept.name])
+    assert blue.fetch(kept) == b"secret"
+    assert red.keep(f"{theirs.run_id}/build/1/1/output.txt", b"own", "text").size == 3
+
+
+def test_no_report_and_no_input_of_a_view_refers_to_an_artifact_of_another_project(store: Store) -> None:
+    blue, red = started(store, project="blue"), started(store, project="red")
+    queue(store, red, task(red.run_id))
+    view = view_project(store, "red")
+    (lease,) = view.lease("w", offer())
+    stolen = make_reference(Artifact(f"{blue.run_id}/build/1/1/output.txt", 6, "0" * 64, "text"))
+    report = replace(ended(), output={"deep": [stolen]})
+    request = replace(new_run().request, inputs={"a": stolen})
+
+    for attempt in (
+        lambda: view.report(lease.token, report),
+        lambda: view.report_all([(lease.token, replace(ended(), artifacts=(stolen,)), None)]),
+        lambda: view.report_and_lease("w", [(lease.token, report, None)], offer()),
+        lambda: view.put(red.run_id, report),
+        lambda: view.create([replace(new_run(), request=request)]),
+    ):
+        with pytest.raises(UnknownArtifact):
+            attempt()
+
+    own = make_reference(Artifact(f"{red.run_id}/build/1/1/output.txt", 6, "0" * 64, "text"))
+    view.report_all([(lease.token, replace(ended(), output=own), None)])
+    assert replace(ended(), output=own) in reports(store, red.run_id)
 
 
 def test_lists_may_ask_for_one_project(store: Store) -> None:
@@ -135,6 +276,9 @@ def test_rows_of_other_projects_do_not_take_the_place_of_ours(store: Store) -> N
     found = view_project(store, "blue").tagged_rows("t", 1)
 
     assert [one[0] for one in found] == [ours.run_id]
+    # A worker of all projects asks for a run: it reuses no result of another project.
+    assert [one[0] for one in store.tagged_rows("t", 9, ours.run_id)] == [ours.run_id]
+    assert len(store.tagged_rows("t", 9)) == 6 and not store.tagged_rows("t", 9, 999)
 
 
 def test_a_run_that_is_created_in_a_view_is_in_its_project_under_a_key_of_its_own(store: Store) -> None:
@@ -151,6 +295,9 @@ def test_a_run_that_is_created_in_a_view_is_in_its_project_under_a_key_of_its_ow
     with pytest.raises(KeyUsed) as plain:
         store.create([new_run(key="k")])
     assert plain.value.run_id == third.run_id
+    # A slash in the name of a project does not make a key that of another project.
+    view_project(store, "blue/k").create([new_run(key="x")])
+    assert blue.create([new_run(key="k/x")])
 
 
 def test_a_view_limits_what_a_server_keeps(store: Store) -> None:

@@ -32,7 +32,7 @@ class FakeResults:
         self.is_away = False
         self.is_damaged = False
 
-    def __call__(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
+    def __call__(self, tag: str, limit: int, beside: int) -> list[tuple[int, str, str, bytes]]:
         if self.is_away:
             self.is_away = False
             raise StoreUnavailable("away")

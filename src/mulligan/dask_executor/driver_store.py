@@ -53,8 +53,9 @@ class DriverResults:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
-    def __call__(self, tag: str, limit: int) -> Sequence[tuple[int, str, str, bytes]]:
-        return [(run_id, kind, place, data) for run_id, kind, place, data in self._ask("results", tag=tag, limit=limit)]
+    def __call__(self, tag: str, limit: int, beside: int) -> Sequence[tuple[int, str, str, bytes]]:
+        found = self._ask("results", tag=tag, limit=limit, beside=beside)
+        return [(run_id, kind, place, data) for run_id, kind, place, data in found]
 
 
 class DriverLogs:

@@ -44,8 +44,8 @@ class StoreAnswers:
         _checked(found.name)
         return self._artifacts.fetch(found)
 
-    def _find(self, tag: str, limit: int) -> Any:
-        return self._results(tag, limit)
+    def _find(self, tag: str, limit: int, beside: int) -> Any:
+        return self._results(tag, limit, beside)
 
 
 def _checked(name: str) -> str:

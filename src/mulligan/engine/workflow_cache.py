@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.slurm_profile import profile_labels
 from mulligan.core.model.workflow import Workflow, decode
+from mulligan.errors import CodecError
 
 # A worker may run for months, and every change of a file makes a version. A run keeps its own workflow.
 VERSIONS_KEPT_MAX = 500
 
 
 class WorkflowCache:
-    """Workflows and graphs by version."""
+    """Workflows and graphs by the whole hash of their definition: all projects share them, and nobody chooses it."""
 
     def __init__(self) -> None:
         self._workflows: dict[str, tuple[Workflow, Graph]] = {}
@@ -20,11 +23,14 @@ class WorkflowCache:
         # What their own Slurm profiles offer: a machine without pilots has it too.
         self.profile_labels: tuple[str, ...] = ()
 
-    def remember(self, version: str, workflow: Workflow) -> None:
+    def remember(self, data: bytes, workflow: Workflow) -> None:
         """Add a workflow that is already decoded."""
-        if version not in self._workflows and len(self._workflows) >= VERSIONS_KEPT_MAX:
+        self._add(hashlib.sha256(data).hexdigest(), workflow)
+
+    def _add(self, digest: str, workflow: Workflow) -> None:
+        if digest not in self._workflows and len(self._workflows) >= VERSIONS_KEPT_MAX:
             del self._workflows[next(iter(self._workflows))]
-        self._workflows[version] = workflow, Graph(workflow)
+        self._workflows[digest] = workflow, Graph(workflow)
         self.note_definition(workflow)
 
     def note_definition(self, workflow: Workflow) -> None:
@@ -34,7 +40,15 @@ class WorkflowCache:
         self.has_breakers = self.has_breakers or bool(workflow.breakers)
 
     def get(self, version: str, data: bytes) -> tuple[Workflow, Graph]:
-        """The workflow of this version and its graph; decode `data` if it is new."""
-        if version not in self._workflows:
-            self.remember(version, decode(data))
-        return self._workflows[version]
+        """The workflow in `data` and its graph. CodecError if it is of another version: then nothing of it is run."""
+        digest = hashlib.sha256(data).hexdigest()
+        if not digest.startswith(version):
+            # One that cannot be read says so.
+            decode(data)
+            raise CodecError(
+                f"its definition is not of version {version}",
+                hint="somebody has stored another one under that version: start it again from its file",
+            )
+        if digest not in self._workflows:
+            self._add(digest, decode(data))
+        return self._workflows[digest]

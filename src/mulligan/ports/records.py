@@ -296,7 +296,7 @@ class ArtifactRecord(msgspec.Struct, frozen=True):
     is_whole: bool = True
 
 
-# Finds rows by their tag: the signature of `RowSearch.tagged`.
-FindResults = Callable[[str, int], Sequence[tuple[int, str, str, bytes]]]
+# Finds rows by their tag, in the project of a run: the signature of `RowSearch.tagged_rows`.
+FindResults = Callable[[str, int, int], Sequence[tuple[int, str, str, bytes]]]
 
 NONE_AHEAD: Mapping[int, timedelta] = MappingProxyType({})

@@ -115,8 +115,11 @@ class RowSearch(Protocol):
     def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
         """One row of each of the newest runs of a workflow, unless it waits for a person: run id and data."""
 
-    def tagged_rows(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
-        """The rows with a tag, those of the newest runs first: run id, run status, key, data."""
+    def tagged_rows(self, tag: str, limit: int, beside: int | None = None) -> list[tuple[int, str, str, bytes]]:
+        """The rows with a tag, those of the newest runs first: run id, run status, key, data.
+
+        With `beside` only those of runs in the project of that run.
+        """
 
 
 class RunLists(Protocol):

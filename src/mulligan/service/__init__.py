@@ -183,7 +183,6 @@ if TYPE_CHECKING:
         FailureHandlers,
         RunDetails,
         StoryPage,
-        UnknownArtifact,
     )
     from mulligan.service.run_events import EventFeed, EventLine
     from mulligan.service.run_graph import RunGraph
@@ -371,7 +370,7 @@ _NAMES = {
     "mulligan.service.run_comparison": "ComparedRun ComparedStep RunComparison ValuePair",
     "mulligan.service.run_control": "Prepared",
     "mulligan.service.run_data": "DataEntry",
-    "mulligan.service.run_details": "ArtifactContent EventPage FailureHandlers RunDetails StoryPage UnknownArtifact",
+    "mulligan.service.run_details": "ArtifactContent EventPage FailureHandlers RunDetails StoryPage",
     "mulligan.service.run_events": "EventFeed EventLine",
     "mulligan.service.run_graph": "RunGraph",
     "mulligan.service.run_grid": "GridAttempt GridPage GridQuery GridRow",

@@ -111,7 +111,7 @@ class RunCache:
         # The one that was asked for last is the last.
         self._runs: dict[int, CachedRun] = {}
         # By version, those of the runs that are kept.
-        self._definitions: WeakValueDictionary[str, Definition] = WeakValueDictionary()
+        self._definitions: WeakValueDictionary[tuple[str, str], Definition] = WeakValueDictionary()
         # The events of single steps, and where those of all steps are.
         self.step_events = StepEvents(reader)
         self.index = EventIndex(reader)
@@ -163,9 +163,10 @@ class RunCache:
     def _loaded(self, run_id: int) -> CachedRun:
         with pause_garbage_collection():
             loaded = self._reader.store.load(run_id)
-            definition = self._definitions.get(loaded.record.version)
+            key = loaded.record.project, loaded.record.version
+            definition = self._definitions.get(key)
             if definition is None:
-                definition = self._definitions[loaded.record.version] = Definition(loaded.workflow)
+                definition = self._definitions[key] = Definition(loaded.workflow)
             return CachedRun(restore(definition.workflow, loaded.rows, definition.graph), definition)
 
     def _make_room(self) -> None:

@@ -276,9 +276,11 @@ class RunControl:
         return run_id, True
 
     def _with_more_rules(self, prepared: Prepared) -> Prepared:
-        more = self._more_rules()
-        rules = tuple(dict.fromkeys((*prepared.notify, *more)))
-        return msgspec.structs.replace(prepared, notify=rules) if more else prepared
+        return msgspec.structs.replace(prepared, notify=self.rules_with(prepared.notify))
+
+    def rules_with(self, rules: Sequence[NoticeRule]) -> tuple[NoticeRule, ...]:
+        """These rules for notices of a new run, and those for all runs."""
+        return tuple(dict.fromkeys((*rules, *self._more_rules())))
 
     def _new(self, prepared: Prepared, request: r.RunRequested) -> NewRun:
         uid = os.urandom(UID_BYTES).hex()
@@ -304,7 +306,7 @@ class RunControl:
             self.reader.keep_lost_numbers()
         turns = self.reader.store.create(runs, driver.name if driver else "")
         if driver is not None:
-            driver.engine.workflows.remember(runs[0].version, workflow)
+            driver.engine.workflows.remember(runs[0].workflow, workflow)
             driver.engine.begin(turns, runs)
         return [turn.run_id for turn in turns]
 

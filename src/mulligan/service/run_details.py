@@ -20,7 +20,7 @@ from mulligan.core.model.codec import encode
 from mulligan.core.model.workflow import END, Backoff, Command, Handler, Rule
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.errors import ArtifactDamaged, InputInvalid, NotFound
+from mulligan.errors import ArtifactDamaged, InputInvalid, UnknownArtifact
 from mulligan.history.matrices import matrix_groups
 from mulligan.history.phrases import describe_triager
 from mulligan.history.views import run_head_json
@@ -47,10 +47,6 @@ PAGE_MAX, SEARCHED_MAX = 1_000, 5_000
 QUICK_EVENTS_MAX = 20_000
 # A run with more steps is not shown whole.
 WHOLE_STEPS_MAX = 2_000
-
-
-class UnknownArtifact(NotFound):
-    code = "artifact.unknown"
 
 
 class EventPage(msgspec.Struct, frozen=True):

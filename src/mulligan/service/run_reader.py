@@ -80,7 +80,7 @@ class RunReader:
         self.home = home
         self._version = 0
         self._has_kept_numbers = False
-        self._last_definition: tuple[str, tuple[Workflow, Graph] | None] = "", None
+        self._last_definition: tuple[tuple[str, str], tuple[Workflow, Graph] | None] = ("", ""), None
 
     @cached_property
     def store(self) -> Store:
@@ -229,11 +229,11 @@ class RunReader:
 
     def _definition(self, loaded: LoadedRun) -> tuple[Workflow, Graph]:
         """The workflow that the run was started with, and its graph. One command asks for the same again and again."""
-        version, found = self._last_definition
-        if found is None or version != loaded.record.version:
+        key, found = self._last_definition
+        if found is None or key != (loaded.record.project, loaded.record.version):
             workflow = decode(loaded.workflow)
             found = workflow, Graph(workflow)
-            self._last_definition = loaded.record.version, found
+            self._last_definition = (loaded.record.project, loaded.record.version), found
         return found
 
     def events(self, run_id: int, after: int = 0) -> Iterator[e.Entry]:
@@ -260,8 +260,9 @@ class RunReader:
 
     def first_workflow(self, run_id: int) -> Workflow:
         """The workflow that the run was started with. Its log is read with that, and records later changes itself."""
-        version, found = self._last_definition
-        if found is None or version != self.record(run_id).version:
+        key, found = self._last_definition
+        record = self.record(run_id)
+        if found is None or key != (record.project, record.version):
             with pause_garbage_collection():
                 found = self._definition(self.store.load(run_id))
         return found[0]

@@ -64,7 +64,8 @@ def _file(reader: RunReader, run_id: int, state: State) -> tuple[str, bool]:
     known: Any = state.run.revision or started
     if not isinstance(started, RunStarted) or not known.file:
         return "", False
-    return known.file, digest_of(known.file) == known.digest
+    # Without a digest it is a file of the host of a client, and none of ours.
+    return known.file, bool(known.digest) and digest_of(known.file) == known.digest
 
 
 def _published(

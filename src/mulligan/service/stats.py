@@ -227,7 +227,7 @@ def _records(reader: RunReader, run_ids: set[int], since: datetime | None) -> di
 
 def _pinned(reader: RunReader, record: RunRecord, versions: dict[tuple[str, str], _Pinned]) -> _Pinned:
     """The workflow as the run has it: read once per version."""
-    version = record.workflow, record.version
+    version = record.project, record.version
     if version not in versions:
         versions[version] = _Pinned(decode(reader.store.load(record.run_id).workflow))
     return versions[version]

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from mulligan.core.deciding.breaker import Verdict
 from mulligan.core.deciding.expiry_permission import HeartbeatSeries, first_heartbeat
-from mulligan.core.deciding.fork import outdated_approvals, own_kept, worktree_origin
+from mulligan.core.deciding.fork import kept_data, kept_sessions, outdated_approvals, own_kept, worktree_origin
 from mulligan.core.deciding.kept_approvals import refuse_outdated_approvals
 from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
@@ -48,6 +48,7 @@ from mulligan.ports.server_records import LogChunk, LogKey, TokenRecord
 from mulligan.service.home import Home
 from mulligan.service.log_ranges import watched_runs
 from mulligan.service.logins import owner_of
+from mulligan.service.received_runs import check_received
 from mulligan.service.run_control import RunControl
 from mulligan.service.run_reader import RunReader
 from mulligan.service.run_worktrees import pin_origin
@@ -166,18 +167,21 @@ class StoreCalls:
         return replace(worker, lock="", is_expired=not is_alive, beat_at=beat_at)
 
     def _create(self, runs: list[NewRun]) -> list[Turn]:
-        for run in runs:
-            if run.parent_place or run.request.parent_run_id is not None:
-                raise InputInvalid("only a step starts a child run", hint="leave the parent out")
-            self._refuse_workflow(run.name)
         now = self._now()
+        checked = check_received(self._reader, runs, self._refuse_workflow)
         return self._store.create(
             [
                 replace(
                     run,
-                    request=replace(self._own_history(run), at=now, by=self._control.by, cwd=self._folder_for(run)),
+                    request=replace(
+                        self._own_history(run),
+                        at=now,
+                        by=self._control.by,
+                        cwd=self._folder_for(run),
+                        notify=self._control.rules_with(run.request.notify),
+                    ),
                 )
-                for run in runs
+                for run in checked
             ]
         )
 
@@ -196,6 +200,8 @@ class StoreCalls:
         if request.has_inputs:
             refuse_outdated_approvals(old, request.inputs)
         origin = pin_origin(worktree_origin(old), request.uid)
+        # Its results are those of the log.
+        request = replace(request, kept=(), stale=(), data={}, sessions={})
         return replace(request, history=pack_history(entries), worktree=origin)
 
     def _at_event(self, run_id: int, seq: int) -> tuple[list[Entry], State]:
@@ -211,7 +217,8 @@ class StoreCalls:
             old = self._at_event(request.forked_from, request.forked_at)[1]
         graph = Graph(decode(run.workflow))
         request = self._own_worktree(old, replace(request, forked_at=0))
-        request = replace(request, kept=tuple(own_kept(old, graph, request.kept)))
+        kept = tuple(own_kept(old, graph, request.kept))
+        request = replace(request, kept=kept, data=kept_data(old, kept), sessions=kept_sessions(old, kept))
         for name, why in outdated_approvals(old, graph, request.inputs, {one.step for one in request.kept}).items():
             raise Refused(
                 f"'{name}' of run {request.forked_from} cannot be kept, since a person has to be asked again: {why}",
@@ -236,7 +243,7 @@ class StoreCalls:
     def _put(self, run_id: int, report: ControlReport | DecisionReport, is_asking: bool) -> Sent:
         self._refuse_workflow(self._reader.record(run_id).workflow)
         self._refuse_code(report)
-        named: Report = replace(report, at=self._now(), by=self._control.by)
+        named: Report = replace(_without_digest(report), at=self._now(), by=self._control.by)
         if not is_asking:
             return Sent(self._store.put(run_id, named))
         return Sent(*self._control.ask(run_id, named))
@@ -289,8 +296,8 @@ class StoreCalls:
             raise Refused(f"there is a worker '{worker.name}' already", hint="a worker has a name of its own")
         if known is None:
             self._owners.add(worker.name)
-        lock = worker.lock if self._store.is_shared else ""
-        self._store.register(replace(worker, lock=lock, is_expired=False, started_at=self._now(), beat_at=None))
+        # Nor is a path that it names looked at: its heartbeats say whether it is alive.
+        self._store.register(replace(worker, lock="", is_expired=False, started_at=self._now(), beat_at=None))
 
     def _exchange(
         self, worker: str, ended: list[EndedTask], logs: list[LogChunk], offer: Offer | None, is_beat: bool
@@ -356,6 +363,12 @@ class StoreCalls:
         self._reader.record(run_id)
         self._reader.log_ranges.watch(run_id)
 
+    def _earlier_results(self, tag: str, limit: int, beside: int | None) -> list[tuple[int, str, str, bytes]]:
+        """Results in the project of a run. A worker of an earlier version does not say for which run it asks."""
+        if beside is None and (self._token is None or self._token.project is None):
+            return []
+        return self._store.tagged_rows(tag, limit, beside)
+
     def _leases_of(self, worker: str) -> list[Lease]:
         self._owners.expect(worker)
         return self._handed_out(self._store.leases_of(worker))
@@ -394,10 +407,17 @@ _OWN: Mapping[str, Callable[..., Any]] = {
     "work.leases_of": StoreCalls._leases_of,
     "work.retire": StoreCalls._retire,
     "work.now": StoreCalls._now,
-    "work.tagged_rows": lambda self, tag, limit: self._store.tagged_rows(tag, limit),
+    "work.tagged_rows": StoreCalls._earlier_results,
     "work.fetch": StoreCalls._fetch,
     "artifacts.fetch": StoreCalls._fetch,
 }
+
+
+def _without_digest(report: ControlReport | DecisionReport) -> ControlReport | DecisionReport:
+    """The report without the digest of a file of the caller's host: nobody has the server open a file by its path."""
+    if not isinstance(report, RetryRequested) or report.revised is None:
+        return report
+    return replace(report, revised=replace(report.revised, digest=""))
 
 
 def gives_bytes(name: str) -> bool:

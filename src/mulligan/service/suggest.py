@@ -13,7 +13,7 @@ from mulligan.analysis.suggest.evidence import Evidence
 from mulligan.analysis.suggest.proposals import Counted, Kind, Nearly, Proposal, Saving
 from mulligan.analysis.suggest.propose import Proposed, propose
 from mulligan.core.effects.run_lists import RunFilter
-from mulligan.core.model.workflow import Step, Workflow, decode, version
+from mulligan.core.model.workflow import Step, Workflow, decode
 from mulligan.errors import InputInvalid, LanguageError, MulliganError, NotFound, UnknownStep
 from mulligan.formats import OURS, examine, title_of
 from mulligan.language.suggestions import did_you_mean
@@ -250,7 +250,7 @@ def _newest(reader: RunReader, name: str, since: datetime | None) -> tuple[list[
 def _read(reader: RunReader, records: Sequence[RunRecord]) -> tuple[dict[str, Evidence], int]:
     """The evidence of each workflow, and how many runs had too many events to be read."""
     found: dict[str, Evidence] = {}
-    definitions: dict[str, Workflow] = {}
+    definitions: dict[tuple[str, str], Workflow] = {}
     budget, left_out = EVENTS_MAX, 0
     for record in records:
         if record.seq > budget:
@@ -262,15 +262,15 @@ def _read(reader: RunReader, records: Sequence[RunRecord]) -> tuple[dict[str, Ev
     return found, left_out
 
 
-def _definition(reader: RunReader, record: RunRecord, known: dict[str, Workflow]) -> Workflow:
+def _definition(reader: RunReader, record: RunRecord, known: dict[tuple[str, str], Workflow]) -> Workflow:
     """The workflow that a run was started with. One that was corrected meanwhile has another version."""
-    if record.version in known:
-        return known[record.version]
-    data = reader.store.load(record.run_id).workflow
-    workflow = decode(data)
+    key = record.project, record.version
+    if key in known:
+        return known[key]
+    workflow = decode(reader.store.load(record.run_id).workflow)
     if len(known) >= _DEFINITIONS_MAX:
         del known[next(iter(known))]
-    known[version(data)] = workflow
+    known[key] = workflow
     return workflow
 
 

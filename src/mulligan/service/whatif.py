@@ -148,7 +148,7 @@ class _Decider:
             yield self.reader.record(run_id)
 
     def _recording(self, one: RunRecord) -> Recording:
-        version = one.workflow, one.version
+        version = one.project, one.version
         if version not in self.graphs:
             if len(self.graphs) >= _GRAPHS_MAX:
                 del self.graphs[next(iter(self.graphs))]

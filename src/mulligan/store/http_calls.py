@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cache
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -115,6 +115,8 @@ _RUN_IDS = {"run_ids": list[Integer]}
 _PAGE = {"before": Integer | None, "limit": Integer}
 _NAMED = {"project": str, "name": str}
 _LOG = {"key": LogKey}
+# The documents that a route of the API shows to the same scope. All others are the server's own: logins, workers.
+ReadableKind = Literal["draft", "hooks", "schedule", "schedule_state"]
 
 CALLS: Mapping[str, StoreCall] = {
     # -- reading runs
@@ -153,8 +155,8 @@ CALLS: Mapping[str, StoreCall] = {
     "server_records.newest_versions": StoreCall(
         "read", {"project": str, "after": str, "limit": Integer}, list[WorkflowVersion]
     ),
-    "server_records.document": StoreCall("read", {"project": str, "kind": str, "name": str}, Document | None),
-    "server_records.documents": StoreCall("read", {"kind": str, "project": str | None}, list[Document]),
+    "server_records.document": StoreCall("read", {"project": str, "kind": ReadableKind, "name": str}, Document | None),
+    "server_records.documents": StoreCall("read", {"kind": ReadableKind, "project": str | None}, list[Document]),
     "server_records.tokens": StoreCall("admin", {}, list[TokenRecord]),
     "server_records.audit": StoreCall(
         "admin", {"project": str | None, **_PAGE, "who": str, "action": str}, list[AuditRecord]
@@ -196,16 +198,23 @@ CALLS: Mapping[str, StoreCall] = {
     "work.leases_of": StoreCall("worker", {"worker": str}, list[Lease]),
     "work.retire": StoreCall("worker", {"worker": str}, is_change=True),
     "work.now": StoreCall("worker", {}, datetime),
-    "work.tagged_rows": StoreCall("worker", {"tag": str, "limit": Integer}, list[tuple[int, str, str, bytes]]),
+    # The results of the project of the run `beside`. A worker of an earlier version does not say which run it asks for.
+    "work.tagged_rows": StoreCall(
+        "worker", {"tag": str, "limit": Integer, "beside": Integer | None}, list[tuple[int, str, str, bytes]]
+    ),
     "work.fetch": StoreCall("worker", {"artifact": Artifact}, bytes),
 }
+
+
+# What an argument is that older clients do not send.
+_MISSING: Mapping[str, tuple[Any]] = {"beside": (None,)}
 
 
 @cache
 def arguments_type(name: str) -> type[msgspec.Struct]:
     """The struct that a body of this call is decoded into. Unknown arguments are refused."""
-    call = CALLS[name]
-    return msgspec.defstruct("Arguments", list(call.arguments.items()), forbid_unknown_fields=True)
+    fields = [(field, *rest, *_MISSING.get(field, ())) for field, *rest in CALLS[name].arguments.items()]
+    return msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True)
 
 
 @cache

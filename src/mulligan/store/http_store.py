@@ -29,7 +29,7 @@ from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import ApprovalGiven, Classified, Report
 from mulligan.core.model.scheduler_job import JobEnd
 from mulligan.core.model.workflow import Breaker
-from mulligan.errors import KeyUsed, MulliganError, StoreRefused, StoreUnavailable
+from mulligan.errors import InputInvalid, KeyUsed, MulliganError, StoreRefused, StoreUnavailable
 from mulligan.ports import (
     NONE_AHEAD,
     Answer,
@@ -167,9 +167,16 @@ class HttpStore:
         found: list[tuple[int, bytes]] = self._ask("recent_rows", workflow=workflow, kind=kind, key=key, limit=limit)
         return found
 
-    def tagged_rows(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
-        name = "work.tagged_rows" if self._is_worker else "tagged_rows"
-        found: list[tuple[int, str, str, bytes]] = self._ask(name, tag=tag, limit=limit)
+    def tagged_rows(self, tag: str, limit: int, beside: int | None = None) -> list[tuple[int, str, str, bytes]]:
+        found: list[tuple[int, str, str, bytes]]
+        if not self._is_worker:
+            found = self._ask("tagged_rows", tag=tag, limit=limit)
+            return found
+        try:
+            found = self._ask("work.tagged_rows", tag=tag, limit=limit, beside=beside)
+        except InputInvalid:
+            # A server of an earlier version does not know the project of a run: nothing is reused.
+            return []
         return found
 
     def breakers(self) -> list[BreakerRecord]:

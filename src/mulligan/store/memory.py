@@ -212,12 +212,14 @@ class MemoryStore:
         rows = ((run.run_id, *run.rows[kind, key]) for run in runs if (kind, key) in run.rows)
         return list(islice(((run_id, data) for run_id, tag, data in rows if tag not in PERSON_TAGS), limit))
 
-    def tagged_rows(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
+    def tagged_rows(self, tag: str, limit: int, beside: int | None = None) -> list[tuple[int, str, str, bytes]]:
+        runs = self.tables.runs
+        projects = {run.new.project for run in runs.values() if beside in (None, run.run_id)}
         rows = (
             (run.run_id, run.status, key, data)
-            for run in reversed(self.tables.runs.values())
+            for run in reversed(runs.values())
             for (_, key), (tag_, data) in sorted(run.rows.items())
-            if tag and tag_ == tag
+            if tag and tag_ == tag and run.new.project in projects
         )
         return list(islice(rows, limit))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import cached_property
 from importlib import import_module
 from itertools import groupby
 from operator import itemgetter
@@ -198,9 +198,11 @@ class PostgresStore:
         records, bodies, rows = self._loaded([run_id])
         if not records:
             raise refusals.unknown_run(run_id)
-        if not bodies:
+        run = run_from(records[0])
+        body = _body(run, dict(bodies))
+        if body is None:
             raise refusals.no_workflow(run_id)
-        return LoadedRun(run_from(records[0]), bodies[0][1], [(*row[1:],) for row in rows])
+        return LoadedRun(run, body, [(*row[1:],) for row in rows])
 
     def load_all(self, run_ids: Collection[int]) -> list[LoadedRun]:
         records, bodies, rows = self._loaded(run_ids)
@@ -210,8 +212,8 @@ class PostgresStore:
         for record in records:
             with suppress(CodecError):
                 run = run_from(record)
-                if run.version in body_of:
-                    loaded.append(LoadedRun(run, body_of[run.version], rows_of.get(run.run_id, [])))
+                if (body := _body(run, body_of)) is not None:
+                    loaded.append(LoadedRun(run, body, rows_of.get(run.run_id, [])))
         return loaded
 
     def _loaded(self, run_ids: Collection[int]) -> list[list[Any]]:
@@ -236,8 +238,8 @@ class PostgresStore:
     def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
         return self._client.query("recent_rows", kind, key, workflow, limit)
 
-    def tagged_rows(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
-        return self._client.query("tagged_rows", tag, limit)
+    def tagged_rows(self, tag: str, limit: int, beside: int | None = None) -> list[tuple[int, str, str, bytes]]:
+        return self._client.query("tagged_rows", tag=tag, limit=limit, beside=beside)
 
     def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
         for run_id, data in self._client.query("records_containing", text=text.encode()):
@@ -253,10 +255,10 @@ class PostgresStore:
     def remove(self, root_run_ids: Collection[int]) -> list[int]:
         wanted = Bigints(root_run_ids)
 
-        def work() -> list[tuple[int, str]]:
+        def work() -> list[tuple[int, str, str]]:
             self._client.execute("lock_trees", wanted)
-            found: list[tuple[int, str]] = self._client.execute("removable", wanted)
-            gone = [run_id for run_id, _ in found]
+            found: list[tuple[int, str, str]] = self._client.execute("removable", wanted)
+            gone = [run_id for run_id, _, _ in found]
             for name in (
                 "remove_events",
                 "remove_rows",
@@ -272,14 +274,14 @@ class PostgresStore:
                 self._client.execute(name, Bigints(gone))
             return found
 
-        def forget_workflows(versions: Texts) -> None:
+        def forget_workflows() -> None:
             self._client.execute("lock_workflows")
-            self._client.execute("remove_workflows", versions)
+            self._client.execute("remove_workflows", *arrays((Texts, Texts), {row[1:] for row in found}))
 
         found = self._client.write(work)
         if found:
-            self._client.write(partial(forget_workflows, Texts({version for _, version in found})))
-        return [run_id for run_id, _ in found]
+            self._client.write(forget_workflows)
+        return [run_id for run_id, _, _ in found]
 
     # -- inboxes
 
@@ -644,6 +646,11 @@ class PostgresStore:
 
     def watch_run_ends(self) -> None:
         self._client.watch_run_ends()
+
+
+def _body(run: RunRecord, bodies: dict[str, bytes]) -> bytes | None:
+    """The definition of the run's own project; or the one for all projects, which an older version stored."""
+    return bodies.get(f"@{run.project}/{run.version}", bodies.get(run.version))
 
 
 def _report_statement(ended: Sequence[tuple[int, Report, Guard | None]]) -> Statement:

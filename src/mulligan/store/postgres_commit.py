@@ -207,9 +207,10 @@ def insert_run_statements(
     keys = [(run.key, turn.run_id) for run, turn in zip(runs, turns, strict=True) if run.key]
     if keys:
         yield "insert_starts", [*arrays((Texts, Bigints), keys), len(keys)]
-    bodies = {run.version: run.workflow for run in runs}
-    yield "insert_workflows", arrays((Texts, Blobs), bodies.items())
     both = list(zip(runs, turns, parents, strict=True))
+    definitions = {(run.version, run.project, parent): run.workflow for run, _, parent in both}
+    rows = [(*key, body) for key, body in definitions.items()]
+    yield "insert_workflows", arrays((Texts, Texts, Bigints, Blobs), rows)
     earliest, among = creation_skew(runs)
     yield "widen_skew", {"at": earliest, "among": among}
     yield "insert_runs", arrays(_NEW_RUN, [_new_run(run, turn, parent) for run, turn, parent in both])

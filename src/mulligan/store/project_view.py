@@ -2,8 +2,8 @@
 
 All that reads or changes runs by way of it is limited to the project without knowing of projects. Two things belong to
 the whole store, and are shown to every project: the workers, without what they do for other projects; and the breakers,
-since each stands for a system that all projects use. Artifacts are not limited: only who knows the digest of one can
-read it, and digests are in the logs of runs.
+since each stands for a system that all projects use. An artifact belongs to the project of the run whose folder it is
+in. One of a run that was removed is there as long as a fork of that run refers to it: who knows its digest reads it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from mulligan.core.effects.run_lists import (
     QueuedShape,
     RunFilter,
 )
+from mulligan.core.model.artifacts import Artifact, Format, referenced_names, run_id_of
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import Report
 from mulligan.core.model.scheduler_job import JobEnd
@@ -32,6 +33,7 @@ from mulligan.errors import KeyUsed
 from mulligan.ports import (
     NONE_AHEAD,
     Answer,
+    ArtifactRecord,
     Artifacts,
     AuditRecord,
     BreakerRecord,
@@ -82,6 +84,10 @@ class VisibleRuns:
     def has(self, run_id: int) -> bool:
         return run_id in self.among([run_id])
 
+    def is_foreign(self, run_id: int) -> bool:
+        """Whether the run exists and belongs to another project."""
+        return not self.has(run_id) and run_id in self._known
+
     def rows(self, rows: Iterable[Found], run_id: Callable[[Found], int]) -> list[Found]:
         """The rows about runs of the project."""
         found = list(rows)
@@ -104,9 +110,11 @@ class ProjectView:
 
     def __init__(self, of: Store, project: str) -> None:
         self._of, self.project = of, project
+        # Of keys. A slash in the name of a project is none between two names.
+        self._prefix = f"@{project.replace('%', '%25').replace('/', '%2F')}/"
         self._visible = VisibleRuns(of, project)
         self.is_shared = of.is_shared
-        self.artifacts: Artifacts = of.artifacts
+        self.artifacts: Artifacts = ProjectArtifacts(of, self._visible)
         self.lists: RunLists = ProjectLists(of, project, self._visible)
 
     @property
@@ -164,8 +172,8 @@ class ProjectView:
     def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
         return self._visible.newest(lambda asked: self._of.recent_rows(workflow, kind, key, asked), limit)
 
-    def tagged_rows(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
-        return self._visible.newest(lambda asked: self._of.tagged_rows(tag, asked), limit)
+    def tagged_rows(self, tag: str, limit: int, beside: int | None = None) -> list[tuple[int, str, str, bytes]]:
+        return self._visible.newest(lambda asked: self._of.tagged_rows(tag, asked, beside), limit)
 
     # -- breakers
 
@@ -181,22 +189,31 @@ class ProjectView:
     # -- changing runs
 
     def create(self, runs: Sequence[NewRun], holder: str = "", *, audit: Sequence[AuditRecord] = ()) -> list[Turn]:
+        for run in runs:
+            self._refuse_foreign(run.request)
         ours = [replace(run, project=self.project, key=self._scoped(run.key)) for run in runs]
         rows = [replace(record, project=self.project) for record in audit]
         try:
             return self._of.create(ours, holder, audit=rows)
         except KeyUsed as used:
             # Names the key as the caller knows it.
-            raise KeyUsed(used.message.replace(f"'@{self.project}/", "'", 1), run_id=used.run_id) from None
+            raise KeyUsed(used.message.replace(f"'{self._prefix}", "'", 1), run_id=used.run_id) from None
 
     def _scoped(self, key: str) -> str:
         """The key as the store knows it. Those of the first project stay as they are, unless they look scoped."""
         if not key or (not self.project and not key.startswith("@")):
             return key
-        return f"@{self.project}/{key}"
+        return f"{self._prefix}{key}"
+
+    def _refuse_foreign(self, report: Report) -> None:
+        """Refuse a report that refers to an artifact of another project: what the run knows, its workers fetch."""
+        for name in referenced_names(report):
+            if self._visible.is_foreign(run_id_of(name)):
+                raise refusals.unknown_artifact(name)
 
     def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
         self._expect(run_id)
+        self._refuse_foreign(report)
         return self._of.put(run_id, report, is_asking=is_asking)
 
     def answer(self, message_id: int) -> Answer | None:
@@ -281,9 +298,12 @@ class ProjectView:
         """`StaleLease` for the lease of a task of another project."""
         if not any(lease.token == token for worker in self.workers() for lease in self.leases_of(worker.name)):
             raise refusals.stale_lease(token)
+        self._refuse_foreign(report)
         self._of.report(token, report, guard=guard)
 
     def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> bool:
+        for _, report, _ in ended:
+            self._refuse_foreign(report)
         return self._of.report_all(ended)
 
     def report_and_lease(
@@ -294,6 +314,8 @@ class ProjectView:
         *,
         root_run_id: int | None = None,
     ) -> tuple[bool, list[Lease]]:
+        for _, report, _ in ended:
+            self._refuse_foreign(report)
         offer = replace(offer, project=self.project)
         return self._of.report_and_lease(worker, ended, offer, root_run_id=root_run_id)
 
@@ -342,6 +364,39 @@ class ProjectView:
 
     def watch_run_ends(self) -> None:
         self._of.watch_run_ends()
+
+
+class ProjectArtifacts:
+    """The artifacts of the runs of the project. Those of another project are unknown."""
+
+    def __init__(self, of: Store, visible: VisibleRuns) -> None:
+        self._of, self._visible = of.artifacts, visible
+
+    def keep(self, name: str, data: bytes, format: Format) -> Artifact:
+        self._expect(name)
+        return self._of.keep(name, data, format)
+
+    def keep_file(self, artifact: Artifact, path: str) -> Artifact:
+        self._expect(artifact.name)
+        return self._of.keep_file(artifact, path)
+
+    def _expect(self, name: str) -> None:
+        if not self._visible.has(run_id_of(name)):
+            raise refusals.unknown_artifact(name)
+
+    def fetch(self, artifact: Artifact) -> bytes:
+        if self._visible.is_foreign(run_id_of(artifact.name)):
+            raise refusals.unknown_artifact(artifact.name)
+        return self._of.fetch(artifact)
+
+    def path(self, artifact: Artifact) -> str:
+        return "" if self._visible.is_foreign(run_id_of(artifact.name)) else self._of.path(artifact)
+
+    def records(self) -> Iterator[ArtifactRecord]:
+        return (one for one in self._of.records() if self._visible.has(run_id_of(one.name)))
+
+    def remove(self, names: Iterable[str]) -> None:
+        self._of.remove([name for name in names if self._visible.has(run_id_of(name))])
 
 
 class ProjectLists:

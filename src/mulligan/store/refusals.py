@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mulligan.core.effects.tasks import Task
-from mulligan.errors import CodecError, Conflict, KeyUsed, RevisionMismatch, StaleLease, UnknownRun
+from mulligan.errors import CodecError, Conflict, KeyUsed, RevisionMismatch, StaleLease, UnknownArtifact, UnknownRun
 from mulligan.ports import Commit
 
 
 def unknown_run(run_id: int) -> UnknownRun:
     return UnknownRun(f"there is no run {run_id}", run_id=run_id)
+
+
+def unknown_artifact(name: str) -> UnknownArtifact:
+    return UnknownArtifact(f"there is no artifact '{name}'", name=name)
 
 
 def no_workflow(run_id: int) -> CodecError:

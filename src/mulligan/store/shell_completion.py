@@ -19,7 +19,10 @@ _CONNECT_SECONDS = 2
 
 # The same text for both dialects. '?' is a parameter.
 _RUNS = "SELECT run_id, workflow, status FROM runs WHERE parent_run_id IS NULL ORDER BY run_id DESC LIMIT ?"
-_DEFINITION = "SELECT body FROM workflows WHERE version = (SELECT version FROM runs WHERE run_id = ?)"
+_DEFINITION = (
+    "SELECT w.body FROM runs r JOIN workflows w ON w.version IN (r.version, '@' || r.project || '/' || r.version) "
+    "WHERE r.run_id = ? ORDER BY length(w.version) DESC LIMIT 1"
+)
 _NAMES = {
     "breakers": "SELECT name FROM breakers ORDER BY name LIMIT ?",
     "workers": "SELECT name FROM workers ORDER BY name LIMIT ?",

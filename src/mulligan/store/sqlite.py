@@ -206,7 +206,7 @@ class SqliteStore:
             record = fetch_all(db, SQL["run"], run_id)
             if not record:
                 raise refusals.unknown_run(run_id)
-            body = fetch_all(db, SQL["workflow"], record[0][2])
+            body = fetch_all(db, SQL["workflow"], record[0][2], record[0][-1])
             if not body:
                 raise refusals.no_workflow(run_id)
             return LoadedRun(run_from(record[0]), body[0][0], fetch_all(db, SQL["rows"], run_id))
@@ -238,8 +238,8 @@ class SqliteStore:
         rows = self._file.read(SQL["recent_rows"], workflow, kind, key, limit)
         return [lately_row(row) for row in rows]
 
-    def tagged_rows(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
-        return [tagged_row(row) for row in self._file.read(SQL["tagged_rows"], tag, limit)]
+    def tagged_rows(self, tag: str, limit: int, beside: int | None = None) -> list[tuple[int, str, str, bytes]]:
+        return [tagged_row(row) for row in self._file.read(SQL["tagged_rows"], tag, limit, beside)]
 
     def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
         yield from self._file.read(SQL["records_containing"], text.encode())
@@ -253,7 +253,7 @@ class SqliteStore:
     def remove(self, root_run_ids: Collection[int]) -> list[int]:
         def work(db: apsw.Cursor) -> list[int]:
             found = fetch_all(db, SQL["removable"], _array(root_run_ids))
-            gone = [run_id for run_id, _ in found]
+            gone = [run_id for run_id, _, _ in found]
             for name in (
                 "remove_events",
                 "remove_rows",
@@ -268,7 +268,7 @@ class SqliteStore:
                 "remove_run",
             ):
                 db.executemany(SQL[name], [(run_id,) for run_id in gone])
-            db.executemany(SQL["remove_workflow"], {(version,) for _, version in found})
+            db.executemany(SQL["remove_workflow"], {(version, project) for _, version, project in found})
             return gone
 
         return self._file.write(work)

@@ -217,7 +217,8 @@ def insert_runs(
     run_ids = next_numbers(db, "run", len(runs))
     fence = 1 if holder else 0
     pairs = list(zip(run_ids, runs, strict=True))
-    db.executemany(SQL["insert_workflow"], {run.version: (run.version, run.workflow) for run in runs}.values())
+    definitions = {(run.version, run.project): run.workflow for run in runs}
+    db.executemany(SQL["insert_workflow"], [(*key, body) for key, body in definitions.items()])
     if runs:
         db.execute(SQL["widen_skew"], creation_skew(runs))
     db.executemany(SQL["insert_run"], [_run_row(run_id, run, parent, root, holder, fence) for run_id, run in pairs])

@@ -22,7 +22,7 @@ _FILES: dict[Dialect, tuple[str, ...]] = {
 SEARCH = 7
 # The function that a process must have to work on an SQLite file: the last migration that older ones cannot work beside
 # names it in triggers. A process without it ends with its name as the error.
-SQLITE_NEEDED = "a newer Mulligan has migrated it (schema 12); start this again with the newer version"
+SQLITE_NEEDED = "a newer Mulligan has migrated it (schema 13); start this again with the newer version"
 
 
 class Migration(NamedTuple):

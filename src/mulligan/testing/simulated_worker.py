@@ -346,7 +346,7 @@ class _SharedCache(WorkflowCache):
     def get(self, version: str, data: bytes) -> tuple[Workflow, Graph]:
         found = self._around.workflows.get(version)
         if found is None:
-            self.remember(version, read_workflow(data))
+            self.remember(data, read_workflow(data))
             found = self._around.workflows[version] = super().get(version, data)
             found[1].starts_at_once = self._around.starts_at_once
         self.has_breakers = self.has_breakers or bool(found[0].breakers)

@@ -89,7 +89,7 @@ class ResultCache:
         if not about.looks or self._results is None:
             return None
         try:
-            rows = self._results(tag, RESULTS_MAX)
+            rows = self._results(tag, RESULTS_MAX, task.run_id)
         except CodecError:
             return None  # the row of another run is damaged, which does not concern this one
         for row in rows:

@@ -25,8 +25,10 @@ from mulligan.core.model.workflow import (
     Workflow,
     all_commands,
     decode,
+    encode,
     expressions_in,
     is_group,
+    version,
 )
 from mulligan.core.state.state import ITEM, PastVisit, Place, Revision, State
 from mulligan.errors import Refused
@@ -241,7 +243,8 @@ def make_revision(state: State, report: Revised, graph: Graph, by: str) -> tuple
         # Steps with changed edges must run again to choose among the new ones.
         found = _replace(found, renewed=found.rerouted)
     fact = e.RunRevised(
-        version=report.version,
+        # Not as the report says: nobody chooses with whose tasks a warm process is shared.
+        version=version(encode(graph.workflow)),
         definition=report.definition,
         by=by,
         inputs=report.inputs,

@@ -68,8 +68,14 @@ SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM run_ids
 WITH known AS (SELECT 1 FROM workers WHERE name = %s FOR KEY SHARE)
 SELECT expect('worker', (SELECT count(*) FROM known), 1)
 
+-- A definition belongs to one project: nobody stores what another project runs. A child run is in that of its parent.
 -- name: insert_workflows
-INSERT INTO workflows (version, body) SELECT * FROM unnest(%s::text[], %s::bytea[]) ORDER BY 1
+INSERT INTO workflows (version, body)
+SELECT DISTINCT ON (1) CASE WHEN coalesce(p.project, n.project) = '' THEN n.version
+                            ELSE '@' || coalesce(p.project, n.project) || '/' || n.version END, n.body
+FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::bytea[]) AS n (version, project, parent, body)
+LEFT JOIN runs p ON p.run_id = n.parent
+ORDER BY 1
 ON CONFLICT DO NOTHING
 
 -- Waits for another transaction that uses the same key.
@@ -142,8 +148,11 @@ SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, de
        parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
 FROM runs WHERE parent_run_id = %s ORDER BY run_id
 
+-- Those of the runs' own projects. One that an older version stored is there for all projects.
 -- name: workflows
-SELECT version, body FROM workflows WHERE version IN (SELECT version FROM runs WHERE run_id = ANY (%s::bigint[]))
+SELECT version, body FROM workflows WHERE version IN (
+    SELECT unnest(ARRAY[version, '@' || project || '/' || version]) FROM runs WHERE run_id = ANY (%s::bigint[])
+)
 
 -- name: rows
 SELECT run_id, kind, key, tag, data FROM rows WHERE run_id = ANY (%s::bigint[]) ORDER BY run_id, kind, key
@@ -176,7 +185,9 @@ WHERE r.workflow = %s ORDER BY r.run_id DESC LIMIT %s::bigint
 
 -- name: tagged_rows
 SELECT run_id, status, key, data FROM rows JOIN runs USING (run_id)
-WHERE tag <> '' AND tag = %s ORDER BY run_id DESC, key LIMIT %s::bigint
+WHERE tag <> '' AND tag = %(tag)s
+      AND (%(beside)s::bigint IS NULL OR project = (SELECT b.project FROM runs b WHERE b.run_id = %(beside)s::bigint))
+ORDER BY run_id DESC, key LIMIT %(limit)s::bigint
 
 -- name: records_containing
 SELECT run_id, entry FROM events WHERE position(%(text)s::bytea IN entry) > 0
@@ -199,7 +210,7 @@ WITH RECURSIVE trees (run_id) AS (
     SELECT run_id FROM runs WHERE run_id = ANY(%s::bigint[]) AND run_id = root_run_id
     UNION SELECT r.run_id FROM trees t JOIN runs r ON r.parent_run_id = t.run_id
 )
-SELECT run_id, version FROM trees JOIN runs USING (run_id)
+SELECT run_id, version, project FROM trees JOIN runs USING (run_id)
 WHERE root_run_id NOT IN (
     SELECT root_run_id FROM runs WHERE status NOT IN ('completed', 'failed', 'cancelled')
     UNION ALL SELECT root_run_id FROM runs WHERE holder <> ''
@@ -242,8 +253,11 @@ DELETE FROM runs WHERE run_id = ANY(%s::bigint[])
 LOCK TABLE workflows IN SHARE ROW EXCLUSIVE MODE
 
 -- name: remove_workflows
-DELETE FROM workflows w WHERE version = ANY(%s::text[])
-      AND (SELECT r.version FROM runs r WHERE r.version = w.version LIMIT 1) IS NULL
+DELETE FROM workflows w USING unnest(%s::text[], %s::text[]) AS gone (version, project)
+WHERE w.version IN (gone.version, '@' || gone.project || '/' || gone.version) AND (
+    SELECT r.version FROM runs r
+    WHERE r.version = gone.version AND (r.project = gone.project OR w.version = gone.version) LIMIT 1
+) IS NULL
 
 -- artifacts ----------------------------------------------------------------------------------------------------------
 

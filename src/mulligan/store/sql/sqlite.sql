@@ -35,8 +35,9 @@ DELETE FROM tasks WHERE worker = ? RETURNING run_id, place, attempt
 
 -- runs ---------------------------------------------------------------------------------------------------------------
 
+-- A definition belongs to one project: nobody stores what another project runs.
 -- name: insert_workflow
-INSERT OR IGNORE INTO workflows (version, body) VALUES (?, ?)
+INSERT OR IGNORE INTO workflows (version, body) VALUES (iif(?2 = '', ?1, '@' || ?2 || '/' || ?1), ?3)
 
 -- name: insert_start
 INSERT INTO starts VALUES (?, ?)
@@ -106,8 +107,9 @@ FROM runs WHERE parent_run_id = ? ORDER BY run_id
 -- name: root
 SELECT root_run_id, project FROM runs WHERE run_id = ?
 
+-- The definition of the run's own project. One that an older version stored is there for all projects.
 -- name: workflow
-SELECT body FROM workflows WHERE version = ?
+SELECT body FROM workflows WHERE version IN (?1, '@' || ?2 || '/' || ?1) ORDER BY length(version) DESC LIMIT 1
 
 -- name: rows
 SELECT kind, key, tag, data FROM rows WHERE run_id = ?1
@@ -142,7 +144,8 @@ WHERE r.workflow = ?1 ORDER BY r.run_id DESC LIMIT ?4
 
 -- name: tagged_rows
 SELECT run_id, status, key, data FROM rows INDEXED BY rows_by_tag CROSS JOIN runs USING (run_id)
-WHERE tag <> '' AND tag = ?1 ORDER BY run_id DESC, key LIMIT ?2
+WHERE tag <> '' AND tag = ?1 AND (?3 IS NULL OR project = (SELECT b.project FROM runs b WHERE b.run_id = ?3))
+ORDER BY run_id DESC, key LIMIT ?2
 
 -- name: records_containing
 SELECT id >> 32, entry FROM events WHERE instr(entry, ?1)
@@ -155,7 +158,7 @@ WITH RECURSIVE trees (run_id) AS (
     SELECT run_id FROM runs WHERE run_id IN (SELECT value FROM json_each(?1)) AND run_id = root_run_id
     UNION SELECT r.run_id FROM trees t CROSS JOIN runs r ON r.parent_run_id = t.run_id
 )
-SELECT run_id, version FROM trees CROSS JOIN runs USING (run_id)
+SELECT run_id, version, project FROM trees CROSS JOIN runs USING (run_id)
 WHERE root_run_id NOT IN (
     SELECT root_run_id FROM runs WHERE status NOT IN ('completed', 'failed', 'cancelled')
     UNION ALL SELECT root_run_id FROM runs WHERE holder <> ''
@@ -192,7 +195,10 @@ DELETE FROM runs WHERE run_id = ?
 
 -- Stops at the first run that uses the workflow.
 -- name: remove_workflow
-DELETE FROM workflows WHERE version = ?1 AND NOT EXISTS (SELECT 1 FROM runs NOT INDEXED WHERE version = ?1)
+DELETE FROM workflows WHERE version IN (?1, '@' || ?2 || '/' || ?1) AND NOT EXISTS (
+    SELECT 1 FROM runs r NOT INDEXED
+    WHERE r.version = ?1 AND (r.project = ?2 OR workflows.version = ?1)
+)
 
 -- inboxes ------------------------------------------------------------------------------------------------------------
 
