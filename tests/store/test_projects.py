@@ -10,7 +10,17 @@ import pytest
 from mulligan.core.effects.run_lists import RunFilter
 from mulligan.core.model import reports as r
 from mulligan.errors import Conflict, KeyUsed, StaleLease, UnknownRun
-from mulligan.ports import AuditRecord, Document, LogChunk, LogKey, NoticeRecord, Store, TokenRecord, WorkflowVersion
+from mulligan.ports import (
+    AuditRecord,
+    Document,
+    LogChunk,
+    LogKey,
+    NoticeRecord,
+    SettledNotice,
+    Store,
+    TokenRecord,
+    WorkflowVersion,
+)
 from mulligan.store import view_project
 from mulligan.store.project_view import ProjectView
 
@@ -181,7 +191,7 @@ def test_a_view_limits_what_a_server_keeps(store: Store) -> None:
         "blue"
     ] * 4
     assert (blue.read_log(log, 0, 99), blue.logs_of(turn.run_id)) == (b"text", [log])
-    red.settle_notice(blue.notices()[0].id, "sent", attempts=1, due_at=None)
+    red.settle_notices([SettledNotice(blue.notices()[0].id, "sent", 1)])
     assert blue.notices()[0].status == "waiting"
 
 

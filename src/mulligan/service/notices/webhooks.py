@@ -49,15 +49,20 @@ def send_to_webhook(target: Target, message: Message, now: datetime) -> Delivery
     except httpx2.TimeoutException:
         return Delivery(f"{host} did not answer in {target.timeout_seconds:g}s", is_target_down=True)
     except httpx2.HTTPError as error:
-        return Delivery(f"{host} could not be reached ({type(error).__name__})", is_target_down=True)
+        return Delivery(f"{host} could not be reached ({type(error).__name__})", is_target_busy=True)
     except (httpx2.InvalidURL, UnicodeError, ValueError):
         return Delivery("the address of the webhook is not valid", is_target_down=True)
     if 200 <= status < 300:
         return Delivery()
     if 300 <= status < 400:
         return Delivery(f"{host} answered {status}: redirects are not followed", is_target_down=True)
+    seconds = _seconds(patience)
     return Delivery(
-        f"{host} answered {status}", is_target_down=status in (429, 502, 503, 504), retry_after=_seconds(patience)
+        f"{host} answered {status}",
+        # It says for how long it wants no message at all.
+        is_target_down=status == 429 and seconds > 0,
+        is_target_busy=status in (429, 502, 503, 504),
+        retry_after=seconds,
     )
 
 
