@@ -45,6 +45,7 @@
       StaleLease                        task.stale_lease         409   1   a worker reports with an expired lease
       StoreUnavailable                  store.unavailable        503   1   temporary: retry later
         NoFreeConnection                store.no_connection      503   1   the server has reached its limit
+      TakesTooLong                      request.takes_too_long   503   1   temporary: retry later, or ask for less
       StoreRefused                      store.refused            500   1   the store cannot be used as it is
         HomeUnusable                    home.unusable            500   1   the folder of the runs cannot be used
           HomeReadOnly                  home.read_only           500   1   it can be looked at, and not changed
@@ -514,6 +515,13 @@ class NoFreeConnection(StoreUnavailable):
     """The server has reached its limit of connections. One may become free."""
 
     code = "store.no_connection"
+
+
+class TakesTooLong(MulliganError):
+    """An answer about very many runs is not there in time. A later question may find it."""
+
+    code = "request.takes_too_long"
+    http_status = 503
 
 
 class StoreRefused(MulliganError):

@@ -86,7 +86,7 @@ def test_the_runs_of_another_project_are_unknown_to_every_method(store: Store) -
     with pytest.raises(Conflict):
         red.commit([commit(turn, 1)])
     empty: list[Any] = [
-        *(red.runs(), red.children(run_id), red.log(run_id), red.waiting_places(), red.rows_of_kind("places")),
+        *(red.runs(), red.children(run_id), red.log(run_id), red.waiting_places(), red.tallies()),
         *(red.search_log(run_id, ("run.",)),),
         *(red.recent_rows("nightly", "places", "build", 9), red.tagged_rows("parked", 9), red.inbox([run_id])),
         *(list(red.records_containing("nightly")), red.remove([run_id]), red.runs_with_messages("w")),

@@ -283,6 +283,8 @@ class Api:
         run = self.threads.read if route.method == "GET" and not route.changes else self.threads.change
         if route.is_slow:
             run = self.threads.compute
+        elif route.is_sum is True or (route.is_sum and make.keywords["path"]["call"] in route.is_sum):
+            run = self.threads.sum_up
         answer = await run(lambda service: _as_answer(route, route.handler(prepare(service))))
         if route.changes and route.path.startswith(("tokens", "logins")):
             self.gate.forget_tokens()

@@ -18,6 +18,7 @@ from mulligan.errors import (
     ServerFailed,
     StoreRefused,
     StoreUnavailable,
+    TakesTooLong,
     TokenRefused,
     TooManyRequests,
     bounded,
@@ -83,7 +84,7 @@ def as_known_error(error: Exception, where: str) -> MulliganError:
     if isinstance(error, StoreUnavailable):
         _log.warning("%s: %s", where, error.message)
         return StoreUnavailable("the store does not answer now", hint="ask again in a few seconds")
-    if isinstance(error, MulliganError) and error.http_status < 500:
+    if isinstance(error, TakesTooLong) or (isinstance(error, MulliganError) and error.http_status < 500):
         return error
     error_id = secrets.token_hex(4)
     if isinstance(error, MulliganError):
@@ -102,7 +103,7 @@ def as_known_error(error: Exception, where: str) -> MulliganError:
 
 def headers_of(error: MulliganError) -> Mapping[str, str]:
     """The headers that an error needs."""
-    if isinstance(error, TooManyRequests | StoreUnavailable):
+    if isinstance(error, TooManyRequests | StoreUnavailable | TakesTooLong):
         return {"retry-after": str(error.data.get("retry_after", RETRY_SECONDS))}
     if isinstance(error, TokenRefused):
         return {"www-authenticate": 'Bearer realm="mulligan"'}

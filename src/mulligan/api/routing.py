@@ -127,6 +127,8 @@ class Route:
     body_bytes_max: int = BODY_BYTES_MAX
     # Whether it may compute for seconds without the store: then it has a thread of its own, and holds up no change.
     is_slow: bool = False
+    # Whether it looks at all runs, or which calls of the store do: then it has a thread of its own and a limit of time.
+    is_sum: bool | frozenset[str] = False
     # Whether all tokens of a project get the same answer, so that one that was made serves several callers.
     is_shared: bool = False
     # Whether it is a page for people: it is not part of the interface that is documented, and its errors are pages.

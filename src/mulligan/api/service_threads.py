@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TypeVar
 
 from mulligan.api.struct_types import build_struct_types
-from mulligan.errors import MulliganError, StoreUnavailable
+from mulligan.errors import MulliganError, StoreUnavailable, TakesTooLong
 from mulligan.service import Home, Service, import_lazy_modules
 
 Result = TypeVar("Result")
@@ -20,19 +20,26 @@ Result = TypeVar("Result")
 READERS, CHANGERS = 1, 4
 # More than this many waiting requests are refused at once, instead of being answered when nobody waits any more.
 WAITING_MAX = 2_000
+# How long somebody waits for sums over all runs, and how many may wait.
+SUM_SECONDS_MAX, SUMS_WAITING_MAX = 10.0, 20
 # Texts that are checked may take seconds each, and megabytes while they wait.
 SLOW_WAITING_MAX = 20
 
 
 class ServiceThreads:
-    """One thread that reads, a few that change something, one for what computes for long, and one that counts runs."""
+    """One thread that reads, a few that change something, one for what computes for long, and two that count runs.
 
-    def __init__(self, home: Home) -> None:
+    One of these counts what somebody waits for, the other what was answered already.
+    """
+
+    def __init__(self, home: Home, sum_seconds_max: float = SUM_SECONDS_MAX) -> None:
         _prepare_types()
         self._counters = _Pool("count", home, 1)
         self._readers = _Pool("read", home, READERS, prepare=self._count_in_background)
         self._changers = _Pool("change", home, CHANGERS)
         self._slow = _Pool("slow", home, 1, SLOW_WAITING_MAX)
+        self._sums = _Pool("sum", home, 1, SUMS_WAITING_MAX)
+        self._sum_seconds_max = sum_seconds_max
 
     async def read(self, work: Callable[[Service], Result]) -> Result:
         """Call `work` in the thread for readers. It must not wait for anything but the store."""
@@ -46,15 +53,32 @@ class ServiceThreads:
         """Call `work`, which may take seconds, in the thread for that."""
         return await self._slow.call(work)
 
+    async def sum_up(self, work: Callable[[Service], Result]) -> Result:
+        """Call `work`, which looks at all runs, in the thread for that. Nobody waits for it for longer than a while.
+
+        Whoever asks again may find it counted: it goes on, and large sums are kept for a moment.
+        """
+        counting = asyncio.ensure_future(self._sums.call(work))
+        done, _ = await asyncio.wait([counting], timeout=self._sum_seconds_max)
+        if not done:
+            # Nobody looks at what comes of it.
+            counting.add_done_callback(lambda future: future.cancelled() or future.exception())
+            raise TakesTooLong(
+                f"to count this takes longer than {self._sum_seconds_max:g} s",
+                hint="ask again in a minute, or for fewer runs: those of a workflow, or since a time",
+            )
+        return counting.result()
+
     @property
     def busy(self) -> list[str]:
         """Which threads do something, and where in our code they are."""
-        pools = (self._slow, self._readers, self._changers, self._counters)
+        pools = (self._slow, self._sums, self._readers, self._changers, self._counters)
         return [place for pool in pools for place in pool.busy]
 
     def close(self) -> None:
         """Wait for what is running, and close the stores."""
         self._slow.close()
+        self._sums.close()
         self._readers.close()
         self._changers.close()
         self._counters.close()

@@ -199,12 +199,16 @@ class MemoryStore:
             if tag in PERSON_TAGS
         ]
 
-    def rows_of_kind(self, kind: str) -> list[tuple[int, str, bytes]]:
+    def tallies(
+        self, workflow: str | None = None, since: datetime | None = None, project: str | None = None
+    ) -> list[tuple[int, str, str, str, bytes]]:
         return [
-            (run.run_id, key, data)
-            for run in self.tables.runs.values()
-            for (kind_, key), (_, data) in sorted(run.rows.items())
-            if kind_ == kind
+            (run.run_id, run.new.name, run.new.version, key, data)
+            for run in reversed(self.tables.runs.values())
+            if workflow in (None, run.new.name) and project in (None, run.new.project)
+            if since is None or run.new.request.at >= since
+            for (kind, key), (_, data) in sorted(run.rows.items())
+            if kind == "tallies"
         ]
 
     def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:

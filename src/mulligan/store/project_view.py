@@ -158,8 +158,10 @@ class ProjectView:
     def waiting_places(self) -> list[WaitingPlace]:
         return self._visible.rows(self._of.waiting_places(), lambda one: one.run_id)
 
-    def rows_of_kind(self, kind: str) -> list[tuple[int, str, bytes]]:
-        return self._visible.rows(self._of.rows_of_kind(kind), lambda row: row[0])
+    def tallies(
+        self, workflow: str | None = None, since: datetime | None = None, project: str | None = None
+    ) -> list[tuple[int, str, str, str, bytes]]:
+        return self._of.tallies(workflow, since, self.project) if project in (None, self.project) else []
 
     def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
         return self._visible.newest(lambda asked: self._of.recent_rows(workflow, kind, key, asked), limit)
