@@ -47,6 +47,7 @@
         NoFreeConnection                store.no_connection      503   1   the server has reached its limit
       TakesTooLong                      request.takes_too_long   503   1   temporary: retry later, or ask for less
       StoreRefused                      store.refused            500   1   the store cannot be used as it is
+        StoreOvertaken                  store.overtaken          503   1   a newer Mulligan has migrated it
         HomeUnusable                    home.unusable            500   1   the folder of the runs cannot be used
           HomeReadOnly                  home.read_only           500   1   it can be looked at, and not changed
         StoreLibraryMissing             store.library_missing    500   1   the library for it is not installed
@@ -528,6 +529,13 @@ class StoreRefused(MulliganError):
     """The store cannot be used as it is: a newer schema, not a database, a folder without write permission."""
 
     code = "store.refused"
+
+
+class StoreOvertaken(StoreRefused):
+    """A newer Mulligan has migrated the store: a process of this version must neither read nor write it."""
+
+    code = "store.overtaken"
+    http_status = 503
 
 
 class HomeUnusable(StoreRefused):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
@@ -12,7 +13,7 @@ from types import FrameType
 from typing import TypeVar
 
 from mulligan.api.struct_types import build_struct_types
-from mulligan.errors import MulliganError, StoreUnavailable, TakesTooLong
+from mulligan.errors import MulliganError, StoreOvertaken, StoreUnavailable, TakesTooLong
 from mulligan.service import Home, Service, import_lazy_modules
 
 Result = TypeVar("Result")
@@ -20,6 +21,8 @@ Result = TypeVar("Result")
 READERS, CHANGERS = 1, 4
 # More than this many waiting requests are refused at once, instead of being answered when nobody waits any more.
 WAITING_MAX = 2_000
+# How long after a migration by a newer Mulligan a server may still answer a question. Changes it refuses at once.
+CHECK_SECONDS = 1.0
 # How long somebody waits for sums over all runs, and how many may wait.
 SUM_SECONDS_MAX, SUMS_WAITING_MAX = 10.0, 20
 # Texts that are checked may take seconds each, and megabytes while they wait.
@@ -34,11 +37,12 @@ class ServiceThreads:
 
     def __init__(self, home: Home, sum_seconds_max: float = SUM_SECONDS_MAX) -> None:
         _prepare_types()
-        self._counters = _Pool("count", home, 1)
-        self._readers = _Pool("read", home, READERS, prepare=self._count_in_background)
-        self._changers = _Pool("change", home, CHANGERS)
-        self._slow = _Pool("slow", home, 1, SLOW_WAITING_MAX)
-        self._sums = _Pool("sum", home, 1, SUMS_WAITING_MAX)
+        schema = _SchemaCheck()
+        self._counters = _Pool("count", home, schema, 1)
+        self._readers = _Pool("read", home, schema, READERS, prepare=self._count_in_background)
+        self._changers = _Pool("change", home, schema, CHANGERS)
+        self._slow = _Pool("slow", home, schema, 1, SLOW_WAITING_MAX)
+        self._sums = _Pool("sum", home, schema, 1, SUMS_WAITING_MAX)
         self._sum_seconds_max = sum_seconds_max
 
     async def read(self, work: Callable[[Service], Result]) -> Result:
@@ -95,11 +99,26 @@ def _prepare_types() -> None:
     build_struct_types()
 
 
+class _SchemaCheck:
+    """Whether a newer Mulligan has migrated the store. All threads of a server ask, together once a second."""
+
+    def __init__(self) -> None:
+        self.is_overtaken = False
+        self._checked_at = -CHECK_SECONDS
+
+    def check(self, service: Service) -> None:
+        now = time.monotonic()
+        if self.is_overtaken or now - self._checked_at >= CHECK_SECONDS:
+            service.check_store()
+            self.is_overtaken, self._checked_at = False, now
+
+
 class _Pool:
     def __init__(
         self,
         name: str,
         home: Home,
+        schema: _SchemaCheck,
         threads: int,
         waiting_max: int = WAITING_MAX,
         prepare: Callable[[Service], None] = lambda _: None,
@@ -113,6 +132,7 @@ class _Pool:
         self._waiting = 0
         # The threads that have something to do, with their names.
         self._busy: dict[int, str] = {}
+        self._schema = schema
 
     @property
     def busy(self) -> list[str]:
@@ -145,8 +165,10 @@ class _Pool:
             self._prepare(service)
             self._opened.append(service)
         try:
+            self._schema.check(service)
             return work(service)
-        except StoreUnavailable:
+        except (StoreUnavailable, StoreOvertaken) as error:
+            self._schema.is_overtaken = isinstance(error, StoreOvertaken)
             # The next call opens the store again: that is how the server recovers.
             self._own.service = None
             self._opened.remove(service)

@@ -212,6 +212,9 @@ class Maintenance(Protocol):
         A tree stays if one of its runs is unfinished, has a holder, or has unprocessed messages.
         """
 
+    def check_schema(self) -> None:
+        """`StoreOvertaken` if a newer Mulligan has migrated the store, so that this process must not use it. Cheap."""
+
     def skip_run_ids(self, last: int) -> int:
         """Give no run an id up to `last` from now on. The highest id that was given out before; 0 only asks for it."""
 

@@ -286,6 +286,9 @@ class HttpStore:
         removed: list[int] = self._ask("remove", root_run_ids=[*root_run_ids])
         return removed
 
+    def check_schema(self) -> None:
+        """The server does, before each answer."""
+
     def skip_run_ids(self, last: int) -> int:
         raise StoreRefused("the numbers of runs are given out where the runs are")
 

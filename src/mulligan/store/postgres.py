@@ -246,6 +246,9 @@ class PostgresStore:
         for run_id, data in self._client.query("records_containing", text=text.encode()):
             yield run_id, bytes(data)
 
+    def check_schema(self) -> None:
+        self._client.query("check_schema")
+
     def skip_run_ids(self, last: int) -> int:
         ((highest,),) = self._client.query("highest_run_id")
         if last > highest:

@@ -207,6 +207,9 @@ class ProjectView:
     def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
         return ((run_id, data) for run_id, data in self._of.records_containing(text) if self._visible.has(run_id))
 
+    def check_schema(self) -> None:
+        self._of.check_schema()
+
     def skip_run_ids(self, last: int) -> int:
         return self._of.skip_run_ids(last)
 

@@ -247,6 +247,9 @@ class SqliteStore:
     def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
         yield from self._file.read(SQL["records_containing"], text.encode())
 
+    def check_schema(self) -> None:
+        self._file.read(SQL["check_schema"])
+
     def skip_run_ids(self, last: int) -> int:
         ((highest,),) = self._file.read(SQL["last_number"], "run")
         if last > highest:

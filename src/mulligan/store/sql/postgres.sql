@@ -83,6 +83,9 @@ SELECT expect('key', (SELECT count(*) FROM added), %s::bigint)
 -- name: started
 SELECT key, run_id FROM starts WHERE key = ANY (%s::text[]) ORDER BY key
 
+-- name: check_schema
+SELECT CASE WHEN NOT knows_schema() THEN refuse_older() END
+
 -- name: insert_runs
 INSERT INTO runs (run_id, workflow, version, created_at, updated_at,
                   parent_run_id, parent_place, parent_attempt, root_run_id, holder, fence, started_by,

@@ -44,6 +44,9 @@ INSERT INTO starts VALUES (?, ?)
 -- name: started
 SELECT run_id FROM starts WHERE key = ?
 
+-- name: check_schema
+SELECT checked FROM schema_needed
+
 -- name: insert_run
 INSERT INTO runs VALUES (?, ?, ?, 'running', 1, 0, ?, ?, 0, '', ?, ?, ?, ?, ?, ?, NULL, ?, ?)
 

@@ -14,3 +14,28 @@ CREATE TABLE notice_targets (
     retry_at INTEGER NOT NULL,
     reason   TEXT NOT NULL
 ) WITHOUT ROWID;
+
+-- Older processes know neither claims nor targets that are left alone. Nor must they start runs, fire schedules, publish
+-- or send: as for turns and leases, who writes these must have the function. What a task reports is taken all the same.
+DROP TRIGGER turns_of_older_processes;
+DROP TRIGGER leases_of_older_processes;
+CREATE TRIGGER turns_of_older_processes BEFORE UPDATE OF degraded ON runs WHEN 0
+BEGIN SELECT "a newer Mulligan has migrated it (schema 13); start this again with the newer version"(); END;
+CREATE TRIGGER leases_of_older_processes BEFORE UPDATE OF ticket ON tasks WHEN 0
+BEGIN SELECT "a newer Mulligan has migrated it (schema 13); start this again with the newer version"(); END;
+CREATE TRIGGER starts_of_older_processes BEFORE INSERT ON runs WHEN 0
+BEGIN SELECT "a newer Mulligan has migrated it (schema 13); start this again with the newer version"(); END;
+CREATE TRIGGER new_documents_of_older_processes BEFORE INSERT ON documents WHEN 0
+BEGIN SELECT "a newer Mulligan has migrated it (schema 13); start this again with the newer version"(); END;
+CREATE TRIGGER changed_documents_of_older_processes BEFORE UPDATE ON documents WHEN 0
+BEGIN SELECT "a newer Mulligan has migrated it (schema 13); start this again with the newer version"(); END;
+CREATE TRIGGER versions_of_older_processes BEFORE INSERT ON workflow_versions WHEN 0
+BEGIN SELECT "a newer Mulligan has migrated it (schema 13); start this again with the newer version"(); END;
+CREATE TRIGGER tokens_of_older_processes BEFORE INSERT ON tokens WHEN 0
+BEGIN SELECT "a newer Mulligan has migrated it (schema 13); start this again with the newer version"(); END;
+CREATE TRIGGER audit_of_older_processes BEFORE INSERT ON audit WHEN 0
+BEGIN SELECT "a newer Mulligan has migrated it (schema 13); start this again with the newer version"(); END;
+CREATE TRIGGER notices_of_older_processes BEFORE UPDATE ON notices WHEN 0
+BEGIN SELECT "a newer Mulligan has migrated it (schema 13); start this again with the newer version"(); END;
+-- And who asks whether it may work on, as a server does before each answer.
+CREATE VIEW schema_needed AS SELECT "a newer Mulligan has migrated it (schema 13); start this again with the newer version"() AS checked;
