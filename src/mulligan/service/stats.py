@@ -15,7 +15,7 @@ from mulligan.core.evolve.evolve_places import spec_below
 from mulligan.core.evolve.tallies import parse_tally_key
 from mulligan.core.model.workflow import Command, Step, Workflow, decode
 from mulligan.core.state.state import Tally
-from mulligan.errors import CodecError
+from mulligan.errors import CodecError, UnknownRun
 from mulligan.ports import Store
 from mulligan.service.run_reader import RunReader
 
@@ -173,10 +173,12 @@ def sum_tallies(store: Store, counted: Iterable[Counted]) -> list[RungStats]:
         place = workflow, version, key
         if place not in known:
             known[place] = None
-            if parse_tally_key(key)[2] not in OF_AGENTS:
-                # Newest first: for a step that moved, its position in the newest file counts.
-                subject, order = _pinned(store, run_id, (workflow, version), versions).meaning(key)
-                known[place] = sums.setdefault(subject, _Sum(order))
+            # A definition that is damaged, or a run that was removed just now, is left out.
+            with suppress(CodecError, UnknownRun):
+                if parse_tally_key(key)[2] not in OF_AGENTS:
+                    # Newest first: for a step that moved, its position in the newest file counts.
+                    subject, order = _pinned(store, run_id, (workflow, version), versions).meaning(key)
+                    known[place] = sums.setdefault(subject, _Sum(order))
         if (found := known[place]) is not None:
             found.add(run_id, tally)
     # An entry without a try: the run began under a release that did not count yet.
@@ -190,7 +192,9 @@ def sum_agent_tallies(counted: Iterable[Counted]) -> list[AgentStats]:
     rungs: dict[str, tuple[str, str]] = {}
     for run_id, workflow, _, key, tally in counted:
         if key not in rungs:
-            rungs[key] = parse_tally_key(key)[2:]
+            rungs[key] = "", ""
+            with suppress(CodecError):
+                rungs[key] = parse_tally_key(key)[2:]
         rung, agent = rungs[key]
         if rung in OF_AGENTS:
             found = sums.setdefault((workflow, agent), {name: _Sum(()) for name in OF_AGENTS})

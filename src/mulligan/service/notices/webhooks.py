@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import ssl
 from collections.abc import Iterable
 from datetime import datetime
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 import httpx2
@@ -42,7 +44,9 @@ def send_to_webhook(target: Target, message: Message, now: datetime) -> Delivery
     try:
         # A redirect would send the notice to somebody who is not in the configuration.
         with (
-            httpx2.Client(timeout=target.timeout_seconds, follow_redirects=False) as client,
+            httpx2.Client(
+                timeout=target.timeout_seconds, follow_redirects=False, verify=_certificates(timestamp // 3600)
+            ) as client,
             client.stream("POST", url, content=message.event, headers=headers) as answer,
         ):
             status, patience = answer.status_code, answer.headers.get("retry-after", "")
@@ -64,6 +68,12 @@ def send_to_webhook(target: Target, message: Message, now: datetime) -> Delivery
         is_target_busy=status in (429, 502, 503, 504),
         retry_after=seconds,
     )
+
+
+@lru_cache(1)
+def _certificates(hour: int) -> ssl.SSLContext:
+    """The certificates that count. To read them takes longer than to send a message; they may change meanwhile."""
+    return httpx2.create_ssl_context()
 
 
 def _seconds(patience: str) -> float:
