@@ -47,7 +47,9 @@
       StoreUnavailable                  store.unavailable        503   1   temporary: retry later
         NoFreeConnection                store.no_connection      503   1   the server has reached its limit
         ServerBusy                      server.busy              503   1   it has too much to do, or is ending
+      TakesTooLong                      request.takes_too_long   503   1   temporary: retry later, or ask for less
       StoreRefused                      store.refused            500   1   the store cannot be used as it is
+        StoreOvertaken                  store.overtaken          503   1   a newer Mulligan has migrated it
         HomeUnusable                    home.unusable            500   1   the folder of the runs cannot be used
           HomeReadOnly                  home.read_only           500   1   it can be looked at, and not changed
         StoreLibraryMissing             store.library_missing    500   1   the library for it is not installed
@@ -542,10 +544,24 @@ class ServerBusy(StoreUnavailable):
     code = "server.busy"
 
 
+class TakesTooLong(MulliganError):
+    """An answer about very many runs is not there in time. A later question may find it."""
+
+    code = "request.takes_too_long"
+    http_status = 503
+
+
 class StoreRefused(MulliganError):
     """The store cannot be used as it is: a newer schema, not a database, a folder without write permission."""
 
     code = "store.refused"
+
+
+class StoreOvertaken(StoreRefused):
+    """A newer Mulligan has migrated the store: a process of this version must neither read nor write it."""
+
+    code = "store.overtaken"
+    http_status = 503
 
 
 class HomeUnusable(StoreRefused):

@@ -18,8 +18,10 @@ from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Answer, Body, Call, Query, Route, Streamed
 from mulligan.api.service_threads import ServiceThreads
 from mulligan.api.shares import TOKEN_WAITING_MAX, Claimant
-from mulligan.errors import StoreUnavailable, TooManyRequests, UnknownRun
+from mulligan.dashboard.pages import PAGES
+from mulligan.errors import StoreUnavailable, TakesTooLong, TooManyRequests, UnknownRun
 from mulligan.service import Home, ServerConfig, Service
+from mulligan.service.store_calls import CALLS
 
 
 class Wanted(Query, frozen=True):
@@ -406,3 +408,38 @@ def test_checking_texts_holds_up_no_change_and_no_other_project(client: Client) 
     slow = {route.path for route in ROUTES if route.is_slow}
     checking = {f"workflows:{verb}" for verb in ("validate", "convert", "edit", "whatif", "coverage")}
     assert slow == {"doctor", "suggestions", "workflows/{name}/coverage", *checking}
+
+
+def test_sums_over_all_runs_hold_up_no_other_answer_and_nobody_waits_for_them_for_ever(home: Home) -> None:
+    may_end, has_begun = threading.Event(), threading.Event()
+    threads = ServiceThreads(home, sum_seconds_max=0.05)
+
+    def count(service: Service) -> str:
+        has_begun.set()
+        may_end.wait(30)
+        return "counted"
+
+    async def ask() -> list[Any]:
+        slow = asyncio.ensure_future(threads.sum_up(count))
+        while not has_begun.is_set():
+            await asyncio.sleep(0)
+        beside = [await threads.read(lambda _: "read"), await threads.change(lambda _: "changed")]
+        with pytest.raises(TakesTooLong) as refused:
+            await slow
+        may_end.set()
+        return [*beside, refused.value.http_status, await threads.sum_up(lambda _: "next")]
+
+    try:
+        assert asyncio.run(ask()) == ["read", "changed", 503, "next"]
+    finally:
+        may_end.set()
+        threads.close()
+
+
+def test_every_route_that_looks_at_all_runs_has_the_thread_for_that() -> None:
+    pages = {route.full_path for route in PAGES.routes if route.is_sum}
+    paths = {route.full_path for route in ROUTES if route.is_sum is True}
+
+    assert paths == {f"/api/v1/{path}" for path in ("stats", "stats/weeks", "usage/spending", "usage/workflows/{name}")}
+    assert pages == {"/usage", "/recovery"}
+    assert {name for route in ROUTES if isinstance(route.is_sum, frozenset) for name in route.is_sum} <= CALLS.keys()

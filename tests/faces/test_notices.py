@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mulligan.ports import SettledNotice
 from mulligan.service import Service
 from mulligan.service.home import Home
 
@@ -102,6 +103,6 @@ def test_the_story_of_a_run_says_which_notices_were_given_up(folder: Path) -> No
     with Service(Home(folder / ".mulligan")) as service:
         records = service.reader.store.server_records
         ops = next(one for one in records.notices() if one.target == "ops")
-        records.settle_notice(ops.id, "given_up", attempts=9, due_at=datetime.now(UTC), reason="given up after 24h00m")
+        records.settle_notices([SettledNotice(ops.id, "given_up", 9, datetime.now(UTC), "given up after 24h00m")])
 
     assert "a notice to 'ops' was given up after 24h00m" in mulligan("explain", "1").out

@@ -17,6 +17,7 @@ from mulligan.core.model.reports import RunRequested
 from mulligan.core.state.state import FailureRecord
 from mulligan.ports import Commit, NewRun, WorkerRecord
 from mulligan.service import Home, RecentRuns, Service
+from mulligan.service.run_control import RunControl
 from mulligan.service.run_counts import CountCache
 
 NOON = datetime(2026, 3, 20, 12, tzinfo=UTC)
@@ -149,3 +150,22 @@ def test_a_home_without_runs_has_nothing_to_tell(tmp_path: Path) -> None:
     with Service(Home(tmp_path / "nothing")) as opened:
         assert opened.recent_runs.failing().groups == []
         assert opened.recent_runs.history(UTC) == []
+
+
+def test_a_new_run_has_the_time_of_the_store_whatever_the_clock_of_its_starter_says(
+    store_schema_url: str, tmp_path: Path
+) -> None:
+    with Service(Home(tmp_path / "home", store_schema_url), "ada") as service:
+        (tmp_path / "flow.yaml").write_text("steps: [{step: s, shell: 'true'}]")
+        prepared = service.prepare(service.load_workflow(tmp_path / "flow.yaml"), {}, tmp_path)
+        control, store = RunControl(service.reader, "ada"), service.reader.store
+        before = store.now()
+        for hours in (-3, 3):
+            skewed = RunRequested(datetime.now(UTC) + hours * HOUR, 0, {}, prepared.version)
+            control.create_fork(prepared, skewed, None)
+        control.start(prepared)
+        after = store.now()
+
+        assert before is not None and after is not None
+        for record in store.runs():
+            assert before <= record.created_at <= after

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from mulligan.core.model.events import Entry, RunFailed, RunStarted
+from mulligan.core.model.reports import RunRequested
+from mulligan.core.model.workflow import END, Action, Step, Workflow, encode, version
+from mulligan.core.state.state import Tally
 from mulligan.errors import InputInvalid
+from mulligan.ports import Commit, NewRun, Store, WorkerRecord
 from mulligan.service import Home, Service, monday
 from mulligan.service.driver import Capacity
 
@@ -103,3 +110,74 @@ def test_nothing_was_ever_run(service: Service) -> None:
 def test_a_week_begins_on_monday() -> None:
     assert monday(datetime(2026, 11, 15, 23, 59, tzinfo=UTC)) == datetime(2026, 11, 9, tzinfo=UTC)
     assert monday(datetime(2026, 11, 16, tzinfo=UTC)) == datetime(2026, 11, 16, tzinfo=UTC)
+
+
+class _Counted:
+    """A store that counts what is asked of it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked.append(name)
+        return getattr(self._store, name)
+
+
+def tallied(service: Service, tally: bytes, count: int, key: str = "s:retry:0") -> list[int]:
+    """Runs of one workflow that have ended, each with one tally."""
+    store, at = service.reader.store, datetime.now(UTC)
+    data = encode(
+        Workflow(name="counted", steps=(Step(name="s", action=Action("shell", {"text": "x"})),), end=Step(name=END))
+    )
+    new = NewRun(data, version(data), "counted", RunRequested(at, 0, {}))
+    turns = store.create([new] * count, "w")
+    inbox = {message.run_id: message.id for message in store.inbox([turn.run_id for turn in turns])}
+    store.commit(
+        [
+            Commit(
+                turn=turn,
+                after=0,
+                entries=[
+                    Entry(1, at, 0, RunStarted(turn.run_id, "counted", "v", {}, "")),
+                    Entry(2, at, 1, RunFailed()),
+                ],
+                rows=[("tallies", key, "", tally)],
+                status="failed",
+                round=1,
+                at=at,
+                drained=[(inbox[turn.run_id], None)],
+                is_last=True,
+            )
+            for turn in turns
+        ]
+    )
+    return [turn.run_id for turn in turns]
+
+
+def test_statistics_of_all_runs_take_as_many_statements_however_many_there_are(service: Service) -> None:
+    service.reader.store.register(WorkerRecord("w", "here", 1))
+    store = service.reader.store
+    asked: list[list[str]] = []
+    for count in (3, 300):
+        tallied(service, msgspec.msgpack.encode(Tally(2, 1, 2, 1.5)), count)
+        counted = _Counted(store)
+        service.reader.__dict__["store"] = counted
+        (found,) = service.stats()
+        asked.append(counted.asked)
+        service.reader.__dict__["store"] = store
+
+    assert (found.runs, found.tried, found.worked, found.average_seconds) == (303, 606, 303, 0.75)
+    assert asked[0] == asked[1] == ["tallies", "load"]
+
+
+def test_what_is_damaged_in_one_run_is_left_out_of_the_statistics_of_the_others(service: Service) -> None:
+    service.reader.store.register(WorkerRecord("w", "here", 1))
+    tallied(service, msgspec.msgpack.encode(Tally(2, 1)), 2)
+    tallied(service, b"\xc1 not msgpack", 1)
+    tallied(service, msgspec.msgpack.encode(Tally(9, 9)), 1, key="no key of a tally")
+
+    (found,) = service.stats()
+
+    assert (found.runs, found.tried) == (2, 4)
+    assert service.agent_stats() == []

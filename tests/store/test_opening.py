@@ -140,7 +140,7 @@ def test_tables_are_made_in_the_first_schema_of_the_search_path(schema_url: str)
         rows = connection.execute(
             "SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema()"
         ).fetchall()
-    assert rows == [(25,)]
+    assert rows == [(26,)]
 
 
 # -- older and newer -------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def test_a_store_of_a_newer_release_is_refused_and_not_touched(versioned: Versio
 
     known = len(migrations("sqlite"))
     assert refused.value.render() == (
-        f"error[store.refused]: {versioned.name} was written by a newer Mulligan "
+        f"error[store.overtaken]: {versioned.name} was written by a newer Mulligan "
         f"(schema 99, this one knows up to {known})\n"
         "  use the Mulligan that wrote it, or a newer one"
     )
@@ -305,12 +305,23 @@ def test_a_process_that_does_not_say_which_schema_it_knows_commits_and_leases_no
 
     if isinstance(versioned.place, SqliteFolder):
         with apsw.Connection(str(versioned.place.path)) as db:
-            for statement in ("UPDATE runs SET seq = 1, degraded = 0", "UPDATE tasks SET worker = 'w', ticket = 1"):
+            for statement in (
+                *("UPDATE runs SET seq = 1, degraded = 0", "UPDATE tasks SET worker = 'w', ticket = 1"),
+                *("INSERT INTO runs (run_id) VALUES (9)", "INSERT INTO workflow_versions (name) VALUES ('w')"),
+                *("INSERT INTO documents (kind) VALUES ('k')", "UPDATE documents SET revision = 2"),
+                *("INSERT INTO tokens (id) VALUES ('t')", "INSERT INTO audit (who) VALUES ('w')"),
+                *("UPDATE notices SET claimed_until = 9", "SELECT * FROM schema_needed"),
+            ):
                 with pytest.raises(apsw.SQLError, match=OLDER_PROCESS):
                     db.execute(statement)
     else:
         with psycopg.connect(versioned.place.url, autocommit=True) as connection:
-            for statement in ("SELECT now_micros()", "SELECT expect('turn', 1, 1)"):
+            for statement in (
+                *("SELECT now_micros()", "SELECT expect('turn', 1, 1)", "INSERT INTO runs (run_id) VALUES (9)"),
+                *("INSERT INTO workflow_versions (name) VALUES ('w')", "INSERT INTO documents (kind) VALUES ('k')"),
+                *("UPDATE documents SET revision = 2", "INSERT INTO tokens (id) VALUES ('t')"),
+                *("INSERT INTO audit (who) VALUES ('w')", "UPDATE notices SET claimed_until = 9"),
+            ):
                 with pytest.raises(psycopg.errors.UndefinedFunction, match=OLDER_PROCESS):
                     connection.execute(statement.encode())
 

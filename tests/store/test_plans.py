@@ -14,7 +14,7 @@ from mulligan.store.statements import statements
 
 SQL = statements("sqlite")
 # These look at every run there is, and mean to: sums over all runs, what nobody refers to any more.
-LOOK_AT_ALL = {"rows_of_all_runs", "recent_rows", "records_containing", "remove_workflow"}
+LOOK_AT_ALL = {"tallies", "recent_rows", "records_containing", "remove_workflow"}
 # The tables that only grow.
 GROWING = ("runs", "rows", "events")
 
@@ -26,7 +26,7 @@ def test_no_statement_reads_a_table_that_only_grows_from_end_to_end(database: ap
     assert [line for line in _lines(plan) if _is_whole(line)] == []
 
 
-@pytest.mark.parametrize("name", ["rows_of_all_runs", "records_containing"])
+@pytest.mark.parametrize("name", ["tallies", "records_containing"])
 def test_one_that_does_is_seen(database: apsw.Connection, name):
     plan = apsw.ext.query_info(database, SQL[name], explain_query_plan=True).query_plan
 

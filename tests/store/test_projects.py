@@ -21,6 +21,7 @@ from mulligan.ports import (
     LogKey,
     NewRun,
     NoticeRecord,
+    SettledNotice,
     Store,
     TokenRecord,
     Turn,
@@ -217,7 +218,7 @@ def test_the_runs_of_another_project_are_unknown_to_every_method(store: Store) -
     with pytest.raises(Conflict):
         red.commit([commit(turn, 1)])
     empty: list[Any] = [
-        *(red.runs(), red.children(run_id), red.log(run_id), red.waiting_places(), red.rows_of_kind("places")),
+        *(red.runs(), red.children(run_id), red.log(run_id), red.waiting_places(), red.tallies()),
         *(red.search_log(run_id, ("run.",)),),
         *(red.recent_rows("nightly", "places", "build", 9), red.tagged_rows("parked", 9), red.inbox([run_id])),
         *(list(red.records_containing("nightly")), red.remove([run_id]), red.runs_with_messages("w")),
@@ -328,7 +329,7 @@ def test_a_view_limits_what_a_server_keeps(store: Store) -> None:
         "blue"
     ] * 4
     assert (blue.read_log(log, 0, 99), blue.logs_of(turn.run_id)) == (b"text", [log])
-    red.settle_notice(blue.notices()[0].id, "sent", attempts=1, due_at=None)
+    red.settle_notices([SettledNotice(blue.notices()[0].id, "sent", 1)])
     assert blue.notices()[0].status == "waiting"
 
 

@@ -41,7 +41,7 @@ def test_a_run_that_has_ended_goes_with_all_that_was_kept_of_it(store: Store) ->
 
     assert [record.run_id for record in store.runs()] == [stays.run_id]
     assert store.log(gone.run_id) == []
-    assert store.rows_of_kind("place") == [(stays.run_id, "build", b"2")]
+    assert store.lists.rows([gone.run_id, stays.run_id], "place", 9) == [(stays.run_id, "build", b"2")]
     assert len(store.load(stays.run_id).rows) == 1
 
 

@@ -9,6 +9,7 @@ import pytest
 from mulligan.core.model import reports as r
 from mulligan.errors import KeyUsed, UnknownRun
 from mulligan.ports import LoadedRun, NewRun, RunRecord, Store, Turn, WaitingPlace
+from mulligan.store import view_project
 
 from .keeping import T0, Open, commit, entries, new_run, reports, started, worker
 
@@ -178,8 +179,10 @@ def test_what_no_longer_waits_is_not_found(store: Store) -> None:
     assert store.waiting_places() == []
 
 
-def test_the_rows_of_one_kind_are_found_over_all_runs_in_the_order_of_runs_and_keys(store: Store) -> None:
-    one, two, over = (started(store) for _ in range(3))
+def test_what_was_counted_is_found_over_all_runs_the_newest_first_and_by_workflow_time_and_project(
+    store: Store,
+) -> None:
+    one, two, over = started(store), started(store, name="other"), started(store, project="blue")
     store.commit(
         [
             commit(two, rows=[("tallies", "b", "", b"3"), ("tallies", "a", "", b"\x00\xff"), ("place", "a", "", b"9")]),
@@ -188,12 +191,19 @@ def test_the_rows_of_one_kind_are_found_over_all_runs_in_the_order_of_runs_and_k
         ]
     )
 
-    assert store.rows_of_kind("tallies") == [
-        (one.run_id, "c", b"1"),
-        (two.run_id, "a", b"\x00\xff"),
-        (two.run_id, "b", b"3"),
-        (over.run_id, "a", b"4"),
+    name, version = store.run(one.run_id).workflow, store.run(one.run_id).version
+    found = [tuple(row) for row in store.tallies()]
+    assert found == [
+        (over.run_id, name, version, "a", b"4"),
+        (two.run_id, "other", version, "a", b"\x00\xff"),
+        (two.run_id, "other", version, "b", b"3"),
+        (one.run_id, name, version, "c", b"1"),
     ]
+    assert [tuple(row) for row in store.tallies("other")] == found[1:3]
+    assert [tuple(row) for row in store.tallies(project="blue")] == found[:1]
+    assert [tuple(row) for row in view_project(store, "blue").tallies()] == found[:1]
+    assert view_project(store, "blue").tallies(project="") == []
+    assert store.tallies(since=store.run(over.run_id).created_at + timedelta(microseconds=1)) == []
 
 
 def test_one_row_is_found_in_the_newest_runs_of_a_workflow_where_nobody_is_waited_for(store: Store) -> None:
@@ -215,13 +225,12 @@ def test_one_row_is_found_in_the_newest_runs_of_a_workflow_where_nobody_is_waite
     assert store.recent_rows("weekly", "places", "a", 20) == []
 
 
-def test_of_a_kind_that_no_run_has_no_rows_are_found(store: Store) -> None:
+def test_a_tally_that_was_removed_is_not_counted(store: Store) -> None:
     turn = started(store)
     store.commit([commit(turn, rows=[("tallies", "a", "", b"1"), ("run", "", "", b"9")])])
     store.commit([commit(turn, 1, rows=[("tallies", "a", "", None)])])
 
-    assert store.rows_of_kind("tallies") == []
-    assert store.rows_of_kind("run") == [(turn.run_id, "", b"9")]
+    assert store.tallies() == []
 
 
 def test_everything_is_found_again_when_the_store_is_opened_again(opened: Open) -> None:

@@ -21,9 +21,11 @@ from mulligan.ports import (
     LogKey,
     NoticeRecord,
     ServerRecords,
+    SettledNotice,
     Store,
     TokenLimits,
     TokenRecord,
+    WaitingTarget,
     WorkflowVersion,
 )
 from mulligan.store import view_project
@@ -346,26 +348,26 @@ def test_a_claimed_notice_is_given_to_nobody_else_before_its_time(store: Store) 
     records = store.server_records
     records.put_notices([notice("a"), notice("b", due_at=T0), notice("later", due_at=T0 + 5 * MINUTE), notice("d")])
 
-    first = records.claim_notices(T0, T0 + MINUTE, 2)
-    second = records.claim_notices(T0, T0 + MINUTE, 9)
+    first = records.claim_notices("ops", T0, T0 + MINUTE, 2)
+    second = records.claim_notices("ops", T0, T0 + MINUTE, 9)
 
-    assert ([one.key for one in first], [one.key for one in second]) == (["a", "b"], ["d"])
-    assert records.claim_notices(T0 + MINUTE / 2, T0 + MINUTE, 9) == []
-    assert [one.key for one in records.claim_notices(T0 + MINUTE, T0 + 2 * MINUTE, 9)] == ["a", "b", "d"]
+    assert ([one.key for one in first], [one.key for one in second]) == (["a", "d"], ["b"])
+    assert records.claim_notices("ops", T0 + MINUTE / 2, T0 + MINUTE, 9) == []
+    assert [one.key for one in records.claim_notices("ops", T0 + MINUTE, T0 + 2 * MINUTE, 9)] == ["a", "b", "d"]
 
 
 def test_what_was_sent_or_given_up_is_not_claimed_again(store: Store) -> None:
     records = store.server_records
     records.put_notices([notice("sent"), notice("again"), notice("given up")])
-    sent, again, given_up = records.claim_notices(T0, T0 + MINUTE, 9)
+    sent, again, given_up = records.claim_notices("ops", T0, T0 + MINUTE, 9)
 
-    records.settle_notice(sent.id, "sent", attempts=1, due_at=None)
-    records.settle_notice(again.id, "waiting", attempts=1, due_at=T0 + 2 * MINUTE, reason="no answer")
-    records.settle_notice(given_up.id, "given_up", attempts=9, due_at=None, reason="refused")
-    records.settle_notice(sent.id, "waiting", attempts=2, due_at=None, reason="a sender that was late")
+    records.settle_notices([SettledNotice(sent.id, "sent", 1, None)])
+    records.settle_notices([SettledNotice(again.id, "waiting", 1, T0 + 2 * MINUTE, "no answer")])
+    records.settle_notices([SettledNotice(given_up.id, "given_up", 9, None, "refused")])
+    records.settle_notices([SettledNotice(sent.id, "waiting", 2, None, "a sender that was late")])
 
-    assert records.claim_notices(T0 + MINUTE, T0 + 3 * MINUTE, 9) == []
-    (found,) = records.claim_notices(T0 + 2 * MINUTE, T0 + 3 * MINUTE, 9)
+    assert records.claim_notices("ops", T0 + MINUTE, T0 + 3 * MINUTE, 9) == []
+    (found,) = records.claim_notices("ops", T0 + 2 * MINUTE, T0 + 3 * MINUTE, 9)
     assert (found.key, found.attempts, found.reason) == ("again", 1, "no answer")
     assert [(one.key, one.attempts) for one in records.notices(status="sent")] == [("sent", 1)]
     assert [one.reason for one in records.notices(status="given_up")] == ["refused"]
@@ -374,25 +376,25 @@ def test_what_was_sent_or_given_up_is_not_claimed_again(store: Store) -> None:
 
 def test_notices_are_found_by_project_and_run_and_the_next_due_time_is_known(store: Store) -> None:
     records = store.server_records
-    assert records.next_notice_due() is None
+    assert records.waiting_targets(T0) == []
     blue = notice("blue", project="blue", run_id=7, due_at=T0 + MINUTE)
     records.put_notices([blue, notice("mine", run_id=7, due_at=T0 + 2 * MINUTE)])
 
     assert [one.key for one in records.notices(project="blue")] == ["blue"]
     assert [one.key for one in records.notices(project="", run_id=7)] == ["mine"]
     assert [one.key for one in records.notices(run_id=8)] == []
-    assert records.next_notice_due() == T0 + MINUTE
-    records.settle_notice(records.notices(project="blue")[0].id, "sent", attempts=1, due_at=T0)
-    assert records.next_notice_due() == T0 + 2 * MINUTE
+    assert records.waiting_targets(T0) == [WaitingTarget("ops", T0 + MINUTE)]
+    records.settle_notices([SettledNotice(records.notices(project="blue")[0].id, "sent", 1, T0)])
+    assert records.waiting_targets(T0) == [WaitingTarget("ops", T0 + 2 * MINUTE)]
 
 
 def test_a_notice_without_a_time_is_the_next_that_is_due(store: Store) -> None:
     records = store.server_records
     records.put_notices([notice("later", due_at=T0 + MINUTE), notice("at once")])
 
-    due = records.next_notice_due()
+    (waiting,) = records.waiting_targets(T0)
 
-    assert due is not None and due <= T0
+    assert waiting.due_at <= T0
 
 
 def test_two_senders_never_get_the_same_notice(place: Place, opened: Open) -> None:
@@ -401,7 +403,7 @@ def test_two_senders_never_get_the_same_notice(place: Place, opened: Open) -> No
 
     def claiming(store: Store) -> Callable[[], list[str]]:
         def claim() -> list[str]:
-            batches = [store.server_records.claim_notices(T0, T0 + MINUTE, 3) for _ in range(20)]
+            batches = [store.server_records.claim_notices("ops", T0, T0 + MINUTE, 3) for _ in range(20)]
             return [one.key for batch in batches for one in batch]
 
         return claim
@@ -416,7 +418,7 @@ def test_old_notices_are_removed_unless_they_wait(store: Store) -> None:
     records.put_notices([notice("old"), notice("waits"), replace(notice("new"), created_at=T0 + MINUTE)])
     for one in records.notices():
         if one.key != "waits":
-            records.settle_notice(one.id, "sent", attempts=1, due_at=None)
+            records.settle_notices([SettledNotice(one.id, "sent", 1, None)])
 
     assert records.remove_notices(T0 + MINUTE) == 1
 

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from mulligan.core.schedules import deciding
+from mulligan.ports import SettledNotice
 from mulligan.service.notices import sender
 from mulligan.service.notices.sender import Sender
 from mulligan.service.schedules import schedules
@@ -81,10 +82,10 @@ def _(real: Any) -> Any:
     return instants
 
 
-@defect(Sender, "_settle_one")
+@defect(Sender, "_settled")
 def _(real: Any) -> Any:
     """a notice that a target has refused counts as sent"""
-    return lambda self, targets, result, now: real(self, targets, replace(result, delivery=sender.Delivery()), now)
+    return lambda self, target, result, delivery, now: real(self, target, result, sender.Delivery(), now)
 
 
 @defect(sender, "CLAIM_SECONDS")
@@ -93,21 +94,16 @@ def _(real: float) -> float:
     return 0.0
 
 
-@defect(MemoryServerRecords, "settle_notice")
+@defect(MemoryServerRecords, "settle_notices")
 def _(real: Any) -> Any:
-    """what came of sending a notice is not written"""
-    return lambda self, notice_id, status, **said: None
+    """what came of sending notices is not written"""
+    return lambda self, settled: None
 
 
-@defect(Sender, "_put_off")
+@defect(MemoryServerRecords, "release_notices")
 def _(real: Any) -> Any:
-    """a notice that has to wait for its target is given up"""
-
-    def put_off(self: Any, notices: Any, due: Any, why: str) -> None:
-        for notice in notices:
-            self._write(notice, "sent", notice.attempts, due, why)
-
-    return put_off
+    """a notice that was claimed and not tried counts as sent"""
+    return lambda self, ids: self.settle_notices([SettledNotice(id_, "sent", 0) for id_ in ids])
 
 
 # Those of this module: all of them show only where there are servers.

@@ -289,6 +289,8 @@ class Api:
         run = self.threads.read if route.method == "GET" and not route.changes else self.threads.change
         if route.is_slow or bool(getattr(make.keywords["body"], "text", None)):
             run = partial(self._compute, token=token)
+        elif route.is_sum is True or (route.is_sum and make.keywords["path"]["call"] in route.is_sum):
+            run = self.threads.sum_up
         if route.creates_run:
             return await run(create)
         answer = await run(lambda service: _as_answer(route, route.handler(prepare(service))))

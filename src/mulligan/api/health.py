@@ -20,7 +20,8 @@ async def healthz(call: Call) -> Health:
 
 
 def readyz(call: Call) -> Health:
-    # Any question to the store: `StoreUnavailable` becomes 503.
+    # Errors of the store become 503.
+    call.service.check_store()
     call.service.records((1,))
     return Health("ready", __version__)
 
@@ -28,6 +29,11 @@ def readyz(call: Call) -> Health:
 ROUTES = (
     Route("GET", "/healthz", healthz, "public", "Whether the server is up.", answer=Health),
     Route(
-        "GET", "/readyz", readyz, "public", "Whether the server can answer: 503 while its store is away.", answer=Health
+        "GET",
+        "/readyz",
+        readyz,
+        "public",
+        "Whether the server can answer: 503 while its store is away, or was migrated by a newer Mulligan.",
+        answer=Health,
     ),
 )

@@ -128,6 +128,7 @@ ROUTES = (
         "read",
         "Count how often retries, handlers, triage and routes were tried and worked.",
         query=StatsQuery,
+        is_sum=True,
         answer=shapes.StatsAnswer,
     ),
     Route(
@@ -137,6 +138,7 @@ ROUTES = (
         "read",
         "Count week by week how often retries, handlers, triage and routes were tried and worked.",
         query=TrendQuery,
+        is_sum=True,
         answer=RecoveryTrend,
     ),
     Route(
@@ -155,6 +157,7 @@ ROUTES = (
         "read",
         "What agents have spent in the runs of the last days, by workflow.",
         query=SpendingQuery,
+        is_sum=True,
         answer=Spending,
     ),
     Route(
@@ -164,6 +167,7 @@ ROUTES = (
         "read",
         "Compare what the steps of a workflow asked for with what they used, over its newest runs.",
         query=WorkflowUsageQuery,
+        is_sum=True,
         answer=WorkflowUsage,
     ),
     Route(

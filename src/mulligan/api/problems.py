@@ -17,8 +17,10 @@ from mulligan.errors import (
     Problem,
     ServerBusy,
     ServerFailed,
+    StoreOvertaken,
     StoreRefused,
     StoreUnavailable,
+    TakesTooLong,
     TokenRefused,
     TooManyRequests,
     bounded,
@@ -28,6 +30,8 @@ from mulligan.service import to_json
 PROBLEM = "application/problem+json"
 # When a caller should ask again if the store does not answer.
 RETRY_SECONDS = 2
+# And if somebody has to start a newer server first.
+OVERTAKEN_SECONDS = 30
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 _log = logging.getLogger("mulligan.server")
 
@@ -86,7 +90,14 @@ def as_known_error(error: Exception, where: str) -> MulliganError:
     if isinstance(error, StoreUnavailable):
         _log.warning("%s: %s", where, error.message)
         return StoreUnavailable("the store does not answer now", hint="ask again in a few seconds")
-    if isinstance(error, MulliganError) and error.http_status < 500:
+    if isinstance(error, StoreOvertaken):
+        _log.error("%s: %s", where, error.message)
+        return StoreOvertaken(
+            "a newer Mulligan has migrated the store of this server, which answers nothing any more",
+            hint="start the server with the newer version; then ask again",
+            retry_after=OVERTAKEN_SECONDS,
+        )
+    if isinstance(error, TakesTooLong) or (isinstance(error, MulliganError) and error.http_status < 500):
         return error
     error_id = secrets.token_hex(4)
     if isinstance(error, MulliganError):
@@ -105,7 +116,7 @@ def as_known_error(error: Exception, where: str) -> MulliganError:
 
 def headers_of(error: MulliganError) -> Mapping[str, str]:
     """The headers that an error needs."""
-    if isinstance(error, TooManyRequests | StoreUnavailable):
+    if isinstance(error, TooManyRequests | StoreUnavailable | TakesTooLong | StoreOvertaken):
         return {"retry-after": str(error.data.get("retry_after", RETRY_SECONDS))}
     if isinstance(error, TokenRefused):
         return {"www-authenticate": 'Bearer realm="mulligan"'}

@@ -130,6 +130,8 @@ class Route:
     # Whether it may compute for seconds: then it has threads of its own, and holds up no change. A request that brings
     # the text of a workflow in `text` of its body may in any case.
     is_slow: bool = False
+    # Whether it looks at all runs, or which calls of the store do: then it has a thread of its own and a limit of time.
+    is_sum: bool | frozenset[str] = False
     # Whether all tokens of a project get the same answer, so that one that was made serves several callers.
     is_shared: bool = False
     # Whether it is a page for people: it is not part of the interface that is documented, and its errors are pages.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
@@ -13,7 +14,7 @@ from typing import TypeVar
 
 from mulligan.api.shares import Claimant, Shares
 from mulligan.api.struct_types import build_struct_types
-from mulligan.errors import MulliganError, ServerBusy, StoreUnavailable
+from mulligan.errors import MulliganError, ServerBusy, StoreOvertaken, StoreUnavailable, TakesTooLong
 from mulligan.service import Home, Service, TextReader, import_lazy_modules
 
 Result = TypeVar("Result")
@@ -23,23 +24,30 @@ READERS, CHANGERS = 1, 4
 COMPUTERS = 3
 # More than this many waiting requests are refused at once, instead of being answered when nobody waits any more.
 WAITING_MAX = 2_000
+# How long after a migration by a newer Mulligan a server may still answer a question. Changes it refuses at once.
+CHECK_SECONDS = 1.0
+# How long somebody waits for sums over all runs, and how many may wait.
+SUM_SECONDS_MAX, SUMS_WAITING_MAX = 10.0, 20
 
 
 class ServiceThreads:
-    """One thread that reads, a few that change something, a few that compute for long, and one that counts runs.
+    """One thread that reads, a few that change something, a few that compute for long, and two that count runs.
 
-    None of them reads a text of somebody else itself: another process does.
+    One of the last counts what somebody waits for, the other what was answered already. None of them reads a text of
+    somebody else itself: another process does.
     """
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, sum_seconds_max: float = SUM_SECONDS_MAX) -> None:
         _prepare_types()
         self.texts = TextReader()
-        begin = self.texts.use
-        self._counters = _Pool("count", home, 1, begin)
-        self._readers = _Pool("read", home, READERS, begin, prepare=self._count_in_background)
-        self._changers = _Pool("change", home, CHANGERS, begin)
-        self._slow = _Pool("slow", home, COMPUTERS, begin)
+        begin, schema = self.texts.use, _SchemaCheck()
+        self._counters = _Pool("count", home, schema, 1, begin)
+        self._readers = _Pool("read", home, schema, READERS, begin, prepare=self._count_in_background)
+        self._changers = _Pool("change", home, schema, CHANGERS, begin)
+        self._slow = _Pool("slow", home, schema, COMPUTERS, begin)
+        self._sums = _Pool("sum", home, schema, 1, begin, waiting_max=SUMS_WAITING_MAX)
         self._shares = Shares(COMPUTERS)
+        self._sum_seconds_max = sum_seconds_max
 
     async def read(self, work: Callable[[Service], Result]) -> Result:
         """Call `work` in the thread for readers. It must not wait for anything but the store."""
@@ -54,16 +62,33 @@ class ServiceThreads:
         async with self._shares.turn(claimant):
             return await self._slow.call(work)
 
+    async def sum_up(self, work: Callable[[Service], Result]) -> Result:
+        """Call `work`, which looks at all runs, in the thread for that. Nobody waits for it for longer than a while.
+
+        Whoever asks again may find it counted: it goes on, and large sums are kept for a moment.
+        """
+        counting = asyncio.ensure_future(self._sums.call(work))
+        done, _ = await asyncio.wait([counting], timeout=self._sum_seconds_max)
+        if not done:
+            # Nobody looks at what comes of it.
+            counting.add_done_callback(lambda future: future.cancelled() or future.exception())
+            raise TakesTooLong(
+                f"to count this takes longer than {self._sum_seconds_max:g} s",
+                hint="ask again in a minute, or for fewer runs: those of a workflow, or since a time",
+            )
+        return counting.result()
+
     @property
     def busy(self) -> list[str]:
         """Which threads do something, and where in our code they are."""
-        pools = (self._slow, self._readers, self._changers, self._counters)
+        pools = (self._slow, self._sums, self._readers, self._changers, self._counters)
         return [place for pool in pools for place in pool.busy]
 
     def close(self) -> None:
         """Wait for what is running, but for no text that is being read; and close the stores."""
         self.texts.close()
         self._slow.close()
+        self._sums.close()
         self._readers.close()
         self._changers.close()
         self._counters.close()
@@ -80,13 +105,29 @@ def _prepare_types() -> None:
     build_struct_types()
 
 
+class _SchemaCheck:
+    """Whether a newer Mulligan has migrated the store. All threads of a server ask, together once a second."""
+
+    def __init__(self) -> None:
+        self.is_overtaken = False
+        self._checked_at = -CHECK_SECONDS
+
+    def check(self, service: Service) -> None:
+        now = time.monotonic()
+        if self.is_overtaken or now - self._checked_at >= CHECK_SECONDS:
+            service.check_store()
+            self.is_overtaken, self._checked_at = False, now
+
+
 class _Pool:
     def __init__(
         self,
         name: str,
         home: Home,
+        schema: _SchemaCheck,
         threads: int,
         begin: Callable[[], None],
+        waiting_max: int = WAITING_MAX,
         prepare: Callable[[Service], None] = lambda _: None,
     ) -> None:
         self._home = home
@@ -94,9 +135,10 @@ class _Pool:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name, initializer=begin)
         self._own = threading.local()
         self._opened: list[Service] = []
-        self._waiting = 0
+        self._waiting, self._waiting_max = 0, waiting_max
         # The threads that have something to do, with their names.
         self._busy: dict[int, str] = {}
+        self._schema = schema
 
     @property
     def busy(self) -> list[str]:
@@ -104,7 +146,7 @@ class _Pool:
         return [f"thread {name} in {_place(frames.get(ident))}" for ident, name in list(self._busy.items())]
 
     async def call(self, work: Callable[[Service], Result]) -> Result:
-        if self._waiting >= WAITING_MAX:
+        if self._waiting >= self._waiting_max:
             raise ServerBusy("the server has too many requests to answer", hint="ask again in a few seconds")
         self._waiting += 1
         try:
@@ -129,10 +171,12 @@ class _Pool:
             self._prepare(service)
             self._opened.append(service)
         try:
+            self._schema.check(service)
             return work(service)
         except ServerBusy:
             raise
-        except StoreUnavailable:
+        except (StoreUnavailable, StoreOvertaken) as error:
+            self._schema.is_overtaken = isinstance(error, StoreOvertaken)
             # The next call opens the store again: that is how the server recovers.
             self._own.service = None
             self._opened.remove(service)

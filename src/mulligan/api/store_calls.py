@@ -166,6 +166,8 @@ _SCOPES: tuple[tuple[RouteScope, str, bool], ...] = (
     # What a worker did is in the log of its runs.
     ("worker", "leases and results of a worker without a database", False),
 )
+# Those that look at all runs.
+SUMS = frozenset(("tallies", "lists.status_counts", "lists.outcome_counts"))
 _WAITING_SCOPES: tuple[RouteScope, ...] = ("read", "worker")
 ROUTES = (
     *(
@@ -180,6 +182,7 @@ ROUTES = (
             problems=(409, 410, 413),
             is_change=is_change,
             creates_run=scope == "write",
+            is_sum=SUMS if scope == "read" else False,
         )
         for scope, about, is_change in _SCOPES
     ),

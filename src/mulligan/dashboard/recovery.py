@@ -331,4 +331,8 @@ def _share(share: float) -> Html:
     return element("span", bar, f" {share:.0%}", class_="nowrap")
 
 
-ROUTES = (page_route("/recovery", show_recovery, "Circuit breakers, and which recovery works.", query=RecoveryQuery),)
+ROUTES = (
+    page_route(
+        "/recovery", show_recovery, "Circuit breakers, and which recovery works.", query=RecoveryQuery, is_sum=True
+    ),
+)

@@ -99,9 +99,12 @@ def page_route(
     query: type[Query] | None = None,
     scope: RouteScope = "read",
     is_slow: bool = False,
+    is_sum: bool = False,
 ) -> Route:
-    """The route of a page. `is_slow`: it may compute for seconds."""
-    return Route("GET", path, handler, scope, summary, query=query, media=HTML, is_page=True, is_slow=is_slow)
+    """The route of a page. `is_slow`: it may compute for seconds; `is_sum`: it looks at very many runs."""
+    return Route(
+        "GET", path, handler, scope, summary, query=query, media=HTML, is_page=True, is_slow=is_slow, is_sum=is_sum
+    )
 
 
 def path_to(*parts: object) -> str:

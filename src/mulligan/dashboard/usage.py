@@ -243,4 +243,8 @@ def _cost(found: Spending, asked: UsageQuery) -> Html:
     return panel("What agents cost", days, total, table(head, rows, label="What agents cost"), cut, name="cost")
 
 
-ROUTES = (page_route("/usage", show_usage, "What steps ask for and use, and what agents cost.", query=UsageQuery),)
+ROUTES = (
+    page_route(
+        "/usage", show_usage, "What steps ask for and use, and what agents cost.", query=UsageQuery, is_sum=True
+    ),
+)

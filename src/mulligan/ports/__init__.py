@@ -45,9 +45,12 @@ from mulligan.ports.server_records import NoticeStatus as NoticeStatus
 from mulligan.ports.server_records import Outbox as Outbox
 from mulligan.ports.server_records import Scope as Scope
 from mulligan.ports.server_records import ServerRecords as ServerRecords
+from mulligan.ports.server_records import SettledNotice as SettledNotice
+from mulligan.ports.server_records import TargetPause as TargetPause
 from mulligan.ports.server_records import TokenLimits as TokenLimits
 from mulligan.ports.server_records import TokenRecord as TokenRecord
 from mulligan.ports.server_records import Tokens as Tokens
+from mulligan.ports.server_records import WaitingTarget as WaitingTarget
 from mulligan.ports.server_records import WorkflowVersion as WorkflowVersion
 from mulligan.ports.server_records import WorkflowVersions as WorkflowVersions
 from mulligan.ports.store import Artifacts as Artifacts

@@ -202,12 +202,49 @@ class NoticeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     project: str = ""
     status: NoticeStatus = "waiting"
     attempts: int = 0
-    # When it is sent next; while a sender has it, when another may take it over; then when it was sent or given up.
+    # When it is sent next; then when it was sent or given up.
     due_at: datetime | None = None
     # What the last attempt said.
     reason: str = ""
     # Filled in by the store.
     id: int = 0
+
+
+class SettledNotice(msgspec.Struct, frozen=True):
+    """What came of sending a notice."""
+
+    id: int
+    status: NoticeStatus
+    attempts: int
+    due_at: datetime | None = None
+    reason: str = ""
+
+
+class TargetPause(msgspec.Struct, frozen=True):
+    """A target that is left alone until `retry_at`. Its notices stay as they are, and wait."""
+
+    target: str
+    # How often in a row it was tried in vain; 0 if it has had its messages of this minute, or is not known.
+    failures: int
+    # Since when it fails.
+    since: datetime
+    retry_at: datetime
+    # Why its notices wait.
+    reason: str
+
+
+class WaitingTarget(msgspec.Struct, frozen=True):
+    """A target for which notices wait."""
+
+    target: str
+    # When the first of them is due.
+    due_at: datetime
+    pause: TargetPause | None = None
+
+    @property
+    def next_at(self) -> datetime:
+        """When something may be sent to it."""
+        return self.due_at if self.pause is None else max(self.due_at, self.pause.retry_at)
 
 
 class Outbox(Protocol):
@@ -216,16 +253,26 @@ class Outbox(Protocol):
     def put_notices(self, notices: Sequence[NoticeRecord]) -> int:
         """Add those whose key is new; how many. Notices of a turn are written by its commit instead."""
 
-    def claim_notices(self, now: datetime, until: datetime, limit: int) -> list[NoticeRecord]:
-        """The oldest due ones. No other sender gets them before `until`."""
+    def waiting_targets(self, now: datetime) -> list[WaitingTarget]:
+        """Each target for which something waits, by name."""
 
-    def settle_notice(
-        self, notice_id: int, status: NoticeStatus, *, attempts: int, due_at: datetime | None, reason: str = ""
-    ) -> None:
-        """What came of sending it."""
+    def claim_notices(self, target: str, now: datetime, until: datetime, limit: int) -> list[NoticeRecord]:
+        """The oldest due ones for a target. No other sender gets them before `until`."""
 
-    def next_notice_due(self) -> datetime | None:
-        """When a waiting notice is due next; None if none waits."""
+    def settle_notices(self, settled: Sequence[SettledNotice]) -> None:
+        """What came of sending them, all at once. They are no longer claimed."""
+
+    def release_notices(self, ids: Sequence[int]) -> None:
+        """Leave those that were claimed and not tried to the next sender, as they were."""
+
+    def put_target_pauses(self, pauses: Sequence[TargetPause]) -> None:
+        """Leave these targets alone for a while."""
+
+    def end_target_pauses(self, targets: Sequence[str]) -> None:
+        """These targets take messages again."""
+
+    def make_notices_due(self, now: datetime) -> None:
+        """Let everything that waits and is not claimed be due now, and no target be left alone."""
 
     def notices(
         self,
@@ -239,7 +286,7 @@ class Outbox(Protocol):
         """The newest first, with ids below `before`; of all projects and runs by default."""
 
     def remove_notices(self, created_before: datetime) -> int:
-        """Remove those that were sent or given up before."""
+        """Remove those that were sent or given up before, and what was noted of targets before."""
 
 
 # -- logs of other hosts ---------------------------------------------------------------------------------------------

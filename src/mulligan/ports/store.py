@@ -109,8 +109,13 @@ class RowSearch(Protocol):
     def waiting_places(self) -> list[WaitingPlace]:
         """The places that wait for a person, in all unfinished runs."""
 
-    def rows_of_kind(self, kind: str) -> list[tuple[int, str, bytes]]:
-        """The rows of one kind of all runs: run id, key, data; ordered by run and key."""
+    def tallies(
+        self, workflow: str | None = None, since: datetime | None = None, project: str | None = None
+    ) -> list[tuple[int, str, str, str, bytes]]:
+        """What was counted in all runs, or those of a workflow, since a time, of a project; the newest run first.
+
+        Run id, workflow and version of the run, name and data of the tally. It takes time for each run.
+        """
 
     def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
         """One row of each of the newest runs of a workflow, unless it waits for a person: run id and data."""
@@ -209,6 +214,9 @@ class Maintenance(Protocol):
 
         A tree stays if one of its runs is unfinished, has a holder, or has unprocessed messages.
         """
+
+    def check_schema(self) -> None:
+        """`StoreOvertaken` if a newer Mulligan has migrated the store, so that this process must not use it. Cheap."""
 
     def skip_run_ids(self, last: int) -> int:
         """Give no run an id up to `last` from now on. The highest id that was given out before; 0 only asks for it."""

@@ -75,13 +75,13 @@ class AnalysisVerbs:
         self, run_id: int | None = None, *, workflow: str | None = None, since: datetime | None = None
     ) -> list[RungStats]:
         """How often retries, handlers, triage and routes were tried, and how often they worked."""
-        return stats.collect_stats(self.reader, run_id, workflow=workflow, since=since)
+        return stats.collect_stats(self.reader, run_id, workflow=workflow, since=since).rungs
 
     def agent_stats(
         self, run_id: int | None = None, *, workflow: str | None = None, since: datetime | None = None
     ) -> list[AgentStats]:
         """How often agents decided about failures, and how often they were right."""
-        return stats.collect_agent_stats(self.reader, run_id, workflow=workflow, since=since)
+        return stats.collect_stats(self.reader, run_id, workflow=workflow, since=since).agents
 
     def replay(self, run_id: int) -> ReplayResult:
         """Fold the log of a run again, and compare the result with the tables."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from mulligan.errors import MulliganError, StoreUnavailable
+from mulligan.errors import MulliganError, StoreOvertaken, StoreUnavailable
 
 if TYPE_CHECKING:
     from mulligan.service.service import Service
@@ -52,7 +52,7 @@ class BackgroundJobs:
         self._last_now = datetime.min.replace(tzinfo=UTC)
 
     def run_due(self, service: Service) -> float:
-        """Run what is due; in how many seconds to ask again. `StoreUnavailable` is left to the caller."""
+        """Run what is due; in how many seconds to ask again. Errors of the store are left to the caller."""
         for name, work in self._jobs.items():
             now = self._now(service)
             if (due := self._due.get(name)) is not None and due > now:
@@ -74,7 +74,7 @@ class BackgroundJobs:
         look = now + timedelta(seconds=LOOK_SECONDS)
         try:
             following = work(service, now)
-        except StoreUnavailable:
+        except (StoreUnavailable, StoreOvertaken):
             raise
         except Exception as error:
             # One job that fails must not keep the others from their work.
@@ -105,7 +105,8 @@ def run_jobs(
                     seconds = runner.run_due(service)
                     backoff, reported = BACKOFF_SECONDS, ""
                     sleep(seconds)
-        except StoreUnavailable as error:
+        except (StoreUnavailable, StoreOvertaken) as error:
+            # A newer Mulligan has migrated the store: nothing is fired or sent here, until a backup is restored.
             if error.message != reported:
                 log(f"{error.message}; waiting for it")
             reported = error.message

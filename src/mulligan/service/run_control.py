@@ -304,6 +304,11 @@ class RunControl:
         if driver is None:
             # A driver has done so when it was set up.
             self.reader.keep_lost_numbers()
+        # By the clock of the store, whatever this machine says. A server sets it for those who come over HTTP.
+        now = None if self.reader.home.is_remote else self.reader.store.now()
+        if now is not None:
+            stamped = (msgspec.structs.replace(run.request, at=now) for run in runs)
+            runs = [msgspec.structs.replace(run, request=one) for run, one in zip(runs, stamped, strict=True)]
         turns = self.reader.store.create(runs, driver.name if driver else "")
         if driver is not None:
             driver.engine.workflows.remember(runs[0].workflow, workflow)

@@ -625,6 +625,11 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         """Something that is another one when others have written; None where that takes a look at the runs."""
         return self.reader.store_version()
 
+    def check_store(self) -> None:
+        """`StoreOvertaken` if a newer Mulligan has migrated the store: this process must not use it any more."""
+        if self.home.is_there:
+            self.reader.store.check_schema()
+
     def step_page(self, run_id: int, query: StepQuery) -> StepPage:
         """A page of the steps of a run, with how many there are of each status."""
         return run_pages.list_steps(self.cache, run_id, query)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -14,8 +15,9 @@ from mulligan.core.evolve.evolve_places import spec_below
 from mulligan.core.evolve.tallies import parse_tally_key
 from mulligan.core.model.workflow import Command, Step, Workflow, decode
 from mulligan.core.state.state import Tally
-from mulligan.ports import RunRecord
-from mulligan.service.run_reader import PAGE, RunReader
+from mulligan.errors import CodecError, UnknownRun
+from mulligan.ports import Store
+from mulligan.service.run_reader import RunReader
 
 # In order; a script belongs to the retry that it is for.
 RUNGS = ("retry", "script", "handle", "triage", "route")
@@ -115,51 +117,88 @@ class _Pinned:
         return self._meanings[key]
 
 
-# A run, the name of a tally, and the tally.
-Counted = tuple[RunRecord, str, Tally]
+class Counted(NamedTuple):
+    """A tally of a run: what it counts says the workflow of the run, in its version."""
+
+    run_id: int
+    workflow: str
+    version: str
+    key: str
+    tally: Tally
+
+
+class RecoveryStats(NamedTuple):
+    """Statistics of rungs and of agents, and how many runs were counted."""
+
+    rungs: list[RungStats]
+    agents: list[AgentStats]
+    runs: int
 
 
 def collect_stats(
     reader: RunReader, run_id: int | None = None, *, workflow: str | None = None, since: datetime | None = None
-) -> list[RungStats]:
+) -> RecoveryStats:
     """Statistics per workflow, step (or whole matrix) and rung: of one run, or of all runs that began since then.
 
-    In the order of file and ladder. Steps that never failed are left out.
+    In the order of file and ladder. Steps that never failed are left out. A server keeps those of a large store for a
+    moment, and counts them again while it answers.
     """
-    counted = _of_run(reader, run_id) if run_id is not None else _of_all(reader, since)
-    return sum_tallies(reader, [one for one in counted if workflow is None or one[0].workflow == workflow])
+    if run_id is not None:
+        counted = [one for one in _of_run(reader, run_id) if workflow in (None, one.workflow)]
+        return _sum_up(reader.store, counted)
+    if not reader.home.is_there:
+        return RecoveryStats([], [], 0)
+    # Those who ask for the last days ask for another moment each time.
+    moment = None if since is None else since.replace(second=0, microsecond=0)
+    return reader.counts.read(
+        ("stats", reader.project, workflow, moment),
+        lambda: _sum_up(reader.store, _of_all(reader.store.tallies(workflow, since))),
+        lambda store: _sum_up(store, _of_all(store.tallies(workflow, since, reader.project))),
+        lambda found: found.runs,
+    )
 
 
-def sum_tallies(reader: RunReader, counted: Iterable[Counted]) -> list[RungStats]:
-    """Statistics of these counters of runs, in the order of file and ladder."""
+def _sum_up(store: Store, counted: list[Counted]) -> RecoveryStats:
+    runs = len({one.run_id for one in counted})
+    return RecoveryStats(sum_tallies(store, counted), sum_agent_tallies(counted), runs)
+
+
+def sum_tallies(store: Store, counted: Iterable[Counted]) -> list[RungStats]:
+    """Statistics of these counters of runs, those of the newest run first, in the order of file and ladder."""
     sums: dict[Subject, _Sum] = {}
     versions: dict[tuple[str, str], _Pinned] = {}
-    # Newest first: for a step that moved, its position in the newest file counts.
-    of_rungs = (one for one in counted if parse_tally_key(one[1])[2] not in OF_AGENTS)
-    for record, key, tally in sorted(of_rungs, key=lambda one: -one[0].run_id):
-        subject, order = _pinned(reader, record, versions).meaning(key)
-        sums.setdefault(subject, _Sum(order)).add(record.run_id, tally)
+    # What a tally counts is looked up once for each version: there may be a hundred thousand.
+    known: dict[tuple[str, str, str], _Sum | None] = {}
+    for run_id, workflow, version, key, tally in counted:
+        place = workflow, version, key
+        if place not in known:
+            known[place] = None
+            # A definition that is damaged, or a run that was removed just now, is left out.
+            with suppress(CodecError, UnknownRun):
+                if parse_tally_key(key)[2] not in OF_AGENTS:
+                    # Newest first: for a step that moved, its position in the newest file counts.
+                    subject, order = _pinned(store, run_id, (workflow, version), versions).meaning(key)
+                    known[place] = sums.setdefault(subject, _Sum(order))
+        if (found := known[place]) is not None:
+            found.add(run_id, tally)
     # An entry without a try: the run began under a release that did not count yet.
     lines = sorted(sums.items(), key=lambda line: (line[0].workflow, line[1].order))
     return [_rung_stats(subject, one) for subject, one in lines if one.tally.tried]
 
 
-def collect_agent_stats(
-    reader: RunReader, run_id: int | None = None, *, workflow: str | None = None, since: datetime | None = None
-) -> list[AgentStats]:
-    """Statistics per workflow and agent that decides about failures: of one run, or of all runs that began since."""
-    counted = _of_run(reader, run_id) if run_id is not None else _of_all(reader, since)
-    return sum_agent_tallies(one for one in counted if workflow is None or one[0].workflow == workflow)
-
-
 def sum_agent_tallies(counted: Iterable[Counted]) -> list[AgentStats]:
     """Statistics of agents from these counters of runs, by workflow and agent."""
     sums: dict[tuple[str, str], dict[str, _Sum]] = {}
-    for record, key, tally in counted:
-        _, _, rung, agent = parse_tally_key(key)
+    rungs: dict[str, tuple[str, str]] = {}
+    for run_id, workflow, _, key, tally in counted:
+        if key not in rungs:
+            rungs[key] = "", ""
+            with suppress(CodecError):
+                rungs[key] = parse_tally_key(key)[2:]
+        rung, agent = rungs[key]
         if rung in OF_AGENTS:
-            found = sums.setdefault((record.workflow, agent), {name: _Sum(()) for name in OF_AGENTS})
-            found[rung].add(record.run_id, tally)
+            found = sums.setdefault((workflow, agent), {name: _Sum(()) for name in OF_AGENTS})
+            found[rung].add(run_id, tally)
     return [_agent_stats(*subject, found) for subject, found in sorted(sums.items())]
 
 
@@ -199,37 +238,29 @@ _WORDS = {
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _of_run(reader: RunReader, run_id: int) -> Iterator[Counted]:
+def _of_run(reader: RunReader, run_id: int) -> list[Counted]:
     record = reader.record(run_id)
     rows = reader.store.load(run_id).rows
-    return ((record, key, read_tally(data)) for kind, key, _, data in rows if kind == "tallies" and data is not None)
+    return [
+        Counted(run_id, record.workflow, record.version, key, read_tally(data))
+        for kind, key, _, data in rows
+        if kind == "tallies" and data is not None
+    ]
 
 
-def _of_all(reader: RunReader, since: datetime | None) -> Iterator[Counted]:
-    if not reader.home.is_there:
-        return iter(())
-    rows = reader.store.rows_of_kind("tallies")
-    records = _records(reader, {run_id for run_id, _, _ in rows}, since)
-    return ((records[run_id], key, read_tally(data)) for run_id, key, data in rows if run_id in records)
-
-
-def _records(reader: RunReader, run_ids: set[int], since: datetime | None) -> dict[int, RunRecord]:
-    """Those of the runs that began since then. Read page by page, so that few queries suffice."""
-    found: dict[int, RunRecord] = {}
-    before: int | None = max(run_ids, default=0) + 1
-    while before is not None and len(found) < len(run_ids):
-        page = reader.runs(limit=PAGE, before=before)
-        late = [record for record in page if since is None or record.created_at >= since]
-        found.update((record.run_id, record) for record in late if record.run_id in run_ids)
-        before = page[-1].run_id if page and len(late) == len(page) else None
+def _of_all(rows: Iterable[tuple[int, str, str, str, bytes]]) -> list[Counted]:
+    """What can be read of it: a damaged row of one run must not keep the others from being counted."""
+    found: list[Counted] = []
+    for run_id, workflow, version, key, data in rows:
+        with suppress(CodecError):
+            found.append(Counted(run_id, workflow, version, key, read_tally(bytes(data))))
     return found
 
 
-def _pinned(reader: RunReader, record: RunRecord, versions: dict[tuple[str, str], _Pinned]) -> _Pinned:
+def _pinned(store: Store, run_id: int, version: tuple[str, str], versions: dict[tuple[str, str], _Pinned]) -> _Pinned:
     """The workflow as the run has it: read once per version."""
-    version = record.project, record.version
     if version not in versions:
-        versions[version] = _Pinned(decode(reader.store.load(record.run_id).workflow))
+        versions[version] = _Pinned(decode(store.load(run_id).workflow))
     return versions[version]
 
 

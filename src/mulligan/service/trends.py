@@ -22,7 +22,7 @@ from mulligan.errors import InputInvalid
 from mulligan.history.consumption import consumption
 from mulligan.ports import RunRecord
 from mulligan.service.run_reader import RunReader
-from mulligan.service.stats import OF_AGENTS, AgentStats, RungStats, sum_agent_tallies, sum_tallies
+from mulligan.service.stats import OF_AGENTS, AgentStats, Counted, RungStats, sum_agent_tallies, sum_tallies
 from mulligan.service.usage import StepUsage, step_usage
 
 WEEKS_MAX, DAYS_MAX, RUNS_MAX = 104, 366, 5000
@@ -122,19 +122,22 @@ class Trends:
         )
         by_id = {record.run_id: record for record in records}
         rows = self._rows(list(by_id), "tallies", _TALLIES_MAX)
-        counted = [(by_id[run_id], key, read_tally(data)) for run_id, key, data in rows]
+        counted = [
+            Counted(run_id, by_id[run_id].workflow, by_id[run_id].version, key, read_tally(data))
+            for run_id, key, data in sorted(rows, key=lambda row: -row[0])
+        ]
         sums: dict[tuple[datetime, str], list[int]] = defaultdict(lambda: [0, 0])
-        for record, key, tally in counted:
+        for run_id, _, _, key, tally in counted:
             rung = parse_tally_key(key)[2]
             if rung in OF_AGENTS:
                 continue
-            found = sums[monday(record.created_at), rung]
+            found = sums[monday(by_id[run_id].created_at), rung]
             found[0] += tally.tried
             found[1] += tally.worked
         return RecoveryTrend(
             since=since,
             weeks=[WeekStats(week, rung, *sums[week, rung]) for week, rung in sorted(sums) if sums[week, rung][0]],
-            stats=sum_tallies(self._reader, counted),
+            stats=sum_tallies(self._reader.store, counted),
             agents=sum_agent_tallies(counted),
             workflows=sorted({record.workflow for record in records}),
             runs=len(records),

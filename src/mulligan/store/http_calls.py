@@ -127,7 +127,9 @@ CALLS: Mapping[str, StoreCall] = {
     "log": StoreCall("read", {"run_id": Integer, "after": Integer, "limit": Integer | None}, list[Entry]),
     "inbox": StoreCall("read", _RUN_IDS, list[Message]),
     "waiting_places": StoreCall("read", {}, list[WaitingPlace]),
-    "rows_of_kind": StoreCall("read", {"kind": str}, list[tuple[int, str, bytes]]),
+    "tallies": StoreCall(
+        "read", {"workflow": str | None, "since": datetime | None}, list[tuple[int, str, str, str, bytes]]
+    ),
     "recent_rows": StoreCall(
         "read", {"workflow": str, "kind": str, "key": str, "limit": Integer}, list[tuple[int, bytes]]
     ),

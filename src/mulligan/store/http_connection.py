@@ -312,7 +312,7 @@ def error_of(status: int, data: bytes, where: str) -> MulliganError:
         # What this means to somebody who has a store, and what to do about it.
         kind = LoginRefused if found.code == "token.refused" else StoreForbidden
         return kind(f"the server at {where} refuses: {found.detail}", hint=_A_TOKEN, **_fields(found.data))
-    if status == 429 and found.code != TooManyDecisions.code:
+    if status == 503 or (status == 429 and found.code != TooManyDecisions.code):
         return StoreUnavailable(found.detail, hint=found.hint)
     kind_of_error = error_by_code(found.code)
     if issubclass(kind_of_error, LanguageError):

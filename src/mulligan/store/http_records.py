@@ -15,7 +15,10 @@ from mulligan.ports.server_records import (
     LogKey,
     NoticeRecord,
     NoticeStatus,
+    SettledNotice,
+    TargetPause,
     TokenRecord,
+    WaitingTarget,
     WorkflowVersion,
 )
 
@@ -122,17 +125,27 @@ class HttpRecords:
     def put_notices(self, notices: Sequence[NoticeRecord]) -> int:
         raise _only_the_server()
 
-    def claim_notices(self, now: datetime, until: datetime, limit: int) -> list[NoticeRecord]:
-        raise _only_the_server()
-
-    def settle_notice(
-        self, notice_id: int, status: NoticeStatus, *, attempts: int, due_at: datetime | None, reason: str = ""
-    ) -> None:
-        raise _only_the_server()
-
-    def next_notice_due(self) -> datetime | None:
+    def waiting_targets(self, now: datetime) -> list[WaitingTarget]:
         """None: the server sends them."""
-        return None
+        return []
+
+    def claim_notices(self, target: str, now: datetime, until: datetime, limit: int) -> list[NoticeRecord]:
+        raise _only_the_server()
+
+    def settle_notices(self, settled: Sequence[SettledNotice]) -> None:
+        raise _only_the_server()
+
+    def release_notices(self, ids: Sequence[int]) -> None:
+        raise _only_the_server()
+
+    def put_target_pauses(self, pauses: Sequence[TargetPause]) -> None:
+        raise _only_the_server()
+
+    def end_target_pauses(self, targets: Sequence[str]) -> None:
+        raise _only_the_server()
+
+    def make_notices_due(self, now: datetime) -> None:
+        raise _only_the_server()
 
     def notices(
         self,

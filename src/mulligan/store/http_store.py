@@ -159,8 +159,11 @@ class HttpStore:
         found: list[WaitingPlace] = self._ask("waiting_places")
         return found
 
-    def rows_of_kind(self, kind: str) -> list[tuple[int, str, bytes]]:
-        found: list[tuple[int, str, bytes]] = self._ask("rows_of_kind", kind=kind)
+    def tallies(
+        self, workflow: str | None = None, since: datetime | None = None, project: str | None = None
+    ) -> list[tuple[int, str, str, str, bytes]]:
+        """Of the project of the token."""
+        found: list[tuple[int, str, str, str, bytes]] = self._ask("tallies", workflow=workflow, since=since)
         return found
 
     def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
@@ -289,6 +292,9 @@ class HttpStore:
     def remove(self, root_run_ids: Collection[int]) -> list[int]:
         removed: list[int] = self._ask("remove", root_run_ids=[*root_run_ids])
         return removed
+
+    def check_schema(self) -> None:
+        """The server does, before each answer."""
 
     def skip_run_ids(self, last: int) -> int:
         raise StoreRefused("the numbers of runs are given out where the runs are")

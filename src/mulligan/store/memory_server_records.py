@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
@@ -14,7 +14,10 @@ from mulligan.ports import (
     LogKey,
     NoticeRecord,
     NoticeStatus,
+    SettledNotice,
+    TargetPause,
     TokenRecord,
+    WaitingTarget,
     WorkflowVersion,
 )
 from mulligan.store import refusals
@@ -144,24 +147,55 @@ class MemoryServerRecords:
     def put_notices(self, notices: Sequence[NoticeRecord]) -> int:
         return sum(self._tables.add_notice(notice) for notice in notices)
 
-    def claim_notices(self, now: datetime, until: datetime, limit: int) -> list[NoticeRecord]:
-        waiting = (notice for notice in self._tables.notices.values() if notice.status == "waiting")
-        due = [notice for notice in waiting if notice.due_at is None or notice.due_at <= now][:limit]
-        claimed = [replace(notice, due_at=until) for notice in due]
-        self._tables.notices.update((notice.id, notice) for notice in claimed)
-        return claimed
+    def waiting_targets(self, now: datetime) -> list[WaitingTarget]:
+        waiting = {notice.target for notice in self._tables.notices.values() if notice.status == "waiting"}
+        pauses = self._tables.target_pauses
+        return [WaitingTarget(name, self._first_due(name, now), pauses.get(name)) for name in sorted(waiting)]
 
-    def settle_notice(
-        self, notice_id: int, status: NoticeStatus, *, attempts: int, due_at: datetime | None, reason: str = ""
-    ) -> None:
-        notice = self._tables.notices.get(notice_id)
-        if notice is not None and notice.status != "sent":
-            settled = replace(notice, status=status, attempts=attempts, due_at=due_at, reason=reason)
-            self._tables.notices[notice_id] = settled
+    def _first_due(self, target: str, now: datetime) -> datetime:
+        claims, waiting = self._tables.notice_claims, self._waiting(target)
+        free = [one.due_at or one.created_at for one in waiting if claims.get(one.id, now) <= now]
+        return min(free or [claims[one.id] for one in waiting])
 
-    def next_notice_due(self) -> datetime | None:
-        waiting = (notice for notice in self._tables.notices.values() if notice.status == "waiting")
-        return min((notice.due_at or notice.created_at for notice in waiting), default=None)
+    def _waiting(self, target: str) -> list[NoticeRecord]:
+        found = self._tables.notices.values()
+        return [notice for notice in found if notice.status == "waiting" and notice.target == target]
+
+    def claim_notices(self, target: str, now: datetime, until: datetime, limit: int) -> list[NoticeRecord]:
+        claims = self._tables.notice_claims
+        free = (notice for notice in self._waiting(target) if claims.get(notice.id, now) <= now)
+        due = [notice for notice in free if notice.due_at is None or notice.due_at <= now]
+        oldest = sorted(due, key=lambda notice: (notice.due_at or datetime.min.replace(tzinfo=UTC), notice.id))[:limit]
+        claims.update((notice.id, until) for notice in oldest)
+        return sorted(oldest, key=lambda notice: notice.id)
+
+    def settle_notices(self, settled: Sequence[SettledNotice]) -> None:
+        for one in settled:
+            notice = self._tables.notices.get(one.id)
+            if notice is not None and notice.status != "sent":
+                self._tables.notices[one.id] = replace(
+                    notice, status=one.status, attempts=one.attempts, due_at=one.due_at, reason=one.reason
+                )
+                self._tables.notice_claims.pop(one.id, None)
+
+    def release_notices(self, ids: Sequence[int]) -> None:
+        for id_ in ids:
+            self._tables.notice_claims.pop(id_, None)
+
+    def put_target_pauses(self, pauses: Sequence[TargetPause]) -> None:
+        self._tables.target_pauses.update((pause.target, pause) for pause in pauses)
+
+    def end_target_pauses(self, targets: Sequence[str]) -> None:
+        for target in targets:
+            self._tables.target_pauses.pop(target, None)
+
+    def make_notices_due(self, now: datetime) -> None:
+        self._tables.target_pauses.clear()
+        claims = self._tables.notice_claims
+        for id_, notice in self._tables.notices.items():
+            is_later = notice.due_at is not None and notice.due_at > now
+            if notice.status == "waiting" and is_later and claims.get(id_, now) <= now:
+                self._tables.notices[id_] = replace(notice, due_at=now)
 
     def notices(
         self,
@@ -173,7 +207,7 @@ class MemoryServerRecords:
         limit: int = 100,
     ) -> list[NoticeRecord]:
         return [
-            notice
+            self._as_listed(notice)
             for notice in reversed(self._tables.notices.values())
             if (before is None or notice.id < before)
             and status in (None, notice.status)
@@ -181,7 +215,16 @@ class MemoryServerRecords:
             and run_id in (None, notice.run_id)
         ][:limit]
 
+    def _as_listed(self, notice: NoticeRecord) -> NoticeRecord:
+        """What waits for a target waits for the time of the target, too."""
+        pause = self._tables.target_pauses.get(notice.target)
+        if pause is None or notice.status != "waiting" or (notice.due_at and notice.due_at >= pause.retry_at):
+            return notice
+        return replace(notice, due_at=pause.retry_at, reason=notice.reason or pause.reason)
+
     def remove_notices(self, created_before: datetime) -> int:
+        pauses = self._tables.target_pauses
+        self._tables.target_pauses = {name: one for name, one in pauses.items() if one.retry_at >= created_before}
         gone = [
             notice.id
             for notice in self._tables.notices.values()

@@ -21,6 +21,7 @@ from mulligan.ports import (
     NewRun,
     NoticeRecord,
     RunRecord,
+    TargetPause,
     TokenRecord,
     WorkerRecord,
     WorkflowVersion,
@@ -144,6 +145,9 @@ class MemoryTables:
         self.tokens: dict[str, TokenRecord] = {}
         self.audit: list[AuditRecord] = []
         self.notices: dict[int, NoticeRecord] = {}
+        # Until when a sender has a notice; which targets are left alone.
+        self.notice_claims: dict[int, datetime] = {}
+        self.target_pauses: dict[str, TargetPause] = {}
         # The pieces of each log by their start, each with whether nothing follows.
         self.logs: dict[LogKey, dict[int, tuple[bytes, bool]]] = {}
         self.writes = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from mulligan.ports import NoticeRecord
+from mulligan.ports import NoticeRecord, SettledNotice, TargetPause
 from mulligan.store.encoding import micros
 
 
@@ -14,6 +14,14 @@ def notice_row(notice: NoticeRecord) -> tuple[Any, ...]:
         *(notice.key, notice.target, micros(notice.created_at), notice.run_id, notice.project),
         *(notice.status, notice.attempts, due_column(notice.due_at), notice.reason, notice.body),
     )
+
+
+def settled_row(settled: SettledNotice) -> tuple[Any, ...]:
+    return settled.id, settled.status, settled.attempts, due_column(settled.due_at), settled.reason
+
+
+def pause_row(pause: TargetPause) -> tuple[Any, ...]:
+    return pause.target, pause.failures, micros(pause.since), micros(pause.retry_at), pause.reason
 
 
 def due_column(due_at: datetime | None) -> int:

@@ -57,7 +57,7 @@ from mulligan.store import refusals
 from mulligan.store.audit_rows import audit_row
 from mulligan.store.breaker_transaction import BreakerTransaction, breaker_row
 from mulligan.store.columns import breaker_from, circuit_from, queued_shape_from, run_from, waiting_from
-from mulligan.store.encoding import answer_from, encoded, moment_from, report_from, task_from, worker_from
+from mulligan.store.encoding import answer_from, encoded, micros, moment_from, report_from, task_from, worker_from
 from mulligan.store.postgres_arrays import Bigints, Blobs, Floats, Texts
 from mulligan.store.postgres_artifacts import ArtifactRows
 from mulligan.store.postgres_client import PostgresClient, Unexpected
@@ -232,8 +232,11 @@ class PostgresStore:
     def waiting_places(self) -> list[WaitingPlace]:
         return [waiting_from(row) for row in self._client.query("waiting_places")]
 
-    def rows_of_kind(self, kind: str) -> list[tuple[int, str, bytes]]:
-        return self._client.query("rows_of_all_runs", kind)
+    def tallies(
+        self, workflow: str | None = None, since: datetime | None = None, project: str | None = None
+    ) -> list[tuple[int, str, str, str, bytes]]:
+        begin = None if since is None else micros(since)
+        return self._client.query("tallies", workflow=workflow, since=begin, project=project)
 
     def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
         return self._client.query("recent_rows", kind, key, workflow, limit)
@@ -244,6 +247,9 @@ class PostgresStore:
     def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
         for run_id, data in self._client.query("records_containing", text=text.encode()):
             yield run_id, bytes(data)
+
+    def check_schema(self) -> None:
+        self._client.query("check_schema")
 
     def skip_run_ids(self, last: int) -> int:
         ((highest,),) = self._client.query("highest_run_id")

@@ -21,6 +21,7 @@ from mulligan.errors import (
     MulliganError,
     NoFreeConnection,
     StoreForbidden,
+    StoreOvertaken,
     StoreRefused,
     StoreUnavailable,
 )
@@ -406,7 +407,7 @@ class PostgresClient:
                     hint="the user must be able to create tables in the schema: GRANT USAGE, CREATE ON SCHEMA … TO …",
                 )
             case pg.UndefinedFunction() if error.diag.constraint_name == "schema_needed":
-                return StoreRefused(
+                return StoreOvertaken(
                     f"{self.where} was migrated by a newer Mulligan while this process had it open",
                     hint="stop this process and start it with the newer version",
                 )

@@ -16,13 +16,16 @@ from mulligan.ports import (
     LogKey,
     NoticeRecord,
     NoticeStatus,
+    SettledNotice,
+    TargetPause,
     TokenRecord,
+    WaitingTarget,
     WorkflowVersion,
 )
 from mulligan.store import refusals
 from mulligan.store.audit_rows import audit_row
 from mulligan.store.encoding import micros
-from mulligan.store.notice_rows import due_column, notice_row
+from mulligan.store.notice_rows import notice_row, pause_row, settled_row
 from mulligan.store.postgres_arrays import Bigints, Blobs, Texts, without_nul
 from mulligan.store.postgres_client import PostgresClient
 from mulligan.store.postgres_commit import AUDIT, NOTICE, arrays
@@ -32,7 +35,6 @@ from mulligan.store.server_columns import (
     document_from,
     document_row,
     extent,
-    first_due_from,
     joined,
     log_columns,
     log_key_from,
@@ -42,8 +44,11 @@ from mulligan.store.server_columns import (
     token_row,
     version_from,
     version_row,
+    waiting_target_from,
 )
 
+_SETTLED = (Bigints, Texts, Bigints, Bigints, Texts)
+_PAUSE = (Texts, Bigints, Bigints, Bigints, Texts)
 _LOG = (Bigints, Texts, Bigints, Texts, Bigints, Bigints, Bigints, Blobs)
 
 
@@ -177,19 +182,31 @@ class PostgresServerRecords:
     def put_notices(self, notices: Sequence[NoticeRecord]) -> int:
         return len(self._client.query("insert_notices", *arrays(NOTICE, map(notice_row, notices)))) if notices else 0
 
-    def claim_notices(self, now: datetime, until: datetime, limit: int) -> list[NoticeRecord]:
-        rows = self._query("claim_notices", now=micros(now), until=micros(until), limit=limit)
+    def waiting_targets(self, now: datetime) -> list[WaitingTarget]:
+        return [waiting_target_from(row) for row in self._query("waiting_targets", now=micros(now))]
+
+    def claim_notices(self, target: str, now: datetime, until: datetime, limit: int) -> list[NoticeRecord]:
+        rows = self._query("claim_notices", target=target, now=micros(now), until=micros(until), limit=limit)
         return sorted((notice_from(row) for row in rows), key=lambda notice: notice.id)
 
-    def settle_notice(
-        self, notice_id: int, status: NoticeStatus, *, attempts: int, due_at: datetime | None, reason: str = ""
-    ) -> None:
-        settled = {"id": notice_id, "status": status, "attempts": attempts, "reason": reason}
-        self._query("settle_notice", **settled, due_at=due_column(due_at))
+    def settle_notices(self, settled: Sequence[SettledNotice]) -> None:
+        if settled:
+            self._client.query("settle_notices", *arrays(_SETTLED, map(settled_row, settled)))
 
-    def next_notice_due(self) -> datetime | None:
-        ((due,),) = self._query("next_notice_due")
-        return first_due_from(due)
+    def release_notices(self, ids: Sequence[int]) -> None:
+        if ids:
+            self._client.query("release_notices", Bigints(ids))
+
+    def put_target_pauses(self, pauses: Sequence[TargetPause]) -> None:
+        if pauses:
+            self._client.query("put_target_pauses", *arrays(_PAUSE, map(pause_row, pauses)))
+
+    def end_target_pauses(self, targets: Sequence[str]) -> None:
+        if targets:
+            self._client.query("end_target_pauses", Texts(targets))
+
+    def make_notices_due(self, now: datetime) -> None:
+        self._client.execute_batch([("end_all_target_pauses", ()), ("make_notices_due", {"now": micros(now)})])
 
     def notices(
         self,
@@ -204,7 +221,8 @@ class PostgresServerRecords:
         return [notice_from(row) for row in self._query("notices", **wanted, before=_below(before), limit=limit)]
 
     def remove_notices(self, created_before: datetime) -> int:
-        return len(self._query("remove_notices", micros(created_before)))
+        before = (micros(created_before),)
+        return len(self._client.execute_batch([("remove_target_pauses", before), ("remove_notices", before)])[1])
 
     # -- logs
 

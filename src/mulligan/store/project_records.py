@@ -15,7 +15,10 @@ from mulligan.ports import (
     NoticeRecord,
     NoticeStatus,
     ServerRecords,
+    SettledNotice,
+    TargetPause,
     TokenRecord,
+    WaitingTarget,
     WorkflowVersion,
 )
 
@@ -97,21 +100,28 @@ class ProjectRecords:
     def put_notices(self, notices: Sequence[NoticeRecord]) -> int:
         return self._of.put_notices([replace(notice, project=self._project) for notice in notices])
 
-    def claim_notices(self, now: datetime, until: datetime, limit: int) -> list[NoticeRecord]:
-        """None: the sender of the whole store sends them."""
+    # The sender of the whole store sends them: a project looks at its own, and changes nothing.
+
+    def waiting_targets(self, now: datetime) -> list[WaitingTarget]:
         return []
 
-    def settle_notice(
-        self, notice_id: int, status: NoticeStatus, *, attempts: int, due_at: datetime | None, reason: str = ""
-    ) -> None:
-        """Only one of the project."""
-        found = self.notices(before=notice_id + 1, limit=1)
-        if found and found[0].id == notice_id:
-            self._of.settle_notice(notice_id, status, attempts=attempts, due_at=due_at, reason=reason)
+    def claim_notices(self, target: str, now: datetime, until: datetime, limit: int) -> list[NoticeRecord]:
+        return []
 
-    def next_notice_due(self) -> datetime | None:
-        """None: the sender of the whole store asks."""
-        return None
+    def settle_notices(self, settled: Sequence[SettledNotice]) -> None:
+        pass
+
+    def release_notices(self, ids: Sequence[int]) -> None:
+        pass
+
+    def put_target_pauses(self, pauses: Sequence[TargetPause]) -> None:
+        pass
+
+    def end_target_pauses(self, targets: Sequence[str]) -> None:
+        pass
+
+    def make_notices_due(self, now: datetime) -> None:
+        pass
 
     def notices(
         self,

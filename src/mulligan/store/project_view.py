@@ -166,8 +166,10 @@ class ProjectView:
     def waiting_places(self) -> list[WaitingPlace]:
         return self._visible.rows(self._of.waiting_places(), lambda one: one.run_id)
 
-    def rows_of_kind(self, kind: str) -> list[tuple[int, str, bytes]]:
-        return self._visible.rows(self._of.rows_of_kind(kind), lambda row: row[0])
+    def tallies(
+        self, workflow: str | None = None, since: datetime | None = None, project: str | None = None
+    ) -> list[tuple[int, str, str, str, bytes]]:
+        return self._of.tallies(workflow, since, self.project) if project in (None, self.project) else []
 
     def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
         return self._visible.newest(lambda asked: self._of.recent_rows(workflow, kind, key, asked), limit)
@@ -221,6 +223,9 @@ class ProjectView:
 
     def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
         return ((run_id, data) for run_id, data in self._of.records_containing(text) if self._visible.has(run_id))
+
+    def check_schema(self) -> None:
+        self._of.check_schema()
 
     def skip_run_ids(self, last: int) -> int:
         return self._of.skip_run_ids(last)

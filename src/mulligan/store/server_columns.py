@@ -9,7 +9,17 @@ from typing import Any, Literal
 import msgspec
 
 from mulligan.errors import CodecError
-from mulligan.ports import AuditRecord, Document, LogChunk, LogKey, NoticeRecord, TokenRecord, WorkflowVersion
+from mulligan.ports import (
+    AuditRecord,
+    Document,
+    LogChunk,
+    LogKey,
+    NoticeRecord,
+    TargetPause,
+    TokenRecord,
+    WaitingTarget,
+    WorkflowVersion,
+)
 from mulligan.store.columns import Columns
 from mulligan.store.encoding import encoded, micros, moment_from
 
@@ -58,6 +68,15 @@ _NOTICE = Columns(
     due_at=int,
     reason=str,
     body=bytes,
+)
+_WAITING_TARGET = Columns(
+    "a target of notices",
+    target=str,
+    due_at=int,
+    failures=int | None,
+    since=int | None,
+    retry_at=int | None,
+    reason=str | None,
 )
 _PIECE = Columns("a shipped log", start=int, data=bytes)
 _EXTENT = Columns("a shipped log", start=int, size=int, is_last=_Flag)
@@ -136,9 +155,13 @@ def due_from(due_at: int | None) -> datetime | None:
     return moment_from(due_at) if due_at else None
 
 
-def first_due_from(due_at: int | None) -> datetime | None:
-    """When the first notice that waits is due; None if none waits. One without a time is due since long."""
-    return moment_from(due_at) if due_at is not None else None
+def waiting_target_from(row: Sequence[Any]) -> WaitingTarget:
+    """A notice without a time is due since long."""
+    target, due_at, failures, since, retry_at, reason = _WAITING_TARGET.read(row)
+    if failures is None:
+        return WaitingTarget(target, moment_from(due_at))
+    pause = TargetPause(target, failures, moment_from(since), moment_from(retry_at), reason)
+    return WaitingTarget(target, moment_from(due_at), pause)
 
 
 # -- logs ------------------------------------------------------------------------------------------------------------

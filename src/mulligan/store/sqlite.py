@@ -63,7 +63,6 @@ from mulligan.store.clock import PROCESS_CLOCK
 from mulligan.store.columns import (
     breaker_from,
     circuit_from,
-    kept_row,
     lately_row,
     lease_from,
     message_from,
@@ -231,8 +230,12 @@ class SqliteStore:
     def waiting_places(self) -> list[WaitingPlace]:
         return [waiting_from(row) for row in self._file.read(SQL["waiting_places"])]
 
-    def rows_of_kind(self, kind: str) -> list[tuple[int, str, bytes]]:
-        return [kept_row(row) for row in self._file.read(SQL["rows_of_all_runs"], kind)]
+    def tallies(
+        self, workflow: str | None = None, since: datetime | None = None, project: str | None = None
+    ) -> list[tuple[int, str, str, str, bytes]]:
+        found: list[tuple[int, str, str, str, bytes]]
+        found = self._file.read(SQL["tallies"], workflow, None if since is None else micros(since), project)
+        return found
 
     def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
         rows = self._file.read(SQL["recent_rows"], workflow, kind, key, limit)
@@ -243,6 +246,9 @@ class SqliteStore:
 
     def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
         yield from self._file.read(SQL["records_containing"], text.encode())
+
+    def check_schema(self) -> None:
+        self._file.read(SQL["check_schema"])
 
     def skip_run_ids(self, last: int) -> int:
         ((highest,),) = self._file.read(SQL["last_number"], "run")

@@ -16,20 +16,22 @@ from mulligan.ports import (
     LogKey,
     NoticeRecord,
     NoticeStatus,
+    SettledNotice,
+    TargetPause,
     TokenRecord,
+    WaitingTarget,
     WorkflowVersion,
 )
 from mulligan.store import refusals
 from mulligan.store.audit_rows import audit_row
 from mulligan.store.encoding import encoded, micros
-from mulligan.store.notice_rows import due_column, notice_row
+from mulligan.store.notice_rows import notice_row, pause_row, settled_row
 from mulligan.store.run_search import NO_LIMIT
 from mulligan.store.server_columns import (
     audit_from,
     document_from,
     document_row,
     extent,
-    first_due_from,
     joined,
     log_columns,
     log_key_from,
@@ -39,6 +41,7 @@ from mulligan.store.server_columns import (
     token_row,
     version_from,
     version_row,
+    waiting_target_from,
 )
 from mulligan.store.sqlite_file import SqliteFile, fetch_all
 from mulligan.store.sqlite_tickets import SQL
@@ -178,18 +181,37 @@ class SqliteServerRecords:
         rows = [notice_row(notice) for notice in notices]
         return self._file.write(work) if rows else 0
 
-    def claim_notices(self, now: datetime, until: datetime, limit: int) -> list[NoticeRecord]:
-        rows = self._file.read(SQL["claim_notices"], micros(now), micros(until), limit)
+    def waiting_targets(self, now: datetime) -> list[WaitingTarget]:
+        return [waiting_target_from(row) for row in self._file.read(SQL["waiting_targets"], micros(now))]
+
+    def claim_notices(self, target: str, now: datetime, until: datetime, limit: int) -> list[NoticeRecord]:
+        rows = self._file.read(SQL["claim_notices"], target, micros(now), micros(until), limit)
         return sorted((notice_from(row) for row in rows), key=lambda notice: notice.id)
 
-    def settle_notice(
-        self, notice_id: int, status: NoticeStatus, *, attempts: int, due_at: datetime | None, reason: str = ""
-    ) -> None:
-        self._file.read(SQL["settle_notice"], notice_id, status, attempts, due_column(due_at), reason)
+    def settle_notices(self, settled: Sequence[SettledNotice]) -> None:
+        rows = [settled_row(one) for one in settled]
+        if rows:
+            self._file.write(lambda db: db.executemany(SQL["settle_notice"], rows))
 
-    def next_notice_due(self) -> datetime | None:
-        ((due,),) = self._file.read(SQL["next_notice_due"])
-        return first_due_from(due)
+    def release_notices(self, ids: Sequence[int]) -> None:
+        if ids:
+            self._file.read(SQL["release_notices"], encoded(list(ids)).decode())
+
+    def put_target_pauses(self, pauses: Sequence[TargetPause]) -> None:
+        rows = [pause_row(pause) for pause in pauses]
+        if rows:
+            self._file.write(lambda db: db.executemany(SQL["put_target_pause"], rows))
+
+    def end_target_pauses(self, targets: Sequence[str]) -> None:
+        if targets:
+            self._file.read(SQL["end_target_pauses"], encoded(list(targets)).decode())
+
+    def make_notices_due(self, now: datetime) -> None:
+        def work(db: apsw.Cursor) -> None:
+            db.execute(SQL["end_all_target_pauses"])
+            db.execute(SQL["make_notices_due"], (micros(now),))
+
+        self._file.write(work)
 
     def notices(
         self,
@@ -204,6 +226,7 @@ class SqliteServerRecords:
         return [notice_from(row) for row in rows]
 
     def remove_notices(self, created_before: datetime) -> int:
+        self._file.read(SQL["remove_target_pauses"], micros(created_before))
         return len(self._file.read(SQL["remove_notices"], micros(created_before)))
 
     # -- logs

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from mulligan.errors import StoreRefused
+from mulligan.errors import StoreOvertaken
 
 Dialect = Literal["sqlite", "postgres"]
 
@@ -56,10 +56,10 @@ def _paths(dialect: Dialect) -> list[tuple[int, Path]]:
 
 
 def missing(dialect: Dialect, found: int, where: str) -> list[Migration]:
-    """The migrations that a store at version `found` still needs. StoreRefused if it is newer than this program."""
+    """The migrations that a store at version `found` still needs. `StoreOvertaken` if it is newer than this program."""
     last = newest(dialect)
     if found > last:
-        raise StoreRefused(
+        raise StoreOvertaken(
             f"{where} was written by a newer Mulligan (schema {found}, this one knows up to {last})",
             hint="use the Mulligan that wrote it, or a newer one",
         )

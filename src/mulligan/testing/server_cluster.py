@@ -209,8 +209,8 @@ class _ClaimedRecords:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._records, name)
 
-    def claim_notices(self, now: datetime, until: datetime, limit: int) -> Sequence[NoticeRecord]:
-        found: Sequence[NoticeRecord] = self._records.claim_notices(now, until, limit)
+    def claim_notices(self, target: str, now: datetime, until: datetime, limit: int) -> Sequence[NoticeRecord]:
+        found: Sequence[NoticeRecord] = self._records.claim_notices(target, now, until, limit)
         self._deliveries.note_claim(self._server, [notice.key for notice in found])
         return found
 
@@ -218,7 +218,8 @@ class _ClaimedRecords:
 _DELIVERIES = {
     "accepted": Delivery(),
     "refused": Delivery("HTTP 400"),
-    "down": Delivery("HTTP 503", is_target_down=True, retry_after=5.0),
+    "busy": Delivery("HTTP 503", is_target_busy=True),
+    "down": Delivery("HTTP 429", is_target_down=True, retry_after=5.0),
     "answer lost": Delivery("no answer", is_target_down=True),
 }
 _FATES = (*("accepted",) * 5, *_DELIVERIES, "bug")

@@ -32,7 +32,7 @@ def follow(home: Home, pid: int) -> None:
             is_followed = is_running(pid)
             try:
                 service.notices.send_due(datetime.now(UTC))
-                due = service.notices.next_due()
+                due = service.notices.next_due(datetime.now(UTC))
             except StoreUnavailable:
                 due = None
             is_soon = due is not None and (due - datetime.now(UTC)).total_seconds() < last

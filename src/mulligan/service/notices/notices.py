@@ -16,7 +16,7 @@ from mulligan.core.model.durations import parse_duration
 from mulligan.core.model.workflow import NOTICE_KINDS, NoticeKind, NoticeRule
 from mulligan.errors import InputInvalid, MulliganError, NotFound, Refused
 from mulligan.language.suggestions import did_you_mean
-from mulligan.ports import Document, NoticeRecord, NoticeStatus
+from mulligan.ports import Document, NoticeRecord, NoticeStatus, WaitingTarget
 from mulligan.service.home_names import CONFIG_VARIABLE, HOOKS_MARK
 from mulligan.service.home_names import SERVER_CONFIG as FILE
 from mulligan.service.notices.configuration import TargetList, find_targets
@@ -36,8 +36,6 @@ SEND_SECONDS_MAX = 60.0
 KEEP, REMOVE_EVERY = timedelta(days=30), timedelta(hours=1)
 # What is due later than this is found by looking again.
 NEAR = timedelta(seconds=1)
-# Whoever asks to send what waits means also what would be tried later.
-ALL_THAT_WAIT = timedelta(days=365)
 
 
 class NoticeLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,17 +157,17 @@ class Notices:
         if not self._reader.home.is_there:
             return None
         self._remove_old(now)
-        due = self.next_due()
+        due = self.next_due(now)
         # What is being sent is claimed, so it is due later; its results are written all the same.
         is_sending = "sender" in self.__dict__ and self.sender.is_sending
         if is_sending or (due is not None and due <= now):
             due = self.sender.send_due(self.targets().by_name, now)
         return due if due is not None and due - now < NEAR else None
 
-    def next_due(self) -> datetime | None:
-        """When a notice that waits is due next; None if none waits."""
-        due: datetime | None = self._outbox.next_notice_due()
-        return due
+    def next_due(self, now: datetime) -> datetime | None:
+        """When something may be sent next; None if nothing waits."""
+        waiting: list[WaitingTarget] = self._outbox.waiting_targets(now)
+        return min((one.next_at for one in waiting), default=None)
 
     def _remove_old(self, now: datetime) -> None:
         """Remove what was sent or given up long ago, now and then."""
@@ -178,10 +176,10 @@ class Notices:
             self._removed_at = now
 
     def send_all(self) -> SentNotices:
-        """Send what is due now, and wait for it."""
+        """Send what waits, also what would be tried later, and wait for it."""
         if not self._reader.home.is_there:
             return SentNotices(0, 0)
-        self.sender.finish(self.targets().by_name, _now, SEND_SECONDS_MAX, ahead=ALL_THAT_WAIT)
+        self.sender.finish(self.targets().by_name, _now, SEND_SECONDS_MAX, is_all_due=True)
         return SentNotices(self.sender.sent, len(self._outbox.notices(status="waiting", limit=1000)))
 
     def close(self, *, is_hurried: bool = False) -> None:

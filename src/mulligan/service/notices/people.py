@@ -18,14 +18,18 @@ def send_to_people(target: Target, message: Message) -> Delivery:
     """Send it once to all addresses of the target. It has been sent if all of them took it."""
     addresses = target.addresses()
     refused: list[str] = []
+    is_unknown = False
     for number, address in enumerate(addresses, start=1):
         # One by one, so that the words can say which one failed without showing it.
         sender = apprise.Apprise()
         if not sender.add(address):
             refused.append(f"address {number} is not one that apprise knows")
+            is_unknown = True
         elif not _notify(sender, message):
             refused.append(f"address {number} ({address.partition(':')[0]}) did not take it")
-    return Delivery(f"apprise: {', '.join(refused)}", is_target_down=True) if refused else Delivery()
+    if not refused:
+        return Delivery()
+    return Delivery(f"apprise: {', '.join(refused)}", is_target_down=is_unknown, is_target_busy=not is_unknown)
 
 
 def _notify(sender: apprise.Apprise, message: Message) -> bool:

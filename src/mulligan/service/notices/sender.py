@@ -5,6 +5,9 @@ another one sends it, under the same key. So every notice is sent at least once,
 
 Each target has a thread of its own while something is sent to it, so that a slow one keeps nobody waiting. Threads only
 send: the store is used by the caller's thread alone. This runs in a process of its own, never beside an engine.
+
+A failure concerns its notice, which is tried again later; the others are sent. A target that is down is left alone as a
+target, by one row of the store: what waits for it is not touched.
 """
 
 from __future__ import annotations
@@ -12,8 +15,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
 
@@ -21,14 +24,18 @@ import msgspec
 
 from mulligan.core.model.formatting import format_duration, pluralize
 from mulligan.errors import InputInvalid
-from mulligan.ports import NoticeRecord, NoticeStatus, Outbox
+from mulligan.ports import NoticeRecord, Outbox, SettledNotice, TargetPause, WaitingTarget
 from mulligan.service.notices.delivery import Delivery
 from mulligan.service.notices.messages import Message, make_digest, make_message
 from mulligan.service.notices.targets import GIVE_UP_SECONDS, Target
 
 # How long a claimed notice is ours. Sending to a target stops at half of it, so that no claim ends while it is sent.
 CLAIM_SECONDS = 120.0
-BATCH_MAX = 200
+# How many notices of a target are claimed at once; and of a target with a limit, which gets the rest in a digest.
+BATCH_MAX, DIGEST_MAX = 100, 2_000
+# So many failures in a row, each of which might have been the last, mean that the target is down. With one answer in
+# five refused, that happens once in 3,000 messages.
+IN_A_ROW_MAX = 5
 # The first wait after a failure, which doubles up to the second.
 BACKOFF_SECONDS, BACKOFF_SECONDS_MAX = 5.0, 1800.0
 # The waits differ by up to this part, so that a target that comes back is not asked by all at once.
@@ -36,7 +43,9 @@ JITTER = 0.25
 # How often a notice looks for its target in the configuration.
 UNKNOWN_SECONDS = 300.0
 # How long one call waits for what it has begun to send, and when it is called again if that has not ended.
-WAIT_SECONDS, BUSY_SECONDS = 0.5, 0.25
+WAIT_SECONDS, BUSY_SECONDS = 0.5, 0.05
+# Results are written together, at most so long after the first of them.
+GATHER_SECONDS = 0.1
 MINUTE = timedelta(minutes=1)
 
 Send = Callable[[Target, Message, datetime], Delivery]
@@ -47,10 +56,16 @@ class _Result(msgspec.Struct, frozen=True):
 
     message: Message
     delivery: Delivery | None
+    # How many messages to the target have failed in a row, with this one.
+    in_a_row: int = 0
+
+    @property
+    def is_target_down(self) -> bool:
+        return self.delivery is not None and (self.delivery.is_target_down or self.in_a_row >= IN_A_ROW_MAX)
 
 
 class Sender:
-    """Sends what is due, over and over. It remembers what it sent in the last minute, and which targets are down."""
+    """Sends what is due, over and over. It remembers what it sent in the last minute, and how its targets answer."""
 
     def __init__(
         self,
@@ -70,12 +85,12 @@ class Sender:
         self._running: dict[str, Future[None]] = {}
         self._results: SimpleQueue[_Result] = SimpleQueue()
         # Results that the store did not take yet.
-        self._unsettled: deque[_Result] = deque()
+        self._unsettled: list[_Result] = []
         # When messages went to each target, as far as that matters for its limit.
         self._sent_at: defaultdict[str, deque[datetime]] = defaultdict(deque)
-        # How often in a row each target has failed, and until when it is left alone.
-        self._failures: dict[str, int] = {}
-        self._down_until: dict[str, datetime] = {}
+        # How often in a row each target has failed, and which ones were left alone when we looked last.
+        self._in_a_row: dict[str, int] = {}
+        self._pauses: dict[str, TargetPause] = {}
         self._targets: Mapping[str, Target] = {}
         self._is_hurried = False
         self.sent = 0
@@ -96,88 +111,113 @@ class Sender:
             self._settle(self._targets, now)
 
     def send_due(
-        self,
-        targets: Mapping[str, Target],
-        now: datetime,
-        wait_seconds: float = WAIT_SECONDS,
-        ahead: timedelta = timedelta(0),
+        self, targets: Mapping[str, Target], now: datetime, wait_seconds: float = WAIT_SECONDS
     ) -> datetime | None:
-        """Send what is due, also `ahead` of its time; when to call again, or None if nothing waits."""
+        """Send what is due; when to call again, or None if nothing waits."""
         self._targets = targets
-        self._settle(targets, now)
-        self._claim(targets, now, now + ahead)
         deadline = self._clock() + wait_seconds
-        while self._running and (left := deadline - self._clock()) > 0:
-            self._settle(targets, now, left)
-        self._settle(targets, now)
-        if self._running:
-            return now + timedelta(seconds=BUSY_SECONDS)
-        return self._outbox.next_notice_due()
+        while True:
+            self._settle(targets, now)
+            following = self._begin_due(targets, now)
+            count = len(self._running)
+            # Until the first batch has ended: its target may get the next one.
+            while len(self._running) == count > 0 and (left := deadline - self._clock()) > 0:
+                self._settle(targets, now, left)
+            self._settle(targets, now)
+            if not count:
+                return following
+            if self._running and self._clock() >= deadline:
+                return now + timedelta(seconds=BUSY_SECONDS)
 
     # -- what is due -------------------------------------------------------------------------------------------------
 
-    def _claim(self, targets: Mapping[str, Target], now: datetime, due: datetime) -> None:
-        until = due + timedelta(seconds=CLAIM_SECONDS)
-        found: dict[str, list[NoticeRecord]] = {}
-        while batch := self._outbox.claim_notices(due, until, BATCH_MAX):
-            for notice in batch:
-                found.setdefault(notice.target, []).append(notice)
-            if len(batch) < BATCH_MAX:
-                break
-        for name, notices in found.items():
-            self._begin(name, targets.get(name), notices, now)
+    def _begin_due(self, targets: Mapping[str, Target], now: datetime) -> datetime | None:
+        """Begin to send to each target that is free; when something is due for one that is not being sent to."""
+        waiting = self._outbox.waiting_targets(now)
+        self._pauses = {one.target: one.pause for one in waiting if one.pause is not None}
+        dues = [self._begin(one, targets.get(one.target), now) for one in waiting if one.target not in self._running]
+        return min((due for due in dues if due is not None), default=None)
 
-    def _begin(self, name: str, target: Target | None, notices: list[NoticeRecord], now: datetime) -> None:
+    def _begin(self, waiting: WaitingTarget, target: Target | None, now: datetime) -> datetime | None:
+        """Begin to send to this target if it is due; when it is due otherwise."""
+        name = waiting.target
+        if waiting.next_at > now:
+            return waiting.next_at
         if target is None:
-            reason = f"target '{name}' is not in the configuration: add [targets.{name}] to server.toml"
-            for notice in notices:
-                self._fail(notice, now, now + timedelta(seconds=UNKNOWN_SECONDS), reason, target)
-            return
-        if name in self._running:
-            self._put_off(notices, now + timedelta(seconds=2), "waits for its target")
-            return
-        down_until = self._down_until.get(name)
-        if down_until is not None and down_until > now:
-            self._put_off(notices, down_until, "waits for its target, which is down")
-            return
-        messages, held = self._messages(name, target, notices, now)
-        if held:
-            free_at = self._sent_at[name][0] + MINUTE
-            self._put_off(held, free_at, "waits: the target has had its messages of this minute")
-        if messages:
-            self._running[name] = self._pool.submit(self._work, target, messages, now)
+            return self._leave_alone_unknown(name, now)
+        if (free_at := self._free_at(name, target, now)) > now:
+            why = "waits: the target has had its messages of this minute"
+            self._pause(TargetPause(name, 0, now, free_at, why))
+            return free_at
+        # A target that was down is asked with one message.
+        is_down = waiting.pause is not None and waiting.pause.failures > 0
+        limit = 1 if is_down else DIGEST_MAX if target.messages_per_minute else BATCH_MAX
+        notices = self._outbox.claim_notices(name, now, now + timedelta(seconds=CLAIM_SECONDS), limit)
+        if notices:
+            in_a_row = IN_A_ROW_MAX - 1 if is_down else self._in_a_row.get(name, 0)
+            messages = self._messages(name, target, notices, now)
+            self._running[name] = self._pool.submit(self._work, target, messages, now, in_a_row)
+        return None
 
-    def _messages(
-        self, name: str, target: Target, notices: list[NoticeRecord], now: datetime
-    ) -> tuple[list[Message], list[NoticeRecord]]:
-        """The messages that may go now, and the notices that have to wait for the next minute."""
-        limit = target.messages_per_minute
-        if not limit:
-            return [make_message(notice, self._url) for notice in notices], []
+    def _leave_alone_unknown(self, name: str, now: datetime) -> datetime | None:
+        why = f"target '{name}' is not in the configuration: add [targets.{name}] to server.toml"
+        self._give_up_old(name, GIVE_UP_SECONDS, why, now)
+        retry_at = now + timedelta(seconds=UNKNOWN_SECONDS)
+        self._pause(TargetPause(name, 0, now, retry_at, why))
+        return retry_at
+
+    def _give_up_old(self, name: str, patience: float, why: str, now: datetime) -> None:
+        """Give up what has waited for long enough for a target that takes nothing."""
+        until, oldest = now + timedelta(seconds=CLAIM_SECONDS), now - timedelta(seconds=patience)
+        while notices := self._outbox.claim_notices(name, now, until, BATCH_MAX):
+            old = [notice for notice in notices if notice.created_at <= oldest]
+            self._outbox.settle_notices([_given_up(notice, notice.attempts, patience, why, now) for notice in old])
+            self._outbox.release_notices([notice.id for notice in notices if notice.created_at > oldest])
+            if len(old) < BATCH_MAX:
+                break
+
+    def _pause(self, pause: TargetPause) -> None:
+        self._outbox.put_target_pauses([pause])
+        self._pauses[pause.target] = pause
+
+    def _free_at(self, name: str, target: Target, now: datetime) -> datetime:
+        """When the target may have a message more."""
+        if not target.messages_per_minute:
+            return now
         sent_at = self._sent_at[name]
         while sent_at and sent_at[0] <= now - MINUTE:
             sent_at.popleft()
-        free = limit - len(sent_at)
-        if free <= 0:
-            return [], notices
+        return sent_at[0] + MINUTE if len(sent_at) >= target.messages_per_minute else now
+
+    def _messages(self, name: str, target: Target, notices: list[NoticeRecord], now: datetime) -> list[Message]:
+        """The messages that go now: what is beyond the limit of the target is joined into the last."""
+        limit = target.messages_per_minute
+        if not limit:
+            return [make_message(notice, self._url) for notice in notices]
+        free = limit - len(self._sent_at[name])
         singles = notices if len(notices) <= free else notices[: free - 1]
         messages = [make_message(notice, self._url) for notice in singles]
         if joined := notices[len(singles) :]:
             messages.append(make_digest(joined, now, self._url))
-        sent_at.extend([now] * len(messages))
-        return messages, []
+        self._sent_at[name].extend([now] * len(messages))
+        return messages
 
     # -- in a thread of the target -----------------------------------------------------------------------------------
 
-    def _work(self, target: Target, messages: Sequence[Message], now: datetime) -> None:
-        """Send the messages one after the other, until one shows that the target is down."""
+    def _work(self, target: Target, messages: Sequence[Message], now: datetime, in_a_row: int) -> None:
+        """Send the messages one after the other, until they show that the target is down."""
         begun, is_down = self._clock(), False
         for number, message in enumerate(messages):
             is_over = self._clock() - begun > CLAIM_SECONDS / 2 - target.timeout_seconds
-            is_left = is_down or is_over or (self._is_hurried and number > 0)
-            delivery = None if is_left else self._try(target, message, now)
-            is_down = is_down or (delivery is not None and delivery.is_target_down)
-            self._results.put(_Result(message, delivery))
+            if is_down or is_over or (self._is_hurried and number > 0):
+                self._results.put(_Result(message, None, in_a_row))
+                continue
+            delivery = self._try(target, message, now)
+            # A message that is refused for itself says nothing about the target.
+            in_a_row = 0 if not delivery.problem else in_a_row + delivery.is_target_busy
+            result = _Result(message, delivery, in_a_row)
+            is_down = result.is_target_down
+            self._results.put(result)
 
     def _try(self, target: Target, message: Message, now: datetime) -> Delivery:
         try:
@@ -191,61 +231,77 @@ class Sender:
     # -- what came of it ---------------------------------------------------------------------------------------------
 
     def _settle(self, targets: Mapping[str, Target], now: datetime, wait_seconds: float = 0.0) -> None:
-        """Write the results that are there; wait for the first of them."""
-        try:
-            self._unsettled.append(self._results.get(wait_seconds > 0, wait_seconds))
-            while True:
-                self._unsettled.append(self._results.get_nowait())
-        except Empty:
-            pass
-        while self._unsettled:
-            result = self._unsettled[0]
-            self._settle_one(targets, result, now)
-            self._unsettled.popleft()
-        for name in [name for name, running in self._running.items() if running.done()]:
-            if self._results.empty():
+        """Write the results that are there; wait for the first of them, and shortly for more."""
+        self._gather(wait_seconds)
+        if self._unsettled:
+            self._write(targets, self._unsettled, now)
+            self._unsettled = []
+        if self._results.empty():
+            for name in [name for name, running in self._running.items() if running.done()]:
                 del self._running[name]
 
-    def _settle_one(self, targets: Mapping[str, Target], result: _Result, now: datetime) -> None:
-        name = result.message.notices[0].target
-        target, delivery = targets.get(name), result.delivery
-        if delivery is None:
-            due = max(self._down_until.get(name, now), now + timedelta(seconds=1))
-            why = "" if self._is_hurried else "waits for its target, which is down"
-            self._put_off(result.message.notices, due, why)
-            return
-        if not delivery.problem:
-            self._failures.pop(name, None)
-            for notice in result.message.notices:
-                self._write(notice, "sent", notice.attempts + 1, now, "")
-                self.sent += 1
-            return
-        if delivery.is_target_down:
-            count = self._failures[name] = self._failures.get(name, 0) + 1
-            seconds = max(backoff(f"target {name}", count), delivery.retry_after)
-            self._down_until[name] = now + timedelta(seconds=seconds)
+    def _gather(self, wait_seconds: float) -> None:
+        try:
+            self._unsettled.append(self._results.get(wait_seconds > 0, wait_seconds))
+            until = self._clock() + min(wait_seconds, GATHER_SECONDS)
+            while True:
+                left = 0.0 if any(one.done() for one in self._running.values()) else until - self._clock()
+                self._unsettled.append(self._results.get(left > 0, max(left, 0.0)))
+        except Empty:
+            pass
+
+    def _write(self, targets: Mapping[str, Target], results: Sequence[_Result], now: datetime) -> None:
+        settled: list[SettledNotice] = []
+        released: list[int] = []
+        # By target: the result that says how it is. Those of a target come in order.
+        latest: dict[str, _Result] = {}
+        for result in results:
+            name = result.message.notices[0].target
+            if result.delivery is None:
+                released += [notice.id for notice in result.message.notices]
+            else:
+                latest[name] = result
+                settled += self._settled(targets.get(name), result, result.delivery, now)
+        self._outbox.settle_notices(settled)
+        self._outbox.release_notices(released)
+        for name, result in latest.items():
+            self._note_target(targets.get(name), name, result, now)
+        self.sent += sum(one.status == "sent" for one in settled)
+
+    def _settled(
+        self, target: Target | None, result: _Result, delivery: Delivery, now: datetime
+    ) -> list[SettledNotice]:
+        """What came of the notices of a message: sent, tried again later, or given up in words."""
+        patience = target.give_up_seconds if target is not None else GIVE_UP_SECONDS
+        found: list[SettledNotice] = []
         for notice in result.message.notices:
             tries = notice.attempts + 1
-            due = now + timedelta(seconds=max(backoff(notice.key, tries), delivery.retry_after))
-            self._fail(msgspec.structs.replace(notice, attempts=tries), now, due, delivery.problem, target)
+            if not delivery.problem:
+                found.append(SettledNotice(notice.id, "sent", tries, now))
+            elif now - notice.created_at < timedelta(seconds=patience):
+                due = now + timedelta(seconds=max(backoff(notice.key, tries), delivery.retry_after))
+                found.append(SettledNotice(notice.id, "waiting", tries, due, delivery.problem))
+            else:
+                found.append(_given_up(notice, tries, patience, delivery.problem, now))
+        return found
 
-    def _put_off(self, notices: Iterable[NoticeRecord], due: datetime, why: str) -> None:
-        """Try later what was not tried now. What its last attempt said is kept."""
-        for notice in notices:
-            self._write(notice, "waiting", notice.attempts, due, notice.reason or why)
-
-    def _fail(self, notice: NoticeRecord, now: datetime, due: datetime, why: str, target: Target | None) -> None:
-        """Try it again later, or give it up in words."""
-        patience = target.give_up_seconds if target is not None else GIVE_UP_SECONDS
-        if now - notice.created_at < timedelta(seconds=patience):
-            self._write(notice, "waiting", notice.attempts, due, why)
-        else:
-            times = pluralize(notice.attempts, "attempt")
-            reason = f"given up after {format_duration(patience)} and {times}: {why}"
-            self._write(notice, "given_up", notice.attempts, now, reason)
-
-    def _write(self, notice: NoticeRecord, status: NoticeStatus, attempts: int, at: datetime, reason: str) -> None:
-        self._outbox.settle_notice(notice.id, status, attempts=attempts, due_at=at, reason=reason)
+    def _note_target(self, target: Target | None, name: str, result: _Result, now: datetime) -> None:
+        """Leave a target alone that is down, for longer each time; and no longer once it has taken a message."""
+        delivery, former = result.delivery, self._pauses.get(name)
+        assert delivery is not None
+        self._in_a_row[name] = result.in_a_row
+        if result.is_target_down:
+            failures = 1 if former is None else former.failures + 1
+            since = now if former is None or not former.failures else former.since
+            seconds = max(backoff(f"target {name}", failures), delivery.retry_after)
+            retry_at = now + timedelta(seconds=seconds)
+            self._pause(TargetPause(name, failures, since, retry_at, f"waits for its target: {delivery.problem}"))
+            patience = target.give_up_seconds if target is not None else GIVE_UP_SECONDS
+            if now - since >= timedelta(seconds=patience):
+                self._give_up_old(name, patience, delivery.problem, now)
+        elif former is not None and former.failures and not delivery.problem:
+            self._outbox.end_target_pauses([name])
+            del self._pauses[name]
 
     def finish(
         self,
@@ -253,14 +309,23 @@ class Sender:
         clock: Callable[[], datetime],
         seconds_max: float,
         *,
-        ahead: timedelta = timedelta(0),
+        is_all_due: bool = False,
     ) -> None:
-        """Send what is due, also `ahead` of its time, and wait for it, at most so long."""
+        """Send what is due, or all that waits, and wait for it, at most so long."""
         deadline = self._clock() + seconds_max
-        self.send_due(targets, clock(), 0.0, ahead)
-        while self._running and (left := deadline - self._clock()) > 0:
-            wait(self._running.values(), left, FIRST_COMPLETED)
-            self._settle(targets, clock())
+        if is_all_due:
+            self._outbox.make_notices_due(clock())
+        while True:
+            left = max(0.0, deadline - self._clock())
+            self.send_due(targets, clock(), min(left, WAIT_SECONDS))
+            if not self._running or not left:
+                break
+
+
+def _given_up(notice: NoticeRecord, attempts: int, patience: float, why: str, now: datetime) -> SettledNotice:
+    times = pluralize(attempts, "attempt")
+    reason = f"given up after {format_duration(patience)} and {times}: {why}"
+    return SettledNotice(notice.id, "given_up", attempts, now, reason)
 
 
 def backoff(key: str, attempts: int) -> float:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import ssl
 from collections.abc import Iterable
 from datetime import datetime
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 import httpx2
@@ -42,23 +44,36 @@ def send_to_webhook(target: Target, message: Message, now: datetime) -> Delivery
     try:
         # A redirect would send the notice to somebody who is not in the configuration.
         with (
-            httpx2.Client(timeout=target.timeout_seconds, follow_redirects=False) as client,
+            httpx2.Client(
+                timeout=target.timeout_seconds, follow_redirects=False, verify=_certificates(timestamp // 3600)
+            ) as client,
             client.stream("POST", url, content=message.event, headers=headers) as answer,
         ):
             status, patience = answer.status_code, answer.headers.get("retry-after", "")
     except httpx2.TimeoutException:
         return Delivery(f"{host} did not answer in {target.timeout_seconds:g}s", is_target_down=True)
     except httpx2.HTTPError as error:
-        return Delivery(f"{host} could not be reached ({type(error).__name__})", is_target_down=True)
+        return Delivery(f"{host} could not be reached ({type(error).__name__})", is_target_busy=True)
     except (httpx2.InvalidURL, UnicodeError, ValueError):
         return Delivery("the address of the webhook is not valid", is_target_down=True)
     if 200 <= status < 300:
         return Delivery()
     if 300 <= status < 400:
         return Delivery(f"{host} answered {status}: redirects are not followed", is_target_down=True)
+    seconds = _seconds(patience)
     return Delivery(
-        f"{host} answered {status}", is_target_down=status in (429, 502, 503, 504), retry_after=_seconds(patience)
+        f"{host} answered {status}",
+        # It says for how long it wants no message at all.
+        is_target_down=status == 429 and seconds > 0,
+        is_target_busy=status in (429, 502, 503, 504),
+        retry_after=seconds,
     )
+
+
+@lru_cache(1)
+def _certificates(hour: int) -> ssl.SSLContext:
+    """The certificates that count. To read them takes longer than to send a message; they may change meanwhile."""
+    return httpx2.create_ssl_context()
 
 
 def _seconds(patience: str) -> float:

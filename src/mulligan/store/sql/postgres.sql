@@ -89,6 +89,9 @@ SELECT expect('key', (SELECT count(*) FROM added), %s::bigint)
 -- name: started
 SELECT key, run_id FROM starts WHERE key = ANY (%s::text[]) ORDER BY key
 
+-- name: check_schema
+SELECT CASE WHEN NOT knows_schema() THEN refuse_older() END
+
 -- name: insert_runs
 INSERT INTO runs (run_id, workflow, version, created_at, updated_at,
                   parent_run_id, parent_place, parent_attempt, root_run_id, holder, fence, started_by,
@@ -172,10 +175,15 @@ WHERE tag <> '' AND tag IN ('parked', 'approval', 'paused') AND status NOT IN ('
 ORDER BY run_id, key
 
 -- Run by run, using the key of the rows: an index by kind would cost every commit a write.
--- name: rows_of_all_runs
-SELECT r.run_id, s.key, s.data
-FROM runs r CROSS JOIN LATERAL (SELECT key, data FROM rows WHERE run_id = r.run_id AND kind = %s ORDER BY key) s
-ORDER BY r.run_id, s.key
+-- name: tallies
+SELECT r.run_id, r.workflow, r.version, s.key, s.data
+FROM runs r CROSS JOIN LATERAL (
+    SELECT key, data FROM rows WHERE run_id = r.run_id AND kind = 'tallies' ORDER BY key
+) s
+WHERE (%(workflow)s::text IS NULL OR r.workflow = %(workflow)s::text)
+  AND (%(since)s::bigint IS NULL OR r.created_at >= %(since)s::bigint)
+  AND (%(project)s::text IS NULL OR r.project = %(project)s::text)
+ORDER BY r.run_id DESC, s.key
 
 -- From the newest run back; stops as soon as there are enough.
 -- name: recent_rows

@@ -112,27 +112,71 @@ SELECT * FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::tex
                      %s::bigint[], %s::text[], %s::bytea[])
 ON CONFLICT DO NOTHING RETURNING 1
 
+-- The oldest that nobody else has.
 -- name: claim_notices
-UPDATE notices SET due_at = %(until)s WHERE id IN (
-    SELECT id FROM notices WHERE status = 'waiting' AND due_at <= %(now)s
-    ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+UPDATE notices SET claimed_until = %(until)s WHERE id IN (
+    SELECT id FROM notices
+    WHERE status = 'waiting' AND target = %(target)s AND due_at <= %(now)s AND claimed_until <= %(now)s
+    ORDER BY due_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 RETURNING id, key, target, created_at, run_id, project, status, attempts, due_at, reason, body
 
 -- A sender that was late must not send again what another one has sent.
--- name: settle_notice
-UPDATE notices SET status = %(status)s, attempts = %(attempts)s, due_at = %(due_at)s, reason = %(reason)s
-WHERE id = %(id)s AND status <> 'sent'
+-- name: settle_notices
+UPDATE notices n SET status = s.status, attempts = s.attempts, due_at = s.due_at, reason = s.reason, claimed_until = 0
+FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::bigint[], %s::text[]) AS s (id, status, attempts, due_at, reason)
+WHERE n.id = s.id AND n.status <> 'sent'
 
+-- name: release_notices
+UPDATE notices SET claimed_until = 0 WHERE id = ANY (%s::bigint[]) AND status = 'waiting'
+
+-- name: make_notices_due
+UPDATE notices SET due_at = %(now)s WHERE status = 'waiting' AND due_at > %(now)s AND claimed_until <= %(now)s
+
+-- What waits for a target waits for the time of the target, too.
 -- name: notices
-SELECT id, key, target, created_at, run_id, project, status, attempts, due_at, reason, body FROM notices
+SELECT id, key, n.target, created_at, run_id, project, status, attempts,
+       CASE WHEN status = 'waiting' AND t.retry_at > due_at THEN t.retry_at ELSE due_at END,
+       CASE WHEN status = 'waiting' AND t.retry_at > due_at AND n.reason = '' THEN t.reason ELSE n.reason END, body
+FROM notices n LEFT JOIN notice_targets t ON t.target = n.target
 WHERE id < %(before)s AND (%(status)s::text IS NULL OR status = %(status)s::text)
   AND (%(project)s::text IS NULL OR project = %(project)s::text)
   AND (%(run_id)s::bigint IS NULL OR run_id = %(run_id)s::bigint)
 ORDER BY id DESC LIMIT %(limit)s
 
--- name: next_notice_due
-SELECT min(due_at) FROM notices WHERE status = 'waiting'
+-- Each target for which something waits, found by jumping from one to the next in the index.
+-- name: waiting_targets
+WITH RECURSIVE found (target) AS (
+    (SELECT target FROM notices WHERE status = 'waiting' ORDER BY target LIMIT 1)
+    UNION ALL
+    SELECT (SELECT n.target FROM notices n WHERE n.status = 'waiting' AND n.target > found.target
+            ORDER BY n.target LIMIT 1)
+    FROM found WHERE found.target IS NOT NULL
+)
+SELECT found.target,
+       coalesce(
+           (SELECT n.due_at FROM notices n
+            WHERE n.status = 'waiting' AND n.target = found.target AND n.claimed_until <= %(now)s
+            ORDER BY n.due_at LIMIT 1),
+           (SELECT min(n.claimed_until) FROM notices n WHERE n.status = 'waiting' AND n.target = found.target)
+       ),
+       t.failures, t.since, t.retry_at, t.reason
+FROM found LEFT JOIN notice_targets t ON t.target = found.target WHERE found.target IS NOT NULL
+
+-- name: put_target_pauses
+INSERT INTO notice_targets
+SELECT * FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::text[])
+ON CONFLICT (target) DO UPDATE SET failures = excluded.failures, since = excluded.since, retry_at = excluded.retry_at,
+                                   reason = excluded.reason
+
+-- name: end_target_pauses
+DELETE FROM notice_targets WHERE target = ANY (%s::text[])
+
+-- name: remove_target_pauses
+DELETE FROM notice_targets WHERE retry_at < %s
+
+-- name: end_all_target_pauses
+DELETE FROM notice_targets
 
 -- name: remove_notices
 DELETE FROM notices WHERE status <> 'waiting' AND created_at < %s RETURNING 1

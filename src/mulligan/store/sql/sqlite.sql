@@ -45,6 +45,9 @@ INSERT INTO starts VALUES (?, ?)
 -- name: started
 SELECT run_id FROM starts WHERE key = ?
 
+-- name: check_schema
+SELECT checked FROM schema_needed
+
 -- name: insert_run
 INSERT INTO runs VALUES (?, ?, ?, 'running', 1, 0, ?, ?, 0, '', ?, ?, ?, ?, ?, ?, NULL, ?, ?)
 
@@ -131,10 +134,11 @@ WHERE tag <> '' AND tag IN ('parked', 'approval', 'paused') AND status NOT IN ('
 ORDER BY run_id, key
 
 -- Run by run, using the key of the rows: an index by kind would cost every commit a page.
--- name: rows_of_all_runs
-SELECT r.run_id, s.key, s.data FROM runs r CROSS JOIN rows s ON s.run_id = r.run_id AND s.kind = ?1
-UNION ALL SELECT run_id, '', state FROM runs WHERE ?1 = 'run' AND state IS NOT NULL
-ORDER BY 1, 2
+-- name: tallies
+SELECT r.run_id, r.workflow, r.version, s.key, s.data
+FROM runs r CROSS JOIN rows s ON s.run_id = r.run_id AND s.kind = 'tallies'
+WHERE (?1 IS NULL OR r.workflow = ?1) AND (?2 IS NULL OR r.created_at >= ?2) AND (?3 IS NULL OR r.project = ?3)
+ORDER BY r.run_id DESC, s.key
 
 -- From the newest run back; stops as soon as there are enough.
 -- name: recent_rows

@@ -97,23 +97,66 @@ WHERE token_id <> '' AND token_id = ?1 AND at >= ?3 AND status < 400 AND action 
 INSERT INTO notices (key, target, created_at, run_id, project, status, attempts, due_at, reason, body)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 
+-- The oldest that nobody else has.
 -- name: claim_notices
-UPDATE notices SET due_at = ?2 WHERE id IN (
-    SELECT id FROM notices INDEXED BY notices_waiting WHERE status = 'waiting' AND due_at <= ?1 ORDER BY id LIMIT ?3
+UPDATE notices SET claimed_until = ?3 WHERE id IN (
+    SELECT id FROM notices INDEXED BY notices_waiting
+    WHERE status = 'waiting' AND target = ?1 AND due_at <= ?2 AND claimed_until <= ?2 ORDER BY due_at, id LIMIT ?4
 )
 RETURNING id, key, target, created_at, run_id, project, status, attempts, due_at, reason, body
 
 -- A sender that was late must not send again what another one has sent.
 -- name: settle_notice
-UPDATE notices SET status = ?2, attempts = ?3, due_at = ?4, reason = ?5 WHERE id = ?1 AND status <> 'sent'
+UPDATE notices SET status = ?2, attempts = ?3, due_at = ?4, reason = ?5, claimed_until = 0
+WHERE id = ?1 AND status <> 'sent'
 
+-- name: release_notices
+UPDATE notices SET claimed_until = 0 WHERE id IN (SELECT value FROM json_each(?)) AND status = 'waiting'
+
+-- name: make_notices_due
+UPDATE notices SET due_at = ?1 WHERE status = 'waiting' AND due_at > ?1 AND claimed_until <= ?1
+
+-- What waits for a target waits for the time of the target, too.
 -- name: notices
-SELECT id, key, target, created_at, run_id, project, status, attempts, due_at, reason, body FROM notices
+SELECT id, key, n.target, created_at, run_id, project, status, attempts,
+       iif(status = 'waiting' AND t.retry_at > due_at, t.retry_at, due_at),
+       iif(status = 'waiting' AND t.retry_at > due_at AND n.reason = '', t.reason, n.reason), body
+FROM notices n LEFT JOIN notice_targets t USING (target)
 WHERE id < ?1 AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR project = ?3) AND (?4 IS NULL OR run_id = ?4)
 ORDER BY id DESC LIMIT ?5
 
--- name: next_notice_due
-SELECT min(due_at) FROM notices WHERE status = 'waiting'
+-- Each target for which something waits, found by jumping from one to the next in the index.
+-- name: waiting_targets
+WITH RECURSIVE found (target) AS (
+    SELECT min(target) FROM notices INDEXED BY notices_waiting WHERE status = 'waiting'
+    UNION ALL
+    SELECT (SELECT min(target) FROM notices INDEXED BY notices_waiting
+            WHERE status = 'waiting' AND target > found.target)
+    FROM found WHERE found.target IS NOT NULL
+)
+SELECT found.target,
+       coalesce(
+           (SELECT due_at FROM notices INDEXED BY notices_waiting
+            WHERE status = 'waiting' AND target = found.target AND claimed_until <= ?1 ORDER BY due_at LIMIT 1),
+           (SELECT min(claimed_until) FROM notices INDEXED BY notices_waiting
+            WHERE status = 'waiting' AND target = found.target)
+       ),
+       failures, since, retry_at, reason
+FROM found LEFT JOIN notice_targets t ON t.target = found.target WHERE found.target IS NOT NULL
+
+-- name: put_target_pause
+INSERT INTO notice_targets VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET failures = excluded.failures, since = excluded.since, retry_at = excluded.retry_at,
+                          reason = excluded.reason
+
+-- name: end_target_pauses
+DELETE FROM notice_targets WHERE target IN (SELECT value FROM json_each(?))
+
+-- name: remove_target_pauses
+DELETE FROM notice_targets WHERE retry_at < ?
+
+-- name: end_all_target_pauses
+DELETE FROM notice_targets
 
 -- name: remove_notices
 DELETE FROM notices WHERE status <> 'waiting' AND created_at < ?1 RETURNING 1
