@@ -155,7 +155,7 @@ def _of_route(route: Route) -> Operation:
         if route.body is None:
             return route.method, target, None, {}
         if route.body is bytes:
-            return route.method, target, values.of(str, "name").encode("utf-8", "replace"), STORE_HEADERS
+            return route.method, target, str(values.of(str, "name")).encode("utf-8", "replace"), STORE_HEADERS
         return route.method, target, body_of(values.of(route.body)), JSON_HEADERS
 
     return Operation(route.name.removeprefix("GET /api/v1/"), route.scope, make)
