@@ -34,6 +34,7 @@ TEXTS: tuple[str, ...] = (
 )
 INTEGERS = (0, 1, -1, 2, 7, 100, 2**31 - 1, 2**31, 2**32, 2**53, 2**63 - 1, -(2**63), 2**63, 2**64, -(10**30))
 FLOATS = (0.0, -0.0, 0.5, 1.0, -1.0, 1e-320, 1e308, 2.0**63, float("nan"), float("inf"), float("-inf"))
+DECIMALS = ("0", "-1", "NaN", "sNaN", "Infinity", "1e999999", "1e-999999", "9" * 400, 1e308)
 MOMENTS = (
     *("2026-01-02T03:04:05Z", "2026-01-02T03:04:05", "2026-01-02T03:04:05.999999+23:59", "1969-12-31T23:59:59Z"),
     *("0001-01-01T00:00:00Z", "0001-01-01T00:00:00+23:00", "0001-01-01T00:00:00", "9999-12-31T23:59:59.999999Z"),
@@ -133,6 +134,8 @@ class TypedValues:
             return base64.b64encode(choose(BYTES)).decode()
         if isinstance(type_, inspect.DateTimeType):
             return choose(MOMENTS) if is_hostile else MOMENTS[0]
+        if isinstance(type_, inspect.DecimalType):
+            return choose(DECIMALS) if is_hostile else "1.5"
         if isinstance(type_, inspect.NoneType):
             return None
         return self._wrong() if is_hostile else choose((1, "a", None, [1], {"a": "b"}))
