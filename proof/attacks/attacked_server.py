@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,8 +35,6 @@ BLUE_TOKENS = (VICTIM.id, CALLERS["blue read"].id)
 LOG_BYTES_PER_REQUEST, LOG_BYTES_BESIDE = 1_000, 100_000
 MEMORY_BYTES_MAX = 768 << 20
 BUGS = ("Traceback (most recent call last)", "internal.bug", "bug in Mulligan")
-# The same where each has its lines behind it.
-_BUG = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*.*|.*(?:internal\.bug|bug in Mulligan).*")
 _UNLIMITED = "[server]\nrequests_per_second = 1000000\nrequests_at_once = 1000000\n"
 JSON_HEADERS = {"Content-Type": "application/json"}
 STORE_HEADERS = {**JSON_HEADERS, PROTOCOL_HEADER: str(PROTOCOL)}
@@ -258,7 +257,7 @@ class AttackedServer:
                 text = file.read()
                 self._logged[name] = file.tell()
             size += len(text)
-            for bug in dict.fromkeys(_shortened(match[0]) for match in _BUG.finditer(text)):
+            for bug in dict.fromkeys(_bugs(text.splitlines())):
                 yield f"no_bug_is_logged: the {name} wrote: {bug}"
         if size > LOG_BYTES_BESIDE + requests * LOG_BYTES_PER_REQUEST:
             yield f"logs_are_bounded: {size} bytes for {requests} requests"
@@ -310,10 +309,14 @@ def attacked(stage: Stage, processes: ForkedProcesses) -> Iterator[AttackedServe
         server.kill()
 
 
-def _shortened(bug: str) -> str:
-    """Of a traceback its last frame and the error."""
-    lines = bug.strip().splitlines()
-    return "\n".join(lines[:1] + lines[-4:] if len(lines) > 5 else lines)[:1500]
+def _bugs(lines: list[str]) -> Iterator[str]:
+    """The lines of a log that nobody should read; of a traceback its last frame and the error."""
+    for at, line in enumerate(lines):
+        if line.startswith(BUGS[0]):
+            frames = list(takewhile(lambda one: one.startswith(" "), lines[at + 1 :]))
+            yield "\n".join([line, *frames[-3:], *lines[at + 1 + len(frames) :][:1]])[:1500]
+        elif any(bug in line for bug in BUGS):
+            yield line[:1500]
 
 
 def _resident_bytes(pid: int) -> int:

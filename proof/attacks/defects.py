@@ -14,6 +14,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
+from proof.attacks.callers import BLUE
 from proof.attacks.campaign import Battlefield, Campaign
 
 BATCHES, SIZE = 2, 250
@@ -38,8 +41,11 @@ def show_all_projects() -> None:
     view.VisibleRuns.among = lambda self, run_ids: set(run_ids)
 
 
-# It is read and it is changed: two laws.
-change_all_projects = show_all_projects
+def write_elsewhere() -> None:
+    """What one project did is written into the records of another."""
+    log: Any = import_module("mulligan.service.audit").AuditLog
+    add = log.add
+    log.add = lambda self, records: add(self, [replace(record, project=BLUE) for record in records])
 
 
 def believe_every_scope() -> None:
@@ -101,7 +107,7 @@ def keep_everything() -> None:
 
 DEFECTS = (
     Defect("show_all_projects", "others_are_not_read"),
-    Defect("change_all_projects", "other_data_is_kept"),
+    Defect("write_elsewhere", "other_data_is_kept"),
     Defect("believe_every_scope", "a_scope_is_needed"),
     Defect("believe_every_site", "other_sites_change_nothing"),
     Defect("ignore_signals", "one_signal_ends_it"),

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+import msgspec
+
 from mulligan.api.routes import ROUTES
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.dashboard.pages import PAGES
@@ -43,7 +45,7 @@ def carry_out(battlefield: Battlefield, store: str, name: str) -> Iterator[Findi
     """Carry out one attack on a new server, and look at its end."""
     attack = ATTACKS[name]
     with battlefield.server(store) as server:
-        wrong = [*attack.carry_out(server)]
+        wrong = list(_outcome(attack, server))
         # Whoever broke the store on purpose is the only one who complains of it.
         wrong += [] if attack.is_alone else server.wrong(1_000)
         wrong += server.end()
@@ -52,7 +54,16 @@ def carry_out(battlefield: Battlefield, store: str, name: str) -> Iterator[Findi
 
 def hold(server: AttackedServer, names: list[str]) -> list[str]:
     """Carry out several attacks on one server; what is wrong, each with the name of its attack."""
-    return [f"{name}: {words}" for name in names for words in (*ATTACKS[name].carry_out(server), *server.wrong(1_000))]
+    outcomes = ((name, (*_outcome(ATTACKS[name], server), *server.wrong(1_000))) for name in names)
+    return [f"{name}: {words}" for name, wrong in outcomes for words in wrong]
+
+
+def _outcome(attack: Attack, server: AttackedServer) -> Iterator[str]:
+    """What is wrong, also if the attack comes to no end since what it builds on is refused."""
+    try:
+        yield from attack.carry_out(server)
+    except (AssertionError, LookupError, TypeError, msgspec.DecodeError) as error:
+        yield f"an_attack_comes_to_its_end: {type(error).__name__}: {error}"
 
 
 # -- asking ----------------------------------------------------------------------------------------------------------
@@ -323,7 +334,8 @@ def unreadable_runs(server: AttackedServer) -> Iterator[str]:
     is_postgres = bool(server.stage.home.store_url)
     damage = "'\\x7b'" if is_postgres else "X'7b'"
     first = "run_id = {0} AND seq = 1" if is_postgres else "id = ({0} << 32) + 1"
-    server.execute(f"UPDATE runs SET state = {damage} WHERE run_id = {runs['broken']}")
+    own_row = "rows SET data = {0} WHERE kind = 'run' AND" if is_postgres else "runs SET state = {0} WHERE"
+    server.execute(f"UPDATE {own_row.format(damage)} run_id = {runs['broken']}")
     server.execute(f"UPDATE events SET entry = {damage} WHERE {first.format(runs['letters'])}")
     server.execute(f"UPDATE rows SET data = {damage} WHERE run_id = {runs['parked']}")
     values = {"step": "load", "place": "load", "attempt": "1", "index": "0", "seq": "2", "name": "broken"}

@@ -27,7 +27,7 @@ NOT_ANSWERED = frozenset(
     {
         *("forged_retry", "undecodable_revision", "planted_definition", "kept_approval", "forged_log"),
         *("unreadable_runs", "other_projects_artifacts", "documents", "odd_input", "reused_key", "login_answers"),
-        *("refused_callers", "open_files"),
+        "refused_callers",
     }
 )
 # The others take more than a few seconds, or leave a store that nobody can use.
