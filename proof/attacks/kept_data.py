@@ -105,8 +105,8 @@ class KeptData:
         if table == "artifacts" and "name" in columns:
             return " OR ".join(f"name LIKE '{run_id}/%'" for run_id in self._run_ids)
         if table == "documents":
-            # Links to log in come and go.
-            return f"project = '{self._project}' AND kind <> 'login'"
+            # Links to log in, and notes of who reads logs, come and go.
+            return f"project = '{self._project}' AND kind NOT IN ('login', 'log_watch')"
         if "run_id" in columns:
             return f"run_id IN ({ids})"
         return f"project = '{self._project}'" if "project" in columns else ""

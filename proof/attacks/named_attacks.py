@@ -30,7 +30,7 @@ from proof.attacks.laws import broken
 from proof.attacks.requests import Request
 
 AT = "2026-01-02T03:04:05Z"
-TAKEN_SECONDS, BODY_SECONDS = 15.0, 120.0
+TAKEN_SECONDS, BODY_SECONDS, LONG_SECONDS = 15.0, 120.0, 60.0
 
 
 class Attack(NamedTuple):
@@ -166,17 +166,21 @@ def long_texts(server: AttackedServer) -> Iterator[str]:
     """Texts of many words by somebody who may only read, while another project starts runs; then one signal."""
 
     def validate(words: int) -> Reply:
-        text = f"name: a\nsteps:\n  - step: a\n    shell: {'a ' * words}\n"
-        return Client(server.port, 300).ask("read", "POST", "/mcp/", *tool_call("validate_workflow", {"text": text}))
+        # A reader that looks at all words before each one takes minutes for these.
+        inputs = "inputs: {x: {type: string, default: a}}"
+        text = f"name: a\n{inputs}\nsteps:\n  - step: a\n    shell: |\n      echo {'$(a) ' * words} ${{inputs.x}}\n"
+        return Client(server.port, LONG_SECONDS).ask(
+            "read", "POST", "/mcp/", *tool_call("validate_workflow", {"text": text})
+        )
 
     with ThreadPoolExecutor(6) as pool:
-        asked = [pool.submit(validate, 90_000) for _ in range(4)]
+        asked = [pool.submit(validate, 36_000) for _ in range(4)]
         yield from server.pulse()
         for one in asked:
             if (reply := one.result()).status not in (200, 400, 403, 408, 413, 422, 429, 503):
                 yield f"every_request_is_answered: {reply.status} {reply.body[:300]!r} after {reply.seconds:.1f}s"
-        pool.submit(validate, 450_000)
-        pool.submit(validate, 450_000)
+        pool.submit(validate, 180_000)
+        pool.submit(validate, 180_000)
         _within(5.0, lambda: False)
         yield from server.end()
 
@@ -225,6 +229,16 @@ def other_projects_artifacts(server: AttackedServer) -> Iterator[str]:
         judged.ask(
             "worker", "POST", f"/api/v1/store/artifacts?name={quote(name)}&format=text", b"planted", STORE_HEADERS
         )
+    yield from judged.wrong
+
+
+def other_projects_events(server: AttackedServer) -> Iterator[str]:
+    """Ask for the events of an own run from far before its first one: they are not those of the runs before it."""
+    judged = Judged(server)
+    for run_id in (server.ids.runs[RED]["letters"], 999_999):
+        for after in (-1, -(2**32), -5 * 2**32, -(2**62), -(2**63), 2**63 - 1):
+            judged.store("read", "read", "log", run_id=run_id, after=after, limit=500)
+            judged.ask("read", "GET", f"/api/v1/runs/{run_id}/events?after={after}&limit=200")
     yield from judged.wrong
 
 
@@ -531,6 +545,7 @@ ATTACKS: dict[str, Attack] = {
     "forged_log": Attack(forged_log),
     "unreadable_runs": Attack(unreadable_runs),
     "other_projects_artifacts": Attack(other_projects_artifacts),
+    "other_projects_events": Attack(other_projects_events),
     "documents": Attack(documents),
     "odd_input": Attack(odd_input),
     "reused_key": Attack(reused_key),
