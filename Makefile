@@ -7,6 +7,7 @@ EVERY ?= 1
 MINUTES ?= 20
 RUNS ?= 5000
 MODULE ?=
+STORE ?=
 UPGRADE ?=
 
 VENV := .venv
@@ -25,7 +26,7 @@ unexport CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo nl2sql-demo quick test browser slurm pictures check lint format bench growth simulate crashes chaos soak mutants fuzz generated docs pins dist dist-check clean
+.PHONY: help demo nl2sql-demo quick test browser slurm pictures check lint format bench growth simulate crashes chaos soak mutants fuzz attacks generated docs pins dist dist-check clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -96,6 +97,9 @@ soak: $(STAMP) ## RUNS small runs in MINUTES, 100 watchers: nothing may grow: ma
 fuzz: $(STAMP) ## MINUTES of inputs that nobody would write, to all that reads: make fuzz MINUTES=10 SEED=7
 	$(BIN)/python -m proof.fuzz --minutes $(MINUTES) --seed $(SEED)
 
+attacks: $(STAMP) ## attack a server for MINUTES: every call, every token, another project's ids: make attacks MINUTES=60 SEED=1
+	$(BIN)/python -m proof.attacks --minutes $(MINUTES) --seed $(SEED) $(addprefix --store ,$(STORE))
+
 mutants: $(STAMP) ## change the core in thousands of places and see which changes no test notices: make mutants PART=notices, MODULE=ladder
 	nice -n 19 $(BIN)/python -m proof.mutation $(addprefix --part ,$(PART)) $(MODULE)
 
@@ -134,7 +138,7 @@ dist-check: dist ## install them with each extra alone, for each Python that is 
 
 clean: ## remove .venv and what the tools left behind (runs in .mulligan stay)
 	rm -rf .venv .venv-docs .venv-pins .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutants build dist
-	rm -rf bench/.envs proof/fuzz/.env proof/fuzz/found
+	rm -rf bench/.envs proof/fuzz/.env proof/fuzz/found proof/attacks/found
 	find src tests packages bench proof examples docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The project and its packages come last and without a build environment of their own: their backend is one of the pins.

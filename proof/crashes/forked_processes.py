@@ -66,10 +66,10 @@ class ForkedProcess:
     def kill(self) -> None:
         self._send(signal.SIGKILL)
 
-    def end(self) -> str:
+    def end(self, seconds: float = DEADLINE_SECONDS) -> str:
         """Ask it to end, and wait; what is wrong with its end."""
         self._send(signal.SIGTERM)
-        until = time.monotonic() + DEADLINE_SECONDS
+        until = time.monotonic() + seconds
         while self.is_alive:
             if time.monotonic() > until:
                 self.kill()

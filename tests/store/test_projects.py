@@ -191,6 +191,19 @@ def test_lists_may_ask_for_one_project(store: Store) -> None:
     assert ids(store.lists.find(RunFilter(project="blue"), limit=1, before=more.run_id)) == [blue]
 
 
+@pytest.mark.parametrize("after", [-1, -(2**32), -(2**33), -(2**63)])
+def test_a_log_never_begins_before_its_own_run(store: Store, after: int) -> None:
+    blue, red = started(store, project="blue"), started(store, project="red")
+    store.commit([commit(blue), commit(red)])
+    view = view_project(store, "red")
+
+    whole = store.log(red.run_id)
+
+    assert whole
+    assert store.log(red.run_id, after) == view.log(red.run_id, after) == whole
+    assert store.search_log(red.run_id, ("",), after) == store.search_log(red.run_id, ("",))
+
+
 def test_a_view_has_every_method_of_a_store() -> None:
     missing = {name for name in dir(Store) if not name.startswith("_")} - set(dir(ProjectView))
 

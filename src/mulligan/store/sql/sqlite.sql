@@ -120,11 +120,11 @@ UNION ALL SELECT 'run', '', '', state FROM runs WHERE run_id = ?1 AND state IS N
 ORDER BY kind, key
 
 -- name: log
-SELECT entry FROM events WHERE id > (?1 << 32) + ?2 AND id < (?1 + 1) << 32 ORDER BY id LIMIT ?3
+SELECT entry FROM events WHERE id > (?1 << 32) + max(?2, 0) AND id < (?1 + 1) << 32 ORDER BY id LIMIT ?3
 
 -- name: search_log
 SELECT entry FROM events
-WHERE id > (?1 << 32) + ?2 AND id < (?1 + 1) << 32
+WHERE id > (?1 << 32) + max(?2, 0) AND id < (?1 + 1) << 32
   AND (instr(entry, ?3) OR instr(entry, ?4)) AND instr(entry, ?5)
 ORDER BY id
 

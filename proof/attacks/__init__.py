@@ -1,0 +1,1 @@
+"""Attacks on a server: every call, with every token, about what another project has."""
