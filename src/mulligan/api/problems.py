@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
 import secrets
@@ -11,6 +12,7 @@ from typing import Any
 import msgspec
 
 from mulligan.errors import (
+    InputInvalid,
     LanguageError,
     MethodNotAllowed,
     MulliganError,
@@ -85,6 +87,8 @@ def as_known_error(error: Exception, where: str) -> MulliganError:
         return StoreUnavailable("the store does not answer now", hint="ask again in a few seconds")
     if isinstance(error, MulliganError) and error.http_status < 500:
         return error
+    if (said := _unusable_text(error)) is not None:
+        return InputInvalid(f"a text of the request {said}", hint="send another one")
     error_id = secrets.token_hex(4)
     if isinstance(error, MulliganError):
         # A bug, or a store that has to be repaired: whoever runs the server has to know.
@@ -98,6 +102,15 @@ def as_known_error(error: Exception, where: str) -> MulliganError:
         hint="whoever runs the server finds the reason under this id in its log; asking again may work",
         error_id=error_id,
     )
+
+
+def _unusable_text(error: Exception) -> str | None:
+    """What is wrong with a text that neither a file nor a database can have; None for every other error."""
+    if isinstance(error, UnicodeEncodeError):
+        return "is not valid UTF-8"
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return "is too long for a name"
+    return "contains a NUL character" if isinstance(error, ValueError) and "embedded null" in str(error) else None
 
 
 def headers_of(error: MulliganError) -> Mapping[str, str]:

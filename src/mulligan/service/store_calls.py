@@ -71,7 +71,8 @@ from mulligan.worker.processes import kill_worker_processes
 
 # The largest artifact: what a worker of a shared store may keep.
 UPLOAD_BYTES_MAX = 256 << 20
-ARTIFACT_NAME_CHARS_MAX = 1000
+# Its name, and each part of it: a file system has 255, and a name that is taken gets a number.
+ARTIFACT_NAME_CHARS_MAX, ARTIFACT_PART_CHARS_MAX = 1000, 240
 # Which process this is, for callers that ask again.
 PROCESS = os.urandom(8).hex()
 # How many answers to changes are remembered, and how long a repeated call waits for the first.
@@ -85,6 +86,7 @@ JOB_BREAKER = re.compile(r"slurm:[A-Za-z0-9_-]{1,40}")
 BREAKER_FAILURES_MAX, BREAKER_SECONDS_MAX = 1_000, 86_400.0
 NUMBER_MAX, MESSAGE_CHARS_MAX = 2**62, 2_000
 _encode = msgspec.json.Encoder().encode
+_WITHOUT_ZONE = re.compile(rb'"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d*)?)?"')
 
 
 class StoreCalls:
@@ -403,12 +405,34 @@ def _read(name: str, body: bytes) -> dict[str, Any]:
         raise InputInvalid(
             f"the arguments of '{name}' cannot be read: {error}", hint="use the same version of Mulligan as the server"
         ) from None
+    # The texts are looked through only where such a time may be.
+    if (b"\\u" in body or _WITHOUT_ZONE.search(body)) and _has_time_without_zone(read):
+        raise InputInvalid(
+            f"a time in the arguments of '{name}' has no zone", hint="write it like 2026-01-31T09:30:00Z"
+        )
     return {field: getattr(read, field) for field in read.__struct_fields__}
+
+
+def _has_time_without_zone(read: Any) -> bool:
+    """Whether a time anywhere in these arguments has no zone: it cannot be compared with those of a log."""
+    found = [read]
+    for one in found:
+        if isinstance(one, datetime):
+            if one.tzinfo is None:
+                return True
+        elif isinstance(one, msgspec.Struct):
+            found += msgspec.structs.astuple(one)
+        elif isinstance(one, dict):
+            found += one.values()
+        elif isinstance(one, list | tuple | set | frozenset):
+            found += one
+    return False
 
 
 def _check_name(name: str) -> None:
     """Refuse a name that is not one of an artifact: it might lead out of the folder of artifacts."""
-    if len(name) > ARTIFACT_NAME_CHARS_MAX or not is_artifact_name(name) or not run_id_of(name):
+    is_long = len(name) > ARTIFACT_NAME_CHARS_MAX or max(map(len, name.split("/"))) > ARTIFACT_PART_CHARS_MAX
+    if is_long or not is_artifact_name(name) or not run_id_of(name):
         raise InputInvalid("this is not a name of an artifact", hint="write it like 17/build/1/2/output.json")
 
 
