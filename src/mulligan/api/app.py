@@ -442,10 +442,11 @@ def _as_answer(route: Route, result: Any) -> Answer | Streamed:
 
 def _wants_page(exchange: _Exchange) -> bool:
     """Whether an error is shown as a page: of a page, or at a path that nothing has and that a browser asks for."""
-    if exchange.route is not None:
-        return exchange.route.is_page or exchange.route.path == "/login"
     request = exchange.request
-    return not request.path.startswith(PREFIX) and "text/html" in request.headers.get("accept", "")
+    is_browser = "text/html" in request.headers.get("accept", "")
+    if exchange.route is not None:
+        return exchange.route.is_page or (is_browser and exchange.route.media.startswith("text/html"))
+    return is_browser and not request.path.startswith(PREFIX)
 
 
 # -- reading a request -----------------------------------------------------------------------------------------------

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         DecidedStep,
         DecisionsResult,
         ForkResult,
+        Given,
         RetryResult,
         StartedRun,
     )
@@ -305,8 +306,8 @@ _NAMES = {
     "mulligan.service.bottom_up": "import_bottom_up",
     "mulligan.service.breakers": "Breaker",
     "mulligan.service.brief_overview": "unlisted_counts",
-    "mulligan.service.change_verbs": "ChangeResult ChangeVerbs DecidedStep DecisionsResult ForkResult RetryResult "
-    "StartedRun",
+    "mulligan.service.change_verbs": "ChangeResult ChangeVerbs DecidedStep DecisionsResult ForkResult Given "
+    "RetryResult StartedRun",
     "mulligan.service.catalogue.catalogue": "Draft Proposal Publication PublishedWorkflow WorkflowList",
     "mulligan.service.catalogue.drawn_texts": "DrawnText ExaminedText StepPosition",
     "mulligan.service.catalogue.text_additions": "NewEdge NewRule NewStep",

@@ -5,6 +5,7 @@ What a caller says about itself is not believed: who has changed something, and 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import threading
@@ -133,7 +134,8 @@ class StoreCalls:
             return self._perform(name, arguments)
         # Nobody gets the answer to a call of somebody else.
         asked_by = owner_of(self._token.id) if self._token is not None else ""
-        return ANSWERED.once(f"{asked_by}/{name}/{call_id}", lambda: self._perform(name, arguments))
+        digest = hashlib.sha256(body).digest()
+        return ANSWERED.once(f"{asked_by}/{name}/{call_id}", lambda: self._perform(name, arguments), digest)
 
     def _perform(self, name: str, arguments: Mapping[str, Any]) -> bytes:
         own: Callable[..., Any] | None = _OWN.get(name)
@@ -532,14 +534,16 @@ class AnsweredChanges:
         self._lock = threading.Lock()
         self._answers: OrderedDict[str, _Answered] = OrderedDict()
 
-    def once(self, call_id: str, perform: Callable[[], bytes]) -> bytes:
-        """What `perform` returns or raises, or has returned or raised for this id."""
+    def once(self, call_id: str, perform: Callable[[], bytes], digest: bytes = b"") -> bytes:
+        """What `perform` returns or raises, or has returned or raised for this id. `digest`: of what is asked."""
         with self._lock:
             found = self._answers.get(call_id)
             if found is None:
-                mine = self._answers[call_id] = _Answered()
+                mine = self._answers[call_id] = _Answered(digest)
                 while len(self._answers) > ANSWERS_MAX:
                     self._answers.popitem(last=False)
+        if found is not None and found.digest != digest:
+            raise Refused("the id of this call was used for another request", hint="each call has an id of its own")
         if found is not None:
             return found.wait()
         return mine.carry_out(perform)
@@ -548,7 +552,8 @@ class AnsweredChanges:
 class _Answered:
     """One change: being carried out, or with its answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, digest: bytes) -> None:
+        self.digest = digest
         self._is_done = threading.Event()
         self._answer = b""
         self._error: MulliganError | None = None
