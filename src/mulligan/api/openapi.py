@@ -15,7 +15,7 @@ from mulligan.api.routing import JSON, Answer, Call, Route
 
 # Every route may answer with these; 500 is a bug.
 USUAL_PROBLEMS = (400, 401, 403, 404, 405, 406, 421, 422, 429, 503)
-WITH_A_BODY = (413, 415)
+WITH_A_BODY = (408, 413, 415)
 _PARAMETER = re.compile(r"\{(\w+)(:int)?\}")
 _REASONS = {
     400: "The request cannot be read.",

@@ -17,6 +17,8 @@ from mulligan.errors import (
     MethodNotAllowed,
     MulliganError,
     Problem,
+    RequestTooLarge,
+    RequestTooSlow,
     ServerFailed,
     StoreRefused,
     StoreUnavailable,
@@ -119,6 +121,9 @@ def headers_of(error: MulliganError) -> Mapping[str, str]:
         return {"retry-after": str(error.data.get("retry_after", RETRY_SECONDS))}
     if isinstance(error, TokenRefused):
         return {"www-authenticate": 'Bearer realm="mulligan"'}
+    if isinstance(error, RequestTooLarge | RequestTooSlow):
+        # What is left of the body is not read.
+        return {"connection": "close"}
     if isinstance(error, MethodNotAllowed):
         return {"allow": str(error.data["allow"])}
     return {}
