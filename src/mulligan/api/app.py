@@ -17,7 +17,7 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.types import Message, Receive, Scope, Send
 
-from mulligan.api import audit, openapi
+from mulligan.api import audit, openapi, uploads
 from mulligan.api.auth import Gate, Request, TokenLookup, find_stored_token
 from mulligan.api.decoding import BodyDecoder, QueryDecoder, refuse_nul
 from mulligan.api.path_table import Found, PathTable
@@ -113,6 +113,7 @@ class Api:
         self.config = config
         self._pages = pages
         self._body_seconds = body_seconds
+        self._upload_folder = home.folder / "uploads"
         self._refusals = RepeatedRefusals(clock)
         self.threads = ServiceThreads(home)
         find = _with_start_token(find_token, start_token)
@@ -191,7 +192,11 @@ class Api:
         token = exchange.token = await self.gate.admit(request, route)
         _check_accepted(route, request.headers.get("accept", ""))
         query = endpoint.query.decode(exchange.scope.get("query_string", b"").decode("latin-1"))
-        body = await _body(endpoint, exchange, self._body_seconds)
+        if route.is_upload:
+            pieces = _pieces(route.body_bytes_max, exchange, self._body_seconds)
+            body: Any = await uploads.receive(self._upload_folder, pieces)
+        else:
+            body = await _body(endpoint, exchange, self._body_seconds)
         make = partial(
             Call,
             token=token,
@@ -208,7 +213,11 @@ class Api:
             read=lambda work: self.threads.read(lambda service: work(_service_of(service, token))),
             change=lambda work: self.threads.change(lambda service: work(_service_of(service, token))),
         )
-        return await self._call(endpoint, make, exchange)
+        try:
+            return await self._call(endpoint, make, exchange)
+        finally:
+            if route.is_upload:
+                uploads.remove(body.path)
 
     async def _refuse(self, exchange: _Exchange, error: MulliganError) -> Answer:
         """The answer to a refused request. The audit has it first, if the store can write."""
@@ -505,10 +514,15 @@ def _may_be_missing(body: Any) -> bool:
 
 
 async def _read_body(bytes_max: int, exchange: _Exchange, seconds: float) -> bytes:
+    return b"".join([piece async for piece in _pieces(bytes_max, exchange, seconds)])
+
+
+async def _pieces(bytes_max: int, exchange: _Exchange, seconds: float) -> AsyncIterator[bytes]:
+    """The body as it comes. `RequestTooLarge`, `RequestTooSlow`, `RequestRefused` if it breaks off."""
     size = exchange.request.headers.get("content-length", "")
     if size.isascii() and size.isdecimal() and int(size) > bytes_max:
         raise _too_large(bytes_max)
-    chunks, total = [], 0
+    total = 0
     begun = asyncio.get_running_loop().time()
     while True:
         try:
@@ -522,9 +536,9 @@ async def _read_body(bytes_max: int, exchange: _Exchange, seconds: float) -> byt
         total += len(chunk)
         if total > bytes_max:
             raise _too_large(bytes_max)
-        chunks.append(chunk)
+        yield chunk
         if not message.get("more_body"):
-            return b"".join(chunks)
+            return
 
 
 def _too_large(bytes_max: int) -> RequestTooLarge:

@@ -125,6 +125,8 @@ class Route:
     # Whether the change is a new run: then the audit is written in the transaction that creates it.
     creates_run: bool = False
     body_bytes_max: int = BODY_BYTES_MAX
+    # Whether the body, which is `bytes`, is written to disk while it comes: then the call has an `UploadedFile`.
+    is_upload: bool = False
     # Whether it may compute for seconds without the store: then it has a thread of its own, and holds up no change.
     is_slow: bool = False
     # Whether all tokens of a project get the same answer, so that one that was made serves several callers.

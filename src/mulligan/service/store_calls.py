@@ -90,6 +90,14 @@ _encode = msgspec.json.Encoder().encode
 _WITHOUT_ZONE = re.compile(rb'"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d*)?)?"')
 
 
+class UploadedFile(NamedTuple):
+    """A body that was written to disk."""
+
+    path: str
+    size: int
+    sha256: str
+
+
 class StoreCalls:
     """Answers calls in the name of `control.by`, limited to what a token may do."""
 
@@ -360,13 +368,15 @@ class StoreCalls:
         self._store.retire(worker)
         self._owners.remove(worker)
 
-    def keep_artifact(self, name: str, format: Format, data: bytes, *, protocol: str) -> str:
+    def keep_artifact(self, name: str, format: Format, file: UploadedFile, *, protocol: str) -> str:
         """Keep what a worker uploads. The name that it got."""
         refuse_other_protocol(protocol)
         _check_name(name)
         # `UnknownRun` for a run of another project.
         self._store.run(run_id_of(name))
-        return self._store.artifacts.keep(name, data, format).name
+        with open(file.path, "rb") as written:
+            os.fsync(written.fileno())
+        return self._store.artifacts.keep_file(Artifact(name, file.size, file.sha256, format), file.path).name
 
     def _fetch(self, artifact: Artifact) -> bytes:
         _check_name(artifact.name)
