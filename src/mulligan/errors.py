@@ -28,6 +28,7 @@
         OutputDropped                   expression.output_too_large  422   2
       RequestRefused                    request.refused          400   2   a request that a server cannot read
         RequestTooLarge                 request.too_large        413   2
+        RequestTooSlow                  request.too_slow         408   2
         MethodNotAllowed                request.method           405   2
         NotAcceptable                   request.not_acceptable   406   2
         MediaUnsupported                request.media            415   2
@@ -245,6 +246,13 @@ class RequestRefused(MulliganError):
 class RequestTooLarge(RequestRefused):
     code = "request.too_large"
     http_status = 413
+
+
+class RequestTooSlow(RequestRefused):
+    """The body does not come."""
+
+    code = "request.too_slow"
+    http_status = 408
 
 
 class MethodNotAllowed(RequestRefused):

@@ -108,6 +108,18 @@ def test_after_the_login_a_browser_is_sent_to_a_page_of_this_server(server: Clie
     assert (reply.status, reply.headers["location"]) == (303, leads_to)
 
 
+def test_a_login_that_fails_is_answered_as_the_schema_says_and_with_a_page_for_a_browser(client: Client) -> None:
+    described = client.get("/openapi.json").json["paths"]["/login"]["get"]["responses"]
+
+    for query, status in (("code=guess", 401), ("", 422), ("code=a&code=b", 422)):
+        for accept in ("", "*/*", "application/problem+json", "text/html"):
+            reply = client.request("GET", "/login", query=query, scope=None, headers={"accept": accept})
+            assert reply.status == status
+            assert reply.headers["content-type"] in described[str(status)]["content"]
+            if accept != "text/html":
+                assert reply.code in ("token.refused", "input.invalid")
+
+
 def test_a_browser_logs_in_once_with_a_link_and_then_has_a_session(server: Client) -> None:
     link = server.post("logins", scope="run").json["url"]
     path = link.removeprefix("http://localhost")

@@ -104,6 +104,23 @@ def start(client: Client, key: str = "", scope: str = "run", **body: Any) -> Rep
     return client.post("runs", {"inputs": {"day": "monday"}, **body}, scope=scope, headers=headers)
 
 
+def test_a_key_is_for_one_request_with_its_labels_and_notices(client: Client, service: Service) -> None:
+    service.catalogue.publish("weekly", TEXT)
+    rule = {"on": ["failed"], "to": ["ops"]}
+    asked = {"workflow": "weekly", "labels": {"team": "ops"}, "notify": [rule]}
+    assert start(client, "mon-1", **asked).status == 201
+    others = [{"labels": {"team": "dev"}}, {"labels": {}}, {"labels": {"team": "ops", "a": "b"}}, {"notify": []}]
+
+    for published in (False, True):
+        if published:
+            service.catalogue.publish("weekly", TEXT.replace("'true'", "'false'") + "# another version\n")
+        for other in others:
+            refused = start(client, "mon-1", **{**asked, **other})
+            assert (refused.status, refused.code) == (422, "run.key_mismatch"), other
+        again = start(client, "mon-1", **asked)
+        assert (again.status, again.json["run_id"]) == (200, 1)
+
+
 def test_a_published_workflow_is_started_once_for_a_key(client: Client, service: Service) -> None:
     service.catalogue.publish("weekly", TEXT)
 

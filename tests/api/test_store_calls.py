@@ -246,3 +246,19 @@ def test_the_audit_says_which_run_a_call_of_the_store_changed_and_why(client: Cl
     assert (changed["who"], changed["why"]) == ("admin", "it is late")
     assert changed["target"] == f"/api/v1/store/run/put_control?run_id={run_id}&report=CancelRequested"
     assert (begun["target"], refused["status"]) == ("/api/v1/store/run/put_control", 422)
+
+
+def test_the_id_of_a_call_gives_no_old_answer_to_another_request(client: Client, service: Service) -> None:
+    run_id = start_run(service)
+    headers = {**PROTOCOL, "mulligan-call": "one"}
+
+    def pause(reason: str) -> Reply:
+        report = {"type": "PauseRequested", "at": AT, "reason": reason}
+        body = msgspec.json.encode({"run_id": run_id, "report": report, "is_asking": False})
+        return client.post("store/run/put_control", body, headers=headers)
+
+    first, again, other = pause("a"), pause("a"), pause("b")
+
+    assert (first.status, again.body) == (200, first.body)
+    assert (other.status, other.code) == (409, "refused")
+    assert len(service.reader.store.inbox([run_id])) == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,7 +32,7 @@ from mulligan.errors import (
 from mulligan.ports import Document, LogChunk, LogKey, Store, TokenLimits, TokenRecord
 from mulligan.service import Service
 from mulligan.service.home import Home
-from mulligan.service.store_calls import HeartbeatJudge, StoreCalls
+from mulligan.service.store_calls import HeartbeatJudge, StoreCalls, UploadedFile
 from mulligan.store import open_store
 from mulligan.store.http_calls import CALLS, PROTOCOL
 from mulligan.store.http_connection import error_of
@@ -65,7 +67,10 @@ class Direct:
 
     def upload(self, query: Mapping[str, str], data: bytes) -> bytes:
         self.names.append("upload")
-        kept = self.calls.keep_artifact(query["name"], query["format"], data, protocol=str(PROTOCOL))  # type: ignore[arg-type]
+        with tempfile.NamedTemporaryFile(delete=False) as file:
+            file.write(data)
+        sent = UploadedFile(file.name, len(data), hashlib.sha256(data).hexdigest())
+        kept = self.calls.keep_artifact(query["name"], query["format"], sent, protocol=str(PROTOCOL))  # type: ignore[arg-type]
         return msgspec.json.encode(kept)
 
     def begin_wait(self, since: int) -> int | None:

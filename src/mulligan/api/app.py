@@ -17,11 +17,12 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.types import Message, Receive, Scope, Send
 
-from mulligan.api import audit, openapi
+from mulligan.api import audit, openapi, uploads
 from mulligan.api.auth import Gate, Request, TokenLookup, find_stored_token
 from mulligan.api.decoding import BodyDecoder, QueryDecoder, refuse_nul
 from mulligan.api.path_table import Found, PathTable
 from mulligan.api.problems import PROBLEM, as_known_error, details, headers_of
+from mulligan.api.repeated_refusals import RepeatedRefusals
 from mulligan.api.request_counts import RequestCounts
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import JSON, PREFIX, Answer, Call, Pages, Route, Streamed
@@ -37,6 +38,7 @@ from mulligan.errors import (
     NotAcceptable,
     RequestRefused,
     RequestTooLarge,
+    RequestTooSlow,
     UnknownPath,
 )
 from mulligan.service import (
@@ -64,6 +66,8 @@ SECURITY_HEADERS = {
 # How long the threads may take to end what nobody waits for any more.
 CLOSE_SECONDS = 2.0
 
+# How long a body may take, and how much longer for each part of it that has come: a slow line sends 16 kB a second.
+BODY_SECONDS, BODY_BYTES_PER_SECOND = 30.0, 16 * 1024
 # Where a request notes the route that it found.
 _ROUTE = "mulligan.route"
 _log = logging.getLogger("mulligan.server")
@@ -104,10 +108,14 @@ class Api:
         pages: Pages | None = None,
         others: Iterable[Route] = (),
         clock: Callable[[], float] = time.monotonic,
+        body_seconds: float = BODY_SECONDS,
     ) -> None:
         """`others`: routes that speak a protocol of their own, so that OpenAPI does not describe them."""
         self.config = config
         self._pages = pages
+        self._body_seconds = body_seconds
+        self._upload_folder = home.folder / "uploads"
+        self._refusals = RepeatedRefusals(clock)
         self.threads = ServiceThreads(home)
         find = _with_start_token(find_token, start_token)
         self.gate = Gate(self.threads, config, find, clock)
@@ -185,7 +193,11 @@ class Api:
         token = exchange.token = await self.gate.admit(request, route)
         _check_accepted(route, request.headers.get("accept", ""))
         query = endpoint.query.decode(exchange.scope.get("query_string", b"").decode("latin-1"))
-        body = await _body(endpoint, exchange)
+        if route.is_upload:
+            pieces = _pieces(route.body_bytes_max, exchange, self._body_seconds)
+            body: Any = await uploads.receive(self._upload_folder, pieces)
+        else:
+            body = await _body(endpoint, exchange, self._body_seconds)
         make = partial(
             Call,
             token=token,
@@ -203,14 +215,19 @@ class Api:
             change=lambda work: self.threads.change(lambda service: work(_service_of(service, token))),
             compute=lambda work: self._compute(lambda service: work(_service_of(service, token)), token),
         )
-        return await self._call(endpoint, make, exchange)
+        try:
+            return await self._call(endpoint, make, exchange)
+        finally:
+            if route.is_upload:
+                uploads.remove(body.path)
 
     async def _refuse(self, exchange: _Exchange, error: MulliganError) -> Answer:
         """The answer to a refused request. The audit has it first, if the store can write."""
         source = self.gate.source(exchange.request)
         if exchange.route is not None and exchange.route.scope == "public" and exchange.route.changes:
             self.gate.note_refusal(exchange.request)
-        rows = [*audit.refused(exchange.route, exchange.request, source, error, exchange.token)]
+        found = audit.refused(exchange.route, exchange.request, source, error, exchange.token)
+        rows = self._refusals.rows_for(found)
         if rows:
             try:
                 await self.threads.change(lambda service: service.audit.add(rows))
@@ -258,7 +275,8 @@ class Api:
                     row = audit.decision(call, route, exchange.request)
                     ledger = DecisionLedger(service.audit, row, token.limits, self._decisions, service.now)
                     return replace(call, service=service.for_token(token, ledger=ledger))
-                service.audit.add(audit.accepted(call, route, exchange.request))
+                if route.scope != "public":
+                    service.audit.add(audit.accepted(call, route, exchange.request))
                 return replace(call, service=service.for_token(token, ledger=kept_approvals(service, call)))
             return call
 
@@ -266,6 +284,14 @@ class Api:
             """The rows of approvals that a fork or a round keeps, beside the row of the request."""
             row = audit.decision(call, route, exchange.request)
             return DecisionLedger(service.audit, row, token.limits, self._decisions, service.now, has_row=True)
+
+        def carry_out(service: Service) -> Answer | Streamed:
+            call = prepare(service)
+            found = _as_answer(route, route.handler(call))
+            if route.scope == "public" and audit.is_written(route, call.body, call.query):
+                # Not before: whoever guesses a link is a stranger, who would have a row for each guess.
+                service.audit.add(audit.accepted(call, route, exchange.request))
+            return found
 
         def create(service: Service) -> Answer | Streamed:
             """As another change, but with one transaction for the run and its row of the audit."""
@@ -293,7 +319,7 @@ class Api:
             run = self.threads.sum_up
         if route.creates_run:
             return await run(create)
-        answer = await run(lambda service: _as_answer(route, route.handler(prepare(service))))
+        answer = await run(carry_out)
         if route.changes and route.path.startswith(("tokens", "logins")):
             self.gate.forget_tokens()
         return answer
@@ -449,10 +475,11 @@ def _as_answer(route: Route, result: Any) -> Answer | Streamed:
 
 def _wants_page(exchange: _Exchange) -> bool:
     """Whether an error is shown as a page: of a page, or at a path that nothing has and that a browser asks for."""
-    if exchange.route is not None:
-        return exchange.route.is_page or exchange.route.path == "/login"
     request = exchange.request
-    return not request.path.startswith(PREFIX) and "text/html" in request.headers.get("accept", "")
+    is_browser = "text/html" in request.headers.get("accept", "")
+    if exchange.route is not None:
+        return exchange.route.is_page or (is_browser and exchange.route.media.startswith("text/html"))
+    return is_browser and not request.path.startswith(PREFIX)
 
 
 # -- reading a request -----------------------------------------------------------------------------------------------
@@ -468,14 +495,14 @@ def _check_accepted(route: Route, accept: str) -> None:
         raise NotAcceptable(f"this address answers with {kind}, not with '{accept}'", hint=f"send 'Accept: {kind}'")
 
 
-async def _body(endpoint: _Endpoint, exchange: _Exchange) -> Any:
+async def _body(endpoint: _Endpoint, exchange: _Exchange, seconds: float) -> Any:
     route, request = endpoint.route, exchange.request
     if route.body is None:
         return None
     if endpoint.body is None:
-        return await _read_body(route.body_bytes_max, exchange)
+        return await _read_body(route.body_bytes_max, exchange, seconds)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    data = await _read_body(route.body_bytes_max, exchange)
+    data = await _read_body(route.body_bytes_max, exchange, seconds)
     if not data and not kind and _may_be_missing(route.body):
         data = b"{}"
     elif kind != JSON and not kind.endswith("+json"):
@@ -493,22 +520,32 @@ def _may_be_missing(body: Any) -> bool:
     )
 
 
-async def _read_body(bytes_max: int, exchange: _Exchange) -> bytes:
+async def _read_body(bytes_max: int, exchange: _Exchange, seconds: float) -> bytes:
+    return b"".join([piece async for piece in _pieces(bytes_max, exchange, seconds)])
+
+
+async def _pieces(bytes_max: int, exchange: _Exchange, seconds: float) -> AsyncIterator[bytes]:
+    """The body as it comes. `RequestTooLarge`, `RequestTooSlow`, `RequestRefused` if it breaks off."""
     size = exchange.request.headers.get("content-length", "")
     if size.isascii() and size.isdecimal() and int(size) > bytes_max:
         raise _too_large(bytes_max)
-    chunks, total = [], 0
+    total = 0
+    begun = asyncio.get_running_loop().time()
     while True:
-        message = await exchange.receive()
+        try:
+            async with asyncio.timeout_at(begun + seconds + total / BODY_BYTES_PER_SECOND):
+                message = await exchange.receive()
+        except TimeoutError:
+            raise RequestTooSlow("the body of the request does not come", hint="send it again") from None
         if message["type"] == "http.disconnect":
             raise RequestRefused("the request ended before its body did", hint="send it again")
         chunk = message.get("body", b"")
         total += len(chunk)
         if total > bytes_max:
             raise _too_large(bytes_max)
-        chunks.append(chunk)
+        yield chunk
         if not message.get("more_body"):
-            return b"".join(chunks)
+            return
 
 
 def _too_large(bytes_max: int) -> RequestTooLarge:

@@ -15,7 +15,7 @@ from mulligan.api.routing import JSON, Answer, Call, Route
 
 # Every route may answer with these; 500 is a bug.
 USUAL_PROBLEMS = (400, 401, 403, 404, 405, 406, 421, 422, 429, 503)
-WITH_A_BODY = (413, 415)
+WITH_A_BODY = (408, 413, 415)
 _PARAMETER = re.compile(r"\{(\w+)(:int)?\}")
 _REASONS = {
     400: "The request cannot be read.",
@@ -130,7 +130,10 @@ def _operation(route: Route, schemas: dict[str, Any], components: dict[str, Any]
     found["responses"] = {str(one): good for one in (status, *route.other_statuses)}
     if route.method == "GET" and route.media == JSON:
         found["responses"]["304"] = {"description": "The caller has this version already."}
-    problem = {PROBLEM: {"schema": schemas[_key(ProblemDetails)]}}
+    problem: dict[str, Any] = {PROBLEM: {"schema": schemas[_key(ProblemDetails)]}}
+    if route.media.startswith("text/html"):
+        # A browser is shown a page.
+        problem[route.media] = {}
     statuses = {*USUAL_PROBLEMS, *route.problems, *(WITH_A_BODY if route.body is not None else ())}
     for status in sorted(statuses):
         found["responses"][str(status)] = {"description": _REASONS.get(status, "A problem."), "content": problem}

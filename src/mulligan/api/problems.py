@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
 import secrets
@@ -11,10 +12,13 @@ from typing import Any
 import msgspec
 
 from mulligan.errors import (
+    InputInvalid,
     LanguageError,
     MethodNotAllowed,
     MulliganError,
     Problem,
+    RequestTooLarge,
+    RequestTooSlow,
     ServerBusy,
     ServerFailed,
     StoreOvertaken,
@@ -99,6 +103,8 @@ def as_known_error(error: Exception, where: str) -> MulliganError:
         )
     if isinstance(error, TakesTooLong) or (isinstance(error, MulliganError) and error.http_status < 500):
         return error
+    if (said := _unusable_text(error)) is not None:
+        return InputInvalid(f"a text of the request {said}", hint="send another one")
     error_id = secrets.token_hex(4)
     if isinstance(error, MulliganError):
         # A bug, or a store that has to be repaired: whoever runs the server has to know.
@@ -114,12 +120,24 @@ def as_known_error(error: Exception, where: str) -> MulliganError:
     )
 
 
+def _unusable_text(error: Exception) -> str | None:
+    """What is wrong with a text that neither a file nor a database can have; None for every other error."""
+    if isinstance(error, UnicodeEncodeError):
+        return "is not valid UTF-8"
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return "is too long for a name"
+    return "contains a NUL character" if isinstance(error, ValueError) and "embedded null" in str(error) else None
+
+
 def headers_of(error: MulliganError) -> Mapping[str, str]:
     """The headers that an error needs."""
     if isinstance(error, TooManyRequests | StoreUnavailable | TakesTooLong | StoreOvertaken):
         return {"retry-after": str(error.data.get("retry_after", RETRY_SECONDS))}
     if isinstance(error, TokenRefused):
         return {"www-authenticate": 'Bearer realm="mulligan"'}
+    if isinstance(error, RequestTooLarge | RequestTooSlow):
+        # What is left of the body is not read.
+        return {"connection": "close"}
     if isinstance(error, MethodNotAllowed):
         return {"allow": str(error.data["allow"])}
     return {}

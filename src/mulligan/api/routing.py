@@ -127,6 +127,8 @@ class Route:
     # Whether the change is a new run: then the audit is written in the transaction that creates it.
     creates_run: bool = False
     body_bytes_max: int = BODY_BYTES_MAX
+    # Whether the body, which is `bytes`, is written to disk while it comes: then the call has an `UploadedFile`.
+    is_upload: bool = False
     # Whether it may compute for seconds: then it has threads of its own, and holds up no change. A request that brings
     # the text of a workflow in `text` of its body may in any case.
     is_slow: bool = False

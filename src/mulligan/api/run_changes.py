@@ -19,6 +19,7 @@ from mulligan.service import (
     CorrectedWorkflow,
     EventFork,
     ForkResult,
+    Given,
     HookRule,
     Prepared,
     RetryResult,
@@ -59,7 +60,7 @@ def start_run(call: Call) -> Answer:
     prepared = _prepared(call, asked)
     if asked.notify:
         prepared = msgspec.structs.replace(prepared, notify=read_rules(asked.notify))
-    newest = asked.inputs if asked.workflow and asked.version is None else None
+    newest = Given(asked.inputs, asked.labels) if asked.workflow and asked.version is None else None
     started = call.service.changes.start(prepared, key, newest)
     location = f"{call.base_url}/api/v1/runs/{started.run_id}"
     return Answer(started, 201 if started.is_new else 200, {"Location": location})
@@ -309,7 +310,10 @@ ROUTES = (
         status=201,
         other_statuses=(200,),
         request_headers=(
-            ("Idempotency-Key", "Asking again with the same key gives the same run (200); other inputs are refused."),
+            (
+                "Idempotency-Key",
+                "Asking again with the same key gives the same run (200); other inputs or labels are refused.",
+            ),
         ),
         problems=(409,),
         creates_run=True,

@@ -197,6 +197,7 @@ ROUTES = (
         answer=str,
         is_change=False,
         body_bytes_max=UPLOAD_BYTES_MAX,
+        is_upload=True,
         problems=(413,),
     ),
     *(

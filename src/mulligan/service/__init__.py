@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         DecidedStep,
         DecisionsResult,
         ForkResult,
+        Given,
         RetryResult,
         StartedRun,
     )
@@ -229,6 +230,7 @@ if TYPE_CHECKING:
         WAIT_SECONDS,
         ChangeCounter,
         ChangeCounts,
+        UploadedFile,
         gives_bytes,
     )
     from mulligan.service.story_text import describe_question, format_story, format_wait, when_default_applies
@@ -305,8 +307,8 @@ _NAMES = {
     "mulligan.service.bottom_up": "import_bottom_up",
     "mulligan.service.breakers": "Breaker",
     "mulligan.service.brief_overview": "unlisted_counts",
-    "mulligan.service.change_verbs": "ChangeResult ChangeVerbs DecidedStep DecisionsResult ForkResult RetryResult "
-    "StartedRun",
+    "mulligan.service.change_verbs": "ChangeResult ChangeVerbs DecidedStep DecisionsResult ForkResult Given "
+    "RetryResult StartedRun",
     "mulligan.service.catalogue.catalogue": "Draft Proposal Publication PublishedWorkflow WorkflowList",
     "mulligan.service.catalogue.drawn_texts": "DrawnText ExaminedText StepPosition",
     "mulligan.service.catalogue.text_additions": "NewEdge NewRule NewStep",
@@ -400,7 +402,7 @@ _NAMES = {
     "mulligan.service.step_history": "AttemptLine RuleLine StepHistories StepHistory VisitLadder",
     "mulligan.service.step_trial": "Fakes",
     "mulligan.service.store_calls": "CALL_HEADER PROCESS PROCESS_HEADER PROTOCOL_HEADER UPLOAD_BYTES_MAX "
-    "WAIT_SECONDS ChangeCounter ChangeCounts gives_bytes",
+    "WAIT_SECONDS ChangeCounter ChangeCounts UploadedFile gives_bytes",
     "mulligan.service.story_text": "describe_question format_story format_wait when_default_applies",
     "mulligan.service.suggest": "DraftedChanges LookedAt SuggestedChange Suggestions WhatIfFigures WrittenChanges",
     "mulligan.service.telemetry.log_lines": "log_line",

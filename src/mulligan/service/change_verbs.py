@@ -9,10 +9,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import msgspec
 
+from mulligan.core.deciding.kept_approvals import changed_inputs
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
@@ -38,8 +39,10 @@ from mulligan.language.expressions import Cel
 from mulligan.service.catalogue.texts import WorkflowText, read_text
 from mulligan.service.decisions import Decision, follow_decision, record_decision
 from mulligan.service.pending import find_approval
+from mulligan.service.preflight import VERSION_LABEL
 from mulligan.service.round_plans import ForkPlan, RoundOptions, RoundPlan
 from mulligan.service.run_control import Prepared, RunControl, prepare, refuse_unwritable
+from mulligan.service.start_keys import is_notified_as
 
 # How many sentences and attempts an answer has at most; a run may have ten thousand steps.
 LINES_MAX = 200
@@ -87,6 +90,13 @@ class ForkResult(ForkPlan, frozen=True, kw_only=True):
     fork_run_id: int | None
 
 
+class Given(NamedTuple):
+    """What was given for a run of a published workflow, whichever version it is of."""
+
+    inputs: Mapping[str, Any]
+    labels: Mapping[str, str]
+
+
 class DecidedStep(msgspec.Struct, frozen=True):
     """A decision about one parked step: recorded, previewed, or with an error refused."""
 
@@ -112,11 +122,11 @@ class ChangeVerbs:
         self._control = control
         self._reader = control.reader
 
-    def start(self, prepared: Prepared, key: str = "", newest: Mapping[str, Any] | None = None) -> StartedRun:
+    def start(self, prepared: Prepared, key: str = "", newest: Given | None = None) -> StartedRun:
         """Start a run that any worker may take; with a key the run that was started with it, if there is one.
 
-        `KeyMismatch` if that one is of another workflow, or has other inputs. `newest`: the inputs as they were given,
-        if the newest version was asked for. Then it may be another one than when it was asked for the first time.
+        `KeyMismatch` if that one is of another workflow, or was asked for with something else. `newest`: what was
+        given, if the newest version was asked for. Then it may be another one than when it was asked for first.
         """
         workflow, version = prepared.workflow.name, prepared.version
         if not key:
@@ -126,7 +136,7 @@ class ChangeVerbs:
         try:
             run_id, is_new = self._control.start_or_find(prepared, f"request: {key}", key)
         except KeyMismatch as other:
-            if newest is None or not self._is_of_older_version(other.run_id, workflow, newest):
+            if newest is None or not self._is_of_older_version(other.run_id, prepared, newest):
                 raise
             run_id, is_new = other.run_id, False
         if is_new:
@@ -134,13 +144,25 @@ class ChangeVerbs:
         record = self._reader.record(run_id)
         return StartedRun(run_id, workflow, record.version, _shown_status(record.status), False)
 
-    def _is_of_older_version(self, run_id: int, name: str, given: Mapping[str, Any]) -> bool:
+    def _is_of_older_version(self, run_id: int, prepared: Prepared, given: Given) -> bool:
         """Whether a run is what the same request gave when another version was the newest."""
-        workflow = self._reader.first_workflow(run_id)
+        workflow, had = self._reader.first_workflow(run_id), self._reader.start_of(run_id)
+        if had is None or workflow.name != prepared.workflow.name:
+            return False
+        # Those of either version, in place of which others may have been given.
+        of_versions = {
+            *workflow.labels.items(),
+            *prepared.labels.items(),
+            (VERSION_LABEL, had.labels.get(VERSION_LABEL)),
+        }
+        has_labels = all(had.labels.get(name) == value for name, value in given.labels.items())
+        others = (one for one in had.labels.items() if one[0] not in given.labels)
         try:
-            return workflow.name == name and self._reader.inputs(run_id) == check_inputs(workflow, dict(given))
+            inputs = check_inputs(workflow, dict(given.inputs))
         except InputInvalid:
             return False
+        is_same = not changed_inputs(had.inputs, inputs) and has_labels and all(one in of_versions for one in others)
+        return is_same and is_notified_as(had.notify, prepared.notify, self._control.more_rules())
 
     def prepare_text(
         self,

@@ -105,7 +105,8 @@ def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 # What a server says about runs: of which version of a workflow they are, and which schedule started them.
-SERVER_LABELS = ("version", "schedule", "schedule_instant")
+VERSION_LABEL = "version"
+SERVER_LABELS = (VERSION_LABEL, "schedule", "schedule_instant")
 
 
 def refuse_reserved_labels(labels: Mapping[str, str]) -> None:

@@ -33,7 +33,6 @@ from mulligan.engine.observers import Observer
 from mulligan.errors import (
     CodecError,
     InputInvalid,
-    KeyMismatch,
     KeyUsed,
     MulliganError,
     Refused,
@@ -67,6 +66,7 @@ from mulligan.service.round_plans import ForkPlan, RoundOptions, RoundPlan, fork
 from mulligan.service.run_reader import RunReader
 from mulligan.service.run_worktrees import pin_origin, refuse_missing_worktree, refuse_shared_worktree
 from mulligan.service.script_guard import refuse_start_while_loading
+from mulligan.service.start_keys import refuse_other_request
 
 if TYPE_CHECKING:
     from mulligan.service.tokens.decision_ledger import DecisionLedger
@@ -148,36 +148,6 @@ def _prepared(
     return Prepared(workflow, data, version(data), inputs, cwd, file, labels=labels or {})
 
 
-def refuse_other_request(
-    reader: RunReader, run_id: int, prepared: Prepared, key: str, *, same_version: bool = False
-) -> None:
-    """`KeyMismatch` if the run with this key was started with another workflow or other inputs.
-
-    Names what differs, without the values, which may be nobody else's business.
-    """
-    record = reader.store.run(run_id)
-    had = reader.inputs(run_id)
-    other = [] if had is None else [name for name in {**had, **prepared.inputs} if _differ(had, prepared.inputs, name)]
-    if record.workflow != prepared.workflow.name:
-        what = f"of the workflow '{record.workflow}', not '{prepared.workflow.name}'"
-    elif same_version and record.version != prepared.version:
-        what = f"of another version of '{record.workflow}'"
-    elif other:
-        what = f"with other inputs: {', '.join(map(repr, sorted(other)))}"
-    else:
-        return
-    raise KeyMismatch(
-        f"the key '{key}' was used for run {run_id} {what}", hint=_ANOTHER_KEY, run_id=run_id, inputs=sorted(other)
-    )
-
-
-_ANOTHER_KEY = "use another key for another run, or ask for the same again"
-
-
-def _differ(one: Mapping[str, Any], other: Mapping[str, Any], name: str) -> bool:
-    return (name in one) != (name in other) or one.get(name) != other.get(name)
-
-
 class _ExecutorPlace:
     """What an executor can ever run."""
 
@@ -205,7 +175,7 @@ class RunControl:
         # Where decisions that were refused among others are written down; those that are made are, by the store.
         self.ledger = ledger
         # The notice rules of a new run besides its own.
-        self._more_rules = more_rules
+        self.more_rules = more_rules
         self.by = _name(by or os.environ.get("MULLIGAN_BY", "")) or _user()
 
     def driver(
@@ -271,7 +241,14 @@ class RunControl:
         try:
             (run_id,) = self._create([new], prepared.workflow, None)
         except KeyUsed as used:
-            refuse_other_request(self.reader, used.run_id, prepared, shown or key, same_version=True)
+            refuse_other_request(
+                self.reader,
+                used.run_id,
+                prepared,
+                shown or key,
+                same_version=True,
+                more_rules=self.more_rules(),
+            )
             return used.run_id, False
         return run_id, True
 
@@ -280,7 +257,7 @@ class RunControl:
 
     def rules_with(self, rules: Sequence[NoticeRule]) -> tuple[NoticeRule, ...]:
         """These rules for notices of a new run, and those for all runs."""
-        return tuple(dict.fromkeys((*rules, *self._more_rules())))
+        return tuple(dict.fromkeys((*rules, *self.more_rules())))
 
     def _new(self, prepared: Prepared, request: r.RunRequested) -> NewRun:
         uid = os.urandom(UID_BYTES).hex()

@@ -15,6 +15,7 @@ from mulligan.core.effects.snapshot import read_items, restore, restore_brief
 from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import KEY, fetch_references, parse_reference
+from mulligan.core.model.events import RunStarted
 from mulligan.core.model.fact_parts import HostCapacity
 from mulligan.core.model.formatting import NAMES_MAX, quote_names
 from mulligan.core.model.graph import Graph
@@ -184,16 +185,22 @@ class RunReader:
 
     def inputs(self, run_id: int) -> dict[str, Any] | None:
         """The inputs that a run was started with; None if they are not known any more."""
-        found = self._logged_inputs(run_id)
+        found = self.start_of(run_id)
+        return None if found is None else dict(found.inputs)
+
+    def start_of(self, run_id: int) -> RunStarted | RunRequested | None:
+        """What a run was started with, as its log or its request has it; None if that is not known any more."""
+        found = self._logged_start(run_id)
         if found is None:
             waiting = (message.report for message in self.store.inbox([run_id]))
-            found = next((dict(report.inputs) for report in waiting if isinstance(report, RunRequested)), None)
-        # A worker may have taken the run between the two reads: then its request is in the log by now.
-        return self._logged_inputs(run_id) if found is None else found
+            request = next((report for report in waiting if isinstance(report, RunRequested)), None)
+            # A worker may have taken the run between the two reads: then its request is in the log by now.
+            return self._logged_start(run_id) if request is None else request
+        return found
 
-    def _logged_inputs(self, run_id: int) -> dict[str, Any] | None:
+    def _logged_start(self, run_id: int) -> RunStarted | None:
         first = next((entry.fact for entry in self.store.log(run_id, limit=1)), None)
-        return dict(getattr(first, "inputs", {})) if first is not None else None
+        return first if isinstance(first, RunStarted) else None
 
     def capacity(self, run_id: int) -> HostCapacity | None:
         """What the run at the top of its tree was started with in place of what its machine has."""

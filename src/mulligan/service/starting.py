@@ -23,8 +23,9 @@ from mulligan.service.capacity_checks import (
 )
 from mulligan.service.driver import capacity_for
 from mulligan.service.preflight import refuse_missing_secrets
-from mulligan.service.run_control import Prepared, RunControl, refuse_other_request
+from mulligan.service.run_control import Prepared, RunControl
 from mulligan.service.run_reader import RunReader
+from mulligan.service.start_keys import refuse_other_request
 from mulligan.worker.folders import make_private, open_regular_file
 from mulligan.worker.processes import is_running
 

@@ -5,6 +5,7 @@ What a caller says about itself is not believed: who has changed something, and 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import threading
@@ -73,7 +74,8 @@ from mulligan.worker.processes import kill_worker_processes
 
 # The largest artifact: what a worker of a shared store may keep.
 UPLOAD_BYTES_MAX = 256 << 20
-ARTIFACT_NAME_CHARS_MAX = 1000
+# Its name, and each part of it: a file system has 255, and a name that is taken gets a number.
+ARTIFACT_NAME_CHARS_MAX, ARTIFACT_PART_CHARS_MAX = 1000, 240
 # Which process this is, for callers that ask again.
 PROCESS = os.urandom(8).hex()
 # How many answers to changes are remembered, and how long a repeated call waits for the first.
@@ -87,6 +89,15 @@ JOB_BREAKER = re.compile(r"slurm:[A-Za-z0-9_-]{1,40}")
 BREAKER_FAILURES_MAX, BREAKER_SECONDS_MAX = 1_000, 86_400.0
 NUMBER_MAX, MESSAGE_CHARS_MAX = 2**62, 2_000
 _encode = msgspec.json.Encoder().encode
+_WITHOUT_ZONE = re.compile(rb'"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d*)?)?"')
+
+
+class UploadedFile(NamedTuple):
+    """A body that was written to disk."""
+
+    path: str
+    size: int
+    sha256: str
 
 
 class StoreCalls:
@@ -133,7 +144,8 @@ class StoreCalls:
             return self._perform(name, arguments)
         # Nobody gets the answer to a call of somebody else.
         asked_by = owner_of(self._token.id) if self._token is not None else ""
-        return ANSWERED.once(f"{asked_by}/{name}/{call_id}", lambda: self._perform(name, arguments))
+        digest = hashlib.sha256(body).digest()
+        return ANSWERED.once(f"{asked_by}/{name}/{call_id}", lambda: self._perform(name, arguments), digest)
 
     def _perform(self, name: str, arguments: Mapping[str, Any]) -> bytes:
         own: Callable[..., Any] | None = _OWN.get(name)
@@ -378,13 +390,15 @@ class StoreCalls:
         self._store.retire(worker)
         self._owners.remove(worker)
 
-    def keep_artifact(self, name: str, format: Format, data: bytes, *, protocol: str) -> str:
+    def keep_artifact(self, name: str, format: Format, file: UploadedFile, *, protocol: str) -> str:
         """Keep what a worker uploads. The name that it got."""
         refuse_other_protocol(protocol)
         _check_name(name)
         # `UnknownRun` for a run of another project.
         self._store.run(run_id_of(name))
-        return self._store.artifacts.keep(name, data, format).name
+        with open(file.path, "rb") as written:
+            os.fsync(written.fileno())
+        return self._store.artifacts.keep_file(Artifact(name, file.size, file.sha256, format), file.path).name
 
     def _fetch(self, artifact: Artifact) -> bytes:
         _check_name(artifact.name)
@@ -432,12 +446,34 @@ def _read(name: str, body: bytes) -> dict[str, Any]:
         raise InputInvalid(
             f"the arguments of '{name}' cannot be read: {error}", hint="use the same version of Mulligan as the server"
         ) from None
+    # The texts are looked through only where such a time may be.
+    if (b"\\u" in body or _WITHOUT_ZONE.search(body)) and _has_time_without_zone(read):
+        raise InputInvalid(
+            f"a time in the arguments of '{name}' has no zone", hint="write it like 2026-01-31T09:30:00Z"
+        )
     return {field: getattr(read, field) for field in read.__struct_fields__}
+
+
+def _has_time_without_zone(read: Any) -> bool:
+    """Whether a time anywhere in these arguments has no zone: it cannot be compared with those of a log."""
+    found = [read]
+    for one in found:
+        if isinstance(one, datetime):
+            if one.tzinfo is None:
+                return True
+        elif isinstance(one, msgspec.Struct):
+            found += msgspec.structs.astuple(one)
+        elif isinstance(one, dict):
+            found += one.values()
+        elif isinstance(one, list | tuple | set | frozenset):
+            found += one
+    return False
 
 
 def _check_name(name: str) -> None:
     """Refuse a name that is not one of an artifact: it might lead out of the folder of artifacts."""
-    if len(name) > ARTIFACT_NAME_CHARS_MAX or not is_artifact_name(name) or not run_id_of(name):
+    is_long = len(name) > ARTIFACT_NAME_CHARS_MAX or max(map(len, name.split("/"))) > ARTIFACT_PART_CHARS_MAX
+    if is_long or not is_artifact_name(name) or not run_id_of(name):
         raise InputInvalid("this is not a name of an artifact", hint="write it like 17/build/1/2/output.json")
 
 
@@ -537,14 +573,16 @@ class AnsweredChanges:
         self._lock = threading.Lock()
         self._answers: OrderedDict[str, _Answered] = OrderedDict()
 
-    def once(self, call_id: str, perform: Callable[[], bytes]) -> bytes:
-        """What `perform` returns or raises, or has returned or raised for this id."""
+    def once(self, call_id: str, perform: Callable[[], bytes], digest: bytes = b"") -> bytes:
+        """What `perform` returns or raises, or has returned or raised for this id. `digest`: of what is asked."""
         with self._lock:
             found = self._answers.get(call_id)
             if found is None:
-                mine = self._answers[call_id] = _Answered()
+                mine = self._answers[call_id] = _Answered(digest)
                 while len(self._answers) > ANSWERS_MAX:
                     self._answers.popitem(last=False)
+        if found is not None and found.digest != digest:
+            raise Refused("the id of this call was used for another request", hint="each call has an id of its own")
         if found is not None:
             return found.wait()
         return mine.carry_out(perform)
@@ -553,7 +591,8 @@ class AnsweredChanges:
 class _Answered:
     """One change: being carried out, or with its answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, digest: bytes) -> None:
+        self.digest = digest
         self._is_done = threading.Event()
         self._answer = b""
         self._error: MulliganError | None = None

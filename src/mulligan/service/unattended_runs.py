@@ -19,7 +19,7 @@ from mulligan.errors import InputInvalid
 from mulligan.formats import load, options_of
 from mulligan.service.catalogue.catalogue import Catalogue
 from mulligan.service.catalogue.texts import WorkflowText, read_text
-from mulligan.service.change_verbs import ChangeResult, ChangeVerbs, ForkResult, RetryResult, StartedRun
+from mulligan.service.change_verbs import ChangeResult, ChangeVerbs, ForkResult, Given, RetryResult, StartedRun
 from mulligan.service.corrections import CorrectedWorkflow
 from mulligan.service.preview import Preview, preview
 from mulligan.service.run_control import Prepared, RunControl, prepare
@@ -83,7 +83,7 @@ class UnattendedRuns:
         prepared = self._prepare(source, inputs, labels)
         if not self._has_workers:
             refuse_unstartable(self._control, prepared)
-        newest = inputs if source.workflow and source.version is None else None
+        newest = Given(inputs, labels) if source.workflow and source.version is None else None
         started = self._changes.start(prepared, key, newest)
         self.keep_driven(started.run_id)
         return started

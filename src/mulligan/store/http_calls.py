@@ -110,6 +110,7 @@ class StoreCall(NamedTuple):
 
 
 # What a database can count.
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
 Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _RUN_IDS = {"run_ids": list[Integer]}
 _PAGE = {"before": Integer | None, "limit": Integer}
@@ -142,7 +143,7 @@ CALLS: Mapping[str, StoreCall] = {
     "lists.find": StoreCall("read", {"wanted": RunFilter, **_PAGE}, list[RunRecord]),
     "lists.count": StoreCall("read", {"wanted": RunFilter, "limit": Integer}, int),
     "lists.status_counts": StoreCall("read", {}, dict[str, int]),
-    "lists.outcome_counts": StoreCall("read", {"since": datetime, "until": datetime}, list[OutcomeCount]),
+    "lists.outcome_counts": StoreCall("read", {"since": Time, "until": Time}, list[OutcomeCount]),
     "lists.records": StoreCall("read", _RUN_IDS, list[RunRecord]),
     "lists.attributes": StoreCall("read", _RUN_IDS, list[tuple[int, Attribute]]),
     "lists.rows": StoreCall("read", {**_RUN_IDS, "kind": str, "limit": Integer}, list[tuple[int, str, bytes]]),

@@ -17,6 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 from mulligan.core.model.database_urls import NOT_SHOWN, is_unclear, redact, secret_parts, url_problem
 from mulligan.errors import (
     DatabaseMissing,
+    InputInvalid,
     LoginRefused,
     MulliganError,
     NoFreeConnection,
@@ -396,6 +397,9 @@ class PostgresClient:
         if refusal is not None:
             return refusal
         match error:
+            case psycopg.DataError():
+                # The statements are ours: what they cannot have is what somebody sent, such as a NUL in a text.
+                return InputInvalid(f"a value cannot be kept in a database: {said}", hint="send another one")
             case pg.DuplicateTable() | pg.DuplicateFunction() | pg.DuplicateObject():
                 return StoreRefused(
                     f"{self.where} holds tables of another program: {said}",

@@ -38,6 +38,7 @@ from mulligan.service.catalogue.texts import (
     read_text,
     validate_text,
 )
+from mulligan.service.preflight import VERSION_LABEL as VERSION_LABEL
 from mulligan.service.preflight import check_labels
 from mulligan.service.run_control import Prepared, prepare
 from mulligan.service.run_reader import RunReader
@@ -47,8 +48,6 @@ DRAFT = "draft"
 # How many parsed versions are remembered.
 PARSED_MAX = 16
 NOTE_CHARS_MAX = 1000
-# The labels that say which version of a published workflow a run is of.
-VERSION_LABEL = "version"
 # Names that are asked for at once, for suggestions.
 _NAMES_MAX = 1000
 

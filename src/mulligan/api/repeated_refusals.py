@@ -1,0 +1,71 @@
+"""Which refusals become rows of the audit: the first of a caller at a route, and then their number, once a minute.
+
+Whoever may do nothing could otherwise fill the store: each refusal that is written takes more room than it cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from mulligan.service import AuditRecord
+
+# How long refusals of one kind are counted before another row is written.
+INTERVAL_SECONDS = 60.0
+# How many kinds are told apart. Beyond that, all callers who are refused with one status count as one.
+KINDS_MAX = 1_000
+# The codes of those who were not let in. What a caller may do, and is refused, is told apart by what it is about.
+_NOT_LET_IN = ("token.refused", "token.scope", "run.unknown", "not_found")
+
+
+@dataclass
+class _Kind:
+    """Refusals of one kind: since when they are counted, and how many have no row."""
+
+    since: float
+    last: AuditRecord
+    unwritten: int = 0
+
+
+class RepeatedRefusals:
+    """The refusals of the last minute, by caller and route."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._kinds: dict[tuple[str, ...], _Kind] = {}
+
+    def rows_for(self, refused: Iterable[AuditRecord]) -> list[AuditRecord]:
+        """The rows to write now: of refusals that are the first of their kind, and of kinds whose minute is over."""
+        now = self._clock()
+        rows = self._counted(now)
+        for record in refused:
+            key = self._key(record)
+            kind = self._kinds.get(key)
+            if kind is None:
+                self._kinds[key] = _Kind(now, record)
+                rows.append(record)
+            else:
+                kind.last, kind.unwritten = record, kind.unwritten + 1
+        return rows
+
+    def _counted(self, now: float) -> list[AuditRecord]:
+        """Forget what is older than the interval. The rows of what was counted in it."""
+        over = [key for key, kind in self._kinds.items() if now - kind.since >= INTERVAL_SECONDS]
+        kinds = [self._kinds.pop(key) for key in over]
+        return [
+            replace(kind.last, why=f"{kind.last.why} ({kind.unwritten} more within a minute)")
+            for kind in kinds
+            if kind.unwritten
+        ]
+
+    def _key(self, record: AuditRecord) -> tuple[str, ...]:
+        status = str(record.status)
+        key: tuple[str, ...]
+        if record.why in _NOT_LET_IN:
+            # Strangers have no name: they are known by where they come from.
+            key = (status, record.action, record.token_id or record.who or record.source, record.project)
+        else:
+            key = (status, record.action, record.token_id or record.who, record.project, record.target, record.why)
+        return key if key in self._kinds or len(self._kinds) < KINDS_MAX else (status,)
