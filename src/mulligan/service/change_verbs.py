@@ -13,6 +13,7 @@ from typing import Any, Unpack
 
 import msgspec
 
+from mulligan.core.deciding.report_checks import check_report
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
@@ -22,6 +23,7 @@ from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.turn import turn
 from mulligan.errors import (
+    CodecError,
     InputInvalid,
     KeyMismatch,
     MulliganError,
@@ -38,7 +40,7 @@ from mulligan.service.catalogue.texts import WorkflowText, read_text
 from mulligan.service.decisions import Decision, follow_decision, record_decision
 from mulligan.service.pending import find_approval
 from mulligan.service.round_plans import ForkPlan, RoundOptions, RoundPlan
-from mulligan.service.run_control import Prepared, RunControl, prepare, refuse_unwritable
+from mulligan.service.run_control import Prepared, RunControl, prepare
 
 # How many sentences and attempts an answer has at most; a run may have ten thousand steps.
 LINES_MAX = 200
@@ -164,7 +166,17 @@ class ChangeVerbs:
         """Stop a run: cleanup, undo and `end` still run; with `now` only `end`."""
         self._control.refuse_second_cancel(run_id, now=now)
         report = r.CancelRequested(_now(), self._control.by, reason, now)
-        return self._change(run_id, report, dry_run=dry_run)
+        try:
+            found = preview_change(self._control, run_id, report)
+        except CodecError as error:
+            if not now:
+                raise
+            # Nobody knows what follows in a run that cannot be read. It ends all the same.
+            found = ChangeResult(run_id, True, "cancelled", [f"the run ends at once: {error.message}"], [], [], [])
+        if dry_run:
+            return found
+        self._control.send(run_id, report)
+        return self._with_status(found)
 
     def pause(self, run_id: int, *, step: str = "", reason: str = "", dry_run: bool = False) -> ChangeResult:
         """Start nothing more until `resume`; with `step` nothing more of that step, or of all steps of that matrix."""
@@ -211,7 +223,10 @@ class ChangeVerbs:
         if dry_run:
             return found
         self._control.send(run_id, report)
-        status = self._reader.record(run_id).status
+        return self._with_status(found)
+
+    def _with_status(self, found: ChangeResult) -> ChangeResult:
+        status = self._reader.record(found.run_id).status
         return msgspec.structs.replace(found, dry_run=False, status=_shown_status(status))
 
     # -- retry and fork ----------------------------------------------------------------------------------------------
@@ -321,7 +336,7 @@ class ChangeVerbs:
 
 def preview_change(control: RunControl, run_id: int, report: r.Report) -> ChangeResult:
     """What would follow from a report. Writes nothing; raises what the core would raise."""
-    refuse_unwritable(report)
+    check_report(report)
     control.refuse_beyond_limits(report)
     evaluator = Cel(os.environ, control.reader.store.artifacts.fetch)
     state = _current_state(control, run_id, evaluator)

@@ -242,6 +242,12 @@ class ApprovalGiven(Report):
     reason: str
 
 
+class Unreadable(Report):
+    """Stands for a message that cannot be read: another version has written it, or it is damaged. It is refused."""
+
+    problem: str
+
+
 AnyReport = (
     RunRequested
     | TaskStarted
@@ -258,4 +264,5 @@ AnyReport = (
     | RoundRequested
     | Classified
     | ApprovalGiven
+    | Unreadable
 )
