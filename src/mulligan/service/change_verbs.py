@@ -14,6 +14,7 @@ from typing import Any, Unpack
 import msgspec
 
 from mulligan.core.deciding.report_checks import check_report
+from mulligan.core.effects.snapshot import changes
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
@@ -22,6 +23,7 @@ from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.turn import turn
+from mulligan.engine.crash_answers import REPORT_IT
 from mulligan.errors import (
     CodecError,
     InputInvalid,
@@ -42,6 +44,8 @@ from mulligan.service.pending import find_approval
 from mulligan.service.round_plans import ForkPlan, RoundOptions, RoundPlan
 from mulligan.service.run_control import Prepared, RunControl, prepare
 
+# How much of an error is said.
+MESSAGE_CHARS_MAX = 500
 # How many sentences and attempts an answer has at most; a run may have ten thousand steps.
 LINES_MAX = 200
 
@@ -336,13 +340,8 @@ class ChangeVerbs:
 
 def preview_change(control: RunControl, run_id: int, report: r.Report) -> ChangeResult:
     """What would follow from a report. Writes nothing; raises what the core would raise."""
-    check_report(report)
     control.refuse_beyond_limits(report)
-    evaluator = Cel(os.environ, control.reader.store.artifacts.fetch)
-    state = _current_state(control, run_id, evaluator)
-    before = frozenset(startable_attempts(state))
-    entries = turn(state, report, evaluator)
-    state.commit()
+    state, before, entries = _follow(control, run_id, report)
     lists = (
         _sentences(state, entries),
         [one for one in startable_attempts(state) if one not in before],
@@ -360,6 +359,30 @@ def preview_change(control: RunControl, run_id: int, report: r.Report) -> Change
         still_running=still_running,
         left_out=sum(max(0, len(one) - LINES_MAX) for one in lists),
     )
+
+
+def try_report(control: RunControl, run_id: int, report: r.Report) -> None:
+    """Raise what the core would raise if the run took up the report as it is now."""
+    _follow(control, run_id, report)
+
+
+def _follow(control: RunControl, run_id: int, report: r.Report) -> tuple[State, frozenset[str], list[e.Entry]]:
+    """The state after a report, which attempts could have started before it, and what has followed."""
+    check_report(report)
+    evaluator = Cel(os.environ, control.reader.store.artifacts.fetch)
+    state = _current_state(control, run_id, evaluator)
+    before = frozenset(startable_attempts(state))
+    try:
+        entries = turn(state, report, evaluator)
+        changes(state)
+    except MulliganError:
+        raise
+    except Exception as error:
+        # The run would refuse it, after a while.
+        said = f"{type(error).__name__}: {error}"[:MESSAGE_CHARS_MAX]
+        raise InputInvalid(f"run {run_id} cannot process this: engine_error: {said}", hint=REPORT_IT) from error
+    state.commit()
+    return state, before, entries
 
 
 def _current_state(control: RunControl, run_id: int, evaluator: Cel) -> State:

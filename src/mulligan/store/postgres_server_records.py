@@ -44,7 +44,7 @@ from mulligan.store.server_columns import (
     version_row,
 )
 
-_LOG = (Bigints, Texts, Bigints, Texts, Bigints, Bigints, Bigints, Blobs)
+_LOG = (Bigints, Texts, Bigints, Texts, Bigints, Bigints, Bigints, Blobs, Bigints)
 
 
 class PostgresServerRecords:
