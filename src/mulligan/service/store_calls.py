@@ -225,7 +225,7 @@ class StoreCalls:
             self._check_inputs(report.revised)
         if not is_asking:
             # The run may be another when it takes it up, so that it decides. What no run can process is refused here.
-            with suppress(Refused, NotFound):
+            with suppress(Refused, NotFound, CodecError):
                 try_report(self._control, run_id, named)
             return Sent(self._store.put(run_id, named))
         return Sent(*self._control.ask(run_id, named))
@@ -299,7 +299,7 @@ class StoreCalls:
         held = {lease.token: lease.task for lease in store.leases_of(worker)} if ended or logs else {}
         if logs:
             running = {(task.run_id, task.place, task.attempt) for task in held.values()}
-            store.server_records.append_log(self._own_logs(logs, running))
+            store.server_records.append_log(self._own_logs(worker, logs, running))
         # An end that does not belong to the lease is not reported: a worker says nothing about the tasks of others.
         tasks = ((one, held[one.token]) for one in ended if one.token in held)
         known = [
@@ -323,14 +323,15 @@ class StoreCalls:
             report = replace(report, worker=worker)
         return without_content(report, "it came from a worker over HTTP") or report
 
-    def _own_logs(self, logs: list[LogChunk], running: Collection[tuple[int, str, int]]) -> list[LogChunk]:
+    def _own_logs(self, worker: str, logs: list[LogChunk], running: Collection[tuple[int, str, int]]) -> list[LogChunk]:
         """The pieces of logs of attempts that run here, or that a worker of the same owner has left when it died.
 
-        What a worker says about its host is not believed: anybody could say so.
+        That it says to be on the same host is not enough: anybody could say so.
         """
+        host = next((one.host for one in self._store.workers() if one.name == worker), "")
         allowed: dict[tuple[int, str, int], bool] = {}
         for key in dict.fromkeys((one.key.run_id, one.key.place, one.key.attempt) for one in logs):
-            allowed[key] = key in running or self._was_left(*key)
+            allowed[key] = key in running or self._was_left(host, *key)
         return [
             one
             for one in logs
@@ -338,12 +339,12 @@ class StoreCalls:
             and 0 <= one.start <= SHIPPED_BYTES_MAX - len(one.data)
         ]
 
-    def _was_left(self, run_id: int, place: str, attempt: int) -> bool:
+    def _was_left(self, host: str, run_id: int, place: str, attempt: int) -> bool:
         try:
             started = self._reader.started_attempt(run_id, place, attempt)
         except (UnknownRun, CodecError):
             return False
-        return started is not None and bool(started.worker) and self._owners.is_owned(started.worker)
+        return started is not None and started.host == host != "" and self._owners.is_owned(started.worker)
 
     # -- logs --------------------------------------------------------------------------------------------------------
 
