@@ -11,7 +11,7 @@ DEPTH_MAX = 6
 _PLAIN: dict[type[inspect.Type], Any] = {
     inspect.StrType: "a",
     inspect.IntType: 1,
-    inspect.FloatType: 1.5,
+    inspect.FloatType: 0.5,
     inspect.BoolType: True,
     inspect.BytesType: "YQ==",
     inspect.DateTimeType: "2026-01-02T03:04:05Z",

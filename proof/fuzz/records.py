@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -13,6 +14,7 @@ import msgspec
 
 from mulligan.core.deciding.classify import classify
 from mulligan.core.deciding.end_status import parse_end_output
+from mulligan.core.deciding.report_checks import check_report
 from mulligan.core.effects.snapshot import Row, changes, read_place, read_tally, restore
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import artifacts, codec
@@ -20,9 +22,11 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import decode as decode_workflow
 from mulligan.core.model.workflow import encode as encode_workflow
 from mulligan.core.state.state import State
-from mulligan.errors import ArtifactDamaged, CodecError
+from mulligan.core.turn import turn
+from mulligan.errors import ArtifactDamaged, CodecError, InputInvalid, NotFound, Refused
 from mulligan.store import columns
-from mulligan.testing.history import History, edge, handler, retry, step, workflow
+from mulligan.testing import hostile_reports
+from mulligan.testing.history import Answers, History, edge, handler, retry, step, workflow
 from mulligan.worker import outputs
 from mulligan.worker.frames import FrameDecoder, encode_frame
 from mulligan.worker.warm_child import ChildDisconnected, ChildProtocolError, WarmChild
@@ -64,6 +68,20 @@ def event(data: bytes) -> None:
         require_whole(error)
         return
     require(codec.decode(codec.encode(entry)) == entry, "an event is another after it was written")
+
+
+def report(data: bytes) -> None:
+    """A report that a hostile client could send, by chance of the bytes: refused, or what follows can be written."""
+    state = history().state.copy()
+    kinds = (*hostile_reports.FROM_PEOPLE, *hostile_reports.FROM_WORKERS)
+    found = hostile_reports.HostileReports.about(random.Random(data), state).one(kinds)
+    try:
+        check_report(found)
+        turn(state, msgspec.structs.replace(found, at=state.run.at), Answers())
+    except (Refused, NotFound, InputInvalid) as error:
+        require_whole(error)
+        return
+    changes(state)
 
 
 def kept_workflow(data: bytes) -> None:

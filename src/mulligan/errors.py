@@ -4,6 +4,7 @@
       Refused                           refused                  409   2   a verb that is not possible now
         RunFinished                     run.finished             409   2
         RunDriven                       run.driven               409   2   a live process drives it
+        MessageRefused                  run.message_refused      409   2   a bug: the run cannot process a request
         KeyUsed                         run.key_used             409   2   a run was already started with this key
           KeyMismatch                   run.key_mismatch         422   2   with another workflow or other inputs
         RunNotFinished                  run.not_finished         409   2
@@ -129,6 +130,12 @@ class RunDriven(Refused):
     """A live process already drives the run."""
 
     code = "run.driven"
+
+
+class MessageRefused(Refused):
+    """A request that the run cannot process because of a bug in Mulligan. The run goes on without it."""
+
+    code = "run.message_refused"
 
 
 class KeyUsed(Refused):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from mulligan.api.store_calls import ChangeWaits
 from mulligan.core.model.reports import RetryRequested, RunRequested
-from mulligan.ports import NewRun, WorkerRecord
+from mulligan.ports import LogKey, NewRun, WorkerRecord
 from mulligan.service import WAIT_SECONDS, ChangeCounts, Home, Service
 from mulligan.service.store_calls import CALLS, OTHER_CHANGES_SECONDS, PROCESS, ChangeCounter
 
@@ -165,7 +166,7 @@ def test_a_corrected_definition_is_code_and_needs_the_scope_write(client: Client
         "type": "RetryRequested",
         "at": AT,
         "by": "somebody else",
-        "revised": {"version": "0" * 16, "definition": definition},
+        "revised": {"version": service.reader.store.run(run_id).version, "definition": definition},
     }
 
     def retry(scope: str) -> Reply:
@@ -262,3 +263,86 @@ def test_the_id_of_a_call_gives_no_old_answer_to_another_request(client: Client,
     assert (first.status, again.body) == (200, first.body)
     assert (other.status, other.code) == (409, "refused")
     assert len(service.reader.store.inbox([run_id])) == 2
+
+
+# -- what a hostile client sends -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_asking", [True, False])
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        ({"items": [0]}, 422),
+        ({"revised": {"version": "v", "definition": {}}}, 422),
+        ({"revised": {"version": "v", "definition": {"name": "x", "steps": [], "end": {"name": "end"}}}}, 422),
+        ({"reason": "\0"}, 422),
+        ({"peaks": {"fetch": -1}}, 422),
+        ({"budgets": {"": {"cost": "NaN"}}}, 422),
+    ],
+)
+def test_a_request_that_no_run_can_process_is_refused_at_the_door(
+    client: Client, service: Service, more: dict[str, Any], status: int, is_asking: bool
+) -> None:
+    run_id = start_run(service)
+    before = len(service.reader.store.inbox([run_id]))
+    report = {"type": "RetryRequested", "at": AT, "by": "mallory", **more}
+
+    reply = client.post(
+        "store/run/put_control",
+        {"run_id": run_id, "report": report, "is_asking": is_asking},
+        scope="write",
+        headers=PROTOCOL,
+    )
+
+    assert reply.status == status
+    assert len(service.reader.store.inbox([run_id])) == before
+
+
+def _log_of(run_id: int, place: str, attempt: int, data: bytes) -> dict[str, Any]:
+    key = {"run_id": run_id, "place": place, "attempt": attempt, "stream": "stdout"}
+    return {"key": key, "start": 0, "data": base64.b64encode(data).decode(), "is_last": False}
+
+
+def test_a_worker_ships_the_logs_of_its_own_attempts_alone(home: Home) -> None:
+    """It says that it is on the host of another one, and has a task of the same run: neither makes the log its own."""
+    client = open_client(home, tokens=[token_record("mine", ["worker"]), token_record("theirs", ["worker"])])
+    with Service(home) as service:
+        store = service.reader.store
+        turn = started(store)
+        queue(store, turn, task(turn.run_id, "a"), task(turn.run_id, "b"))
+
+        def ask(scope: str, call: str, body: dict[str, Any]) -> Reply:
+            return client.post(f"store/worker/work.{call}", body, scope=scope, headers=PROTOCOL)
+
+        def exchange(scope: str, worker: str, *logs: dict[str, Any], offers: bool = False) -> Reply:
+            offered = msgspec.to_builtins(offer(tasks_max=1)) if offers else None
+            body = {"worker": worker, "ended": [], "logs": list(logs), "offer": offered, "is_beat": False}
+            return ask(scope, "exchange", body)
+
+        for scope, name in (("mine", "far.1"), ("theirs", "far.2")):
+            record = {"name": name, "host": "far", "pid": 1, "cpus": 2.0}
+            assert ask(scope, "register", {"worker": record, "lease_seconds": 30.0}).status == 200
+        (mine,) = exchange("mine", "far.1", offers=True).json["leases"]
+        (other,) = exchange("theirs", "far.2", offers=True).json["leases"]
+        ours, forged = mine["task"]["place"], other["task"]["place"]
+        exchange("mine", "far.1", _log_of(turn.run_id, ours, 1, b"true"))
+
+        exchange("theirs", "far.2", _log_of(turn.run_id, ours, 1, b"forged and longer"))
+        exchange("mine", "far.1", _log_of(turn.run_id, forged, 1, b"forged"))
+        exchange("theirs", "far.2", _log_of(turn.run_id + 7, ours, 1, b"forged"))
+
+        key = LogKey(turn.run_id, ours, 1, "stdout")
+        assert store.server_records.read_log(key, 0, 100) == b"true"
+        assert store.server_records.logs_of(turn.run_id) == [key]
+    client.close()
+
+
+def test_nobody_takes_the_name_of_a_dead_worker_of_somebody_else(home: Home) -> None:
+    client = open_client(home, tokens=[token_record("mine", ["worker"]), token_record("theirs", ["worker"])])
+    body = _a_worker()
+    assert client.post("store/worker/work.register", body, scope="mine", headers=PROTOCOL).status == 200
+    with Service(home) as service:
+        assert service.reader.store.expire("far.1", is_dead=True)
+
+    assert client.post("store/worker/work.register", body, scope="theirs", headers=PROTOCOL).status == 409
+    client.close()

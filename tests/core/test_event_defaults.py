@@ -93,6 +93,7 @@ LEAST: dict[type[msgspec.Struct], str] = {
     r.RoundRequested: "at attempt round by",
     r.Classified: "at step verdict by reason",
     r.ApprovalGiven: "at place is_approved by reason",
+    r.Unreadable: "at problem",
 }
 NOTHING = [(type(value), value) for value in (None, "", 0, False, (), {})]
 

@@ -17,7 +17,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.fact_parts import AvoidedHosts
 from mulligan.core.model.shipped_logs import WATCH_KIND, is_watched
-from mulligan.core.model.workflow import Breaker
+from mulligan.core.model.workflow import Breaker, encode, version
 from mulligan.errors import (
     InputInvalid,
     KeyUsed,
@@ -39,6 +39,7 @@ from mulligan.store.http_connection import error_of
 from mulligan.store.http_store import HttpStore
 from mulligan.store.memory import MemoryStore
 from mulligan.testing.clock import JumpingClock
+from mulligan.testing.history import step, workflow
 
 from .keeping import T0, commit, ended, new_run, offer, queue, sound_run, started, task, worker
 
@@ -258,7 +259,8 @@ def test_a_token_for_one_workflow_starts_no_other(service: Service) -> None:
 
 def test_a_corrected_workflow_is_code_and_needs_a_token_that_may_write(service: Service, direct: Store) -> None:
     (turn,) = direct.create([new_run()])
-    retry = r.RetryRequested(T0, "ann", revised=r.Revised("v2", {"name": "nightly"}))
+    data = encode(workflow(step("a")))
+    retry = r.RetryRequested(T0, "ann", revised=r.Revised(version(data), msgspec.json.decode(data)))
     token = TokenRecord("t", "d", "ann", ("run",), T0)
 
     with pytest.raises(ScopeMissing):

@@ -458,14 +458,38 @@ def test_a_log_that_was_shipped_in_part_may_be_shipped_again_in_other_pieces(sto
     assert records.log_size(KEY) == (5, True)
 
 
-def test_what_comes_after_a_gap_is_not_there_yet(store: Store) -> None:
+def test_what_comes_after_a_gap_is_not_kept(store: Store) -> None:
     records = store.server_records
     records.append_log([LogChunk(KEY, 0, b"ab"), LogChunk(KEY, 4, b"ef", is_last=True)])
+    records.append_log([LogChunk(KEY, 4, b"ef", is_last=True)])
 
     assert (records.read_log(KEY, 0, 9), records.log_size(KEY)) == (b"ab", (2, False))
 
-    records.append_log([LogChunk(KEY, 2, b"cd")])
+    records.append_log([LogChunk(KEY, 2, b"cd"), LogChunk(KEY, 4, b"ef", is_last=True)])
     assert (records.read_log(KEY, 0, 9), records.log_size(KEY)) == (b"abcdef", (6, True))
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        [LogChunk(KEY, 0, b"XXXX")],
+        [LogChunk(KEY, 0, b"XX"), LogChunk(KEY, 2, b"XX")],
+        [LogChunk(KEY, 1, b"XXX")],
+        [LogChunk(KEY, 1, b"X"), LogChunk(KEY, 2, b"X"), LogChunk(KEY, 3, b"X")],
+        [LogChunk(KEY, 0, b"X" * 100)],
+    ],
+)
+def test_what_is_stored_of_a_log_is_never_replaced(store: Store, forged: list[LogChunk]) -> None:
+    records = store.server_records
+    records.append_log([LogChunk(KEY, 0, b"ab"), LogChunk(KEY, 2, b"cd")])
+
+    records.append_log(forged)
+
+    assert records.read_log(KEY, 0, 4) == b"abcd"
+    records.append_log([LogChunk(KEY, records.log_size(KEY)[0], b"", is_last=True)])  # type: ignore[index]
+    before = records.log_size(KEY)
+    records.append_log([*forged, LogChunk(KEY, 0, b"Y" * 200)])
+    assert records.log_size(KEY) == before
 
 
 def test_an_empty_log_is_known_as_whole_and_an_unknown_one_is_not(store: Store) -> None:

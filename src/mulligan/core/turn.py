@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 
 from mulligan.core.deciding.admit import admit
 from mulligan.core.deciding.converge import converge
@@ -82,6 +83,36 @@ def follow_facts(now: Now, facts: Facts) -> Iterator[e.Entry]:
                 return
             rested_at = cause = run.seq
             facts = converge(now)
+
+
+def end_by_force(
+    state: State, by: str, reason: str, at: datetime, started: e.RunStarted | None = None
+) -> Iterator[e.Entry]:
+    """End the run at once, without asking what follows: nothing is cleaned up or undone, and no step changes.
+
+    For a run that meets a bug of ours whatever is reported to it. One that could not even start has failed: `started`
+    is how its log begins.
+    """
+    run, at = state.run, max(at, state.run.at)
+    facts: list[e.Fact] = [e.RunCancelled(run.round, False, reason=reason)]
+    if started is not None:
+        facts = [started, e.RunFailed(1, False, reason=reason)]
+    elif run.status == "paused" or run.stop is None or run.stop.cause != "cancelled":
+        facts = [e.RunStopping("cancelled", now=True, by=by, reason=reason), *facts]
+    for fact in facts:
+        entry = e.Entry(run.seq + 1, at, 0, fact)  # type: ignore[arg-type]
+        evolve(state, entry)
+        yield entry
+
+
+def refused_report(state: State, report: Report, reason: str, at: datetime) -> e.Entry:
+    """Record that a report could not be processed. It changes nothing."""
+    place, attempt = getattr(report, "place", ""), getattr(report, "attempt", 0) or 0
+    by = str(getattr(report, "by", ""))
+    fact = e.ReportRefused(place, attempt, reason, report=type(report).__name__, by=by)
+    entry = e.Entry(state.run.seq + 1, max(at, state.run.at), 0, fact)
+    evolve(state, entry)
+    return entry
 
 
 def _continue_history(state: State, request: RunRequested, evaluator: Evaluator) -> Iterator[e.Entry]:

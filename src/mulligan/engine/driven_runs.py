@@ -7,25 +7,32 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
+import msgspec
+
 from mulligan.core.effects.snapshot import restore
 from mulligan.core.model import reports as r
+from mulligan.core.model.formatting import single_line
 from mulligan.core.state.scope import Evaluator
 from mulligan.core.state.state import State
 from mulligan.engine.change_watch import ChangeWatch
 from mulligan.engine.integrity import refuse_damaged
 from mulligan.engine.observers import Observer
-from mulligan.engine.run_driver import NOT_AHEAD, QueuedReport, RunDriver, new_record
+from mulligan.engine.run_driver import NOT_AHEAD, QueuedReport, RunDriver
 from mulligan.engine.task_leasing import TaskSupply
 from mulligan.engine.tasks_in_flight import TasksInFlight
 from mulligan.engine.timer_watch import TimerWatch
 from mulligan.engine.workflow_cache import WorkflowCache
-from mulligan.errors import CodecError, MulliganError, StoreUnavailable
+from mulligan.errors import MulliganError, StoreRefused, StoreUnavailable
 from mulligan.ports import Clock, EngineExecutor, EngineStore, LoadedRun, Message, NewRun, RunRecord, Turn
 
 # How many runs are loaded in one round of the loop: a heartbeat must not wait for more than that.
 TAKEN_AT_ONCE_MAX = 50
 # How many unfinished runs are looked at in one round of the loop for those that nobody holds.
 IDLE_AT_ONCE_MAX = 1000
+# How much of an error is written down.
+REASON_CHARS_MAX = 500
+# How long a run is left alone that cannot be driven: at first, and at most.
+LEFT_ALONE_SECONDS, LEFT_ALONE_SECONDS_MAX = 5.0, 600.0
 # The state of a run with more rows is left out when garbage is looked for.
 ROWS_COLLECTED_MAX = 10_000
 
@@ -53,6 +60,13 @@ class RunAbandoned(MulliganError):
     """The run that this process is to drive triggers a bug in Mulligan, and could not even be paused."""
 
     code = "run.left_alone"
+
+
+class _LeftAlone(msgspec.Struct, frozen=True):
+    """A run that is not taken up before a moment of the process's clock."""
+
+    until: float
+    seconds: float
 
 
 class RunsToClaim:
@@ -116,8 +130,8 @@ class DrivenRuns:
         self.to_claim = RunsToClaim()
         # Drivers of runs that had ended when they were taken up.
         self._ended: list[RunDriver] = []
-        # Runs that this process cannot drive because of a bug or damaged data.
-        self._abandoned: set[int] = set()
+        # Runs that this process cannot drive because of a bug or damaged data, until it tries again.
+        self._abandoned: dict[int, _LeftAlone] = {}
         # Runs whose turn we hold and that are not loaded: they wait, and a message will wake them.
         self.unloaded: set[int] = set()
         # Where the search for runs that nobody holds goes on; None if it is over. And how often the store had been
@@ -134,7 +148,8 @@ class DrivenRuns:
 
     def take_up(self, run_ids: Collection[int], root_run_id: int | None) -> None:
         """Drive these runs if their turns are free: a batch now, the others in the next rounds."""
-        self.to_claim.add(run_id for run_id in run_ids if run_id not in self.drivers and run_id not in self._abandoned)
+        free = (run_id for run_id in run_ids if run_id not in self.drivers)
+        self.to_claim.add(run_id for run_id in free if not self._is_left_alone(run_id))
         batch = self.to_claim.next_batch()
         if batch:
             self._adopt(self._store.take_turns(batch, self._name), root_run_id)
@@ -162,8 +177,8 @@ class DrivenRuns:
         assert self._idle_after is not None
         found = self._store.idle_runs(self._name, self._idle_after, IDLE_AT_ONCE_MAX)
         # Also those that we hold without knowing it: an answer of the store was lost.
-        known = (self.drivers, self.unloaded, self._abandoned)
-        run_ids = [run_id for run_id in found.run_ids if not any(run_id in some for some in known)]
+        free = (run_id for run_id in found.run_ids if run_id not in self.drivers and run_id not in self.unloaded)
+        run_ids = [run_id for run_id in free if not self._is_left_alone(run_id)]
         held = [turn.run_id for turn in self._store.take_turns(run_ids, self._name)] if run_ids else []
         if held:
             with_work = self._store.runs_with_work(held)
@@ -179,14 +194,15 @@ class DrivenRuns:
             try:
                 # One that is missing says why when it is loaded alone.
                 self._load(turn, loaded.get(turn.run_id) or self._store.load(turn.run_id))
-            except CodecError as error:
+            except (StoreUnavailable, StoreRefused):
+                raise
+            except Exception as error:
                 # A run that cannot be read must not disturb the others.
                 if turn.run_id == root_run_id:
                     raise
-                self._abandoned.add(turn.run_id)
                 self.unloaded.discard(turn.run_id)
                 self._store.release([turn])
-                self._observer.trouble(f"run {turn.run_id} is left alone: {error.message}")
+                self._leave_alone(turn.run_id, error.message if isinstance(error, MulliganError) else _bug(error))
 
     def _load(self, turn: Turn, loaded: LoadedRun) -> None:
         with _keeping(len(loaded.rows)):
@@ -337,14 +353,27 @@ class DrivenRuns:
         self._pass_on_reports(driver)
         self._store.release([driver.turn])
         self._forget(driver)
-        self._abandoned.add(driver.run_id)
-        self._observer.trouble(
-            f"run {driver.run_id} is left alone because of a bug in Mulligan: {type(error).__name__}: {error}"
-        )
+        self._leave_alone(driver.run_id, _bug(error))
+
+    def _leave_alone(self, run_id: int, why: str) -> None:
+        """Do not take the run up for a while, which is longer each time."""
+        before = self._abandoned.get(run_id)
+        seconds = LEFT_ALONE_SECONDS if before is None else min(before.seconds * 2, LEFT_ALONE_SECONDS_MAX)
+        self._abandoned[run_id] = _LeftAlone(self._clock.monotonic() + seconds, seconds)
+        self._observer.trouble(f"run {run_id} is left alone for {seconds:g}s: {why}")
+
+    def _is_left_alone(self, run_id: int) -> bool:
+        found = self._abandoned.get(run_id)
+        return found is not None and self._clock.monotonic() < found.until
+
+    def note_written(self, run_id: int) -> None:
+        """A turn of the run was written: if it was left alone before, it goes on now."""
+        if self._abandoned:
+            self._abandoned.pop(run_id, None)
 
     def refuse_abandoned(self, run_id: int) -> None:
         """Raise if the run was abandoned: this process will not continue it."""
-        if run_id in self._abandoned:
+        if run_id in self._abandoned and run_id not in self.drivers:
             raise RunAbandoned(
                 f"run {run_id} triggers a bug in Mulligan and cannot be continued by this version",
                 hint=f"nothing of it is lost; to see what it did: mulligan explain {run_id}",
@@ -371,3 +400,27 @@ class DrivenRuns:
         self._ended.clear()
         self.unloaded.clear()
         self._idle_after, self._idle_looks = None, -1
+
+
+def _bug(error: Exception) -> str:
+    return f"a bug in Mulligan: {single_line(f'{type(error).__name__}: {error}')[:REASON_CHARS_MAX]}"
+
+
+def new_record(turn: Turn, new: NewRun) -> RunRecord:
+    """The record of a run that was just created."""
+    request = new.request
+    return RunRecord(
+        run_id=turn.run_id,
+        workflow=new.name,
+        version=new.version,
+        status="running",
+        round=1,
+        seq=0,
+        created_at=request.at,
+        updated_at=request.at,
+        parent_run_id=request.parent_run_id,
+        parent_place=new.parent_place,
+        parent_attempt=new.parent_attempt,
+        holder=turn.holder,
+        started_by=request.by,
+    )

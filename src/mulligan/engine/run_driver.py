@@ -20,6 +20,7 @@ from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdic
 from mulligan.core.deciding.budgets import remaining_budget
 from mulligan.core.deciding.child_failure import child_end, undo_failed_in
 from mulligan.core.deciding.flow import remaining_start_batches
+from mulligan.core.deciding.report_checks import REQUESTS, check_report
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.child_runs import child_uid, round_request
 from mulligan.core.effects.lease_rules import ahead_share, has_time_for, may_be_held
@@ -41,9 +42,18 @@ from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import unhandled
 from mulligan.core.state.workspace import folder_of
-from mulligan.core.turn import follow, report_before
+from mulligan.core.turn import end_by_force, follow, refused_report, report_before
+from mulligan.engine.crash_answers import OVER, REPORT_IT, running_tasks, to_parent, without_content
 from mulligan.engine.task_backlog import BacklogEntry, TaskBacklog
-from mulligan.errors import ExpressionFailed, InputInvalid, MulliganError, NotFound, Refused, UndoFailed
+from mulligan.errors import (
+    ExpressionFailed,
+    InputInvalid,
+    MessageRefused,
+    MulliganError,
+    NotFound,
+    Refused,
+    UndoFailed,
+)
 from mulligan.language import check_recorded_inputs
 from mulligan.ports import Answer, ChildReport, Commit, Message, NewRun, NoticeRecord, RunRecord, TaskCapacity, Turn
 
@@ -65,6 +75,8 @@ class QueuedReport(msgspec.Struct, frozen=True):
     token: int | None = None
     # The guard of that task.
     guard: Guard | None = None
+    # Why it is refused without being processed: it crashed a turn.
+    refusal: str = ""
 
 
 class _Pending(msgspec.Struct):
@@ -88,7 +100,7 @@ class _Pending(msgspec.Struct):
     counted: list[GuardedOutcome] = []
     drained: list[tuple[int, Answer | None]] = []
     processed: list[QueuedReport] = []
-    # Batches of first steps, by their first index: entered by this turn, and left for later turns.
+    # Batches of first steps by their first index: entered by this turn, and left for later turns.
     entered: list[int] = []
     starts: list[int] = []
     # Reports that follow in the same turn: a timer that is due already, a task that our executor takes.
@@ -135,6 +147,9 @@ class RunDriver:
         self.crashes = 0
         # Reports that crashed a turn: processed again when the pause that followed is lifted.
         self.set_aside: deque[QueuedReport] = deque()
+        # The report that the open turn was made of, if it was one alone; and why the next turn ends the run by force.
+        self._suspect: QueuedReport | None = None
+        self._forced_end = ""
         # Ids of inbox messages that are in `reports` or in the open turn.
         self.delivered: set[int] = set()
         self._pending: _Pending | None = None
@@ -185,14 +200,38 @@ class RunDriver:
             self.reports.append(queued)
         return True
 
-    def pause_after_crash(self, now: datetime, reason: str) -> str:
-        """Set the report aside that crashed the turn, and pause the run. Return what crashed it, in a word."""
-        now += self.ahead
-        poison = self.reports.popleft() if self.reports else None
-        if poison is not None:
-            self.set_aside.append(poison)
-        self.reports.appendleft(QueuedReport(r.PauseRequested(now, "engine", reason)))
-        return type(poison.report).__name__ if poison else "a queued task"
+    def answer_crash(self, now: datetime, reason: str) -> str:
+        """Prepare a turn that does not meet the same bug. What becomes of the run, in words; "" if there is none.
+
+        What people ask for is refused, what a worker made up is a failure, anything else is set aside in a pause.
+        """
+        poison = self._suspect if self.reports and self.reports[0] == self._suspect else None
+        report = poison.report if poison is not None else None
+        trigger = "a queued task" if report is None else type(report).__name__
+        if isinstance(report, r.RunRequested) or (isinstance(report, r.CancelRequested) and report.now):
+            self._forced_end = reason
+            return f"is ended because of a bug in Mulligan: {reason} (at {trigger})"
+        if poison is not None and isinstance(report, REQUESTS):
+            self.reports[0] = replace(poison, refusal=reason)
+            return f"refuses a message that it cannot process: {reason} (at {trigger})"
+        if poison is not None and (plain := without_content(report, reason)) is not None:
+            self.reports[0] = replace(poison, report=plain)
+            return f"takes a result that it cannot process for a failure: {reason} (at {trigger})"
+        if self.state.run.status in ("running", "paused") and not self.is_stopping:
+            if self.reports:
+                self.set_aside.append(self.reports.popleft())
+            self.reports.appendleft(QueuedReport(r.PauseRequested(now + self.ahead, "engine", reason)))
+            return f"is paused because of a bug in Mulligan: {reason} (at {trigger})"
+        if not self.has_ended and self._is_to_end_at_once:
+            self._forced_end = reason
+            return f"is ended because of a bug in Mulligan: {reason} (at {trigger})"
+        return ""
+
+    @property
+    def _is_to_end_at_once(self) -> bool:
+        """Whether somebody has asked that only `end` runs, or asks for that now."""
+        asked = (one.report.now for one in self.all_reports if isinstance(one.report, r.CancelRequested))
+        return any(asked) or (self.state.run.stop is not None and self.state.run.stop.now)
 
     @property
     def all_reports(self) -> tuple[QueuedReport, ...]:
@@ -227,6 +266,10 @@ class RunDriver:
         """
         now, self._ahead_in_turn = now + self.ahead, self.ahead
         pending, reports = self._begin(), self.reports
+        if self._forced_end:
+            self._end_by_force(pending, now)
+            return
+        self._suspect = None
         for _ in range(min(reports_max, len(reports))):
             if not pending.is_last:
                 self._report_first(pending, report_before(self.state, self._with_time(reports[0], now)), now)
@@ -234,7 +277,9 @@ class RunDriver:
                 break
             queued = reports.popleft()
             pending.processed.append(queued)
+            self._suspect = queued
             self._process(pending, queued, now)
+        self._suspect = self._suspect if len(pending.processed) == 1 else None
         self._stop_if_time_is_up(pending, now)
         if self.has_more_to_enter:
             pending.entered.append(self.starts.popleft())
@@ -271,6 +316,8 @@ class RunDriver:
         if is_time_up(self.state, now):
             self._stop_if_time_is_up(self._begin(), now)
             return None
+        # A crash here says nothing about the report of this turn.
+        suspect, self._suspect = self._suspect, None
         passed_over: list[BacklogEntry] = []
         rejected: Task | None = None
         rejected_waiting: Task | None = None
@@ -297,6 +344,7 @@ class RunDriver:
         finally:
             # Also after a crash: the other tasks still wait.
             self.queue.put_back(passed_over)
+        self._suspect = suspect
         return rejected if rejected is not None and rejected.is_small else rejected_waiting or rejected
 
     def _is_ready(self, key: str, attempt: int) -> bool:
@@ -314,6 +362,8 @@ class RunDriver:
     def _process(self, pending: _Pending, queued: QueuedReport, now: datetime) -> None:
         refusal: Answer | None = None
         try:
+            if isinstance(queued.report, REQUESTS | r.Unreadable):
+                self._refuse_senseless(pending, queued, now)
             pending.next.append(self._with_time(queued, now))
             self._follow(pending, now)
         except REFUSALS as error:
@@ -321,6 +371,10 @@ class RunDriver:
             refusal = Answer(error.code, error.message, error.hint)
             if isinstance(queued.report, r.RoundRequested):
                 self._refuse_round(pending, queued.report, error, now)
+        self._note_end(pending, queued, refusal)
+
+    def _note_end(self, pending: _Pending, queued: QueuedReport, refusal: Answer | None) -> None:
+        """The report is processed: its lease is over, and whoever waits for an answer gets one."""
         if queued.token is not None:
             pending.ended.append(queued.token)
             if queued.guard is not None:
@@ -329,6 +383,41 @@ class RunDriver:
                 )
         if queued.message_id is not None:
             pending.drained.append((queued.message_id, (refusal or Answer()) if queued.is_asking else None))
+
+    def _refuse_senseless(self, pending: _Pending, queued: QueuedReport, now: datetime) -> None:
+        """Raise if no run can make sense of the request, or this one could not. The log says so, for people to see."""
+        report, reason = queued.report, queued.refusal
+        try:
+            if isinstance(report, r.Unreadable):
+                raise InputInvalid(report.problem)
+            if reason:
+                raise MessageRefused(f"run {self.run_id} cannot process this: {reason}", hint=REPORT_IT)
+            check_report(report)
+        except REFUSALS as error:
+            if self.state.run.status != "new":
+                pending.entries.append(refused_report(self.state, report, reason or error.message, now))
+            raise
+
+    def _end_by_force(self, pending: _Pending, now: datetime) -> None:
+        """End the run, whatever its state is, and stop what still runs of it. Nothing is decided."""
+        run, record, reason = self.state.run, self.record, self._forced_end
+        asked = next((one.report for one in self.all_reports if isinstance(one.report, r.CancelRequested)), None)
+        by, said = (asked.by, asked.reason) if asked is not None else ("engine", "")
+        started = None
+        if run.status == "new":
+            started = e.RunStarted(self.run_id, record.workflow, record.version, by=by)
+            started = replace(started, parent_run_id=record.parent_run_id)
+        pending.entries += end_by_force(self.state, by, said or reason, now, started)
+        for queued in (*self.set_aside, *self.reports):
+            pending.processed.append(queued)
+            self._note_end(pending, queued, None if isinstance(queued.report, r.CancelRequested) else OVER)
+        self.set_aside.clear()
+        self.reports.clear()
+        pending.is_last = True
+        pending.stopped += running_tasks(self.state)
+        stop = r.CancelRequested(now, f"run {self.run_id}", "its parent was ended", now=True)
+        pending.child_reports.append(ChildReport(stop))
+        pending.outgoing += to_parent(record, run, reason, now)
 
     def _with_time(self, queued: QueuedReport, now: datetime) -> r.Report:
         """The report with the time of our own clock: the sender's may be wrong, or was set since."""
@@ -567,26 +656,6 @@ class RunDriver:
             assert self.executor is not None
             self.executor.unreserve(task)
         self._pending = None
-
-
-def new_record(turn: Turn, new: NewRun) -> RunRecord:
-    """The record of a run that was just created."""
-    request = new.request
-    return RunRecord(
-        run_id=turn.run_id,
-        workflow=new.name,
-        version=new.version,
-        status="running",
-        round=1,
-        seq=0,
-        created_at=request.at,
-        updated_at=request.at,
-        parent_run_id=request.parent_run_id,
-        parent_place=new.parent_place,
-        parent_attempt=new.parent_attempt,
-        holder=turn.holder,
-        started_by=request.by,
-    )
 
 
 def _may_start_something(queued: QueuedReport) -> bool:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from datetime import datetime
 from itertools import islice
 
+from mulligan.core.model.formatting import single_line
 from mulligan.engine.change_watch import ChangeWatch
-from mulligan.engine.driven_runs import DrivenRuns
+from mulligan.engine.driven_runs import REASON_CHARS_MAX, DrivenRuns
 from mulligan.engine.observers import Observer
 from mulligan.engine.run_driver import REPORTS_PER_TURN_MAX, RunDriver
 from mulligan.engine.task_leasing import TaskSupply
@@ -105,18 +106,21 @@ class TurnTaker:
                 self._runs.ready[driver.run_id] = driver
 
     def _handle_crash(self, driver: RunDriver, error: Exception, now: datetime) -> None:
-        """Roll back a turn that has met a bug. If that happens repeatedly, pause the run with the reason."""
+        """Roll back a turn that has met a bug. If that happens repeatedly, the run goes on without what caused it.
+
+        If it cannot, it is left alone for a while: it disturbs no other run, and this process can end.
+        """
         driver.roll_back()
         driver.crashes += 1
         if driver.crashes < CRASHES_MAX:
             return
-        if driver.crashes > CRASHES_MAX or driver.is_stopping:
+        reason = f"engine_error: {single_line(f'{type(error).__name__}: {error}')[:REASON_CHARS_MAX]}"
+        answer = driver.answer_crash(now, reason) if driver.crashes == CRASHES_MAX else ""
+        if not answer:
             self._runs.abandon(driver, error)
             return
-        reason = f"engine_error: {type(error).__name__}: {error}"
-        trigger = driver.pause_after_crash(now, reason)
         self._runs.ready[driver.run_id] = driver
-        self._observer.trouble(f"run {driver.run_id} is paused because of a bug in Mulligan: {reason} (at {trigger})")
+        self._observer.trouble(f"run {driver.run_id} {answer}")
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -172,6 +176,7 @@ class TurnTaker:
         confirmed = [driver.confirm() for driver in drivers]
         for driver, commit, result, entries in zip(drivers, commits, results, confirmed, strict=True):
             driver.crashes = 0
+            self._runs.note_written(driver.run_id)
             if not self._supply.is_alone:
                 driver.queue.clear()
             self._supply.note_queue(driver)

@@ -111,7 +111,11 @@ _REPORTS: dict[type[e.Fact], Callable[[StoryMemory, Any], str]] = {
     e.AttemptInterrupted: lambda _, fact: f"{_attempt(fact)} was interrupted",
     e.AttemptScheduled: lambda _, fact: f"the delay before {_attempt(fact)} was over",
     e.AttemptStopping: lambda _, fact: f"the time of {_attempt(fact)} was up",
-    e.ReportRefused: lambda _, fact: f"a report about {_attempt(fact)} came too late",
+    e.ReportRefused: lambda _, fact: (
+        f"a request could not be processed and was refused: {fact.reason}"
+        if fact.report
+        else f"a report about {_attempt(fact)} came too late"
+    ),
     e.StepClassified: _classified,
     e.StepEntered: lambda _, fact: "more of its first steps could start",
     e.LoopFired: lambda _, fact: f"the loop back to '{fact.to}' was due",

@@ -670,6 +670,9 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.ToolCalled: _tool_called,
     e.ToolAnswered: _tool_answered,
     e.WarningRecorded: lambda t, f, at: (f.place, f"warning: {describe_failure(f.failure)}", "wait"),
+    e.ReportRefused: lambda t, f, at: (
+        (f.place, f"refused a request that it could not process ({f.report}){_by(f)}", "bad") if f.report else None
+    ),
 }
 # The facts that may have a sentence.
 STORY_FACTS = frozenset(_SENTENCES)
@@ -686,7 +689,9 @@ _DETAILS: dict[type[e.Fact], _Details] = {
     e.CommandSkipped: _command_skipped,
     e.UndoStarted: lambda t, f, at: iter([(f.step, "undo started", "try")]),
     e.SessionKept: lambda t, f, at: iter([(f.place, session_text(f), "plain")]),
-    e.ReportRefused: lambda t, f, at: iter([(f.place, f"late report on attempt {f.attempt} ignored", "plain")]),
+    e.ReportRefused: lambda t, f, at: (
+        iter(()) if f.report else iter([(f.place, f"late report on attempt {f.attempt} ignored", "plain")])
+    ),
 }
 
 

@@ -304,7 +304,7 @@ class LogKey(msgspec.Struct, frozen=True):
 
 
 class LogChunk(msgspec.Struct, frozen=True):
-    """A piece of a log, redacted. Writing it again changes nothing."""
+    """A piece of a log, redacted. Writing it again changes nothing, and no piece replaces what is there."""
 
     key: LogKey
     start: int
@@ -316,7 +316,8 @@ class LogChunk(msgspec.Struct, frozen=True):
 class LogChunks(Protocol):
     """Logs that were shipped to the store. They are removed with their run."""
 
-    def append_log(self, chunks: Iterable[LogChunk]) -> None: ...
+    def append_log(self, chunks: Iterable[LogChunk]) -> None:
+        """Append what goes beyond the end of each log. What comes after a gap, or after the last piece, is ignored."""
 
     def read_log(self, key: LogKey, start: int, end: int) -> bytes:
         """The bytes that are there between the two positions."""

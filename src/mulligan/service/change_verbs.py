@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, Unpack
 import msgspec
 
 from mulligan.core.deciding.kept_approvals import changed_inputs
+from mulligan.core.deciding.report_checks import check_report
+from mulligan.core.effects.snapshot import changes
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
@@ -23,7 +25,9 @@ from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.workspace import WORKER_FOLDER
 from mulligan.core.turn import turn
+from mulligan.engine.crash_answers import REPORT_IT
 from mulligan.errors import (
+    CodecError,
     InputInvalid,
     KeyMismatch,
     MulliganError,
@@ -41,9 +45,11 @@ from mulligan.service.decisions import Decision, follow_decision, record_decisio
 from mulligan.service.pending import find_approval
 from mulligan.service.preflight import VERSION_LABEL
 from mulligan.service.round_plans import ForkPlan, RoundOptions, RoundPlan
-from mulligan.service.run_control import Prepared, RunControl, prepare, refuse_unwritable
+from mulligan.service.run_control import Prepared, RunControl, prepare
 from mulligan.service.start_keys import is_notified_as
 
+# How much of an error is said.
+MESSAGE_CHARS_MAX = 500
 # How many sentences and attempts an answer has at most; a run may have ten thousand steps.
 LINES_MAX = 200
 
@@ -186,7 +192,17 @@ class ChangeVerbs:
         """Stop a run: cleanup, undo and `end` still run; with `now` only `end`."""
         self._control.refuse_second_cancel(run_id, now=now)
         report = r.CancelRequested(_now(), self._control.by, reason, now)
-        return self._change(run_id, report, dry_run=dry_run)
+        try:
+            found = preview_change(self._control, run_id, report)
+        except CodecError as error:
+            if not now:
+                raise
+            # Nobody knows what follows in a run that cannot be read. It ends all the same.
+            found = ChangeResult(run_id, True, "cancelled", [f"the run ends at once: {error.message}"], [], [], [])
+        if dry_run:
+            return found
+        self._control.send(run_id, report)
+        return self._with_status(found)
 
     def pause(self, run_id: int, *, step: str = "", reason: str = "", dry_run: bool = False) -> ChangeResult:
         """Start nothing more until `resume`; with `step` nothing more of that step, or of all steps of that matrix."""
@@ -233,7 +249,10 @@ class ChangeVerbs:
         if dry_run:
             return found
         self._control.send(run_id, report)
-        status = self._reader.record(run_id).status
+        return self._with_status(found)
+
+    def _with_status(self, found: ChangeResult) -> ChangeResult:
+        status = self._reader.record(found.run_id).status
         return msgspec.structs.replace(found, dry_run=False, status=_shown_status(status))
 
     # -- retry and fork ----------------------------------------------------------------------------------------------
@@ -341,13 +360,8 @@ class ChangeVerbs:
 
 def preview_change(control: RunControl, run_id: int, report: r.Report) -> ChangeResult:
     """What would follow from a report. Writes nothing; raises what the core would raise."""
-    refuse_unwritable(report)
     control.refuse_beyond_limits(report)
-    evaluator = Cel(os.environ, control.reader.store.artifacts.fetch)
-    state = _current_state(control, run_id, evaluator)
-    before = frozenset(startable_attempts(state))
-    entries = turn(state, report, evaluator)
-    state.commit()
+    state, before, entries = _follow(control, run_id, report)
     lists = (
         _sentences(state, entries),
         [one for one in startable_attempts(state) if one not in before],
@@ -365,6 +379,30 @@ def preview_change(control: RunControl, run_id: int, report: r.Report) -> Change
         still_running=still_running,
         left_out=sum(max(0, len(one) - LINES_MAX) for one in lists),
     )
+
+
+def try_report(control: RunControl, run_id: int, report: r.Report) -> None:
+    """Raise what the core would raise if the run took up the report as it is now."""
+    _follow(control, run_id, report)
+
+
+def _follow(control: RunControl, run_id: int, report: r.Report) -> tuple[State, frozenset[str], list[e.Entry]]:
+    """The state after a report, which attempts could have started before it, and what has followed."""
+    check_report(report)
+    evaluator = Cel(os.environ, control.reader.store.artifacts.fetch)
+    state = _current_state(control, run_id, evaluator)
+    before = frozenset(startable_attempts(state))
+    try:
+        entries = turn(state, report, evaluator)
+        changes(state)
+    except MulliganError:
+        raise
+    except Exception as error:
+        # The run would refuse it, after a while.
+        said = f"{type(error).__name__}: {error}"[:MESSAGE_CHARS_MAX]
+        raise InputInvalid(f"run {run_id} cannot process this: engine_error: {said}", hint=REPORT_IT) from error
+    state.commit()
+    return state, before, entries
 
 
 def _current_state(control: RunControl, run_id: int, evaluator: Cel) -> State:

@@ -22,6 +22,7 @@ import msgspec
 
 from mulligan import __version__
 from mulligan.core.model.fact_parts import HostCapacity
+from mulligan.core.model.reports import CancelRequested, ChildEnded, Report
 from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
 from mulligan.core.state.state import State
@@ -35,7 +36,7 @@ from mulligan.errors import HomeMoved, MulliganError, StoreRefused, StoreUnavail
 from mulligan.history.views import waits_for_people
 from mulligan.language.expressions import Cel
 from mulligan.lazy_modules import LazyModule
-from mulligan.ports import Executor, Store, WorkerRecord
+from mulligan.ports import Answer, ChildReport, Commit, Executor, Store, WorkerRecord
 from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.home import Home
 from mulligan.service.locks import Locks
@@ -72,6 +73,9 @@ HOME_SECONDS = 0.05
 # The pause before asking an unavailable store again: first, at most, and at most this share of the lease. A worker that
 # is back gives the others one lease to come back too.
 STORE_SECONDS, STORE_SECONDS_MAX, STORE_LEASE_SHARE_MAX = 0.1, 2.0, 1 / 6
+
+# How long to go on after the last task has ended, until all is written. No run may keep this process from ending.
+WIND_UP_SECONDS = 5.0
 
 # The variable that says which GPUs a worker may use.
 GPUS_VARIABLE = VISIBLE_GPUS
@@ -441,7 +445,52 @@ class Driver:
         self.engine.root_run_id = run_id
         self.engine.take_up([run_id])
         while not until():
+            self.engine.refuse_abandoned(run_id)
             self._once()
+
+    def end_unreadable(self, run_id: int, report: CancelRequested) -> None:
+        """End a run that cannot be read, in its row alone: nothing else of it can be written. Its parent hears of it.
+
+        `Conflict` if another worker has written it meanwhile.
+        """
+        self.engine.release_all()
+        record, messages = self.store.run(run_id), self.store.inbox([run_id])
+        turns = self.store.take_turns([run_id], self.name)
+        said = f": {report.reason}" if report.reason else ""
+        reason = f"it cannot be read and was ended by {report.by}{said}"
+        outgoing: list[tuple[int, Report]] = []
+        if record.parent_run_id is not None:
+            ended = ChildEnded(
+                at=report.at,
+                place=record.parent_place,
+                attempt=record.parent_attempt,
+                child_run_id=run_id,
+                status="cancelled",
+                reason=reason,
+                round=record.round,
+            )
+            outgoing.append((record.parent_run_id, ended))
+        stop = msgspec.structs.replace(report, by=f"run {run_id}", reason="its parent was ended")
+        self.store.commit(
+            [
+                Commit(
+                    turn=turn,
+                    after=record.seq,
+                    entries=(),
+                    rows=(),
+                    status="cancelled",
+                    round=record.round,
+                    at=max(report.at, record.updated_at),
+                    degraded=record.degraded,
+                    reason=reason,
+                    drained=[(one.id, Answer() if one.is_asking else None) for one in messages],
+                    outgoing=outgoing,
+                    child_reports=[ChildReport(stop)],
+                    is_last=True,
+                )
+                for turn in turns
+            ]
+        )
 
     def _ending(self, run_id: int, wait_seconds: float) -> Ending | None:
         if run_id in self.engine.drivers and not self.engine.is_idle:
@@ -678,8 +727,13 @@ class Driver:
             reason = self.end_reason or "interrupted"
             self.observer.trouble(f"{reason}: waiting for running tasks to end (press Ctrl-C again to kill them)")
         self.executor.stop_all(CANCEL_GRACE_SECONDS)
-        is_killing = False
+        is_killing, idle_at = False, time.monotonic()
         while not self.engine.is_settled:
+            if self.executor.is_busy:
+                idle_at = time.monotonic()
+            elif time.monotonic() - idle_at > WIND_UP_SECONDS:
+                # Whatever is left to write, the next worker writes.
+                break
             self._refuse_moved_home()
             if self.interrupts > 1 and not is_killing:
                 self.executor.stop_all(0.0)

@@ -20,6 +20,7 @@ import msgspec
 
 from mulligan.core.deciding.admit import rerun_hint
 from mulligan.core.deciding.fork import Fork, kept_data, kept_sessions, plan_fork
+from mulligan.core.deciding.report_checks import check_report
 from mulligan.core.deciding.resource_usage import peak_memory_by_step
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import reports as r
@@ -29,6 +30,7 @@ from mulligan.core.model.guard_rails import refuse_beyond, refuse_keeping
 from mulligan.core.model.workflow import Budget, NoticeRule, Workflow, encode, version
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.engine.driven_runs import RunAbandoned
 from mulligan.engine.observers import Observer
 from mulligan.errors import (
     CodecError,
@@ -77,6 +79,8 @@ UID_BYTES = 6
 NAME_CHARS_MAX = 100
 # How long to wait for an answer of the process that drives the run, and how often to look for it.
 ANSWER_SECONDS, LOOK_SECONDS = 10.0, 0.01
+# How long to drive a run that nobody drives until it answers: tasks of its last round may have their grace.
+OWN_TURN_SECONDS = 60.0
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -619,12 +623,23 @@ class RunControl:
 
     def ask(self, run_id: int, report: r.Report) -> tuple[int, Answer]:
         """Put a report into the run's inbox and wait for the answer. The id of the message, and the answer."""
+        check_report(report)
         try:
             message_id = self.reader.store.put(run_id, report, is_asking=True)
         except UnicodeEncodeError:
             # A terminal may pass bytes that are not text.
             raise InputInvalid("the text is not valid UTF-8, so it cannot be stored") from None
-        return message_id, self._answer(run_id, message_id)
+        try:
+            return message_id, self._answer(run_id, message_id)
+        except (CodecError, RunAbandoned):
+            if not (isinstance(report, r.CancelRequested) and report.now) or self.reader.home.is_remote:
+                raise
+            if self.reader.store.run(run_id).status in RUN_ENDED:
+                raise
+            # Nothing of it can be processed. Its row says that it has ended, whatever its log says.
+            with self.driver(None) as driver:
+                driver.end_unreadable(run_id, report)
+            return message_id, Answer()
 
     def _answer(self, run_id: int, message_id: int) -> Answer:
         found: list[Answer] = []
@@ -635,13 +650,14 @@ class RunControl:
                 found.append(answer)
             return bool(found)
 
-        deadline = time.monotonic() + ANSWER_SECONDS
+        begun = time.monotonic()
+        own_deadline = begun + OWN_TURN_SECONDS
         while not is_answered():
-            driver = self.reader.driver_of(self.reader.store.run(run_id))
-            if driver is None:
-                self._take_its_turn(run_id, is_answered)
-            elif time.monotonic() > deadline:
+            driver, waited = self.reader.driver_of(self.reader.store.run(run_id)), time.monotonic() - begun
+            if waited > (ANSWER_SECONDS if driver is not None else OWN_TURN_SECONDS):
                 raise _unanswered(run_id, driver)
+            if driver is None:
+                self._take_its_turn(run_id, lambda: is_answered() or time.monotonic() > own_deadline)
             else:
                 time.sleep(LOOK_SECONDS)
         return found[0]
@@ -717,12 +733,6 @@ class RunControl:
             )
 
 
-def refuse_unwritable(report: r.Report) -> None:
-    """Refuse a reason with a NUL character, which no database keeps in a text."""
-    if "\0" in getattr(report, "reason", ""):
-        raise InputInvalid("the reason contains a NUL character", hint="remove it")
-
-
 def _is_named(state: State, name: str, named: str) -> bool:
     """Whether `named` is the name of the step or of its matrix."""
     return named in (name, state.step(name).sweep)
@@ -743,7 +753,11 @@ def _meaning(known: Iterable[str]) -> Iterator[None]:
         raise UnknownStep(error.message, hint=error.hint or did_you_mean(step, known), step=step) from None
 
 
-def _unanswered(run_id: int, driver: WorkerRecord) -> MulliganError:
+def _unanswered(run_id: int, driver: WorkerRecord | None) -> MulliganError:
+    if driver is None:
+        return StoreUnavailable(
+            f"run {run_id} has not answered", hint="the request is recorded, and answered when what it runs has ended"
+        )
     return StoreUnavailable(
         f"process {driver.pid} on {driver.host} drives run {run_id} and has not answered",
         hint="the request is recorded, and answered as soon as that process continues; is it stopped?",

@@ -444,9 +444,14 @@ class RunReader:
 
     def host_of(self, run_id: int, place: str, attempt: int) -> str:
         """The host that an attempt ran on; "" if it has not started."""
+        started = self.started_attempt(run_id, place, attempt)
+        return started.host if started is not None else ""
+
+    def started_attempt(self, run_id: int, place: str, attempt: int) -> e.AttemptStarted | None:
+        """How an attempt has started: on which host, and by which worker."""
         facts = (entry.fact for entry in self.events(run_id))
         started = (fact for fact in facts if isinstance(fact, e.AttemptStarted))
-        return next((fact.host for fact in started if (fact.place, fact.attempt) == (place, attempt)), "")
+        return next((fact for fact in started if (fact.place, fact.attempt) == (place, attempt)), None)
 
 
 class StoredPlaceNames:

@@ -11,7 +11,8 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, NamedTuple
@@ -23,18 +24,22 @@ from mulligan.core.deciding.breaker import Verdict
 from mulligan.core.deciding.expiry_permission import HeartbeatSeries, first_heartbeat
 from mulligan.core.deciding.fork import kept_data, kept_sessions, outdated_approvals, own_kept, worktree_origin
 from mulligan.core.deciding.kept_approvals import refuse_outdated_approvals
+from mulligan.core.deciding.report_checks import check_definition, check_report
 from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
 from mulligan.core.model.events import Entry
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.kept_history import pack_history
-from mulligan.core.model.reports import Report, RetryRequested, RunRequested
+from mulligan.core.model.reports import LeaseExpired, Report, RetryRequested, Revised, RunRequested
+from mulligan.core.model.shipped_logs import SHIPPED_BYTES_MAX
 from mulligan.core.model.workflow import Breaker, decode
 from mulligan.core.state.state import State
 from mulligan.core.state.workspace import WORKER_FOLDER
 from mulligan.core.turn import fold
+from mulligan.engine.crash_answers import without_content
 from mulligan.engine.worker_expiry import expire_dead_workers
 from mulligan.errors import (
+    CodecError,
     InputInvalid,
     MulliganError,
     NotFound,
@@ -44,8 +49,11 @@ from mulligan.errors import (
     StoreUnavailable,
     UnknownRun,
 )
+from mulligan.language import check_recorded_inputs
+from mulligan.language.expressions import Cel
 from mulligan.ports import Lease, NewRun, Offer, Store, Turn, WorkerRecord
 from mulligan.ports.server_records import LogChunk, LogKey, TokenRecord
+from mulligan.service.change_verbs import try_report
 from mulligan.service.home import Home
 from mulligan.service.log_ranges import watched_runs
 from mulligan.service.logins import owner_of
@@ -256,9 +264,20 @@ class StoreCalls:
         self._refuse_workflow(self._reader.record(run_id).workflow)
         self._refuse_code(report)
         named: Report = replace(_without_digest(report), at=self._now(), by=self._control.by)
+        check_report(named)
+        if isinstance(report, RetryRequested) and report.revised is not None:
+            self._check_inputs(report.revised)
         if not is_asking:
+            # The run may be another when it takes it up, so that it decides. What no run can process is refused here.
+            with suppress(Refused, NotFound, CodecError):
+                try_report(self._control, run_id, named)
             return Sent(self._store.put(run_id, named))
         return Sent(*self._control.ask(run_id, named))
+
+    def _check_inputs(self, revised: Revised) -> None:
+        """Refuse inputs that do not fit a corrected definition."""
+        evaluator = Cel(os.environ, self._store.artifacts.fetch)
+        check_recorded_inputs(check_definition(revised.definition).workflow, revised.inputs, evaluator)
 
     def _count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
         """Only breakers of jobs: those that workflows declare count what their tasks report."""
@@ -307,6 +326,7 @@ class StoreCalls:
         ):
             raise Refused(f"there is a worker '{worker.name}' already", hint="a worker has a name of its own")
         if known is None:
+            self._owners.expect_free(worker.name)
             self._owners.add(worker.name)
         # Nor is a path that it names looked at: its heartbeats say whether it is alive.
         self._store.register(replace(worker, lock="", is_expired=False, started_at=self._now(), beat_at=None))
@@ -322,14 +342,12 @@ class StoreCalls:
         self._owners.expect(worker)
         held = {lease.token: lease.task for lease in store.leases_of(worker)} if ended or logs else {}
         if logs:
-            runs = {task.run_id for task in held.values()}
-            store.server_records.append_log(
-                [chunk for chunk in logs if chunk.key.run_id in runs or self._ran_on_host_of(worker, chunk.key)]
-            )
+            running = {(task.run_id, task.place, task.attempt) for task in held.values()}
+            store.server_records.append_log(self._own_logs(worker, logs, running))
         # An end that does not belong to the lease is not reported: a worker says nothing about the tasks of others.
         tasks = ((one, held[one.token]) for one in ended if one.token in held)
         known = [
-            (one.token, one.report, task.guard)
+            (one.token, self._own_report(worker, one.report), task.guard)
             for one, task in tasks
             if (task.place, task.attempt) == (one.report.place, one.report.attempt)
         ]
@@ -351,13 +369,34 @@ class StoreCalls:
             for lease in leases
         ]
 
-    def _ran_on_host_of(self, worker: str, key: LogKey) -> bool:
-        """Whether an attempt ran on the host of this worker, which ships what a dead worker has left there."""
+    def _own_report(self, worker: str, report: Report) -> Report:
+        """The last report of a task. What makes no sense in it fails the attempt, so that the worker can go on."""
+        if isinstance(report, LeaseExpired):
+            report = replace(report, worker=worker)
+        return without_content(report, "it came from a worker over HTTP") or report
+
+    def _own_logs(self, worker: str, logs: list[LogChunk], running: Collection[tuple[int, str, int]]) -> list[LogChunk]:
+        """The pieces of logs of attempts that run here, or that a worker of the same owner has left when it died.
+
+        That it says to be on the same host is not enough: anybody could say so.
+        """
         host = next((one.host for one in self._store.workers() if one.name == worker), "")
+        allowed: dict[tuple[int, str, int], bool] = {}
+        for key in dict.fromkeys((one.key.run_id, one.key.place, one.key.attempt) for one in logs):
+            allowed[key] = key in running or self._was_left(host, *key)
+        return [
+            one
+            for one in logs
+            if allowed[one.key.run_id, one.key.place, one.key.attempt]
+            and 0 <= one.start <= SHIPPED_BYTES_MAX - len(one.data)
+        ]
+
+    def _was_left(self, host: str, run_id: int, place: str, attempt: int) -> bool:
         try:
-            return bool(host) and self._reader.host_of(key.run_id, key.place, key.attempt) == host
-        except UnknownRun:
+            started = self._reader.started_attempt(run_id, place, attempt)
+        except (UnknownRun, CodecError):
             return False
+        return started is not None and started.host == host != "" and self._owners.is_owned(started.worker)
 
     # -- logs --------------------------------------------------------------------------------------------------------
 

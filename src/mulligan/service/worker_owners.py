@@ -6,11 +6,15 @@ the server that registered it. A worker with access to the database has no owner
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 from mulligan.errors import Refused
 from mulligan.ports.server_records import Document, ServerRecords, TokenRecord
 from mulligan.service.run_reader import RunReader
 
 _KIND = "worker"
+# How long the owner of a dead worker may ship the logs that it has left.
+LOGS_LEFT = timedelta(days=7)
 # Those of this process, by store: a worker asks many times a second. When there are too many they are read again.
 _KNOWN: set[tuple[str, str, str, str]] = set()
 _KNOWN_MAX = 10_000
@@ -27,12 +31,22 @@ class WorkerOwners:
         if self._token is None:
             return
         alive = {one.name for one in self._reader.store.workers()}
+        now = self._reader.store.now() or datetime.now(UTC)
         for old in self._records.documents(_KIND, self._project):
-            if old.name not in alive:
+            if old.name not in alive and now - old.updated_at > LOGS_LEFT:
                 self._records.delete_document(old.project, _KIND, old.name)
-        now = self._reader.store.now() or self._token.created_at
         document = Document(_KIND, worker, b"", now, updated_by=self._token.user, project=self._project)
         self._records.put_document(document, expected=None)
+
+    def expect_free(self, worker: str) -> None:
+        """`Refused` if somebody else had a worker of this name. A dead one is remembered: it has left logs."""
+        if self._token is None:
+            return
+        found = self._records.document(self._project, _KIND, worker)
+        if found is not None and found.updated_by != self._token.user:
+            raise Refused(
+                f"there was a worker '{worker[:100]}' of somebody else", hint="a worker has a name of its own"
+            )
 
     def is_owned(self, worker: str) -> bool:
         """Whether the worker belongs to the user of the token."""

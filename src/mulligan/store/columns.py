@@ -6,19 +6,21 @@ SQLite accepts any value in any column. PostgreSQL checks types, but not the wor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
 
 from mulligan.core.deciding.breaker import Circuit
 from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, QueuedShape
+from mulligan.core.model.reports import AnyReport, Unreadable
 from mulligan.errors import CodecError
 from mulligan.ports import BreakerRecord, Lease, Message, RunRecord, StopRequest, Turn, WaitingPlace
 from mulligan.store.encoding import moment_from, report_from, task_from
 
 _RunStatus = Literal["new", "running", "paused", "completed", "failed", "cancelled"]
 _Flag = bool | Literal[0, 1]
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Columns:
@@ -168,8 +170,14 @@ def stopped_from(row: Sequence[Any]) -> StopRequest:
 
 
 def message_from(row: Sequence[Any]) -> Message:
-    id_, run_id, report, is_asking = _MESSAGE.read(row)
-    return Message(id_, run_id, report_from(report), bool(is_asking))
+    id_, run_id, data, is_asking = _MESSAGE.read(row)
+    report: AnyReport
+    try:
+        report = report_from(data)
+    except CodecError as error:
+        # The run says so when it takes it up: one message must not keep an engine from all others.
+        report = Unreadable(_NO_TIME, error.message)
+    return Message(id_, run_id, report, bool(is_asking))
 
 
 def lease_from(row: Sequence[Any], worker: str) -> Lease:

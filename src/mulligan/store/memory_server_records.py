@@ -237,11 +237,12 @@ class MemoryServerRecords:
     # -- logs
 
     def append_log(self, chunks: Iterable[LogChunk]) -> None:
-        for *key, start, size, is_last, data in log_rows(chunks):
+        for *key, start, size, is_last, data, _ in log_rows(chunks):
             pieces = self._tables.logs.setdefault(LogKey(*key), {})
-            found = pieces.get(start, (b"", False))
-            if (size, is_last) > (len(found[0]), found[1]) or start not in pieces:
-                pieces[start] = (data, is_last)
+            end = max((at + len(known) for at, (known, _) in pieces.items()), default=0)
+            is_new = start + size > end or (is_last and start + size == end)
+            if start <= end and is_new and not any(is_whole for _, is_whole in pieces.values()):
+                pieces[max(start, end)] = (data[max(0, end - start) :], is_last)
 
     def read_log(self, key: LogKey, start: int, end: int) -> bytes:
         pieces = sorted(self._tables.logs.get(key, {}).items())

@@ -49,7 +49,7 @@ from mulligan.store.server_columns import (
 
 _SETTLED = (Bigints, Texts, Bigints, Bigints, Texts)
 _PAUSE = (Texts, Bigints, Bigints, Bigints, Texts)
-_LOG = (Bigints, Texts, Bigints, Texts, Bigints, Bigints, Bigints, Blobs)
+_LOG = (Bigints, Texts, Bigints, Texts, Bigints, Bigints, Bigints, Blobs, Bigints)
 
 
 class PostgresServerRecords:

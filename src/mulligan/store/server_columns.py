@@ -176,13 +176,25 @@ def log_key_from(row: Sequence[Any]) -> LogKey:
 
 
 def log_rows(chunks: Iterable[LogChunk]) -> list[tuple[Any, ...]]:
-    """A row for each piece; of two that begin at the same position, the longer one."""
-    rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-    for chunk in chunks:
-        place = (*log_columns(chunk.key), chunk.start)
-        row = (*place, len(chunk.data), chunk.is_last, chunk.data)
-        rows[place] = max(rows.get(place, row), row, key=lambda one: one[5:7])
-    return [rows[place] for place in sorted(rows)]
+    """A row for each piece, cut so that it begins where the one before ends; then where the first of its log begins.
+
+    What comes after a gap is left out, and so is what comes after the last piece.
+    """
+    rows: list[tuple[Any, ...]] = []
+    key: LogKey | None = None
+    first = end = 0
+    is_over = False
+    for chunk in sorted(chunks, key=lambda one: (log_columns(one.key), one.start, -len(one.data))):
+        if chunk.key != key:
+            key, first, end, is_over = chunk.key, chunk.start, chunk.start, False
+        known = end - chunk.start
+        is_new = len(chunk.data) > known or (chunk.is_last and len(chunk.data) == known)
+        if is_over or known < 0 or not is_new:
+            continue
+        data = chunk.data[known:]
+        rows.append((*log_columns(chunk.key), end, len(data), chunk.is_last, data, first))
+        end, is_over = end + len(data), chunk.is_last
+    return rows
 
 
 def joined(pieces: Iterable[Sequence[Any]], start: int, end: int) -> bytes:

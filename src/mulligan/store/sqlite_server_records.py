@@ -232,7 +232,8 @@ class SqliteServerRecords:
     # -- logs
 
     def append_log(self, chunks: Iterable[LogChunk]) -> None:
-        rows = log_rows(chunks)
+        # Each statement sees what the one before has appended.
+        rows = [row for *row, _ in log_rows(chunks)]
         if rows:
             self._file.write(lambda db: db.executemany(SQL["append_log"], rows))
 

@@ -713,11 +713,16 @@ class SessionKept(Fact):
 
 
 class ReportRefused(Fact):
-    """A report was late, a duplicate, or about something that no longer runs. It changed nothing."""
+    """A report was late, a duplicate, or about something that no longer runs. It changed nothing.
+
+    With `report`, the name of its type, it was one that the run could not process: `reason` says why.
+    """
 
     place: str
     attempt: int
     reason: str
+    report: str = ""
+    by: str = ""
 
 
 AnyFact = (

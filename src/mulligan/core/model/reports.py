@@ -244,6 +244,12 @@ class ApprovalGiven(Report):
     reason: str
 
 
+class Unreadable(Report):
+    """Stands for a message that cannot be read: another version has written it, or it is damaged. It is refused."""
+
+    problem: str
+
+
 AnyReport = (
     RunRequested
     | TaskStarted
@@ -260,4 +266,5 @@ AnyReport = (
     | RoundRequested
     | Classified
     | ApprovalGiven
+    | Unreadable
 )

@@ -9,6 +9,8 @@ import msgspec
 
 # Of a longer log the beginning and the end are shipped. While a task runs, only the beginning is.
 HEAD_BYTES, TAIL_BYTES = 12 << 20, 4 << 20
+# More is in no log, with the note between the two.
+SHIPPED_BYTES_MAX = HEAD_BYTES + TAIL_BYTES + 1024
 # The kind of the documents that say which runs are watched, each under the number of its run.
 WATCH_KIND = "log_watch"
 

@@ -187,17 +187,24 @@ DELETE FROM notices WHERE run_id <> 0 AND run_id = ANY (%s::bigint[]) AND status
 
 -- logs ---------------------------------------------------------------------------------------------------------------
 
--- A piece that begins at the same position may be longer now.
+-- What is stored is never replaced: of a piece that begins within it, what goes beyond its end is appended. `first` is
+-- where the pieces of a log begin that are written together, each of which begins where the one before ends.
 -- name: append_log
 INSERT INTO log_chunks
-SELECT run_id, place, attempt, stream, start, size, is_last <> 0, data
-FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[])
-     AS n (run_id, place, attempt, stream, start, size, is_last, data)
-ORDER BY run_id, place, attempt, stream, start
-ON CONFLICT (run_id, place, attempt, stream, start) DO UPDATE
-SET data = CASE WHEN excluded.size > log_chunks.size THEN excluded.data ELSE log_chunks.data END,
-    size = greatest(excluded.size, log_chunks.size), is_last = excluded.is_last
-WHERE excluded.size > log_chunks.size OR (excluded.size = log_chunks.size AND excluded.is_last > log_chunks.is_last)
+SELECT n.run_id, n.place, n.attempt, n.stream, greatest(n.start, known.size),
+       n.start + n.size - greatest(n.start, known.size), n.is_last <> 0,
+       substring(n.data FROM (greatest(n.start, known.size) - n.start + 1)::integer)
+FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[],
+            %s::bigint[]) AS n (run_id, place, attempt, stream, start, size, is_last, data, first)
+CROSS JOIN LATERAL (
+    SELECT coalesce(max(c.start + c.size), 0) AS size, coalesce(bool_or(c.is_last), false) AS is_whole
+    FROM log_chunks c
+    WHERE (c.run_id, c.place, c.attempt, c.stream) = (n.run_id, n.place, n.attempt, n.stream)
+) known
+WHERE NOT known.is_whole AND n.first <= known.size
+      AND (n.start + n.size > known.size OR (n.is_last <> 0 AND n.start + n.size = known.size))
+ORDER BY n.run_id, n.place, n.attempt, n.stream, n.start
+ON CONFLICT DO NOTHING
 
 -- name: read_log
 SELECT start, data FROM log_chunks

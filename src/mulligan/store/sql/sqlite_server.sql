@@ -167,12 +167,17 @@ DELETE FROM notices WHERE run_id <> 0 AND run_id = ? AND status <> 'waiting'
 
 -- logs ---------------------------------------------------------------------------------------------------------------
 
--- A piece that begins at the same position may be longer now.
+-- What is stored is never replaced: of a piece that begins within it, what goes beyond its end is appended.
 -- name: append_log
-INSERT INTO log_chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET data = iif(excluded.size > size, excluded.data, data), size = max(excluded.size, size),
-                          is_last = excluded.is_last
-WHERE excluded.size > size OR (excluded.size = size AND excluded.is_last > is_last)
+INSERT INTO log_chunks
+SELECT ?1, ?2, ?3, ?4, max(?5, known.size), ?5 + ?6 - max(?5, known.size), ?7,
+       coalesce(substr(?8, max(?5, known.size) - ?5 + 1), x'')
+FROM (
+    SELECT coalesce(max(start + size), 0) AS size, coalesce(max(is_last), 0) AS is_whole FROM log_chunks
+    WHERE run_id = ?1 AND place = ?2 AND attempt = ?3 AND stream = ?4
+) known
+WHERE NOT is_whole AND ?5 <= known.size AND (?5 + ?6 > known.size OR (?7 AND ?5 + ?6 = known.size))
+ON CONFLICT DO NOTHING
 
 -- name: read_log
 SELECT start, data FROM log_chunks

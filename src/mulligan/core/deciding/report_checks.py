@@ -1,0 +1,218 @@
+"""Whether a report makes sense in itself, wherever it comes from.
+
+One set of checks: a server makes them at its door, and an engine when a run takes the report up, which may have been
+put into the inbox by another version. Whether it makes sense for the run as it is now is decided by `admit`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from mulligan.core.model import reports as r
+from mulligan.core.model.durations import DURATION_SECONDS_MAX
+from mulligan.core.model.fact_parts import ChildRound
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.sizes import SIZE_BYTES_MAX
+from mulligan.core.model.workflow import END, Budget, Workflow, decode, encode, version
+from mulligan.errors import CodecError, InputInvalid
+
+# What a database can count.
+NUMBER_MAX = 2**63 - 1
+# How deep values may be nested; how many child runs may call each other; how many steps a run is resumed for.
+DEPTH_MAX, CHILDREN_MAX, STEPS_MAX = 200, 50, 1_000_000
+# How much one text of a person may say.
+TEXT_CHARS_MAX = 100_000
+
+# What people and programs ask of a run, and what runs ask of those that they called.
+REQUESTS = (
+    r.CancelRequested
+    | r.PauseRequested
+    | r.ResumeRequested
+    | r.RetryRequested
+    | r.RoundRequested
+    | r.Classified
+    | r.ApprovalGiven
+)
+RESULTS = r.TaskEnded | r.TaskInterrupted | r.LeaseExpired | r.ChildEnded
+
+
+def check_report(report: r.Report) -> None:
+    """Raise `InputInvalid` if no run could ever make sense of a request or a result."""
+    _check_values(report, is_text=isinstance(report, REQUESTS))
+    check = _CHECKS.get(type(report))
+    if check is not None:
+        check(report)
+
+
+def check_definition(plain: Mapping[str, Any]) -> Graph:
+    """The graph of a definition in plain data. `InputInvalid` if it is not one that a file could be read as."""
+    try:
+        workflow = decode(msgspec.json.encode(plain))
+    except CodecError as error:
+        raise InputInvalid(f"the corrected definition cannot be read: {error.message}", hint=_SAME_VERSION) from None
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InputInvalid(f"the corrected definition cannot be read: {error}", hint=_SAME_VERSION) from None
+    problem = _definition_problem(workflow)
+    if problem:
+        raise InputInvalid(f"the corrected definition makes no sense: {problem}", hint=_SAME_VERSION)
+    return Graph(workflow)
+
+
+_SAME_VERSION = "use the same version of Mulligan as the server"
+
+
+def _definition_problem(workflow: Workflow) -> str:
+    """What is wrong with the names in a definition; "" if nothing is."""
+    names = {step.name for step in workflow.steps}
+    if len(names) != len(workflow.steps) or "" in names or END in names or workflow.end.name != END:
+        return "the names of its steps are not names of its own"
+    for step in workflow.steps:
+        for need in step.needs:
+            members = workflow.groups.get(need.of, ("",)) if need.is_group else (need.of,)
+            if not names.issuperset(members):
+                return f"'{step.name}' needs '{need.of}', which is not a step"
+        if any(edge.to not in names and edge.to != END for edge in step.edges):
+            return f"'{step.name}' is followed by something that is not a step"
+        if [edge.index for edge in step.edges] != list(range(len(step.edges))):
+            return f"the edges of '{step.name}' are not in order"
+    return ""
+
+
+# -- values ----------------------------------------------------------------------------------------------------------
+
+
+def _check_values(report: Any, *, is_text: bool) -> None:
+    """Refuse numbers, texts and depths that cannot be stored. No recursion: what is checked may be nested deeply."""
+    left: list[tuple[Any, int, bool]] = [(report, 0, is_text)]
+    while left:
+        value, depth, is_text = left.pop()
+        if isinstance(value, bool) or value is None:
+            continue
+        if isinstance(value, str):
+            if is_text:
+                _check_text(value)
+        elif isinstance(value, int):
+            if not -NUMBER_MAX <= value <= NUMBER_MAX:
+                raise InputInvalid("a number is too large to be stored", hint="use a smaller one")
+        elif isinstance(value, float | Decimal):
+            if not _is_finite(value):
+                raise InputInvalid(f"'{value}' is not a number that can be stored", hint="use a finite number")
+        elif depth >= DEPTH_MAX:
+            raise InputInvalid(f"values are nested more than {DEPTH_MAX} deep", hint="keep them in a file")
+        else:
+            # A definition has programs in it, and inputs have what its steps read.
+            is_text = is_text and not isinstance(value, r.Revised)
+            left += ((one, depth + 1, is_text) for one in _parts(value))
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.astuple(value)
+    if isinstance(value, Mapping):
+        return (*value, *value.values())
+    return value if isinstance(value, list | tuple | set | frozenset) else ()
+
+
+def _is_finite(value: float | Decimal) -> bool:
+    if isinstance(value, Decimal):
+        return value.is_finite() and abs(value.adjusted()) < 100
+    return math.isfinite(value)
+
+
+def _check_text(text: str) -> None:
+    if "\0" in text:
+        raise InputInvalid("a text contains a NUL character", hint="remove it")
+    if len(text) > TEXT_CHARS_MAX:
+        raise InputInvalid(f"a text has more than {TEXT_CHARS_MAX:,} characters", hint="keep it in a file")
+
+
+# -- what people and programs ask for ----------------------------------------------------------------------------------
+
+
+def _resume(report: r.ResumeRequested) -> None:
+    if not 0 <= report.steps <= STEPS_MAX:
+        raise InputInvalid(f"a run is resumed for 1 to {STEPS_MAX:,} steps, not {report.steps}")
+
+
+def _retry(report: r.RetryRequested) -> None:
+    _check_round(report)
+    asked, depth = report.child, 0
+    while asked is not None:
+        _check_round(asked)
+        asked, depth = asked.child, depth + 1
+        if depth > CHILDREN_MAX:
+            raise InputInvalid("child runs do not call each other that deep", hint="retry the run at the top")
+    _check_revised(report.revised)
+
+
+def _round(report: r.RoundRequested) -> None:
+    if report.asked is not None:
+        _check_round(report.asked)
+    _check_budgets({"": report.budget} if report.budget is not None else {})
+    _check_revised(report.revised)
+
+
+def _check_round(asked: r.RetryRequested | ChildRound) -> None:
+    if asked.items is not None and not asked.from_step:
+        raise InputInvalid("items are those of a map step, and none is named", hint="name the step as well")
+    if any(not 0 <= peak <= SIZE_BYTES_MAX for peak in asked.peaks.values()):
+        raise InputInvalid("a peak of memory is a number of bytes", hint=_SAME_VERSION)
+    _check_budgets(asked.budgets)
+
+
+def _check_budgets(budgets: Mapping[str, Budget]) -> None:
+    for budget in budgets.values():
+        if any(limit <= 0 for limit in budget.limits.values()):
+            raise InputInvalid("a budget must be greater than 0", hint="raise it above what was spent")
+
+
+def _check_revised(revised: r.Revised | None) -> None:
+    """The version is that of the definition: a run is found by it."""
+    if revised is None:
+        return
+    graph = check_definition(revised.definition)
+    if revised.version != version(encode(graph.workflow)):
+        raise InputInvalid(
+            f"'{revised.version[:40]}' is not the version of the corrected definition", hint=_SAME_VERSION
+        )
+
+
+def _classified(report: r.Classified) -> None:
+    if report.memory is not None and not 0 < report.memory <= SIZE_BYTES_MAX:
+        raise InputInvalid(f"memory must be greater than 0 and at most {SIZE_BYTES_MAX}, not {report.memory}")
+    if report.timeout is not None and not 0 < report.timeout <= DURATION_SECONDS_MAX:
+        raise InputInvalid(f"timeout must be greater than 0 and at most 100 years, not {report.timeout:g}s")
+    if report.confidence is not None and not 0 <= report.confidence <= 1:
+        raise InputInvalid(f"a confidence is a number from 0 to 1, not {report.confidence:g}")
+    _check_budgets(report.budgets)
+
+
+# -- what workers report -----------------------------------------------------------------------------------------------
+
+
+def _task_ended(report: r.TaskEnded) -> None:
+    if report.outcome.said is not None:
+        raise InputInvalid("a worker says what it observed, and not which failure that is", hint=_SAME_VERSION)
+    if report.reused_run_id < 0:
+        raise InputInvalid("there is no such run whose result is reused", hint=_SAME_VERSION)
+
+
+def _task_interrupted(report: r.TaskInterrupted) -> None:
+    for seconds in (report.ran_seconds, report.life_seconds):
+        if seconds is not None and not 0 <= seconds <= DURATION_SECONDS_MAX:
+            raise InputInvalid(f"{seconds:g}s is not a time that a task ran", hint=_SAME_VERSION)
+
+
+_CHECKS: dict[type[r.Report], Callable[[Any], None]] = {
+    r.ResumeRequested: _resume,
+    r.RetryRequested: _retry,
+    r.RoundRequested: _round,
+    r.Classified: _classified,
+    r.TaskEnded: _task_ended,
+    r.TaskInterrupted: _task_interrupted,
+}
