@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from mulligan.core.model.workflow import NoticeRule, version
 from mulligan.language import load_text
 from mulligan.ports import NewRun, TokenLimits
 from mulligan.service import Home, Service
+from mulligan.service.corrections import digest_of
 from mulligan.service.home import DATABASE
 from mulligan.service.notices.notices import HookRule
 
@@ -33,7 +35,7 @@ Change = Callable[[NewRun], NewRun]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def home(request: pytest.FixtureRequest, tmp_path: Any) -> Home:
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
     if request.param == "postgres":
         return Home(tmp_path / "home", request.getfixturevalue("store_schema_url"))
     write_empty_store(tmp_path / "home" / DATABASE)
@@ -113,6 +115,24 @@ def test_who_when_and_what_it_is_called_is_said_by_the_server(client: Client, se
     assert (request.run_id, request.by, request.digest) == (run_id, "red", "")
     assert request.uid != "0" * 12 and request.at != AT and request.cwd.startswith(str(service.home.folder))
     assert request.capacity == HostCapacity(cpus=2)
+
+
+def test_a_file_that_a_client_names_is_not_read_on_the_host_of_the_server(
+    client: Client, service: Service, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    here, gone = (
+        created(client, asked(sound_run(), file=str(path), digest=digest))
+        for path, digest in ((secret, digest_of(str(secret))), (tmp_path / "gone", ""))
+    )
+    with service.driver() as driver:
+        for run_id in (here, gone):
+            driver.drive(run_id)
+
+    for run_id in (here, gone):
+        found = service.run_workflow(run_id)
+        assert (found.is_file_same, found.text) == (False, None)
 
 
 def test_the_notice_rules_of_the_project_cannot_be_left_out(client: Client, service: Service) -> None:
