@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,10 +21,11 @@ from mulligan.core.state.workspace import WORKER_FOLDER
 from mulligan.language import load_text
 from mulligan.ports import NewRun, TokenLimits
 from mulligan.service import Home, Service
+from mulligan.service.corrections import digest_of
 from mulligan.service.home import DATABASE
 from mulligan.service.notices.notices import HookRule
 
-from ..store.keeping import SOUND, sound_run
+from ..store.keeping import SOUND, commit, offer, queue, sound_run, started, task
 from .conftest import AT, Client, Reply, open_client, token_record
 
 PROTOCOL = {"mulligan-protocol": "1"}
@@ -34,7 +36,7 @@ Change = Callable[[NewRun], NewRun]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def home(request: pytest.FixtureRequest, tmp_path: Any) -> Home:
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
     if request.param == "postgres":
         return Home(tmp_path / "home", request.getfixturevalue("store_schema_url"))
     write_empty_store(tmp_path / "home" / DATABASE)
@@ -45,7 +47,9 @@ def home(request: pytest.FixtureRequest, tmp_path: Any) -> Home:
 def client(home: Home) -> Iterator[Client]:
     limited = token_record("limited", ["write"], project="red", limits=TokenLimits(workflows=("weekly",)))
     tokens = [token_record(name, ["write", "read"], project=name) for name in ("red", "blue")]
-    opened = open_client(home, tokens=[*tokens, limited, token_record("all", ["write"], project=None)])
+    workers = [token_record(f"{name} worker", ["worker"], project=name) for name in ("red", "blue")]
+    whole = token_record("worker of all", ["worker"], project=None)
+    opened = open_client(home, tokens=[*tokens, limited, *workers, whole])
     yield opened
     opened.close()
 
@@ -112,6 +116,24 @@ def test_who_when_and_what_it_is_called_is_said_by_the_server(client: Client, se
     assert (request.run_id, request.by, request.digest) == (run_id, "red", "")
     assert request.uid != "0" * 12 and request.at != AT and request.cwd == WORKER_FOLDER
     assert request.capacity == HostCapacity(cpus=2)
+
+
+def test_a_file_that_a_client_names_is_not_read_on_the_host_of_the_server(
+    client: Client, service: Service, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    here, gone = (
+        created(client, asked(sound_run(), file=str(path), digest=digest))
+        for path, digest in ((secret, digest_of(str(secret))), (tmp_path / "gone", ""))
+    )
+    with service.driver() as driver:
+        for run_id in (here, gone):
+            driver.drive(run_id)
+
+    for run_id in (here, gone):
+        found = service.run_workflow(run_id)
+        assert (found.is_file_same, found.text) == (False, None)
 
 
 def test_the_notice_rules_of_the_project_cannot_be_left_out(client: Client, service: Service) -> None:
@@ -192,6 +214,66 @@ def test_only_documents_that_a_route_shows_are_read(client: Client, service: Ser
         assert _documents(client, kind) == [status, status], kind
     for kind in ("login", "worker", "lost_runs", "log_watch", "traces", "", "%"):
         assert _documents(client, kind) == [422, 422], kind
+
+
+def test_an_artifact_of_another_project_is_unknown_to_every_call(client: Client, service: Service) -> None:
+    theirs = created(client, sound_run(), "blue")
+    kept = service.reader.store.artifacts.keep(f"{theirs}/build/1/1/output.txt", b"secret", "text")
+    body = {"artifact": kept}
+    name = {"name": f"{theirs}/build/1/1/more.txt", "format": "text"}
+
+    def status(path: str, scope: str) -> int:
+        return client.post(path, body, scope=scope, headers=PROTOCOL).status
+
+    assert [status("store/read/artifacts.fetch", scope) for scope in ("blue", "red")] == [200, 404]
+    assert [status("store/worker/work.fetch", scope) for scope in ("blue worker", "red worker")] == [200, 404]
+    upload = client.request("POST", "store/artifacts", body=b"x", query=name, scope="red worker", headers=PROTOCOL)
+    assert upload.status == 404
+
+
+def test_a_worker_cannot_make_an_artifact_of_another_project_the_output_of_its_task(
+    client: Client, service: Service
+) -> None:
+    store = service.reader.store
+    theirs, turn = started(store, project="blue"), started(store, project="red")
+    stolen = store.artifacts.keep(f"{theirs.run_id}/build/1/1/output.txt", b"secret", "text")
+    queue(store, turn, task(turn.run_id))
+    ask: dict[str, Any] = {"worker": "far.1", "ended": [], "logs": [], "offer": offer(host="far"), "is_beat": False}
+    record = {"worker": {"name": "far.1", "host": "far", "pid": 1, "cpus": 2.0, "lock": "/etc/passwd"}}
+    seconds = {"lease_seconds": service.home.lease_seconds}
+    assert _worker(client, "register", {**record, **seconds}).status == 200
+    (lease,) = _worker(client, "exchange", ask).json["leases"]
+
+    def report(**fields: Any) -> Reply:
+        said = {"type": "TaskEnded", "at": AT, "place": "build", "attempt": 1, **fields}
+        return _worker(client, "exchange", {**ask, "offer": None, "ended": [{"token": lease["token"], "report": said}]})
+
+    assert report(output=[make_reference(stolen)]).status == 404
+    assert report(artifacts=[make_reference(stolen)]).status == 404
+    assert len(store.leases_of("far.1")) == 1
+    assert report(output="built").status == 200
+    assert not store.leases_of("far.1")
+    (registered,) = (one for one in store.workers() if one.name == "far.1")
+    assert registered.lock == ""
+
+
+def test_a_worker_finds_results_of_the_project_of_its_run_alone(client: Client, service: Service) -> None:
+    store = service.reader.store
+    red, blue = started(store, project="red"), started(store, project="blue")
+    for turn in (red, blue):
+        store.commit([commit(turn, rows=[("places", "build", "tag", b"{}")])])
+
+    def found(scope: str, **more: Any) -> list[int]:
+        return [row[0] for row in _worker(client, "tagged_rows", {"tag": "tag", "limit": 9, **more}, scope).json]
+
+    assert found("red worker") == found("red worker", beside=red.run_id) == [red.run_id]
+    assert found("red worker", beside=blue.run_id) == []
+    assert found("worker of all", beside=blue.run_id) == [blue.run_id]
+    assert found("worker of all") == found("worker of all", beside=999) == []
+
+
+def _worker(client: Client, call: str, body: Any, scope: str = "red worker") -> Reply:
+    return client.post(f"store/worker/work.{call}", body, scope=scope, headers=PROTOCOL)
 
 
 def _documents(client: Client, kind: str) -> list[int]:

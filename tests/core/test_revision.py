@@ -64,6 +64,15 @@ def test_a_run_that_completed_keeps_its_definition_also_where_a_file_of_it_is_go
     assert run.status == "completed"
 
 
+def test_the_version_of_a_corrected_definition_is_computed_and_not_believed() -> None:
+    run = History(workflow(step("load"))).start().fail("load")
+    data = encode(workflow(step("load", action=shell("x"))))
+
+    run.retry(revised=Revised("0" * 16, plain_from_json(data), {}))
+
+    assert run.facts(e.RunRevised)[-1].version == run.state.run.present_version == version(data)
+
+
 def test_what_was_undone_is_no_result_for_later_runs_when_its_step_is_gone() -> None:
     run = History(workflow(step("fetch", undo=command("undo")), step("load", needs=["fetch"]))).start()
     run.report(TaskEnded(run.clock, "fetch", 1, fingerprint="f" * 32)).fail("load").ok("fetch.undo@1")

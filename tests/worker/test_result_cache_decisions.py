@@ -81,7 +81,9 @@ class World:
             report_end=lambda running, report: self.reported.append((running, report)),
         )
 
-    def _find(self, tag: str, limit: int) -> list[Row]:
+    def _find(self, tag: str, limit: int, beside: int) -> list[Row]:
+        # Results are those of the project of the run.
+        assert beside == 9
         self.asked.append((tag, limit))
         return self.rows
 
@@ -220,7 +222,7 @@ def test_without_a_store_of_artifacts_or_of_results_nothing_is_asked_of_them(wor
     ready: list[int] = []
     fields: dict[str, Any] = {"on_ready": lambda: ready.append(1), "report_end": lambda *_: None}
 
-    without_artifacts = ResultCache(world.jobs, lambda tag, limit: world.rows, None, **fields)  # type: ignore[arg-type]
+    without_artifacts = ResultCache(world.jobs, lambda tag, limit, beside: world.rows, None, **fields)  # type: ignore[arg-type]
     without_results = ResultCache(world.jobs, None, None, **fields)  # type: ignore[arg-type]
 
     assert without_artifacts.find(world.task()) is not None
@@ -228,7 +230,7 @@ def test_without_a_store_of_artifacts_or_of_results_nothing_is_asked_of_them(wor
 
 
 def test_a_damaged_row_of_another_run_makes_the_task_run(world: World) -> None:
-    def damaged(tag: str, limit: int) -> list[Row]:
+    def damaged(tag: str, limit: int, beside: int) -> list[Row]:
         raise CodecError("a row cannot be read")
 
     cache = ResultCache(world.jobs, damaged, None, on_ready=lambda: None, report_end=lambda *_: None)  # type: ignore[arg-type]

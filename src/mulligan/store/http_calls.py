@@ -4,6 +4,23 @@ A call is `POST store/SCOPE/NAME` with its arguments as a JSON object. Its answe
 they are. JSON and not MessagePack: what a store returns then equals what it has stored, also where the two formats
 differ (large integers). Two things are no calls of this table: waiting for changes, which takes long, and keeping an
 artifact, whose content is the body.
+
+An argument is a question, or the server checks it. What is left to believe is what each caller may decide anyway:
+
+| argument | what the server makes of it |
+|---|---|
+| ids of runs, keys of rows and logs | those of another project are unknown: `project_view` |
+| `project` | that of the token; only a token of all projects names one |
+| `kind` of a document | one that a route of the API shows: `ReadableKind` |
+| `runs` | checked field by field: the table of `service/received_runs` |
+| `report` | `at` and `by` are filled in; no file of the caller is opened; an artifact is one of the project |
+| `ended` | a place and an attempt that this worker has leased; the guard is that of the task |
+| `name`, `rules`, `verdict` of an outcome | for breakers of jobs, within bounds. Breakers belong to all projects |
+| `shape`, `message` | a bounded text, for queued tasks of the project |
+| `worker` | has to belong to the user of the token; times are filled in, and no lock that it names is looked at |
+| its host, capacity, labels, job; `offer` | its own to say: they decide which tasks of the project it gets |
+| `tag`, `beside` | finds results of the project of that run |
+| `artifact`, an upload | in the folder of a run of the project; compared with its digest; nothing is replaced |
 """
 
 from __future__ import annotations

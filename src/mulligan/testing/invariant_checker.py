@@ -20,6 +20,7 @@ from mulligan.core.effects.snapshot import restore
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model.events import Entry, RunRevised, RunStarted
 from mulligan.core.model.graph import Graph
+from mulligan.core.model.workflow import version
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import LoadedRun, Store
@@ -205,6 +206,8 @@ class InvariantChecker:
         return checked
 
     def _graph(self, loaded: LoadedRun) -> Graph:
+        if version(loaded.workflow) != loaded.record.version:
+            raise AssertionError(f"promise 8: run {loaded.record.run_id} has the definition of another version")
         graph = self._graphs[loaded.record.version] = Graph(read_workflow(loaded.workflow))
         graph.starts_at_once = self._starts_at_once or graph.starts_at_once
         return graph
