@@ -33,6 +33,8 @@ def fields_of(type_: type[msgspec.Struct] | None) -> dict[str, Any]:
 def _value(type_: inspect.Type, depth: int) -> Any:
     if depth > DEPTH_MAX:
         return None
+    if isinstance(type_, inspect.Metadata):
+        return _value(type_.type, depth)
     if isinstance(type_, inspect.StructType):
         tag = {type_.tag_field: type_.tag} if type_.tag_field else {}
         return tag | {one.encode_name: _value(one.type, depth + 1) for one in type_.fields}
