@@ -208,6 +208,8 @@ class Driver:
         self._idle_at = -IDLE_RUNS_SECONDS
         self._held_at = -HELD_UP_SECONDS
         self._home_checked_at = 0.0
+        # What the store knows about the trouble of this machine.
+        self._trouble = ""
 
     def _ask_jobs(self, jobs: Mapping[WorkerJob, bool]) -> Mapping[WorkerJob, JobEnd]:
         """How the Slurm jobs of dead workers have ended."""
@@ -226,6 +228,7 @@ class Driver:
     def _set_up(self, root_run_id: int | None = None) -> None:
         """Register under a new name and start the engine. If that fails, nothing is left behind."""
         self.name = f"{self.host}.{os.getpid()}.{os.urandom(3).hex()}"
+        self._trouble = ""
         self.home.refuse_network_files()
         self.home.refuse_read_only()
         self.home.make()
@@ -490,6 +493,8 @@ class Driver:
         try:
             self._maintain()
             self.engine.tick(TICK_SECONDS)
+            if self.executor is not None and self.executor.trouble != self._trouble:
+                self._report_trouble(self.executor.trouble)
             self.observer.tick()
             return look()
         except StoreUnavailable as error:
@@ -497,6 +502,12 @@ class Driver:
         except WorkerExpired:
             self._start_over()
         return None
+
+    def _report_trouble(self, trouble: str) -> None:
+        """Say what is wrong with this machine, or that nothing is any more: here, and to whoever lists the workers."""
+        self.store.set_trouble(self.name, trouble)
+        self._trouble = trouble
+        self.observer.trouble(f"{trouble}; no more tasks are started until a try succeeds" if trouble else "")
 
     def _maintain(self) -> None:
         """Send a heartbeat if the store is shared, and expire dead workers if their runs or probes matter here."""

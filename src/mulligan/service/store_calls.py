@@ -336,6 +336,10 @@ class StoreCalls:
         self._owners.expect(worker)
         return self._handed_out(self._store.leases_of(worker))
 
+    def _set_trouble(self, worker: str, trouble: str) -> None:
+        self._owners.expect(worker)
+        self._store.set_trouble(worker, trouble[:MESSAGE_CHARS_MAX])
+
     def _retire(self, worker: str) -> None:
         self._owners.expect(worker)
         self._store.retire(worker)
@@ -368,6 +372,7 @@ _OWN: Mapping[str, Callable[..., Any]] = {
     "work.register": StoreCalls._register,
     "work.exchange": StoreCalls._exchange,
     "work.leases_of": StoreCalls._leases_of,
+    "work.set_trouble": StoreCalls._set_trouble,
     "work.retire": StoreCalls._retire,
     "work.now": StoreCalls._now,
     "work.tagged_rows": lambda self, tag, limit: self._store.tagged_rows(tag, limit),

@@ -194,6 +194,7 @@ CALLS: Mapping[str, StoreCall] = {
         is_change=True,
     ),
     "work.leases_of": StoreCall("worker", {"worker": str}, list[Lease]),
+    "work.set_trouble": StoreCall("worker", {"worker": str, "trouble": str}),
     "work.retire": StoreCall("worker", {"worker": str}, is_change=True),
     "work.now": StoreCall("worker", {}, datetime),
     "work.tagged_rows": StoreCall("worker", {"tag": str, "limit": Integer}, list[tuple[int, str, str, bytes]]),

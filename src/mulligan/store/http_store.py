@@ -343,6 +343,9 @@ class HttpStore:
         found: list[Lease] = self._ask("work.leases_of", worker=worker)
         return found
 
+    def set_trouble(self, name: str, trouble: str) -> None:
+        self._ask("work.set_trouble", worker=name, trouble=trouble)
+
     def retire(self, name: str) -> None:
         self._exchange(name)
         self._ask("work.retire", worker=name)
