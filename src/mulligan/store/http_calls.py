@@ -194,6 +194,7 @@ CALLS: Mapping[str, StoreCall] = {
         is_change=True,
     ),
     "work.leases_of": StoreCall("worker", {"worker": str}, list[Lease]),
+    "work.ended_runs": StoreCall("worker", _RUN_IDS, list[int]),
     "work.set_trouble": StoreCall("worker", {"worker": str, "trouble": str}),
     "work.retire": StoreCall("worker", {"worker": str}, is_change=True),
     "work.now": StoreCall("worker", {}, datetime),

@@ -343,6 +343,11 @@ class HttpStore:
         found: list[Lease] = self._ask("work.leases_of", worker=worker)
         return found
 
+    def ended_runs(self, run_ids: list[int]) -> list[int]:
+        """Those of the runs that have ended, or that the server does not have any more."""
+        found: list[int] = self._ask("work.ended_runs", run_ids=run_ids)
+        return found
+
     def set_trouble(self, name: str, trouble: str) -> None:
         self._ask("work.set_trouble", worker=name, trouble=trouble)
 
