@@ -7,12 +7,13 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mulligan.errors import StoreRefused, StoreUnavailable
+from mulligan.errors import LoginRefused, MulliganError, StoreRefused, StoreUnavailable
 from mulligan.store.http_connection import HttpTransport
 from mulligan.store.http_store import HttpStore
 
@@ -84,6 +85,10 @@ class Server:
         step = self.script.pop(0) if self.script else "answer"
         if step == "cut":
             return False
+        if step.startswith("HTTP/"):
+            stream.write(step.encode())
+            stream.flush()
+            return True
         body = self.body
         stream.write(
             b"HTTP/1.1 200 OK\r\nMulligan-Process: %s\r\nContent-Length: %d\r\n\r\n%s"
@@ -242,3 +247,106 @@ def test_a_server_without_tls_is_not_asked_over_tls(server: Server) -> None:
         transport.call("runs", b"{}")
 
     assert "http://" in refused.value.hint
+
+
+def answer(status: int, body: str, headers: str = "") -> str:
+    return f"HTTP/1.1 {status} Said\r\nContent-Length: {len(body)}\r\n{headers}\r\n{body}"
+
+
+PAGE = "<html>try again later</html>"
+FOREIGN = [answer(status, PAGE) for status in (200, 404, 418, 500, 502, 503)]
+FOREIGN += [answer(302, "", "Location: /login\r\n"), answer(401, PAGE), answer(200, "[]")]
+
+
+@pytest.mark.parametrize("scope", ["read", "worker"])
+@pytest.mark.parametrize("said", FOREIGN)
+def test_an_answer_that_is_not_the_servers_is_waited_for_once_it_was_reached(
+    server: Server, scope: str, said: str
+) -> None:
+    with closing(HttpTransport(server.url, token="mul_x", scope=scope)) as transport:
+        transport.call("runs", b"{}")
+        server.script = [said]
+
+        with pytest.raises(StoreUnavailable):
+            transport.call("runs", b"{}")
+        assert transport.call("runs", b"{}") == b"[]"
+    # Not on the connection to whatever has answered instead.
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize("said", FOREIGN)
+def test_a_page_at_the_first_question_says_that_the_address_may_be_wrong(
+    server: Server, transport: HttpTransport, said: str
+) -> None:
+    server.script = [said]
+
+    with pytest.raises((StoreRefused, StoreUnavailable), match="not as a server of Mulligan does") as refused:
+        transport.call("runs", b"{}")
+    assert isinstance(refused.value, StoreUnavailable) == (" 50" in said and "500" not in said)
+
+
+def problem(status: int, code: str) -> str:
+    return answer(status, f'{{"code":"{code}","detail":"it is so"}}')
+
+
+@pytest.mark.parametrize(
+    ("said", "is_worker_waiting", "is_reader_waiting"),
+    [
+        (problem(500, "server.failed"), True, False),
+        (problem(500, "store.refused"), True, False),
+        (problem(503, "server.overtaken"), True, True),
+        (problem(404, "request.path"), True, False),
+        (problem(400, "store.refused"), True, False),
+        (problem(404, "run.unknown"), False, False),
+        (problem(403, "token.scope"), False, False),
+    ],
+)
+def test_a_worker_waits_for_a_server_that_fails_or_is_of_another_version(
+    server: Server, said: str, is_worker_waiting: bool, is_reader_waiting: bool
+) -> None:
+    found = []
+    for scope in ("worker", "read"):
+        with closing(HttpTransport(server.url, token="mul_x", scope=scope)) as transport:
+            transport.call("runs", b"{}")
+            server.script = [said]
+            with pytest.raises(MulliganError) as refused:
+                transport.call("runs", b"{}")
+        found.append(isinstance(refused.value, StoreUnavailable))
+
+    assert found == [is_worker_waiting, is_reader_waiting]
+
+
+def test_a_worker_whose_token_is_refused_asks_again_for_a_while(server: Server) -> None:
+    now = 100.0
+    transport = HttpTransport(server.url, token="mul_x", scope="worker", monotonic=lambda: now)
+    refusal = problem(401, "token.refused")
+
+    server.script = [refusal]
+    with pytest.raises(LoginRefused):
+        # It was never registered.
+        transport.call("runs", b"{}")
+    transport.call("runs", b"{}")
+    server.script = [refusal, "answer", refusal, refusal, refusal]
+    for seconds, kind in ((0.0, StoreUnavailable), (90.0, None), (0.0, StoreUnavailable), (29.0, StoreUnavailable)):
+        now += seconds
+        if kind is None:
+            transport.call("runs", b"{}")
+            continue
+        with pytest.raises(kind):
+            transport.call("runs", b"{}")
+    now += 1.0
+    with pytest.raises(LoginRefused):
+        transport.call("runs", b"{}")
+    transport.close()
+
+
+def test_a_page_in_place_of_a_change_is_waited_for(server: Server, transport: HttpTransport) -> None:
+    server.body = b"1"
+    transport.call("runs", b"{}")
+    server.script = ["answer", answer(200, PAGE)]
+    fd = transport.begin_wait(0)
+    assert fd is not None
+    select.select([fd], [], [], 5)
+
+    with pytest.raises(StoreUnavailable):
+        transport.end_wait()

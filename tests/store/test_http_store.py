@@ -577,3 +577,19 @@ def test_failed_pilots_are_counted_over_http_and_other_breakers_are_not(direct: 
 def test_numbers_that_no_task_can_ask_for_are_refused(over_http: HttpStore) -> None:
     with pytest.raises(InputInvalid):
         over_http.refuse_queued(QueuedShape(memory=2**63), "none")
+
+
+def test_a_worker_learns_which_runs_have_ended_and_nothing_else_about_them(direct: Store, remote: HttpStore) -> None:
+    (turn,) = direct.create([new_run()])
+
+    assert remote.ended_runs([turn.run_id, 99]) == [99]
+    with pytest.raises(InputInvalid):
+        remote.ended_runs(list(range(501)))
+
+
+def test_the_trouble_of_a_remote_worker_is_written_for_its_own_worker_only(direct: Store, remote: HttpStore) -> None:
+    (record,) = direct.workers()
+
+    remote.set_trouble(record.name, "the disk is full")
+
+    assert [one.trouble for one in direct.workers()] == ["the disk is full"]

@@ -188,3 +188,18 @@ def test_the_dead_get_nothing(store: Store) -> None:
     with pytest.raises(Conflict):
         store.commit([commit(turn)])
     assert [record.run_id for record in store.runs()] == [turn.run_id]
+
+
+def test_the_trouble_of_a_worker_is_in_its_record_until_it_is_over(store: Store) -> None:
+    store.register(worker("w"))
+    before = next(one for one in store.workers() if one.name == "w")
+
+    store.set_trouble("w", "the disk is full")
+    store.set_trouble("gone", "the disk is full")
+
+    during = next(one for one in store.workers() if one.name == "w")
+    assert replace(during, trouble="", beat_at=None) == replace(before, beat_at=None)
+    assert during.trouble == "the disk is full"
+    assert "gone" not in {one.name for one in store.workers()}
+    store.set_trouble("w", "")
+    assert next(one for one in store.workers() if one.name == "w").trouble == ""

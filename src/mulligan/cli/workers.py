@@ -55,6 +55,8 @@ def _rows(line: WorkerLine, now: datetime) -> Iterator[tuple[str, ...]]:
 
 
 def _remarks(line: WorkerLine, now: datetime) -> Iterator[str]:
+    if line.trouble:
+        yield f"takes no tasks: {line.trouble}"
     if line.job_text:
         yield line.job_text
     if line.ends_at is not None:

@@ -152,6 +152,11 @@ class DaskExecutor:
         return [*(lease for lease, _ in self._sent.values()), *self._waiting.values()]
 
     @property
+    def trouble(self) -> str:
+        """Each member of the cluster pauses by itself."""
+        return ""
+
+    @property
     def is_busy(self) -> bool:
         return bool(self._sent or self._waiting)
 

@@ -107,7 +107,9 @@ _REPORTS: dict[type[e.Fact], Callable[[StoryMemory, Any], str]] = {
     e.AttemptSucceeded: _ended,
     e.AttemptFailed: _ended,
     e.AttemptCancelled: _ended,
-    e.AttemptLost: lambda _, fact: f"the worker of {_attempt(fact)} was lost",
+    e.AttemptLost: lambda _, fact: (
+        f"{_attempt(fact)} was lost: {fact.machine}" if fact.machine else f"the worker of {_attempt(fact)} was lost"
+    ),
     e.AttemptInterrupted: lambda _, fact: f"{_attempt(fact)} was interrupted",
     e.AttemptScheduled: lambda _, fact: f"the delay before {_attempt(fact)} was over",
     e.AttemptStopping: lambda _, fact: f"the time of {_attempt(fact)} was up",

@@ -644,7 +644,7 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.AttemptInterrupted: lambda t, f, at: (f.place, f"attempt {f.attempt} {describe_interruption(f)}", "try"),
     e.AttemptLost: lambda t, f, at: (
         f.place,
-        f"attempt {f.attempt} lost: {describe_lost_worker(f.worker, f.job)}",
+        f"attempt {f.attempt} lost: {f.machine or describe_lost_worker(f.worker, f.job)}",
         "bad",
     ),
     e.ResultRejected: lambda t, f, at: (f.place, f"result rejected: {describe_failure(f.failure)}", "bad"),

@@ -89,6 +89,10 @@ class EngineExecutor(TaskCapacity, TaskRunner, Protocol):
 class Executor(EngineExecutor, Protocol):
     """Everything: the process that drives the engine also ends it."""
 
+    @property
+    def trouble(self) -> str:
+        """What is wrong with the machine, so that no more tasks are started; "" if nothing is."""
+
     def stop_all(self, grace_seconds: float) -> None:
         """Stop all tasks; each is reported as `TaskInterrupted`."""
 

@@ -61,6 +61,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     version: str = ""
     # Whether it takes up runs that nothing drives, as `mulligan worker` does; None for a record of an older version.
     serves: bool | None = None
+    # What is wrong with its machine, so that it takes no tasks; "" if nothing is.
+    trouble: str = ""
 
 
 class Offer(msgspec.Struct, frozen=True):

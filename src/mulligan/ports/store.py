@@ -237,6 +237,9 @@ class WorkerRegistry(Protocol):
     def record_heartbeat(self, name: str) -> bool:
         """Record a heartbeat. False if the worker has expired: all its leases and turns are void."""
 
+    def set_trouble(self, name: str, trouble: str) -> None:
+        """Write into the record of a worker what is wrong with its machine; nothing if the worker has expired."""
+
     def retire(self, name: str) -> None:
         """Remove a worker that ends by itself: its turns are released, its remaining leases are reported as lost."""
 

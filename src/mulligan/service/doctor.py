@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from importlib import metadata
 from importlib.util import find_spec
@@ -94,6 +95,7 @@ def _checks(home: Home) -> Iterator[Check]:
     yield _guarded("store", lambda: _store(home, schema))
     yield from _lost(home, schema)
     yield _guarded("versions", lambda: _versions(home, schema))
+    yield from _troubles(home, schema)
     yield _guarded("disk", lambda: disk(*_room(home.folder)))
     yield bash(shutil.which("bash"))
     yield _guarded("tasks", _tasks)
@@ -160,6 +162,13 @@ def versions(here: str, workers: list[tuple[str, str]], *, is_migrated: bool = T
         return Check("versions", "ok", f"{found}: all know this schema")
     advice = "the store refuses workers of 0.1: they end by themselves; start them again with this version"
     return Check("versions", "warning", found, advice)
+
+
+def troubles(workers: dict[str, str]) -> Check:
+    """The workers that take no tasks since their machine fails them, with what is wrong there."""
+    named = [f"'{name}' takes no tasks: {trouble}" for name, trouble in sorted(workers.items())]
+    found = f"{'; '.join(named[:NAMED_MAX])}{f' and {len(named) - NAMED_MAX} more' if len(named) > NAMED_MAX else ''}"
+    return Check("workers", "problem", found, "mend the machine: the worker tries again by itself")
 
 
 def disk(folder: Path, free: int) -> Check:
@@ -253,6 +262,19 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 def _schema(home: Home) -> StoreSchema | None:
     return look_at_schema(home.store_url or str(home.folder / DATABASE), home.lease_seconds)
+
+
+def _troubles(home: Home, schema: StoreSchema | None) -> Iterator[Check]:
+    """Nothing is said if all is well."""
+    if not home.is_there or (schema is not None and schema.is_older):
+        return
+    try:
+        with closing(home.open()) as store:
+            found = {worker.name: worker.trouble for worker in store.workers() if worker.trouble}
+    except (MulliganError, OSError):
+        return  # said by the check of the store
+    if found:
+        yield troubles(found)
 
 
 def _versions(home: Home, schema: StoreSchema | None) -> Check:

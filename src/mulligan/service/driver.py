@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 
@@ -41,6 +41,7 @@ from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.home import Home
 from mulligan.service.locks import Locks
 from mulligan.service.lost_runs import keep_lost_numbers
+from mulligan.service.remote_run_folders import LOOK_SECONDS, remove_ended_runs
 from mulligan.store.clock import ProcessClock
 from mulligan.worker import lock
 from mulligan.worker.allocation import slurm_allocation
@@ -52,6 +53,7 @@ from mulligan.worker.task_limits import TaskLimits
 
 if TYPE_CHECKING:
     from mulligan.service.slurm import job_ends
+    from mulligan.store.http_store import HttpStore
 else:
     job_ends = LazyModule("mulligan.service.slurm.job_ends")
 
@@ -215,6 +217,10 @@ class Driver:
         self._idle_at = -IDLE_RUNS_SECONDS
         self._held_at = -HELD_UP_SECONDS
         self._home_checked_at = 0.0
+        # When a remote worker has last removed the files of ended runs.
+        self._ended_removed_at = -LOOK_SECONDS
+        # What the store knows about the trouble of this machine.
+        self._trouble = ""
 
     def _ask_jobs(self, jobs: Mapping[WorkerJob, bool]) -> Mapping[WorkerJob, JobEnd]:
         """How the Slurm jobs of dead workers have ended."""
@@ -233,6 +239,7 @@ class Driver:
     def _set_up(self, root_run_id: int | None = None) -> None:
         """Register under a new name and start the engine. If that fails, nothing is left behind."""
         self.name = f"{self.host}.{os.getpid()}.{os.urandom(3).hex()}"
+        self._trouble = ""
         self.home.refuse_network_files()
         self.home.refuse_read_only()
         self.home.make()
@@ -374,6 +381,12 @@ class Driver:
             kill_worker_processes(name)
             (self.home.locks / f"{name}.lock").unlink(missing_ok=True)
             remove_folder(self.home.folders.worker(name))
+        if time.monotonic() >= self._ended_removed_at + LOOK_SECONDS:
+            self._ended_removed_at = time.monotonic()
+            # A server of an older version cannot say which have ended.
+            with suppress(MulliganError, OSError):
+                running = {lease.task.run_id for lease in self.executor.running} if self.executor is not None else ()
+                remove_ended_runs(self.home.folder, cast("HttpStore", self.store).ended_runs, running=running)
 
     @property
     def states(self) -> dict[int, State]:
@@ -542,6 +555,8 @@ class Driver:
         try:
             self._maintain()
             self.engine.tick(TICK_SECONDS)
+            if self.executor is not None and self.executor.trouble != self._trouble:
+                self._report_trouble(self.executor.trouble)
             self.observer.tick()
             return look()
         except StoreUnavailable as error:
@@ -549,6 +564,17 @@ class Driver:
         except WorkerExpired:
             self._start_over()
         return None
+
+    def _report_trouble(self, trouble: str) -> None:
+        """Say what is wrong with this machine, or that nothing is any more: here, and to whoever lists the workers."""
+        try:
+            self.store.set_trouble(self.name, trouble)
+        except StoreUnavailable:
+            raise
+        except MulliganError:
+            pass  # a server of an older version does not list it
+        self._trouble = trouble
+        self.observer.trouble(f"{trouble}; no more tasks are started until a try succeeds" if trouble else "")
 
     def _maintain(self) -> None:
         """Send a heartbeat if the store is shared, and expire dead workers if their runs or probes matter here."""

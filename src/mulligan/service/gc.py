@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -25,6 +26,7 @@ from mulligan.errors import ArtifactDamaged, Refused, StoreRefused
 from mulligan.ports import ArtifactRecord, RunRecord
 from mulligan.service.home import DATABASE
 from mulligan.service.lost_runs import find_lost_runs
+from mulligan.service.remote_run_folders import abandoned_run_folders
 from mulligan.service.run_reader import PAGE, RunReader
 from mulligan.service.run_worktrees import (
     belongs_to,
@@ -109,9 +111,20 @@ def collect_garbage(
     cache = cache_folder(os.environ, str(reader.home.folder))
     with _removal_errors():
         environments = list(_remove_environments(cache, unused_seconds, is_dry))
+        elsewhere = list(_remove_runs_of_servers(reader.home.folder, is_dry))
     if not reader.home.is_there:
-        return GarbageReport(is_dry, [], [], [], [], [], environments)
-    return _Collection(reader, is_dry).collect(retention, environments)
+        return GarbageReport(is_dry, [], [], [], [], elsewhere, environments)
+    collected = _Collection(reader, is_dry).collect(retention, environments)
+    return msgspec.structs.replace(collected, workers=[*collected.workers, *elsewhere])
+
+
+def _remove_runs_of_servers(home: Path, is_dry: bool) -> Iterator[Garbage]:
+    """Remove what remote workers of this home have left of runs of their servers, if none of them runs."""
+    for path in abandoned_run_folders(home, time.time()):
+        size = _folder_size(path)
+        if not is_dry:
+            shutil.rmtree(path)
+        yield Garbage(str(path.relative_to(home)), size)
 
 
 def _remove_environments(cache: str, unused_seconds: float, is_dry: bool) -> Iterator[Garbage]:

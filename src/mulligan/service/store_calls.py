@@ -34,6 +34,7 @@ from mulligan.core.model.reports import LeaseExpired, Report, RetryRequested, Re
 from mulligan.core.model.shipped_logs import SHIPPED_BYTES_MAX
 from mulligan.core.model.workflow import Breaker, decode
 from mulligan.core.state.state import State
+from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.workspace import WORKER_FOLDER
 from mulligan.core.turn import fold
 from mulligan.engine.crash_answers import without_content
@@ -58,6 +59,7 @@ from mulligan.service.home import Home
 from mulligan.service.log_ranges import watched_runs
 from mulligan.service.logins import owner_of
 from mulligan.service.received_runs import check_received
+from mulligan.service.remote_run_folders import ASKED_MAX
 from mulligan.service.run_control import RunControl
 from mulligan.service.run_reader import RunReader
 from mulligan.service.run_worktrees import pin_origin
@@ -424,6 +426,22 @@ class StoreCalls:
         self._owners.expect(worker)
         return self._handed_out(self._store.leases_of(worker))
 
+    def _ended_runs(self, run_ids: list[int]) -> list[int]:
+        """Of which runs a worker may remove its files: those that have ended, or are not in its project any more."""
+        if len(run_ids) > ASKED_MAX:
+            raise InputInvalid(f"a worker asks about at most {ASKED_MAX} runs at once", hint="ask in parts")
+        return [run_id for run_id in run_ids if self._has_ended(run_id)]
+
+    def _has_ended(self, run_id: int) -> bool:
+        try:
+            return self._store.run(run_id).status in RUN_ENDED
+        except UnknownRun:
+            return True
+
+    def _set_trouble(self, worker: str, trouble: str) -> None:
+        self._owners.expect(worker)
+        self._store.set_trouble(worker, trouble[:MESSAGE_CHARS_MAX])
+
     def _retire(self, worker: str) -> None:
         self._owners.expect(worker)
         self._store.retire(worker)
@@ -458,6 +476,8 @@ _OWN: Mapping[str, Callable[..., Any]] = {
     "work.register": StoreCalls._register,
     "work.exchange": StoreCalls._exchange,
     "work.leases_of": StoreCalls._leases_of,
+    "work.ended_runs": StoreCalls._ended_runs,
+    "work.set_trouble": StoreCalls._set_trouble,
     "work.retire": StoreCalls._retire,
     "work.now": StoreCalls._now,
     "work.tagged_rows": StoreCalls._earlier_results,

@@ -40,11 +40,14 @@ def open_worker(home: Home, capacity: Capacity, watcher: Observer) -> Iterator[D
 def _start(home: Home, capacity: Capacity, watcher: Observer, held: ExitStack) -> Driver | None:
     reported = ""
     began = time.monotonic()
+    # One for all tries: a server that has answered once is waited for, whatever answers in its place.
+    reader = RunReader(home)
+    held.callback(reader.close)
     try:
         with _interruptible():
             for seconds in pauses(home.lease_seconds):
                 try:
-                    return _start_once(home, capacity, watcher, held)
+                    return _start_once(reader, capacity, watcher, held)
                 except StoreUnavailable as error:
                     if not home.store_url or gives_up(capacity.limits.idle_seconds, time.monotonic() - began):
                         raise
@@ -58,10 +61,8 @@ def _start(home: Home, capacity: Capacity, watcher: Observer, held: ExitStack) -
     return None
 
 
-def _start_once(home: Home, capacity: Capacity, watcher: Observer, held: ExitStack) -> Driver:
+def _start_once(reader: RunReader, capacity: Capacity, watcher: Observer, held: ExitStack) -> Driver:
     with ExitStack() as trying:
-        reader = RunReader(home)
-        trying.callback(reader.close)
         driver = trying.enter_context(RunControl(reader).driver(capacity, watcher, serves=True))
         held.push(trying.pop_all())
     return driver

@@ -63,6 +63,8 @@ class WorkerLine(msgspec.Struct, frozen=True):
     ends_at: datetime | None = None
     # The job of a scheduler in which it runs.
     job: WorkerJob | None = None
+    # What is wrong with its machine, so that it takes no tasks; "" if nothing is.
+    trouble: str = ""
 
     @property
     def runs_tasks(self) -> bool:
@@ -132,6 +134,7 @@ def _line(
         tasks=[_task(task, names.name(task.run_id, task.place), now) for task in tasks],
         ends_at=worker.ends_at,
         job=worker.job,
+        trouble=worker.trouble,
     )
 
 

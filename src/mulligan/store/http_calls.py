@@ -216,6 +216,8 @@ CALLS: Mapping[str, StoreCall] = {
         is_change=True,
     ),
     "work.leases_of": StoreCall("worker", {"worker": str}, list[Lease]),
+    "work.ended_runs": StoreCall("worker", _RUN_IDS, list[int]),
+    "work.set_trouble": StoreCall("worker", {"worker": str, "trouble": str}),
     "work.retire": StoreCall("worker", {"worker": str}, is_change=True),
     "work.now": StoreCall("worker", {}, datetime),
     # The results of the project of the run `beside`. A worker of an earlier version does not say which run it asks for.

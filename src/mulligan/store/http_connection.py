@@ -3,6 +3,10 @@
 Nothing is ever changed twice. A call that only reads is sent again on a new connection. A change is sent again with the
 id of the first time, and only to the process of the server that would remember it; otherwise the caller gets
 `StoreUnavailable`, which does not say whether the change took effect.
+
+Once a server has answered, whatever else answers in its place is waited for: a proxy with a page of its own, another
+certificate, a name that cannot be found. A worker also waits for a server that fails or is of another version, and for
+one that does not know its token for a moment.
 """
 
 from __future__ import annotations
@@ -11,7 +15,8 @@ import http.client
 import os
 import select
 import ssl
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
@@ -34,7 +39,12 @@ from mulligan.store.http_calls import CALL_HEADER, CALLS, PROCESS_HEADER, PROTOC
 API = "/api/v1/"
 # How long to wait for a connection, and for an answer: a change may wait for the process that drives the run.
 CONNECT_SECONDS, ANSWER_SECONDS = 10.0, 60.0
+# For how long a worker asks again after its token was refused: the store of the server may have just been restored.
+LOGIN_GRACE_SECONDS = 30.0
 _JSON = "application/json"
+_STORE = f"{API}store/"
+# What a server of an older or a newer version answers to a worker.
+_OTHER_VERSION = frozenset({"request.path", "store.refused"})
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 # Not an answer of a server of Mulligan is longer.
 _PROBLEM_BYTES_MAX = 1 << 20
@@ -65,10 +75,22 @@ class Transport(Protocol):
 class HttpTransport:
     """Calls over HTTP. `scope` is what the waiting is for: `read`, or `worker`."""
 
-    def __init__(self, url: str, *, token: str, ca_file: str = "", scope: str = "read") -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str,
+        ca_file: str = "",
+        scope: str = "read",
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._address = Address(url, ca_file)
         self._token = token
         self._scope = scope
+        self._monotonic = monotonic
+        # Whether a server of Mulligan has answered here, and since when it refuses the token.
+        self._was_reached = False
+        self._refused_at: float | None = None
         self._connection: http.client.HTTPConnection | None = None
         self._waiting: http.client.HTTPConnection | None = None
         self._is_waiting = False
@@ -145,10 +167,35 @@ class HttpTransport:
             data = answer.read()
         except (OSError, http.client.HTTPException) as error:
             raise _ConnectionLost(_reason(error)) from error
-        self._process = answer.headers.get(PROCESS_HEADER, self._process)
+        process = answer.headers.get(PROCESS_HEADER, "")
+        self._process = process or self._process
         if answer.status >= 400:
-            raise error_of(answer.status, data, self._address.shown)
+            raise self._refusal(answer.status, data)
+        if path.startswith(_STORE) and not process:
+            raise self._foreign(answer.status)
+        self._was_reached, self._refused_at = True, None
         return data
+
+    def _refusal(self, status: int, data: bytes) -> MulliganError:
+        """The error of an answer: `StoreUnavailable` if a better one may follow."""
+        problem = _read_problem(data)
+        if problem is None:
+            return self._foreign(status)
+        error = error_of(status, data, self._address.shown)
+        if not self._was_reached or isinstance(error, StoreUnavailable):
+            return error
+        is_worker = self._scope == "worker"
+        is_waited_for = is_temporary(status, problem.code, is_worker=is_worker)
+        if is_worker and isinstance(error, LoginRefused):
+            now = self._monotonic()
+            self._refused_at = now if self._refused_at is None else self._refused_at
+            is_waited_for = now - self._refused_at < LOGIN_GRACE_SECONDS
+        return StoreUnavailable(error.message, hint=error.hint) if is_waited_for else error
+
+    def _foreign(self, status: int) -> MulliganError:
+        # Whoever is at the other end would answer the next question too, also when the server is back.
+        self._drop()
+        return foreign_answer(status, self._address.shown, was_reached=self._was_reached)
 
     @property
     def _headers(self) -> dict[str, str]:
@@ -159,8 +206,17 @@ class HttpTransport:
         if self._connection is not None and _is_readable(self._connection):
             self._drop()
         if self._connection is None:
-            self._connection = self._address.connect()
+            self._connection = self._connect()
         return self._connection
+
+    def _connect(self) -> http.client.HTTPConnection:
+        try:
+            return self._address.connect()
+        except StoreRefused as refused:
+            if not self._was_reached:
+                raise
+            # Its certificate was good before.
+            raise _ConnectionLost(refused.message) from refused
 
     def _drop(self) -> None:
         if self._connection is not None:
@@ -176,7 +232,7 @@ class HttpTransport:
     def begin_wait(self, since: int) -> int | None:
         try:
             if self._waiting is None:
-                self._waiting = self._address.connect()
+                self._waiting = self._connect()
                 # A TLS server sends tickets behind the handshake. They are read with the first answer.
                 self._request_wait(0, -1)
                 self._waiting.getresponse().read()
@@ -202,10 +258,14 @@ class HttpTransport:
             self._end_waiting()
             raise self._unavailable(_ConnectionLost(_reason(error))) from error
         self._is_waiting = False
-        if answer.status >= 400:
+        try:
+            if answer.status < 400:
+                return msgspec.json.decode(data, type=int)
+        except (msgspec.DecodeError, UnicodeDecodeError):
             self._end_waiting()
-            raise error_of(answer.status, data, self._address.shown)
-        return msgspec.json.decode(data, type=int)
+            raise self._foreign(answer.status) from None
+        self._end_waiting()
+        raise self._refusal(answer.status, data)
 
     def _end_waiting(self) -> None:
         if self._waiting is not None:
@@ -299,15 +359,32 @@ class _ProblemDetails(msgspec.Struct, frozen=True):
     problems: list[Problem] = []
 
 
+def _read_problem(data: bytes) -> _ProblemDetails | None:
+    """The error as a server sends it; None if something else has answered."""
+    try:
+        return msgspec.json.decode(data[:_PROBLEM_BYTES_MAX], type=_ProblemDetails)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def is_temporary(status: int, code: str, *, is_worker: bool) -> bool:
+    """Whether a server that has answered before may give a better answer later. A worker has time to wait for it."""
+    return status in (502, 503, 504) or (is_worker and (status >= 500 or code in _OTHER_VERSION))
+
+
+def foreign_answer(status: int, where: str, *, was_reached: bool) -> MulliganError:
+    """The error of an answer that is not our server's: something stands in its place, or the address is wrong."""
+    message = f"{where} answers with HTTP status {status}, and not as a server of Mulligan does"
+    if was_reached or status in (502, 503, 504):
+        return StoreUnavailable(message, hint="a proxy may be waiting for the server: ask again later")
+    return StoreRefused(message, hint="is it the address of a server of Mulligan?")
+
+
 def error_of(status: int, data: bytes, where: str) -> MulliganError:
     """The error that a server answers with, of the class that it has there."""
-    try:
-        found = msgspec.json.decode(data[:_PROBLEM_BYTES_MAX], type=_ProblemDetails)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        message = f"{where} answers with HTTP status {status}, and not as a server of Mulligan does"
-        if status in (502, 503, 504):
-            return StoreUnavailable(message, hint="a proxy may be waiting for the server: ask again later")
-        return StoreRefused(message, hint="is it the address of a server of Mulligan?")
+    found = _read_problem(data)
+    if found is None:
+        return foreign_answer(status, where, was_reached=False)
     if found.code in ("token.refused", "token.scope"):
         # What this means to somebody who has a store, and what to do about it.
         kind = LoginRefused if found.code == "token.refused" else StoreForbidden

@@ -89,7 +89,7 @@ class HttpStore:
     ) -> None:
         scope = "worker" if is_worker else "read"
         self._transport = transport or HttpTransport(
-            url, token=token or find_token(url), ca_file=find_ca_file(), scope=scope
+            url, token=token or find_token(url), ca_file=find_ca_file(), scope=scope, monotonic=monotonic
         )
         self._is_worker = is_worker
         self._lease_seconds = lease_seconds
@@ -116,7 +116,9 @@ class HttpStore:
         try:
             return answer_decoder(call)(answer)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise StoreRefused(
+            # A worker that was registered waits for a server of its version.
+            kind = StoreUnavailable if self._is_worker and self._work.name else StoreRefused
+            raise kind(
                 f"the answer of the server cannot be read: {error}",
                 hint="use the same version of Mulligan as the server",
             ) from error
@@ -353,6 +355,14 @@ class HttpStore:
         self._exchange(worker)
         found: list[Lease] = self._ask("work.leases_of", worker=worker)
         return found
+
+    def ended_runs(self, run_ids: list[int]) -> list[int]:
+        """Those of the runs that have ended, or that the server does not have any more."""
+        found: list[int] = self._ask("work.ended_runs", run_ids=run_ids)
+        return found
+
+    def set_trouble(self, name: str, trouble: str) -> None:
+        self._ask("work.set_trouble", worker=name, trouble=trouble)
 
     def retire(self, name: str) -> None:
         self._exchange(name)

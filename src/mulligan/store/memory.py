@@ -118,6 +118,11 @@ class MemoryStore:
         self._wrote()
         return True
 
+    def set_trouble(self, name: str, trouble: str) -> None:
+        if (worker := self.tables.workers.get(name)) is not None:
+            worker.record = replace(worker.record, trouble=trouble)
+            self._wrote()
+
     def retire(self, name: str) -> None:
         self.expire(name, is_dead=True)
 

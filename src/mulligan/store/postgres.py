@@ -111,6 +111,13 @@ class PostgresStore:
     def record_heartbeat(self, name: str) -> bool:
         return bool(self._client.query("record_heartbeat", name))
 
+    def set_trouble(self, name: str, trouble: str) -> None:
+        def work() -> None:
+            for (record,) in self._client.execute("worker_record", name):
+                self._client.execute("update_worker", encoded(replace(worker_from(record), trouble=trouble)), name)
+
+        self._client.write(work)
+
     def retire(self, name: str) -> None:
         self._client.stop_listening_as(name)
         self.expire(name, is_dead=True)

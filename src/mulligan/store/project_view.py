@@ -241,6 +241,9 @@ class ProjectView:
     def record_heartbeat(self, name: str) -> bool:
         return self._of.record_heartbeat(name)
 
+    def set_trouble(self, name: str, trouble: str) -> None:
+        self._of.set_trouble(name, trouble)
+
     def retire(self, name: str) -> None:
         self._of.retire(name)
 

@@ -148,6 +148,13 @@ class SqliteStore:
     def record_heartbeat(self, name: str) -> bool:
         return bool(self._file.read(SQL["record_heartbeat"], micros(self._clock.now()), name))
 
+    def set_trouble(self, name: str, trouble: str) -> None:
+        def work(db: apsw.Cursor) -> None:
+            for (record,) in fetch_all(db, SQL["worker_record"], name):
+                db.execute(SQL["update_worker"], (encoded(replace(worker_from(record), trouble=trouble)), name))
+
+        self._file.write(work)
+
     def retire(self, name: str) -> None:
         self.expire(name, is_dead=True)
 

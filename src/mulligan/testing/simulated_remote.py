@@ -142,7 +142,8 @@ class _Connection:
 
     def __init__(self, cluster: ClusterWithRemoteWorkers, store: Store) -> None:
         self._cluster = cluster
-        reader = SimpleNamespace(store=store, home=SimpleNamespace(lease_seconds=LEASE_SECONDS))
+        home = SimpleNamespace(lease_seconds=LEASE_SECONDS, folders=SimpleNamespace(work="/server/work"))
+        reader = SimpleNamespace(store=store, home=home)
         self._control = cast(RunControl, SimpleNamespace(reader=reader, by="someone"))
         self._answer: _Answer | None = None
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mulligan.core.deciding.worker_health import HEALTHY
 from mulligan.core.effects.lease_rules import HELD_SECONDS_MAX
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.reports import Report, TaskEnded
@@ -40,6 +41,7 @@ from mulligan.worker.kept_files import KeptFiles
 from mulligan.worker.large_values import LargeValues
 from mulligan.worker.log_limit import LOG_BYTES_MAX, LogLimit
 from mulligan.worker.log_shipping import LogShipping, ShippedLogs
+from mulligan.worker.machine_trouble import full_disk, with_machine_trouble
 from mulligan.worker.path_containment import check_paths
 from mulligan.worker.processes import kill_worker_processes
 from mulligan.worker.programs import Programs, find_program
@@ -116,6 +118,7 @@ class LocalExecutor:
         self._folders = Folders(home)
         self._folder = self._folders.worker(name)
         self._missing_folders = MissingFolders()
+        self._health = HEALTHY
         # A step calls `mulligan data`, also if our program is not on the PATH.
         has_program = find_program(PROGRAM, os.environ.get("PATH", os.defpath)) is None
         self._task_files = TaskFiles(self._folders, name, has_program=has_program)
@@ -214,10 +217,13 @@ class LocalExecutor:
     # -- resources
 
     def fits(self, task: Task) -> bool:
+        if self._tasks_allowed == 0:
+            return False
         return self._limits.admits(task) and (self._resources.fits(task) or self._prefetch.fits(task))
 
     def may_hold(self, task: Task) -> bool:
-        return self._leases_ahead and self._limits.admits(task) and self._prefetch.has_room(task)
+        is_well = not self._health.cause
+        return is_well and self._leases_ahead and self._limits.admits(task) and self._prefetch.has_room(task)
 
     def can_ever_fit(self, task: Task) -> bool:
         return self._resources.can_ever(task)
@@ -235,7 +241,26 @@ class LocalExecutor:
             offer = replace(offer, ahead=ahead)
         if lacks := self._missing_folders.found:
             offer = replace(offer, lacks=lacks)
+        if (allowed := self._tasks_allowed) is not None:
+            offer = replace(offer, tasks_max=min(offer.tasks_max, allowed), ahead=0)
         return self._limits.narrow(offer)
+
+    @property
+    def trouble(self) -> str:
+        return self._health.trouble
+
+    @property
+    def _tasks_allowed(self) -> int | None:
+        """How many tasks may be started on this machine now; None for any number: it is well."""
+        if not self._health.cause:
+            return None
+        now = time.monotonic()
+        allowed = self._health.tasks_max(now, self._resources.tasks_reserved)
+        if allowed and (trouble := full_disk((self._folders.home,))):
+            # No task has to try what a look shows.
+            self._health = self._health.after_check(trouble, now)
+            return 0
+        return allowed
 
     def reserve(self, task: Task) -> None:
         self._limits.take()
@@ -507,6 +532,9 @@ class LocalExecutor:
         self._large.forget(running)
         self._result_cache.forget(running)
         if isinstance(report, TaskEnded):
+            report = with_machine_trouble(report, self._folders.home, running.resolved.task.home)
+            cause = report.outcome.machine if report.outcome.is_machine_broken else ""
+            self._health = self._health.after_attempt(cause, time.monotonic())
             report = self._large.detach_output(running, report)
             if running.may_have_files:
                 report = with_data(report, running.scratch.data_set)

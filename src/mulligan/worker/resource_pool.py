@@ -56,7 +56,7 @@ class ResourcePool:
         self.cpus = cpus
         # The nodes of its allocation. A task that asks for several has the whole worker.
         self.nodes, self.nodes_min = nodes, nodes_min
-        self._tasks_reserved = 0
+        self.tasks_reserved = 0
         self._is_taken_whole = False
         # What a waiting task counts for each processor that it asks for: more if there is little memory.
         self._waiting_factor = max(1.0, cpus * _WAITING_BYTES_PER_CPU / memory) if memory else math.inf
@@ -120,7 +120,7 @@ class ResourcePool:
             and self._gpus_reserved + task.gpus <= self.gpus
             and (not task.labels or set(task.labels) <= set(self.labels))
             and not self._is_taken_whole
-            and has_nodes_for(task.nodes, self.nodes, self.nodes_min, is_idle=not self._tasks_reserved)
+            and has_nodes_for(task.nodes, self.nodes, self.nodes_min, is_idle=not self.tasks_reserved)
         )
 
     def reserve(self, task: Task) -> None:
@@ -159,7 +159,7 @@ class ResourcePool:
             host=host,
             tasks_max=0 if self._is_taken_whole else math.ceil(cpus - _EPSILON),
             refused_cpus=() if has_room or self._counts_waiting else WAITING_CPUS,
-            nodes=1 if self._tasks_reserved else self.nodes,
+            nodes=1 if self.tasks_reserved else self.nodes,
             nodes_min=self.nodes_min,
         )
 
@@ -179,8 +179,8 @@ class ResourcePool:
             self._waiting_reserved = round_cpus(self._waiting_reserved + sign * self._cpus_of(task))
         self._memory_reserved += sign * (task.memory or 0)
         self._gpus_reserved += sign * task.gpus
-        self._tasks_reserved += sign
-        if not self._tasks_reserved:
+        self.tasks_reserved += sign
+        if not self.tasks_reserved:
             self._cpus_reserved = self._waiting_reserved = 0.0
         if task.nodes > 1:
             self._is_taken_whole = sign > 0

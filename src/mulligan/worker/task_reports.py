@@ -15,6 +15,7 @@ from mulligan.core.model.formatting import error_reason
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import ExpressionFailed, InputInvalid
+from mulligan.worker.machine_trouble import trouble_of
 from mulligan.worker.outputs import OutputNotKept
 from mulligan.worker.secrets import SecretMissing
 
@@ -105,9 +106,11 @@ def missing_result_reason(process_exit: ProcessExit) -> str:
     return _MISSING_RESULT_REASONS.get(process_exit.stop_reason, "")
 
 
-def report_refusal(task: Task, message: str, code: str = "INPUT_INVALID") -> TaskEnded:
-    """Report a task that could not be started."""
-    return make_report(task, Outcome(exit_code=None, code=code, message=message))
+def report_refusal(task: Task, message: str, code: str = "INPUT_INVALID", machine: str = "") -> TaskEnded:
+    """Report a task that could not be started. `machine`: what is wrong with the machine, if that is why."""
+    return make_report(
+        task, Outcome(exit_code=None, code=code, message=message, machine=machine, is_machine_broken=bool(machine))
+    )
 
 
 # The errors that keep a task from being started.
@@ -124,7 +127,8 @@ def report_start_error(task: Task, error: Exception) -> TaskEnded:
     if isinstance(error, ProgramNotFound):
         return report_program_missing(task, str(error))
     if isinstance(error, OSError):
-        return report_refusal(task, f"its files cannot be written: {error_reason(error)}", "EXCEPTION")
+        trouble = trouble_of(error.errno)
+        return report_refusal(task, f"its files cannot be written: {error_reason(error)}", "EXCEPTION", trouble)
     return report_refusal(task, "a value contains a lone surrogate, which no process can be given")
 
 
@@ -149,6 +153,11 @@ def report_spawn_error(task: Task, folder: str, error_number: int, reason: str) 
         return report_folder_error(task, folder, reason)
     if error_number == errno.E2BIG:
         return report_refusal(task, "its text and its values together are too large to start a process with")
+    is_ours = task.kind in ("shell", "python") and not task.params.get("interpreter")
+    broken = f"the program that runs {task.kind} steps is broken" if error_number and is_ours else ""
+    if trouble := trouble_of(error_number) or broken:
+        message = f"{_program_of(task)} cannot be started: {reason.lower()}"
+        return report_refusal(task, message, "EXCEPTION", trouble)
     if error_number in (errno.EACCES, errno.ENOEXEC):
         message = f"{_program_of(task)} cannot be executed: {reason.lower()}"
         return make_report(task, Outcome(exit_code=_NOT_EXECUTABLE, stderr_tail=message))

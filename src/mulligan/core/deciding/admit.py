@@ -18,10 +18,10 @@ from mulligan.core.deciding.affinity import bound_host
 from mulligan.core.deciding.budgets import check_raised_budgets, unreported_warning
 from mulligan.core.deciding.child_failure import UNDO_FAILED, child_failure
 from mulligan.core.deciding.child_rounds import ended_child, refuse_child, requested_round
-from mulligan.core.deciding.classify import LIMIT, PAST_DEADLINE, classify
+from mulligan.core.deciding.classify import LIMIT, MACHINE, PAST_DEADLINE, classify
 from mulligan.core.deciding.flow import wake_starts
 from mulligan.core.deciding.kept_approvals import refuse_outdated_approvals
-from mulligan.core.deciding.ladder import start_due_retry, with_cap_detail
+from mulligan.core.deciding.ladder import reruns_after_loss, start_due_retry, with_cap_detail
 from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, make_failure
 from mulligan.core.deciding.resource_usage import adjustments_of, attempt_limits
 from mulligan.core.deciding.rounds import Round, plan_revision, plan_round
@@ -365,6 +365,8 @@ def _attempt_ended(now: Now, report: r.TaskEnded) -> e.Fact:
         )
     if found is None or _was_stopped(now, place):
         return e.AttemptCancelled(place.key, place.attempt, spent_from_usage(report.usage).as_usage)
+    if report.outcome.is_machine_broken and reruns_after_loss(place) and not spent_from_usage(report.usage).as_usage:
+        return e.AttemptLost(place.key, place.attempt, machine=report.outcome.machine)
     found = add_location(now, place, msgspec.structs.replace(found, details=_failure_details(place, found, report)))
     return e.AttemptFailed(
         place.key,
@@ -390,6 +392,8 @@ def _with_data_problem(now: Now, report: r.TaskEnded) -> Outcome:
 def _failure_details(place: Place, found: Failure, report: r.TaskEnded) -> dict[str, Any]:
     """The details of the failure, with the peak memory and the exceeded limit: a later adjustment uses both."""
     details = {**found.details, **{k: v for k, v in report.usage.items() if k == "peak_memory"}}
+    if report.outcome.machine:
+        details[MACHINE] = report.outcome.machine
     if report.job is not None:
         details[SLURM] = report.job.details
     if found.code == "OUT_OF_MEMORY":

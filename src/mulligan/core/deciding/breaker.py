@@ -156,8 +156,8 @@ def breaker_verdict(report: Report, guard: Guard) -> Verdict:
     """
     if not isinstance(report, TaskEnded) or report.outcome.is_stopped or report.outcome.is_past_deadline:
         return "neither"
-    if report.reused_run_id:
-        return "neither"  # the service was not called
+    if report.reused_run_id or report.outcome.machine:
+        return "neither"  # the service was not called, or our own machine has failed
     found, _ = classify(report.outcome)
     if found is None:
         return "success"

@@ -33,6 +33,8 @@ OUT_OF_JOB_MEMORY = f"{TOO_LARGE_PREFIX} the job of its worker has"
 TOO_LONG, PAST_DEADLINE = "it took longer than its timeout", "it took longer than its deadline"
 
 
+# Detail of a failure: what was wrong with the machine.
+MACHINE = "machine"
 # Details of a TIMEOUT: the name of the limit that was exceeded, and its length if it is not a limit of the step.
 LIMIT, LIMIT_SECONDS = "limit", "limit_seconds"
 # The limit that a task exceeded which takes longer than its workers live.
@@ -64,6 +66,10 @@ def classify(outcome: Outcome) -> tuple[Failure | None, tuple[Failure, ...]]:
     errors = [report for report in reports if report.severity != "warning"]
     errors.sort(key=lambda report: report.severity != "critical")
     found = _failure(outcome, errors[:REPORTS_MAX])
+    if found is not None and outcome.machine and outcome.machine not in found.message:
+        # In front: the message of a step may be long, and nothing in it may name the cause.
+        message = f"{outcome.machine}: {found.message}"
+        found = msgspec.structs.replace(found, message=message[:MESSAGE_CHARS_MAX])
     return found, (*warnings[:REPORTS_MAX], *_warnings(outcome, found))
 
 

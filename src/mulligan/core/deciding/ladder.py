@@ -76,13 +76,22 @@ def _climb(now: Now, place: Place, failure: Failure, rungs: tuple[Rung, ...]) ->
 # -- a lost worker: before the ladder ------------------------------------------------------------------------------
 
 
+def _reruns_lost(place: Place) -> bool:
+    return place.spec.on_lost == "rerun" and not any("WORKER_LOST" in rule.codes for rule in place.spec.rules)
+
+
+def reruns_after_loss(place: Place) -> bool:
+    """Whether an attempt runs again if its worker is lost now, or its machine fails it. Not for ever."""
+    return _reruns_lost(place) and place.climb.losses < RERUNS_AFTER_LOSS_MAX
+
+
 def after_loss(now: Now, place: Place, fact: e.AttemptLost) -> Facts:
     """Run the attempt of a lost worker again, up to three times; after that, or with `on_lost: fail`, it has failed.
 
     The reruns do not count against any rule's retries. If somebody ended the job of the worker, they do not count at
     all; if the memory of the job was too small for its one task, the task has failed.
     """
-    may_rerun = place.spec.on_lost == "rerun" and not any("WORKER_LOST" in rule.codes for rule in place.spec.rules)
+    may_rerun = _reruns_lost(place)
     if place.phase == "stopping" or not now.may_start(place):
         yield e.AttemptCancelled(place.key, place.attempt)
     elif fact.ending == "memory":

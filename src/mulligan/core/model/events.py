@@ -467,6 +467,8 @@ class AttemptLost(Fact):
     worker: str = ""
     # The job of a scheduler in which the worker ran.
     job: JobEnd | None = None
+    # If the worker lives: what is wrong with its machine.
+    machine: str = ""
 
     @property
     def ending(self) -> JobEnding:

@@ -44,5 +44,9 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     stderr_left_out: int = 0
     # The size of an output that was not kept.
     output_bytes: int = 0
+    # What is wrong with the machine on which it failed: a full disk, no more processes.
+    machine: str = ""
+    # Whether that would fail any task there: it is not the fault of the step.
+    is_machine_broken: bool = False
     # The folder of its run, if the host of the worker does not have it: nothing was started.
     lacks_folder: str = ""

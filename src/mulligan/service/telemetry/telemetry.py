@@ -82,9 +82,15 @@ class Telemetry:
         )
         # The workers of a file send no heartbeats: their locks say whether they live.
         is_alive = self._reader.is_alive
-        workers = Counter("alive" if is_alive(worker) else "expired" for worker in store.workers())
+        workers = Counter(
+            "expired" if not is_alive(worker) else "in_trouble" if worker.trouble else "alive"
+            for worker in store.workers()
+        )
         yield gauge(
-            "mulligan_workers", "Workers of the store", ("state",), [((s,), workers[s]) for s in ("alive", "expired")]
+            "mulligan_workers",
+            "Workers of the store",
+            ("state",),
+            [((s,), workers[s]) for s in ("alive", "in_trouble", "expired")],
         )
         breakers = Counter(breaker.status for breaker in store.breakers())
         yield gauge(

@@ -41,6 +41,12 @@ COMMIT
 INSERT INTO workers (name, host, record, beat_at) VALUES (%s, %s, %s, now_micros())
 ON CONFLICT (name) DO UPDATE SET host = excluded.host, record = excluded.record, beat_at = excluded.beat_at
 
+-- name: worker_record
+SELECT record FROM workers WHERE name = %s FOR UPDATE
+
+-- name: update_worker
+UPDATE workers SET record = %s WHERE name = %s
+
 -- name: record_heartbeat
 UPDATE workers SET beat_at = now_micros() WHERE name = %s RETURNING 1
 

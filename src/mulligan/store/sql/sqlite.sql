@@ -15,6 +15,12 @@ UPDATE counters SET value = max(value, ?2) WHERE name = ?1
 INSERT INTO workers (name, host, record, beat_at) VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET host = excluded.host, record = excluded.record, beat_at = excluded.beat_at
 
+-- name: worker_record
+SELECT record FROM workers WHERE name = ?
+
+-- name: update_worker
+UPDATE workers SET record = ? WHERE name = ?
+
 -- name: record_heartbeat
 UPDATE workers SET beat_at = ? WHERE name = ? RETURNING 1
 

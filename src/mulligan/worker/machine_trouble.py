@@ -1,0 +1,70 @@
+"""What keeps a machine from running any task, whatever the task is: a full disk, no more processes or descriptors."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.reports import TaskEnded
+
+# A disk with less than this is full: a program that writes gets no further.
+FULL_BYTES = 64 * 1024
+_TROUBLES = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the quota of the disk is used up",
+    errno.EROFS: "the disk has become read-only",
+    errno.EIO: "the disk fails",
+    errno.EMFILE: "the worker has too many open files",
+    errno.ENFILE: "the machine has too many open files",
+    errno.ENOMEM: "the machine has no memory left for a process",
+    errno.EAGAIN: "the machine starts no more processes",
+}
+
+
+def trouble_of(error_number: int | None) -> str:
+    """Return what is wrong with the machine if the system answers with this error; "" if nothing is."""
+    return _TROUBLES.get(error_number or 0, "")
+
+
+def full_disk(folders: Iterable[str]) -> str:
+    """Return the trouble if the disk of one of these folders is full."""
+    for folder in folders:
+        try:
+            found = os.statvfs(folder)
+        except OSError:
+            continue
+        if not found.f_blocks:
+            continue  # not a disk
+        # Some file systems have no fixed number of files: they say 0 of 0.
+        if found.f_bavail * found.f_frsize < FULL_BYTES or (found.f_files and not found.f_favail):
+            return f"the disk of '{folder}' is full"
+    return ""
+
+
+def with_machine_trouble(report: TaskEnded, home: str, folder: str) -> TaskEnded:
+    """Return the report of a failed task with what is wrong with the machine, if a look at it shows something.
+
+    A full disk of the worker, or of temporary files, fails any task. That of the folder of the run fails its own tasks.
+    """
+    outcome = report.outcome
+    if outcome.machine or not _has_failed(outcome):
+        return report
+    ours = full_disk((home, tempfile.gettempdir()))
+    trouble = ours or full_disk((folder,))
+    if not trouble:
+        return report
+    return replace(report, outcome=replace(outcome, machine=trouble, is_machine_broken=bool(ours)))
+
+
+def _has_failed(outcome: Outcome) -> bool:
+    """Whether it failed by itself: not because it was stopped, took too long or too much, or could not be valid."""
+    if outcome.is_stopped or outcome.is_timed_out or outcome.is_out_of_memory:
+        return False
+    has_code = outcome.code in ("EXCEPTION", "INTERNAL", "REQUIREMENTS_FAILED")
+    is_short = bool(outcome.output_error or outcome.report_error or outcome.missing_outputs)
+    return has_code or is_short or (not outcome.code and (outcome.signal is not None or bool(outcome.exit_code)))
