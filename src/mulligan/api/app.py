@@ -36,6 +36,7 @@ from mulligan.errors import (
     NotAcceptable,
     RequestRefused,
     RequestTooLarge,
+    StoreUnavailable,
     UnknownPath,
 )
 from mulligan.service import (
@@ -63,6 +64,9 @@ SECURITY_HEADERS = {
 # How long the threads may take to end what nobody waits for any more.
 CLOSE_SECONDS = 5.0
 
+# The parameters and fields of bodies that name a run.
+RUN_FIELDS = ("run_id", "run", "a", "b")
+
 # Where a request notes the route that it found.
 _ROUTE = "mulligan.route"
 _log = logging.getLogger("mulligan.server")
@@ -87,6 +91,8 @@ class _Exchange:
     receive: Receive
     route: Route | None = None
     token: TokenRecord | None = None
+    # The runs that it names.
+    run_ids: tuple[int, ...] = ()
 
 
 class Api:
@@ -159,7 +165,7 @@ class Api:
         try:
             answer = await self._answer(exchange)
         except Exception as error:
-            answer = await self._refuse(exchange, as_known_error(error, request.where))
+            answer = await self._refuse(exchange, as_known_error(await self._explain(error, exchange), request.where))
         seconds = time.monotonic() - started_at
         # A method that no route has, or a path, is chosen by the client: it does not become a name of its own.
         route = exchange.route
@@ -185,6 +191,7 @@ class Api:
         _check_accepted(route, request.headers.get("accept", ""))
         query = endpoint.query.decode(exchange.scope.get("query_string", b"").decode("latin-1"))
         body = await _body(endpoint, exchange)
+        exchange.run_ids = _named_runs(path, query, body)
         make = partial(
             Call,
             token=token,
@@ -202,6 +209,21 @@ class Api:
             change=lambda work: self.threads.change(lambda service: work(_service_of(service, token))),
         )
         return await self._call(endpoint, make, exchange)
+
+    async def _explain(self, error: Exception, exchange: _Exchange) -> Exception:
+        """The error; one that comes from a damaged run as `RunDamaged`."""
+        token, run_ids = exchange.token, exchange.run_ids
+        if token is None or not run_ids or (isinstance(error, MulliganError) and error.http_status < 500):
+            return error
+        try:
+            found = await self.threads.compute(
+                lambda service: _service_of(service, token).explain_damage(run_ids, error)
+            )
+        except StoreUnavailable as busy:
+            return busy
+        if found is not None:
+            _log.warning("%s: %s", exchange.request.where, found.message)
+        return found or error
 
     async def _refuse(self, exchange: _Exchange, error: MulliganError) -> Answer:
         """The answer to a refused request. The audit has it first, if the store can write."""
@@ -432,6 +454,13 @@ def _as_answer(route: Route, result: Any) -> Answer | Streamed:
         return replace(answer, value=answer.value.encode())
     value = answer.value if isinstance(answer.value, dict) else to_json(answer.value)
     return replace(answer, value=msgspec.json.encode(value))
+
+
+def _named_runs(path: Mapping[str, str], query: Any, body: Any) -> tuple[int, ...]:
+    """The runs that a request names: in its path, or in a field of that meaning."""
+    given = [path.get("run_id"), *(getattr(one, name, None) for one in (query, body) for name in RUN_FIELDS)]
+    numbers = (int(one) for one in given if one is not None and str(one).isascii() and str(one).isdecimal())
+    return tuple(dict.fromkeys(one for one in numbers if one < 2**63))
 
 
 def _wants_page(exchange: _Exchange) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -14,8 +15,9 @@ from mulligan.core.evolve.evolve_places import spec_below
 from mulligan.core.evolve.tallies import parse_tally_key
 from mulligan.core.model.workflow import Command, Step, Workflow, decode
 from mulligan.core.state.state import Tally
+from mulligan.errors import CodecError
 from mulligan.ports import RunRecord
-from mulligan.service.run_reader import PAGE, RunReader
+from mulligan.service.run_reader import PAGE, Row, RunReader, readable
 
 # In order; a script belongs to the retry that it is for.
 RUNGS = ("retry", "script", "handle", "triage", "route")
@@ -137,7 +139,9 @@ def sum_tallies(reader: RunReader, counted: Iterable[Counted]) -> list[RungStats
     # Newest first: for a step that moved, its position in the newest file counts.
     of_rungs = (one for one in counted if parse_tally_key(one[1])[2] not in OF_AGENTS)
     for record, key, tally in sorted(of_rungs, key=lambda one: -one[0].run_id):
-        subject, order = _pinned(reader, record, versions).meaning(key)
+        if (pinned := _pinned(reader, record, versions)) is None:
+            continue
+        subject, order = pinned.meaning(key)
         sums.setdefault(subject, _Sum(order)).add(record.run_id, tally)
     # An entry without a try: the run began under a release that did not count yet.
     lines = sorted(sums.items(), key=lambda line: (line[0].workflow, line[1].order))
@@ -210,7 +214,15 @@ def _of_all(reader: RunReader, since: datetime | None) -> Iterator[Counted]:
         return iter(())
     rows = reader.store.rows_of_kind("tallies")
     records = _records(reader, {run_id for run_id, _, _ in rows}, since)
-    return ((records[run_id], key, read_tally(data)) for run_id, key, data in rows if run_id in records)
+    return ((records[run_id], key, tally) for run_id, key, tally in read_tallies(rows) if run_id in records)
+
+
+def read_tallies(rows: Iterable[Row]) -> Iterator[tuple[int, str, Tally]]:
+    """Counters of many runs: run, key, counter. Those that cannot be read are left out."""
+    for run_id, key, tally in readable(rows, read_tally):
+        with suppress(CodecError):
+            parse_tally_key(key)
+            yield run_id, key, tally
 
 
 def _records(reader: RunReader, run_ids: set[int], since: datetime | None) -> dict[int, RunRecord]:
@@ -225,11 +237,14 @@ def _records(reader: RunReader, run_ids: set[int], since: datetime | None) -> di
     return found
 
 
-def _pinned(reader: RunReader, record: RunRecord, versions: dict[tuple[str, str], _Pinned]) -> _Pinned:
-    """The workflow as the run has it: read once per version."""
+def _pinned(reader: RunReader, record: RunRecord, versions: dict[tuple[str, str], _Pinned]) -> _Pinned | None:
+    """The workflow as the run has it: read once per version. None if it cannot be read."""
     version = record.workflow, record.version
     if version not in versions:
-        versions[version] = _Pinned(decode(reader.store.load(record.run_id).workflow))
+        try:
+            versions[version] = _Pinned(decode(reader.store.load(record.run_id).workflow))
+        except CodecError:
+            return None  # of this run: others of the version may be whole
     return versions[version]
 
 

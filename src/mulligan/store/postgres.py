@@ -56,7 +56,7 @@ from mulligan.ports import (
 from mulligan.store import refusals
 from mulligan.store.audit_rows import audit_row
 from mulligan.store.breaker_transaction import BreakerTransaction, breaker_row
-from mulligan.store.columns import breaker_from, circuit_from, queued_shape_from, run_from, waiting_from
+from mulligan.store.columns import breaker_from, circuit_from, queued_shape_from, run_from, waiting_from, whole_run_from
 from mulligan.store.encoding import answer_from, encoded, moment_from, report_from, task_from, worker_from
 from mulligan.store.postgres_arrays import Bigints, Blobs, Floats, Texts
 from mulligan.store.postgres_artifacts import ArtifactRows
@@ -200,7 +200,7 @@ class PostgresStore:
             raise refusals.unknown_run(run_id)
         if not bodies:
             raise refusals.no_workflow(run_id)
-        return LoadedRun(run_from(records[0]), bodies[0][1], [(*row[1:],) for row in rows])
+        return LoadedRun(whole_run_from(records[0]), bodies[0][1], [(*row[1:],) for row in rows])
 
     def load_all(self, run_ids: Collection[int]) -> list[LoadedRun]:
         records, bodies, rows = self._loaded(run_ids)
@@ -209,7 +209,7 @@ class PostgresStore:
         loaded = []
         for record in records:
             with suppress(CodecError):
-                run = run_from(record)
+                run = whole_run_from(record)
                 if run.version in body_of:
                     loaded.append(LoadedRun(run, body_of[run.version], rows_of.get(run.run_id, [])))
         return loaded
@@ -250,12 +250,12 @@ class PostgresStore:
             self._client.query("new_run_ids", last - highest)
         return int(highest)
 
-    def remove(self, root_run_ids: Collection[int]) -> list[int]:
+    def remove(self, root_run_ids: Collection[int], *, is_forced: bool = False) -> list[int]:
         wanted = Bigints(root_run_ids)
 
         def work() -> list[tuple[int, str]]:
             self._client.execute("lock_trees", wanted)
-            found: list[tuple[int, str]] = self._client.execute("removable", wanted)
+            found: list[tuple[int, str]] = self._client.execute("trees" if is_forced else "removable", wanted)
             gone = [run_id for run_id, _ in found]
             for name in (
                 "remove_events",
@@ -265,6 +265,7 @@ class PostgresStore:
                 "remove_starts",
                 "remove_attributes",
                 "remove_words",
+                "remove_messages",
                 "remove_notices_of_runs",
                 "remove_log_chunks",
                 "remove_runs",
