@@ -42,8 +42,8 @@ class Clock:
         pass
 
 
-def test_a_server_fires_schedules_and_sends_notices() -> None:
-    assert [job.name for job in JOBS] == ["schedules", "notices"]
+def test_a_server_fires_schedules_sends_notices_and_removes_what_is_old() -> None:
+    assert [job.name for job in JOBS] == ["schedules", "notices", "retention"]
 
 
 def test_a_job_is_asked_again_at_the_moment_that_it_named() -> None:

@@ -45,6 +45,7 @@ from mulligan.ports.server_records import NoticeStatus as NoticeStatus
 from mulligan.ports.server_records import Outbox as Outbox
 from mulligan.ports.server_records import Scope as Scope
 from mulligan.ports.server_records import ServerRecords as ServerRecords
+from mulligan.ports.server_records import TableSize as TableSize
 from mulligan.ports.server_records import TokenLimits as TokenLimits
 from mulligan.ports.server_records import TokenRecord as TokenRecord
 from mulligan.ports.server_records import Tokens as Tokens

@@ -38,7 +38,15 @@ def _send_notices(service: Service, now: datetime) -> datetime | None:
     return service.notices.send_due(now)
 
 
-JOBS: tuple[Job, ...] = (Job("schedules", _fire_schedules), Job("notices", _send_notices))
+def _remove_old(service: Service, now: datetime) -> datetime | None:
+    return service.remove_old(now)
+
+
+JOBS: tuple[Job, ...] = (
+    Job("schedules", _fire_schedules),
+    Job("notices", _send_notices),
+    Job("retention", _remove_old),
+)
 
 
 class BackgroundJobs:
