@@ -69,6 +69,7 @@
         UnknownArtifact                 artifact.unknown         404   2   no run that the caller sees has it
       ArtifactDamaged                   artifact.damaged         500   1   its content has changed
       CodecError                        codec                    500   1   stored data cannot be read
+        RunDamaged                      run.damaged              409   1   that of a run: it can be removed
       IllegalTransition                 internal.unlawful        500   1   a bug: a fact that is not allowed
 
 A message says what happened, where, and what to do: the user's words quoted, lower case, no full stop.
@@ -690,6 +691,17 @@ class ArtifactDamaged(MulliganError):
 
 class CodecError(MulliganError):
     code = "codec"
+
+
+class RunDamaged(CodecError):
+    """What the store has of a run cannot be read, or does not fit together. Nothing but its removal is possible."""
+
+    code = "run.damaged"
+    http_status = 409
+
+    def __init__(self, message: str, *, hint: str = "", run_id: int = 0) -> None:
+        super().__init__(message, hint=hint, run_id=run_id)
+        self.run_id = run_id
 
 
 class IllegalTransition(MulliganError):

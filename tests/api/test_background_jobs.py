@@ -42,8 +42,8 @@ class Clock:
         pass
 
 
-def test_a_server_fires_schedules_and_sends_notices() -> None:
-    assert [job.name for job in JOBS] == ["schedules", "notices"]
+def test_a_server_fires_schedules_sends_notices_and_removes_what_is_old() -> None:
+    assert [job.name for job in JOBS] == ["schedules", "notices", "retention"]
 
 
 def test_a_job_is_asked_again_at_the_moment_that_it_named() -> None:
@@ -118,3 +118,22 @@ def test_a_signal_that_comes_when_it_begins_to_wait_ends_it(tmp_path: Path) -> N
     done = subprocess.run([sys.executable, "-c", TERMINATED_AT_WAIT, str(tmp_path / "home"), "text"], timeout=60)
 
     assert done.returncode == 0
+
+
+def test_the_store_is_asked_for_its_time_once_for_all_jobs_and_again_after_one_that_took_long() -> None:
+    clock: Any = Clock()
+    asked, elapsed = [], [0.0]
+    clock.now = lambda: (asked.append(1), clock.at)[1]
+
+    def quick(service: Any, now: datetime) -> None:
+        pass
+
+    def slow(service: Any, now: datetime) -> None:
+        elapsed[0] += 1.0
+
+    at_rest = BackgroundJobs([Job(name, quick) for name in "abc"], print, lambda: elapsed[0])
+    at_rest.run_due(clock)
+    assert len(asked) == 1
+
+    BackgroundJobs([Job("a", slow), Job("b", quick)], print, lambda: elapsed[0]).run_due(clock)
+    assert len(asked) == 3

@@ -11,7 +11,7 @@ from typing import Any
 
 SRC = Path(__file__).parent.parent.parent / "src"
 # As the installed command starts: the folder that one is in is no place to import from.
-_START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from mulligan.cli.main import main; main()"
+START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from mulligan.cli.main import main; main()"
 
 
 class Outside:
@@ -31,7 +31,7 @@ class Outside:
 
     def run(self, *words: object, umask: int = -1, **variables: str) -> subprocess.CompletedProcess[bytes]:
         """What a command line gives."""
-        command = [sys.executable, "-I", "-c", _START, str(SRC), *map(str, words)]
+        command = [sys.executable, "-I", "-c", START, str(SRC), *map(str, words)]
         environment = {**os.environ, "TMPDIR": str(self.temporary), **variables}
         return subprocess.run(
             command, cwd=self.folder, env=environment, umask=umask, capture_output=True, check=False, timeout=120

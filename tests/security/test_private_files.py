@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import stat
+import subprocess
+import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .outside import Outside
+from .outside import SRC, START, Outside
 
 # Every kind of file: small and large outputs, both logs, side files, a secret's pipes, a warm child, an agent's
 # prompt, a failure's context. `look` sees what is there while steps run.
@@ -63,6 +67,33 @@ def test_all_that_a_run_leaves_and_has_meanwhile_is_its_owners_alone_under_a_mas
     others = [(mode, path) for mode, path in (*here, *found_in(outside.home)) if mode != wanted_mode(path)]
     assert ran["status"] == "completed"
     assert others == []
+
+
+def test_all_that_a_server_and_its_worker_write_is_its_owners_alone(outside: Outside) -> None:
+    outside.ran("steps: [{step: one, shell: 'true'}]", umask=0)
+    secret = outside.run("token", "create", "ada", "--scope", "write", umask=0).stdout.decode().strip()
+    command = [sys.executable, "-I", "-c", START, str(SRC), "server", "--port", "0", "--log-format", "json"]
+    with subprocess.Popen(
+        command, cwd=outside.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, umask=0, text=True
+    ) as server:
+        assert server.stdout is not None
+        url = next(match[0] for line in server.stdout if (match := re.search(r"http://127\.0\.0\.1:\d+", line)))
+        asked = urllib.request.Request(
+            f"{url}/api/v1/runs",
+            json.dumps({"text": "name: served\nsteps: [{step: one, shell: echo hello}]"}).encode(),
+            {"authorization": f"Bearer {secret}", "content-type": "application/json"},
+        )
+        with urllib.request.urlopen(asked, timeout=60) as answer:
+            assert answer.status == 201
+        ended = outside.run("wait", "2", umask=0)
+        meanwhile = [*found_in(outside.home)]
+        server.terminate()
+        server.stdout.read()
+
+    assert ended.returncode == 0, ended.stderr
+    work = str(outside.home / "work")
+    others = [(mode, path) for mode, path in (*meanwhile, *found_in(outside.home)) if mode != wanted_mode(path)]
+    assert [(oct(mode), path) for mode, path in others if not path[2:].startswith(f"{work}/")] == []
 
 
 def test_the_folders_above_a_home_that_are_made_for_it_are_its_owners_alone_too(outside: Outside) -> None:

@@ -39,6 +39,8 @@ from mulligan.errors import (
     RequestRefused,
     RequestTooLarge,
     RequestTooSlow,
+    StoreUnavailable,
+    TooManyRequests,
     UnknownPath,
 )
 from mulligan.service import (
@@ -68,6 +70,9 @@ CLOSE_SECONDS = 2.0
 
 # How long a body may take, and how much longer for each part of it that has come: a slow line sends 16 kB a second.
 BODY_SECONDS, BODY_BYTES_PER_SECOND = 30.0, 16 * 1024
+# The parameters and fields of bodies that name a run.
+RUN_FIELDS = ("run_id", "run", "a", "b")
+
 # Where a request notes the route that it found.
 _ROUTE = "mulligan.route"
 _log = logging.getLogger("mulligan.server")
@@ -92,6 +97,8 @@ class _Exchange:
     receive: Receive
     route: Route | None = None
     token: TokenRecord | None = None
+    # The runs that it names.
+    run_ids: tuple[int, ...] = ()
 
 
 class Api:
@@ -168,7 +175,7 @@ class Api:
         try:
             answer = await self._answer(exchange)
         except Exception as error:
-            answer = await self._refuse(exchange, as_known_error(error, request.where))
+            answer = await self._refuse(exchange, as_known_error(await self._explain(error, exchange), request.where))
         seconds = time.monotonic() - started_at
         # A method that no route has, or a path, is chosen by the client: it does not become a name of its own.
         route = exchange.route
@@ -198,6 +205,7 @@ class Api:
             body: Any = await uploads.receive(self._upload_folder, pieces)
         else:
             body = await _body(endpoint, exchange, self._body_seconds)
+        exchange.run_ids = _named_runs(path, query, body)
         make = partial(
             Call,
             token=token,
@@ -220,6 +228,21 @@ class Api:
         finally:
             if route.is_upload:
                 uploads.remove(body.path)
+
+    async def _explain(self, error: Exception, exchange: _Exchange) -> Exception:
+        """The error; one that comes from a damaged run as `RunDamaged`."""
+        token, run_ids = exchange.token, exchange.run_ids
+        if token is None or not run_ids or (isinstance(error, MulliganError) and error.http_status < 500):
+            return error
+        try:
+            found = await self._compute(
+                lambda service: _service_of(service, token).explain_damage(run_ids, error), token
+            )
+        except (StoreUnavailable, TooManyRequests) as busy:
+            return busy
+        if found is not None:
+            _log.warning("%s: %s", exchange.request.where, found.message)
+        return found or error
 
     async def _refuse(self, exchange: _Exchange, error: MulliganError) -> Answer:
         """The answer to a refused request. The audit has it first, if the store can write."""
@@ -471,6 +494,13 @@ def _as_answer(route: Route, result: Any) -> Answer | Streamed:
         return replace(answer, value=answer.value.encode())
     value = answer.value if isinstance(answer.value, dict) else to_json(answer.value)
     return replace(answer, value=msgspec.json.encode(value))
+
+
+def _named_runs(path: Mapping[str, str], query: Any, body: Any) -> tuple[int, ...]:
+    """The runs that a request names: in its path, or in a field of that meaning."""
+    given = [path.get("run_id"), *(getattr(one, name, None) for one in (query, body) for name in RUN_FIELDS)]
+    numbers = (int(one) for one in given if one is not None and str(one).isascii() and str(one).isdecimal())
+    return tuple(dict.fromkeys(one for one in numbers if one < 2**63))
 
 
 def _wants_page(exchange: _Exchange) -> bool:

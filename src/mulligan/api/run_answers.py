@@ -83,6 +83,8 @@ class RunInList(Shape, frozen=True):
     asks: list[Asked]
     spent: Spent | None
     started_by: str
+    # Why it cannot be read, as far as that is known; "" if it can.
+    damage: str = ""
 
 
 class RunsPage(Shape, frozen=True):

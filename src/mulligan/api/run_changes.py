@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from mulligan.api.routing import Answer, Body, Call, Route
+from mulligan.api.routing import Answer, Body, Call, Query, Route
 from mulligan.api.token_limits import changed_run, refuse_other_workflow, refuse_without
 from mulligan.errors import InputInvalid
 from mulligan.service import (
@@ -22,6 +22,7 @@ from mulligan.service import (
     Given,
     HookRule,
     Prepared,
+    RemovedRuns,
     RetryResult,
     StartedRun,
     Workflow,
@@ -297,6 +298,16 @@ def retry_step(call: Call) -> StepRetried:
     return StepRetried(run_id, asked.dry_run, None, found)
 
 
+class RemoveQuery(Query, frozen=True):
+    """Whether to try only."""
+
+    dry_run: bool = False
+
+
+def remove_run(call: Call) -> RemovedRuns:
+    return call.service.remove_run(changed_run(call), is_dry=call.query.dry_run)
+
+
 _RUN = "runs/{run_id:int}"
 ROUTES = (
     Route(
@@ -326,6 +337,16 @@ ROUTES = (
         "Stop a run: cleanup, undo and end still run.",
         body=CancelBody,
         answer=ChangeResult,
+        problems=(409,),
+    ),
+    Route(
+        "DELETE",
+        _RUN,
+        remove_run,
+        "admin",
+        "Remove a run that has ended or is damaged, with the runs that it called; with dry_run=true only say which.",
+        query=RemoveQuery,
+        answer=RemovedRuns,
         problems=(409,),
     ),
     Route(

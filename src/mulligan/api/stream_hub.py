@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from mulligan.errors import MulliganError, TooManyRequests, UnknownRun
+from mulligan.errors import MulliganError, RunDamaged, TooManyRequests, UnknownRun
 from mulligan.service import LiveEvent, LiveFeed, Service, TokenRecord, Watch
 
 # How many streams one token, and the whole server, may have at once.
@@ -274,19 +274,19 @@ class StreamHub:
         if self._tokens.total() >= STREAMS_MAX:
             raise TooManyRequests(f"the server has {STREAMS_MAX:,} streams already", hint=hint)
 
-    def _catch_up_all(self, service: Service, joining: Iterable[_Joining]) -> list[CaughtUp | UnknownRun]:
-        """What `_catch_up` finds for each client; for one that asks for a run that does not exist, the error."""
-        found: list[CaughtUp | UnknownRun] = []
+    def _catch_up_all(self, service: Service, joining: Iterable[_Joining]) -> list[CaughtUp | UnknownRun | RunDamaged]:
+        """What `_catch_up` finds for each client; for one whose run does not exist or is damaged, the error."""
+        found: list[CaughtUp | UnknownRun | RunDamaged] = []
         undelivered = self._feed.undelivered
         earlier = len(undelivered)
         try:
             for one in joining:
                 try:
                     found.append(self._catch_up(service, one.wanted, one.known))
-                except UnknownRun as error:
+                except (UnknownRun, RunDamaged) as error:
                     found.append(error)
         except MulliganError:
-            read = [one for one in found if not isinstance(one, UnknownRun)]
+            read = [one for one in found if not isinstance(one, MulliganError)]
             # Before what the last one has found.
             undelivered[earlier:earlier] = [event for one in read for others, _, _ in one for event in others]
             raise

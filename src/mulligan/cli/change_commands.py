@@ -93,6 +93,27 @@ def cancel(
         return finish_run(service, run_id, chosen, as_json=as_json, home=home)
 
 
+def remove(
+    run: RunName,
+    is_dry: Annotated[bool, Option("--dry-run", help="Show what would be removed, and remove nothing.")] = False,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a run that has ended or that cannot be read, with the runs that it called.
+
+    Its files are removed by the next 'mulligan gc', and by a server.
+    """
+    with service_at(home) as service:
+        run_id = service.find_run(run)
+        found = service.remove_run(run_id, is_dry=is_dry)
+    if as_json:
+        show_json(to_json(found))
+        return
+    others = f" and {pluralize(len(found.run_ids) - 1, 'run')} that it called" if len(found.run_ids) > 1 else ""
+    damage = f"; it was damaged: {found.damage}" if found.damage else ""
+    complain(f"run {run_id}{others} {'would be' if is_dry else 'was'} removed{damage}")
+
+
 def pause(
     run: RunName,
     step: Annotated[

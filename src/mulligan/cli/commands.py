@@ -40,6 +40,7 @@ COMMANDS = {
     "data": ("mulligan.cli.data:data", "Get, set or list the values that the steps of a run share."),
     "report": ("mulligan.cli.report:report", "Write a report of a run in HTML: failures, graph, timeline, logs."),
     "cancel": ("mulligan.cli.change_commands:cancel", "Cancel a run; its cleanup, undo and end steps still run."),
+    "remove": ("mulligan.cli.change_commands:remove", "Remove a run that has ended or cannot be read."),
     "pause": ("mulligan.cli.change_commands:pause", "Pause a run: running steps finish, and no other step starts."),
     "retry": ("mulligan.cli.change_commands:retry", "Give a run another round: steps that did not complete run again."),
     "fork": ("mulligan.cli.change_commands:fork", "Start a new run that keeps another run's results before a step."),

@@ -69,6 +69,7 @@ def _rows(found: GarbageReport) -> Iterator[tuple[str, str]]:
     yield from _first("files of worker", found.workers, "more worker")
     yield from _first("environment", found.environments, "more environment")
     yield from _first("worktree", found.worktrees, "more worktree")
+    yield from ((f"old rows: {name}", f"{count:,}") for name, count in found.rows.items())
 
 
 def _first(label: str, garbage: list[Garbage], more: str) -> Iterator[tuple[str, str]]:
@@ -86,6 +87,7 @@ def _summary(found: GarbageReport) -> str:
         "dead worker": len(found.workers),
         "environment": len(found.environments),
         "worktree": len(found.worktrees),
+        "old row": sum(found.rows.values()),
     }
     counts = [pluralize(number, noun) for noun, number in kinds.items() if number]
     if not counts:

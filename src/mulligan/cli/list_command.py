@@ -166,11 +166,21 @@ def _row(run: RunLine, depth: int, now: datetime, place: str, workflow_chars_max
         notes.append(f"child of run {run.parent_run_id}")
     name = f"{'  ' * depth}{run.run_id}"
     workflow = run.workflow if workflow_chars_max is None else cut(run.workflow, workflow_chars_max)
-    return name, run.status, age(run.created_at, now), length(run.seconds), workflow, "; ".join(notes)
+    return (
+        name,
+        "damaged" if run.damage else run.status,
+        age(run.created_at, now),
+        length(run.seconds),
+        workflow,
+        "; ".join(notes),
+    )
 
 
 def _notes(run: RunLine, place: str) -> Iterator[str]:
     """Why it failed, what it waits for, its driver, its round, its reason."""
+    if run.damage:
+        yield f"cannot be read: {run.damage}; remove it: mulligan remove {run.run_id}"
+        return
     if run.failure is not None:
         yield first_failure(run.failure)
     yield from (_describe(run, wait, place) for wait in _main_reasons(run))

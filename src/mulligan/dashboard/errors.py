@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from mulligan.api.problems import ProblemDetails
 from mulligan.api.routing import Answer
-from mulligan.dashboard.shell import bare_page, page
-from mulligan.errors import UnknownRun
+from mulligan.dashboard.parts import action_button
+from mulligan.dashboard.shell import bare_page, may, page
+from mulligan.errors import RunDamaged, UnknownRun
 from mulligan.service import Html, TokenRecord, element, join_html
 
 _UNAUTHORISED, _NOT_FOUND = 401, 404
@@ -42,9 +43,31 @@ def render_error(problem: ProblemDetails, path: str, token: TokenRecord | None =
     if token is None:
         return bare_page(_title(problem), *parts, actions)
     title, *rest = parts
-    return page(
-        _Reader(token), _title(problem), element("header", title, class_="page-head"), *rest, actions, section=""
-    )
+    reader = _Reader(token)
+    modules: tuple[str, ...] = ()
+    if problem.code == RunDamaged.code and may(reader, "admin"):
+        actions, modules = (
+            join_html([element("p", _remove_button(problem), class_="actions"), actions]),
+            ("actions.js",),
+        )
+    head = element("header", title, class_="page-head")
+    return page(reader, _title(problem), head, *rest, actions, section="", modules=modules)
+
+
+def _remove_button(problem: ProblemDetails) -> Html:
+    run_id = problem.data["run_id"]
+    remove = {
+        "method": "DELETE",
+        "path": f"runs/{run_id}",
+        "bodyless": True,
+        "title": f"Remove run {run_id}?",
+        "text": "Its events, rows and logs go, and the runs that it called. Only a copy of the store has them then.",
+        "label": "Remove the run",
+        "danger": True,
+        "done": f"run {run_id} is removed",
+        "next": "/runs",
+    }
+    return action_button("Remove the run", remove)
 
 
 def _way_back(problem: ProblemDetails, path: str) -> Html:

@@ -23,6 +23,8 @@ def status(text: str, label: str = "") -> Html:
 
 def run_status(run: RunLine) -> Html:
     """How a run stands, in its colour: what it waits for if only a person can move it, and whether it is degraded."""
+    if run.damage:
+        return element("span", "damaged", class_=f"status {status_tone('failed')}", title=run.damage)
     if asked := waits_only_for_a_person(run):
         return element("span", asked, class_="status ask")
     is_degraded = run.degraded and run.status == "completed"

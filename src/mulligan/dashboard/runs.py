@@ -295,6 +295,8 @@ def _row(run: RunLine, asked: RunsQuery, *, can_change: bool) -> Html:
 
 def _what(run: RunLine) -> Html | str:
     """Why it failed, or what it waits for, or what it does."""
+    if run.damage:
+        return element("span", run.damage, class_="words")
     if run.failure is not None and run.status in ("failed", "running", "paused") and not run.waiting_for:
         step = element("a", run.failure.step, href=path_to("runs", run.run_id, "steps", run.failure.step))
         more = f" and {run.failure.count - 1:,} more" if run.failure.count > 1 else ""

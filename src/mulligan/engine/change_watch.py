@@ -9,8 +9,8 @@ POLL_SECONDS = 0.02
 # How often while other processes write, and for how long after they did: each of our turns answers one of theirs.
 BUSY_POLL_SECONDS, BUSY_SECONDS = 0.003, 0.25
 # A shared store is looked into at least this often: nothing notifies us of a clock that was set, or of the runs of a
-# dead engine.
-IDLE_SECONDS = 1.0
+# dead engine. Less often if it wakes us for all that others write: a look is a dozen statements.
+IDLE_SECONDS, NOTIFIED_IDLE_SECONDS = 1.0, 10.0
 
 
 class ChangeWatch:
@@ -20,6 +20,8 @@ class ChangeWatch:
         self._store = store
         self._clock = clock
         self._is_shared = is_shared
+        # Whether the store wakes us for whatever other processes write.
+        self.is_notified = False
         # The engine knows that there is something for it.
         self.is_requested = True
         self._looked_at = self._polled_at = 0.0
@@ -37,7 +39,11 @@ class ChangeWatch:
         # A round of the loop may take less time than the question.
         now = self._clock.monotonic()
         is_time_to_ask = now - self._polled_at >= self._poll_seconds(now)
-        return (is_time_to_ask and self._has_changes(now)) or (self._is_shared and now - self._looked_at > IDLE_SECONDS)
+        return (is_time_to_ask and self._has_changes(now)) or (self._is_shared and self._was_idle(now))
+
+    def _was_idle(self, now: float) -> bool:
+        idle = now - self._looked_at
+        return idle > NOTIFIED_IDLE_SECONDS or (idle > IDLE_SECONDS and not self.is_notified)
 
     @property
     def poll_seconds(self) -> float:

@@ -103,7 +103,7 @@ class Engine:
             timers=self._timers,
             changes=self._changes,
         )
-        self._has_notices = self._watch_store() is not None
+        self._has_notices = self._changes.is_notified = self._watch_store() is not None
         # Runs of other workers, whose tasks we have: we had no need to take them up when we last looked.
         self._driven_elsewhere: Set[int] = frozenset()
         # Whether this process has got a signal to end.

@@ -130,7 +130,13 @@ class Access(ABC):
             self.refuse_without(tool.scope, f"the tool '{tool.name}' needs it")
 
         with guarded(service, self.caller(service), tool.name, tool.scope, arguments, check) as allowed:
-            return tool.handler(ToolCall(allowed, arguments, self))
+            try:
+                return tool.handler(ToolCall(allowed, arguments, self))
+            except Exception as error:
+                run_id = getattr(arguments, "run_id", None)
+                if isinstance(run_id, int) and (damaged := allowed.explain_damage([run_id], error)) is not None:
+                    raise damaged from error
+                raise
 
     def refuse_without(self, scope: str, why: str) -> None:
         """`ScopeMissing` if the caller lacks a scope."""

@@ -46,6 +46,7 @@ from mulligan.ports.server_records import Outbox as Outbox
 from mulligan.ports.server_records import Scope as Scope
 from mulligan.ports.server_records import ServerRecords as ServerRecords
 from mulligan.ports.server_records import SettledNotice as SettledNotice
+from mulligan.ports.server_records import TableSize as TableSize
 from mulligan.ports.server_records import TargetPause as TargetPause
 from mulligan.ports.server_records import TokenLimits as TokenLimits
 from mulligan.ports.server_records import TokenRecord as TokenRecord

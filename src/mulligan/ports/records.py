@@ -139,6 +139,8 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     # The user or program that started it.
     started_by: str = ""
     project: str = ""
+    # Why its row cannot be read, so that the rest of this is a guess; "" if it can.
+    damage: str = ""
 
 
 class LoadedRun(msgspec.Struct, frozen=True):

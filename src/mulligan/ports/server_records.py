@@ -329,5 +329,35 @@ class LogChunks(Protocol):
         """What was shipped of a run."""
 
 
-class ServerRecords(WorkflowVersions, Documents, Tokens, Audit, Outbox, LogChunks, Protocol):
+# -- retention -------------------------------------------------------------------------------------------------------
+
+
+class TableSize(msgspec.Struct, frozen=True):
+    """How much a table of the store holds. The rows may be an estimate; 0 bytes where that is not known."""
+
+    name: str
+    rows: int
+    size: int = 0
+
+
+class Retention(Protocol):
+    """Removes what nobody needs any more, in batches, so that other processes can write in between."""
+
+    def remove_audit(self, before: datetime, limit: int) -> int:
+        """Remove the oldest rows of the audit, of this time; how many."""
+
+    def remove_tokens(self, token_ids: Collection[str]) -> int:
+        """Remove tokens that nobody can use any more; how many."""
+
+    def newest_answer(self) -> int:
+        """The newest answer to a report that nobody has fetched yet; 0 if there is none."""
+
+    def remove_answers(self, up_to: int, limit: int) -> int:
+        """Remove the oldest answers up to this one: who asked has died. How many."""
+
+    def table_sizes(self) -> list[TableSize]:
+        """All tables, by name."""
+
+
+class ServerRecords(WorkflowVersions, Documents, Tokens, Audit, Outbox, LogChunks, Retention, Protocol):
     """All of it."""

@@ -209,10 +209,11 @@ class Maintenance(Protocol):
     def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
         """All stored JSON in logs, inboxes and queues that contains this ASCII text: run id and JSON."""
 
-    def remove(self, root_run_ids: Collection[int]) -> list[int]:
+    def remove(self, root_run_ids: Collection[int], *, is_forced: bool = False) -> list[int]:
         """Remove these runs with all their descendants, each tree completely or not at all. The removed ids.
 
-        A tree stays if one of its runs is unfinished, has a holder, or has unprocessed messages.
+        A tree stays if one of its runs is unfinished, has a holder, or has unprocessed messages. With `is_forced` it
+        goes all the same, with its messages: turns and leases of it are void. That is for runs that cannot be read.
         """
 
     def check_schema(self) -> None:

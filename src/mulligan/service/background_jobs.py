@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 Work = Callable[["Service", datetime], datetime | None]
 # A job without a next moment is asked again after this time: a notice may have been written, or a schedule changed.
 LOOK_SECONDS = 1.0
+# How long an answer about the time counts, within one pass: at rest the store is asked once for all jobs.
+ASK_SECONDS = 0.1
 # How long a job that failed is left alone, at first and at most.
 BACKOFF_SECONDS, BACKOFF_SECONDS_MAX = 1.0, 60.0
 
@@ -38,13 +40,25 @@ def _send_notices(service: Service, now: datetime) -> datetime | None:
     return service.notices.send_due(now)
 
 
-JOBS: tuple[Job, ...] = (Job("schedules", _fire_schedules), Job("notices", _send_notices))
+def _remove_old(service: Service, now: datetime) -> datetime | None:
+    return service.remove_old(now)
+
+
+JOBS: tuple[Job, ...] = (
+    Job("schedules", _fire_schedules),
+    Job("notices", _send_notices),
+    Job("retention", _remove_old),
+)
 
 
 class BackgroundJobs:
     """Runs jobs, one after the other, in this thread."""
 
-    def __init__(self, jobs: Sequence[Job], log: Callable[[str], None]) -> None:
+    def __init__(
+        self, jobs: Sequence[Job], log: Callable[[str], None], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._monotonic = monotonic
+        self._asked_at = 0.0
         self._jobs = {job.name: job.work for job in jobs}
         self._log = log
         self._due: dict[str, datetime] = {}
@@ -53,18 +67,23 @@ class BackgroundJobs:
 
     def run_due(self, service: Service) -> float:
         """Run what is due; in how many seconds to ask again. Errors of the store are left to the caller."""
+        now = self._now(service)
         for name, work in self._jobs.items():
-            now = self._now(service)
+            now = self._later(service, now)
             if (due := self._due.get(name)) is not None and due > now:
                 continue
             self._due[name] = self._run(name, work, service, now)
-        now = self._now(service)
+        now = self._later(service, now)
         nearest = min(self._due.values(), default=now + timedelta(seconds=LOOK_SECONDS))
         return min(max((nearest - now).total_seconds(), 0.0), LOOK_SECONDS)
 
+    def _later(self, service: Service, now: datetime) -> datetime:
+        """The same time, unless a job took some: then the store is asked again."""
+        return now if self._monotonic() - self._asked_at < ASK_SECONDS else self._now(service)
+
     def _now(self, service: Service) -> datetime:
         """The time. If the clock was set back, what jobs said about later moments is void, and all are due."""
-        now = service.now()
+        now, self._asked_at = service.now(), self._monotonic()
         if now < self._last_now:
             self._due.clear()
         self._last_now = now

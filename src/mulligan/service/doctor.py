@@ -24,10 +24,11 @@ from mulligan import __version__
 from mulligan.core.model.formatting import error_reason
 from mulligan.errors import MulliganError
 from mulligan.language import load_text
-from mulligan.ports import WorkerRecord, WorkerRegistry
+from mulligan.ports import Store, TableSize, WorkerRecord, WorkerRegistry
 from mulligan.service.agent_checks import agents_here
+from mulligan.service.damaged_runs import find_damage
 from mulligan.service.driver import machine
-from mulligan.service.formatting import pluralize
+from mulligan.service.formatting import format_size, pluralize
 from mulligan.service.home import DATABASE, Home, this_host
 from mulligan.service.locks import Locks
 from mulligan.service.lost_runs import find_lost_runs, folder_numbers
@@ -55,6 +56,8 @@ CLOCK_EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
 
 # What a worker is that records no version.
 FIRST_VERSION = "0.1"
+# How many runs are read to find damaged ones, and for how long.
+EXAMINED_RUNS, EXAMINED_SECONDS = 200, 3.0
 # How many workers of other versions are named.
 NAMED_MAX = 5
 
@@ -94,6 +97,7 @@ def _checks(home: Home) -> Iterator[Check]:
     schema = _schema(home)
     yield _guarded("store", lambda: _store(home, schema))
     yield from _lost(home, schema)
+    yield from _contents(home, schema)
     yield _guarded("versions", lambda: _versions(home, schema))
     yield from _troubles(home, schema)
     yield _guarded("disk", lambda: disk(*_room(home.folder)))
@@ -329,6 +333,49 @@ def _lost(home: Home, schema: StoreSchema | None) -> Iterator[Check]:
         return  # the check of the store has said it
     if lost:
         yield lost_runs(home.folder, lost)
+
+
+def _contents(home: Home, schema: StoreSchema | None) -> Iterator[Check]:
+    """How large the store is, and which of its runs are damaged."""
+    if not home.is_there or home.is_remote or schema is None or schema.is_older:
+        return
+    try:
+        store = home.open()
+        try:
+            yield sizes(store.server_records.table_sizes())
+            if damaged := _damaged(store):
+                yield damaged_runs(damaged)
+        finally:
+            store.close()
+    except MulliganError:
+        return  # the check of the store has said it
+
+
+def _damaged(store: Store) -> list[int]:
+    """The damaged ones among the open and the newest runs, as many as can be read in some seconds."""
+    until = time.monotonic() + EXAMINED_SECONDS
+    open_ = store.runs(limit=EXAMINED_RUNS, statuses=("new", "running", "paused"))
+    found = {}
+    for run in (*store.runs(limit=EXAMINED_RUNS), *open_):
+        if time.monotonic() < until and run.run_id not in found:
+            found[run.run_id] = find_damage(store, run.run_id)
+    return sorted(run_id for run_id, damage in found.items() if damage)
+
+
+def sizes(tables: list[TableSize]) -> Check:
+    """The largest tables first."""
+    largest = sorted(tables, key=lambda one: (-one.size, -one.rows, one.name))[:NAMED_MAX]
+    named = ", ".join(f"{one.name} {pluralize(one.rows, 'row')} ({format_size(one.size)})" for one in largest)
+    return Check("sizes", "ok", f"{format_size(sum(one.size for one in tables))} in the store: {named}")
+
+
+def damaged_runs(run_ids: list[int]) -> Check:
+    named = ", ".join(map(str, run_ids[:NAMED_MAX]))
+    more = f" and {len(run_ids) - NAMED_MAX} more" if len(run_ids) > NAMED_MAX else ""
+    what = f"{pluralize(len(run_ids), 'run')} cannot be read: {named}{more}"
+    return Check(
+        "damaged", "warning", what, f"see why: mulligan show {run_ids[0]}; remove it: mulligan remove {run_ids[0]}"
+    )
 
 
 def lost_runs(folder: Path, numbers: list[int]) -> Check:

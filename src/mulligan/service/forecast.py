@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
+from mulligan.core.model.events import Entry
 from mulligan.core.state.state import State
-from mulligan.errors import StoreUnavailable
+from mulligan.errors import CodecError, StoreUnavailable
 from mulligan.history.estimate import StepDuration, format_estimate, measure_steps, median_durations, remaining_seconds
 from mulligan.ports import RunRecord, Store
 from mulligan.service.run_progress import Activity, RunProgress, queued_activities
@@ -66,9 +67,17 @@ RUNS_SEEN_MAX, RUNS_READ_MAX, ENTRIES_READ_MAX = 200, 3, 4_000
 
 def typical_durations(store: Store, state: State) -> dict[str, StepDuration]:
     """How long each step takes, by the newest completed runs of this workflow; empty if there is none."""
-    logs = (store.log(record.run_id, limit=ENTRIES_READ_MAX) for record in _earlier(store, state))
+    logs = (_log(store, record.run_id) for record in _earlier(store, state))
     runs = (found for log in logs if len(log) < ENTRIES_READ_MAX and (found := measure_steps(log)) is not None)
     return median_durations(runs)
+
+
+def _log(store: Store, run_id: int) -> list[Entry]:
+    """The log of an earlier run; nothing of one that cannot be read."""
+    try:
+        return store.log(run_id, limit=ENTRIES_READ_MAX)
+    except CodecError:
+        return []
 
 
 def _earlier(store: Store, state: State) -> Iterator[RunRecord]:

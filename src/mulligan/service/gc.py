@@ -22,11 +22,12 @@ from mulligan.core.model.artifacts import KEY_AS_JSON, parse_reference, referenc
 from mulligan.core.model.events import RunStarted
 from mulligan.core.model.formatting import error_reason
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.errors import ArtifactDamaged, Refused, StoreRefused
+from mulligan.errors import ArtifactDamaged, CodecError, Refused, StoreRefused
 from mulligan.ports import ArtifactRecord, RunRecord
 from mulligan.service.home import DATABASE
 from mulligan.service.lost_runs import find_lost_runs
 from mulligan.service.remote_run_folders import abandoned_run_folders
+from mulligan.service.retention import remove_all_old
 from mulligan.service.run_reader import PAGE, RunReader
 from mulligan.service.run_worktrees import (
     belongs_to,
@@ -35,6 +36,7 @@ from mulligan.service.run_worktrees import (
     run_id_of_worktree,
     worktrees_of,
 )
+from mulligan.service.server_config import find_config
 from mulligan.worker import lock
 from mulligan.worker.environment_cache import REQUESTS, cache_folder, find_unused, remove_unused
 from mulligan.worker.folders import remove_folder
@@ -73,6 +75,8 @@ class GarbageReport(msgspec.Struct, frozen=True):
     lost: list[int] = []
     # Git worktrees of removed runs and of their items. Their branches go with them.
     worktrees: list[Garbage] = []
+    # Old rows of the store besides runs, by table. A dry run does not count them.
+    rows: dict[str, int] = {}
 
     @property
     def size(self) -> int:
@@ -176,6 +180,9 @@ class _Collection:
                 self._remove(collected, folders)
                 if not self._why_logs_are_left():
                     discard_removed(self._worktrees, runs)
+            old = remove_all_old(self._store.server_records, find_config(self._home.folder).retention, self._now)
+            counts = {name: count for name, count in msgspec.to_builtins(old).items() if count}
+            collected = msgspec.structs.replace(collected, rows=counts)
         return collected
 
     def _remove(self, collected: GarbageReport, folders: dict[int, Path]) -> None:
@@ -219,7 +226,10 @@ class _Collection:
         ]
 
     def _uid(self, worktree: Path) -> str:
-        started = self._store.log(run_id_of_worktree(worktree), limit=1)[0].fact
+        try:
+            started = next((entry.fact for entry in self._store.log(run_id_of_worktree(worktree), limit=1)), None)
+        except CodecError:
+            return ""  # of a damaged run
         return started.uid if isinstance(started, RunStarted) else ""
 
     # -- artifacts
@@ -295,7 +305,11 @@ _REMOVE_IT = "remove it by hand, then run gc again"
 
 
 def _names(data: bytes) -> Iterator[str]:
-    for reference in references(msgspec.json.decode(data)):
+    try:
+        stored = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return  # of a damaged run: nobody can follow its references
+    for reference in references(stored):
         try:
             yield parse_reference(reference).name
         except ArtifactDamaged:

@@ -230,10 +230,21 @@ class RunSource:
         except UnknownRun:
             if self._seq is None:
                 raise
-            self._is_removed = True
-            return [LiveEvent(self._watch, "removed", _encoded({"watch": [self._watch.name]}), self.position)]
+            return self._end()
+        except Exception as error:
+            # Those who watch other runs go on.
+            if (damaged := service.explain_damage([self._watch.run_id], error)) is None:
+                raise
+            if self._seq is None:
+                raise damaged from error
+            return self._end()
         is_first, self._seq = self._seq is None, changes.seq
         return [] if is_first else self._events(changes)
+
+    def _end(self) -> list[LiveEvent]:
+        """Nothing more comes of a run that was removed, or that cannot be read any more."""
+        self._is_removed = True
+        return [LiveEvent(self._watch, "removed", _encoded({"watch": [self._watch.name]}), self.position)]
 
     def missed(self, service: Service, position: str) -> list[LiveEvent] | None:
         if not _is_number(position):

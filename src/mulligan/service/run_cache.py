@@ -16,6 +16,7 @@ from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import decode
 from mulligan.core.state.state import State
+from mulligan.engine.integrity import refuse_damaged
 from mulligan.errors import MulliganError
 from mulligan.language.loading import pause_garbage_collection
 from mulligan.service.event_index import EventIndex
@@ -167,7 +168,9 @@ class RunCache:
             definition = self._definitions.get(key)
             if definition is None:
                 definition = self._definitions[key] = Definition(loaded.workflow)
-            return CachedRun(restore(definition.workflow, loaded.rows, definition.graph), definition)
+            state = restore(definition.workflow, loaded.rows, definition.graph)
+            refuse_damaged(loaded.record, state)
+            return CachedRun(state, definition)
 
     def _make_room(self) -> None:
         while len(self._runs) > 1 and (

@@ -33,7 +33,7 @@ from mulligan.errors import CodecError, InputInvalid
 from mulligan.history.phrases import describe_failure
 from mulligan.ports import RunRecord, Store, WaitingPlace, WorkerRecord
 from mulligan.service.breakers import describe_breaker_wait
-from mulligan.service.run_reader import RunReader, StoredPlaceNames, may_serve
+from mulligan.service.run_reader import RunReader, StoredPlaceNames, may_serve, readable
 
 # How many runs one page has at most.
 LIMIT_MAX = 1_000_000
@@ -192,6 +192,8 @@ class RunLine(msgspec.Struct, frozen=True):
     spent: dict[str, Any] | None = None
     # The user or program that started it.
     started_by: str = ""
+    # Why it cannot be read; "" if it can, as far as a list looks.
+    damage: str = ""
 
 
 class RunPage(msgspec.Struct, frozen=True):
@@ -207,7 +209,14 @@ def list_runs(reader: RunReader, query: RunQuery) -> RunPage:
     query.refuse_no_words()
     if not reader.home.is_there:
         return RunPage([])
-    return run_page(reader.store, query, reader.live_workers(), datetime.now(UTC))
+    page = run_page(reader.store, query, reader.live_workers(), datetime.now(UTC))
+    return msgspec.structs.replace(page, runs=[_with_damage(reader, line) for line in page.runs])
+
+
+def _with_damage(reader: RunReader, line: RunLine) -> RunLine:
+    """The line with what this process has found out, if somebody has asked for the run."""
+    found = line.damage or reader.known_damage(line.run_id, line.updated_at)
+    return msgspec.structs.replace(line, damage=found) if found else line
 
 
 def count_runs(reader: RunReader, query: RunQuery, limit: int) -> int:
@@ -323,6 +332,7 @@ class _PageBuilder:
             asks=self._asks.get(record.run_id, []),
             spent=self._spent.get(record.run_id),
             started_by=record.started_by,
+            damage=record.damage,
         )
 
     # -- what a run waits for ----------------------------------------------------------------------------------------
@@ -447,8 +457,11 @@ class Pause(msgspec.Struct, frozen=True):
 
 
 def pause_of(store: Store, record: RunRecord) -> Pause | None:
-    """The pause of a run, from its log; None if the engine paused it because of an internal error."""
-    entries = store.log(record.run_id, max(0, record.seq - PAUSE_READ_MAX))
+    """The pause of a run, from its log; None if the engine paused it, or if the log cannot be read."""
+    try:
+        entries = store.log(record.run_id, max(0, record.seq - PAUSE_READ_MAX))
+    except CodecError:
+        return None  # `show` reports it; it must not hide other runs
     return next((Pause(one.at, one.fact.by) for one in reversed(entries) if isinstance(one.fact, e.RunPaused)), None)
 
 
@@ -458,11 +471,8 @@ def pause_of(store: Store, record: RunRecord) -> Pause | None:
 def _failures(store: Store, run_ids: Sequence[int]) -> dict[int, list[FailureRecord]]:
     rows = store.lists.rows(run_ids, "failures", FAILURES_READ_MAX) if run_ids else []
     found: dict[int, list[FailureRecord]] = defaultdict(list)
-    for run_id, _, data in rows:
-        try:
-            found[run_id].append(read_failure(data))
-        except CodecError:
-            continue  # `show` reports it; it must not hide the other runs
+    for run_id, _, failure in readable(rows, read_failure):
+        found[run_id].append(failure)
     return found
 
 
@@ -479,7 +489,7 @@ def _failed_step(records: Iterable[FailureRecord]) -> FailedStep | None:
 def _spent(store: Store, run_ids: Sequence[int]) -> dict[int, dict[str, Any] | None]:
     """What the agents of these runs have spent; runs without agents are left out."""
     rows = store.lists.rows(run_ids, "spent", 1) if run_ids else []
-    return {run_id: spent_json(read_spent(data)) for run_id, _, data in rows}
+    return {run_id: spent_json(spent) for run_id, _, spent in readable(rows, read_spent)}
 
 
 def _asks(store: Store) -> dict[int, list[WaitingPlace]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cache, cached_property
 from importlib import import_module
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -23,6 +24,7 @@ from mulligan.core.model.place_keys import is_at_or_below, item_key, step_name
 from mulligan.core.model.reports import RunRequested
 from mulligan.core.model.workflow import END, Workflow, decode
 from mulligan.core.state.state import State
+from mulligan.engine.integrity import refuse_damaged
 from mulligan.errors import CodecError, UnknownItem, UnknownRun, UnknownStep
 from mulligan.history.item_names import PlaceNames, index_names, place_key, place_name
 from mulligan.language.loading import pause_garbage_collection
@@ -51,6 +53,15 @@ LATEST = "latest"
 DYING_SECONDS, LOOK_SECONDS = 10.0, 0.01
 # What a database can count.
 RUN_IDS = range(1, 2**63)
+
+
+# What this process knows of damaged runs, by home: when the run was written, and what is wrong. And of how many.
+_DAMAGES: dict[tuple[str, str], dict[int, tuple[datetime, str]]] = {}
+DAMAGES_MAX = 1_000
+
+Value = TypeVar("Value")
+# A row of the tables of a run: its number, the key, and the data.
+Row = tuple[int, str, bytes]
 
 
 class AttemptLog(msgspec.Struct, frozen=True):
@@ -144,6 +155,18 @@ class RunReader:
             pass
         raise UnknownRun(f"there is no run {run_id}", hint="list them: mulligan list", run_id=run_id)
 
+    def note_damage(self, run_id: int, damage: str) -> None:
+        """Remember that a run cannot be read, as it is now: lists show it. They do not look for it themselves."""
+        known = _DAMAGES.setdefault((str(self.home.folder), self.home.store_url), {})
+        if len(known) >= DAMAGES_MAX:
+            known.pop(next(iter(known)), None)
+        known[run_id] = self.record(run_id).updated_at, damage
+
+    def known_damage(self, run_id: int, updated_at: datetime) -> str:
+        """Why a run cannot be read, if this process has found that out; "" otherwise."""
+        found = _DAMAGES.get((str(self.home.folder), self.home.store_url), {}).get(run_id)
+        return found[1] if found is not None and found[0] == updated_at else ""
+
     def find_run(self, named: str) -> int:
         """The run that a person names: by its number, or `latest`, the newest run that no other run called."""
         if named.isascii() and named.isdecimal():
@@ -217,7 +240,9 @@ class RunReader:
         with pause_garbage_collection():
             loaded = self.store.load(run_id)
             workflow, graph = self._definition(loaded)
-            return restore(workflow, loaded.rows, graph)
+            state = restore(workflow, loaded.rows, graph)
+            refuse_damaged(loaded.record, state)
+            return state
 
     def brief_state(self, run_id: int) -> tuple[State, dict[str, tuple[str, bytes]]]:
         """The state without the items that have ended, and those by key: see `restore_brief`."""
@@ -225,7 +250,9 @@ class RunReader:
         with pause_garbage_collection():
             loaded = self.store.load(run_id)
             workflow, graph = self._definition(loaded)
-            return restore_brief(workflow, loaded.rows, graph)
+            state, ended = restore_brief(workflow, loaded.rows, graph)
+            refuse_damaged(loaded.record, state)
+            return state, ended
 
     def lazy_state(self, run_id: int) -> State:
         """The state for those who look at a few steps: these are decoded when they are asked for.
@@ -470,6 +497,16 @@ class StoredPlaceNames:
             rows = self._store.lists.rows([run_id], "items", MAPS_READ_MAX)
             self._items[run_id] = {step: _index_names(data) for _, step, data in rows}
         return place_name(key, self._items[run_id].get(step_name(key), ()), 1 if "].0" in key else 2)
+
+
+def readable(rows: Iterable[Row], read: Callable[[bytes], Value]) -> Iterator[tuple[int, str, Value]]:
+    """Rows of many runs with what they say: run, key, value. Those that cannot be read are left out."""
+    for run_id, key, data in rows:
+        try:
+            value = read(data)
+        except CodecError:
+            continue
+        yield run_id, key, value
 
 
 def _index_names(data: bytes) -> list[str]:

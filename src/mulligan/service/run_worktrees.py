@@ -17,6 +17,7 @@ from mulligan.core.state.workspace import workspace_view
 from mulligan.errors import Refused
 from mulligan.lazy_modules import LazyModule
 from mulligan.service.home import this_host
+from mulligan.worker.folders import make_private, write_private_file
 
 if TYPE_CHECKING:
     from mulligan.worker import worktrees
@@ -121,8 +122,8 @@ def belongs_to(worktree: Path, uid: str) -> bool:
 def note_removal(folder: Path, uid_by_run: dict[int, str]) -> None:
     """Note that these runs are about to be removed, with their worktrees."""
     for run_id, uid in uid_by_run.items():
-        (folder / _REMOVED).mkdir(parents=True, exist_ok=True)
-        (folder / _REMOVED / str(run_id)).write_text(uid)
+        make_private(str(folder / _REMOVED))
+        write_private_file(str(folder / _REMOVED / str(run_id)), uid)
 
 
 def discard_removed(folder: Path, known: Iterable[int]) -> None:

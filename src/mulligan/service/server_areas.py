@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         log_pages,
         logins,
         recent_runs,
+        retention,
         run_views,
         run_workflows,
         server_changes,
@@ -55,6 +56,7 @@ else:
     failure_details = LazyModule("mulligan.service.failure_details")
     inbox = LazyModule("mulligan.service.inbox")
     recent_runs = LazyModule("mulligan.service.recent_runs")
+    retention = LazyModule("mulligan.service.retention")
     log_lines = LazyModule("mulligan.service.log_lines")
     log_pages = LazyModule("mulligan.service.log_pages")
     run_views = LazyModule("mulligan.service.run_views")
@@ -93,6 +95,10 @@ class ServerAreas:
     def audit(self) -> AuditLog:
         """Who changed what through a server."""
         return audit.AuditLog(self.reader)
+
+    def remove_old(self, now: datetime) -> datetime:
+        """Remove a batch of old rows from the store, as `[retention]` says; when to look again."""
+        return retention.remove_due(self.reader.home, self.reader.store.server_records, now)
 
     @cached_property
     def documentation(self) -> Documentation:

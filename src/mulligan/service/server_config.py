@@ -68,6 +68,15 @@ class OtelSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     endpoint: Annotated[str, msgspec.Meta(pattern="^(https?://.+)?$")] = ""
 
 
+class RetentionSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[retention]`: for how many days a server keeps what nobody needs to go on."""
+
+    # Rows of the audit.
+    audit_days: Count = 365
+    # Tokens and sessions, after they have expired or were revoked.
+    token_days: Count = 30
+
+
 class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All of the file."""
 
@@ -75,6 +84,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # To whom notices go, by name.
     targets: dict[str, Target] = {}
     otel: OtelSection = OtelSection()
+    retention: RetentionSection = RetentionSection()
 
 
 def find_config(home: Path, file: str | None = None) -> ServerConfig:
@@ -142,6 +152,7 @@ def _keys_at(path: list[str]) -> set[str]:
     types: dict[tuple[str, ...], type[msgspec.Struct]] = {
         (): ServerConfig,
         ("server",): ServerSection,
+        ("retention",): RetentionSection,
         ("server", "trusted_proxy"): TrustedProxy,
     }
     found = Target if path[:1] == ["targets"] and len(path) == 2 else types.get(tuple(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
@@ -19,6 +20,8 @@ from mulligan.errors import CodecError, UnknownRun
 from mulligan.ports import Store
 from mulligan.service.run_reader import RunReader
 
+# How many damaged runs of a version are looked at for its definition.
+UNREADABLE_MAX = 20
 # In order; a script belongs to the retry that it is for.
 RUNGS = ("retry", "script", "handle", "triage", "route")
 # What is counted of agents that decide about failures, in place of rungs.
@@ -169,17 +172,21 @@ def sum_tallies(store: Store, counted: Iterable[Counted]) -> list[RungStats]:
     versions: dict[tuple[str, str], _Pinned] = {}
     # What a tally counts is looked up once for each version: there may be a hundred thousand.
     known: dict[tuple[str, str, str], _Sum | None] = {}
+    failed: Counter[tuple[str, str]] = Counter()
     for run_id, workflow, version, key, tally in counted:
         place = workflow, version, key
-        if place not in known:
-            known[place] = None
-            # A definition that is damaged, or a run that was removed just now, is left out.
-            with suppress(CodecError, UnknownRun):
+        if place not in known and failed[workflow, version] < UNREADABLE_MAX:
+            try:
+                known[place] = None
                 if parse_tally_key(key)[2] not in OF_AGENTS:
                     # Newest first: for a step that moved, its position in the newest file counts.
                     subject, order = _pinned(store, run_id, (workflow, version), versions).meaning(key)
                     known[place] = sums.setdefault(subject, _Sum(order))
-        if (found := known[place]) is not None:
+            except (CodecError, UnknownRun):
+                # A run that is damaged, or was removed just now. Others of the version may be whole.
+                del known[place]
+                failed[workflow, version] += 1
+        if (found := known.get(place)) is not None:
             found.add(run_id, tally)
     # An entry without a try: the run began under a release that did not count yet.
     lines = sorted(sums.items(), key=lambda line: (line[0].workflow, line[1].order))

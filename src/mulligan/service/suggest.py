@@ -22,6 +22,7 @@ from mulligan.service.catalogue.catalogue import NOTE_CHARS_MAX, Catalogue
 from mulligan.service.catalogue.change_edits import change_text, edit_change
 from mulligan.service.catalogue.text_diff import diff_as_text, diff_texts
 from mulligan.service.catalogue.texts import WorkflowText, read_text
+from mulligan.service.damaged_runs import readable_runs
 from mulligan.service.named_files import read_file, write_file
 from mulligan.service.run_reader import RunReader
 from mulligan.service.whatif import WhatIfSelection, whatif
@@ -252,13 +253,22 @@ def _read(reader: RunReader, records: Sequence[RunRecord]) -> tuple[dict[str, Ev
     found: dict[str, Evidence] = {}
     definitions: dict[tuple[str, str], Workflow] = {}
     budget, left_out = EVENTS_MAX, 0
+    by_id = {record.run_id: record for record in records}
+
+    def read(run_id: int) -> None:
+        record = by_id[run_id]
+        definition, events = _definition(reader, record, definitions), list(reader.events(run_id))
+        found.setdefault(record.workflow, Evidence(record.workflow)).add_run(run_id, definition, events)
+
+    affordable: list[int] = []
     for record in records:
         if record.seq > budget:
             left_out += 1
             continue
         budget -= record.seq
-        evidence = found.setdefault(record.workflow, Evidence(record.workflow))
-        evidence.add_run(record.run_id, _definition(reader, record, definitions), reader.events(record.run_id))
+        affordable.append(record.run_id)
+    for _ in readable_runs(reader, affordable, read):
+        pass
     return found, left_out
 
 
@@ -275,8 +285,8 @@ def _definition(reader: RunReader, record: RunRecord, known: dict[tuple[str, str
 
 
 def _newest_definition(reader: RunReader, records: Sequence[RunRecord], name: str) -> Workflow:
-    newest = next(record for record in records if record.workflow == name)
-    return reader.lazy_state(newest.run_id).workflow
+    runs = (record.run_id for record in records if record.workflow == name)
+    return next(readable_runs(reader, runs, lambda run_id: reader.lazy_state(run_id).workflow))
 
 
 def _keep_step(evidence: dict[str, Evidence], policies: dict[str, Workflow], step: str) -> None:

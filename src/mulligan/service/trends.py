@@ -16,12 +16,15 @@ import msgspec
 from mulligan.core.effects.run_lists import RunFilter, unhandled_by_records
 from mulligan.core.effects.snapshot import read_failure, read_spent, read_tally
 from mulligan.core.evolve.tallies import parse_tally_key
+from mulligan.core.model.events import Entry
 from mulligan.core.model.spending import NOTHING_SPENT, Spent, spent_json
+from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.state import FailureRecord
 from mulligan.errors import InputInvalid
 from mulligan.history.consumption import consumption
 from mulligan.ports import RunRecord
-from mulligan.service.run_reader import RunReader
+from mulligan.service.damaged_runs import readable_runs
+from mulligan.service.run_reader import RunReader, readable
 from mulligan.service.stats import OF_AGENTS, AgentStats, Counted, RungStats, sum_agent_tallies, sum_tallies
 from mulligan.service.usage import StepUsage, step_usage
 
@@ -81,7 +84,7 @@ class WorkflowUsage(msgspec.Struct, frozen=True):
     # The newest first. The numbers of steps are of all of them; what was asked for is of the newest.
     run_ids: list[int]
     usage: list[StepUsage]
-    # Runs that were left out since they have too many events to read.
+    # Runs that were left out since they have too many events to read, or are damaged.
     left_out: int = 0
 
 
@@ -123,8 +126,8 @@ class Trends:
         by_id = {record.run_id: record for record in records}
         rows = self._rows(list(by_id), "tallies", _TALLIES_MAX)
         counted = [
-            Counted(run_id, by_id[run_id].workflow, by_id[run_id].version, key, read_tally(data))
-            for run_id, key, data in sorted(rows, key=lambda row: -row[0])
+            Counted(run_id, by_id[run_id].workflow, by_id[run_id].version, key, tally)
+            for run_id, key, tally in readable(sorted(rows, key=lambda row: -row[0]), read_tally)
         ]
         sums: dict[tuple[datetime, str], list[int]] = defaultdict(lambda: [0, 0])
         for run_id, _, _, key, tally in counted:
@@ -149,8 +152,8 @@ class Trends:
         """What became of failures, by their code."""
         records: dict[int, list[FailureRecord]] = defaultdict(list)
         for kind in ("failures", "recoveries"):
-            for run_id, _, data in self._rows(list(by_id), kind, _FAILURES_MAX):
-                records[run_id].append(read_failure(data))
+            for run_id, _, failure in readable(self._rows(list(by_id), kind, _FAILURES_MAX), read_failure):
+                records[run_id].append(failure)
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         runs: dict[str, set[int]] = defaultdict(set)
         for run_id, some in records.items():
@@ -177,20 +180,25 @@ class Trends:
         """What the steps of a workflow asked for and used, in its newest runs that have ended."""
         _check(runs, USAGE_RUNS_MAX, "runs")
         wanted = RunFilter(statuses=("completed", "failed", "cancelled"), workflows=(workflow,), with_children=True)
-        chosen: list[RunRecord] = []
+        chosen: list[int] = []
         budget, left_out = events_max, 0
         for record in self._newest(wanted, runs)[0]:
             if record.seq <= budget:
                 budget -= record.seq
-                chosen.append(record)
+                chosen.append(record.run_id)
             else:
                 left_out += 1
-        if not chosen:
+        read = list(readable_runs(self._reader, chosen, self._recorded))
+        left_out += len(chosen) - len(read)
+        if not read:
             return WorkflowUsage(workflow, [], [], left_out)
-        newest = self._reader.lazy_state(chosen[0].run_id).workflow
-        entries = chain.from_iterable(self._reader.events(record.run_id) for record in chosen)
-        usage = [step_usage(chosen[0].run_id, one) for one in consumption(newest, entries)]
-        return WorkflowUsage(workflow, [record.run_id for record in chosen], usage, left_out)
+        run_id, newest, _ = read[0]
+        entries = chain.from_iterable(log for _, _, log in read)
+        usage = [step_usage(run_id, one) for one in consumption(newest, entries)]
+        return WorkflowUsage(workflow, [run_id for run_id, _, _ in read], usage, left_out)
+
+    def _recorded(self, run_id: int) -> tuple[int, Workflow, list[Entry]]:
+        return run_id, self._reader.lazy_state(run_id).workflow, list(self._reader.events(run_id))
 
     def spending(self, now: datetime, *, days: int = 30) -> Spending:
         """What agents have spent in the runs of the last days, by workflow."""
@@ -200,8 +208,8 @@ class Trends:
         records, is_cut = self._newest(RunFilter(since=since))
         by_id = {record.run_id: record for record in records}
         spent: dict[str, dict[int, Spent]] = defaultdict(dict)
-        for run_id, _, data in self._rows(list(by_id), "spent", 1):
-            if found := read_spent(data):
+        for run_id, _, found in readable(self._rows(list(by_id), "spent", 1), read_spent):
+            if found:
                 spent[by_id[run_id].workflow][run_id] = found
         sums = {workflow: sum(of.values(), NOTHING_SPENT) for workflow, of in spent.items()}
         ordered = sorted(spent, key=lambda workflow: (*_size(sums[workflow]), workflow), reverse=True)

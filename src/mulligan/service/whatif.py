@@ -30,13 +30,14 @@ from mulligan.core.model.workflow import FAKE, Workflow, decode, encode, version
 from mulligan.core.state.scope import fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.errors import ExpressionFailed, IllegalTransition, InputInvalid, NotFound, UnknownStep
+from mulligan.errors import ExpressionFailed, IllegalTransition, InputInvalid, NotFound, StoreUnavailable, UnknownStep
 from mulligan.language import check_recorded_inputs
 from mulligan.language.expressions import Cel
 from mulligan.language.suggestions import did_you_mean
 from mulligan.language.workspace_steps import keep_workspace
 from mulligan.ports import RunRecord
 from mulligan.service.catalogue.texts import WorkflowText, read_text
+from mulligan.service.damaged_runs import explain_damage
 from mulligan.service.formatting import quote_names
 from mulligan.service.run_reader import RunReader
 
@@ -114,8 +115,15 @@ class _Decider:
             if until is not None and time.monotonic() > until:
                 self.sums.is_cut = True
                 break
-            recording = self._recording(one)
-            self._learn(recording)
+            try:
+                recording = self._recording(one)
+                self._learn(recording)
+            except StoreUnavailable:
+                raise
+            except Exception as error:
+                if one.run_id in chosen or explain_damage(self.reader, [one.run_id], error) is None:
+                    raise
+                continue
             if chosen and one.run_id not in chosen:
                 continue
             if self.selection.step and self.selection.step not in recording.failed_steps:

@@ -6,6 +6,7 @@ SQLite accepts any value in any column. PostgreSQL checks types, but not the wor
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -39,6 +40,14 @@ class Columns:
         except msgspec.ValidationError as error:
             raise CodecError(f"{self._what} in the store cannot be read: {self._reason(row)}") from error
         return values
+
+    def guess(self, row: Sequence[Any], **others: Any) -> dict[str, Any]:
+        """The row as far as its columns have values of the right type; in place of the rest, these others."""
+        found = dict(others)
+        for (name, type_), value in zip(self._types.items(), row, strict=False):
+            with suppress(msgspec.ValidationError):
+                found[name] = msgspec.convert(value, type_)
+        return found
 
     def _reason(self, row: Sequence[Any]) -> str:
         """The first column that does not fit, and why."""
@@ -120,9 +129,32 @@ _TURN = Columns("the row of a run", run_id=int, fence=int)
 
 
 def run_from(row: Sequence[Any]) -> RunRecord:
+    """The row of a run. One that cannot be read does not hide the others: it says so, and counts as ended."""
+    try:
+        return whole_run_from(row)
+    except CodecError as error:
+        return _damaged_run(row, error.message)
+
+
+def whole_run_from(row: Sequence[Any]) -> RunRecord:
+    """The row of a run. CodecError if it cannot be read."""
     run_id, workflow, version, status, round_, seq, created, updated, degraded, *rest = _RUN.read(row)
     moments = (moment_from(created), moment_from(updated))
     return RunRecord(run_id, workflow, version, status, round_, seq, *moments, bool(degraded), *rest)
+
+
+def _damaged_run(row: Sequence[Any], damage: str) -> RunRecord:
+    run_id = row[0] if isinstance(row[0], int) else 0
+    # A project that cannot be read is no project of anybody.
+    neutral = {"workflow": "?", "version": "", "status": "failed", "round": 1, "seq": 0, "root_run_id": run_id}
+    found = _RUN.guess(row, **neutral, project="?", created_at=0, updated_at=0, degraded=False)
+    moments = {}
+    for name in ("created_at", "updated_at"):
+        try:
+            moments[name] = moment_from(found[name])
+        except CodecError:
+            moments[name] = moment_from(0)
+    return RunRecord(**{**found, **moments, "run_id": run_id, "degraded": bool(found["degraded"]), "damage": damage})
 
 
 def waiting_from(row: Sequence[Any]) -> WaitingPlace:

@@ -16,6 +16,7 @@ from mulligan.ports.server_records import (
     NoticeRecord,
     NoticeStatus,
     SettledNotice,
+    TableSize,
     TargetPause,
     TokenRecord,
     WaitingTarget,
@@ -94,6 +95,21 @@ class HttpRecords:
 
     def revoke_token(self, token_id: str, at: datetime) -> bool:
         raise _through_routes("DELETE /api/v1/tokens/ID")
+
+    def remove_audit(self, before: datetime, limit: int) -> int:
+        raise _only_the_server()
+
+    def remove_tokens(self, token_ids: Collection[str]) -> int:
+        raise _only_the_server()
+
+    def newest_answer(self) -> int:
+        raise _only_the_server()
+
+    def remove_answers(self, up_to: int, limit: int) -> int:
+        raise _only_the_server()
+
+    def table_sizes(self) -> list[TableSize]:
+        raise _only_the_server()
 
     def add_audit(self, records: Sequence[AuditRecord]) -> None:
         raise _only_the_server()

@@ -291,7 +291,12 @@ class HttpStore:
         is_reset: bool = self._ask("reset_breaker", name=name)
         return is_reset
 
-    def remove(self, root_run_ids: Collection[int]) -> list[int]:
+    def remove(self, root_run_ids: Collection[int], *, is_forced: bool = False) -> list[int]:
+        if is_forced:
+            raise StoreRefused(
+                "a damaged run is removed where it is",
+                hint="run 'mulligan remove' on the host of the server, or ask it: DELETE /api/v1/runs/RUN",
+            )
         removed: list[int] = self._ask("remove", root_run_ids=[*root_run_ids])
         return removed
 

@@ -246,16 +246,18 @@ class MemoryStore:
         self.tables.last_run_id = max(highest, last)
         return highest
 
-    def remove(self, root_run_ids: Collection[int]) -> list[int]:
+    def remove(self, root_run_ids: Collection[int], *, is_forced: bool = False) -> list[int]:
         with_messages = {kept.message.run_id for kept in self.tables.messages.values()}
         runs = [run for run in self.tables.runs.values() if run.root_run_id in set(root_run_ids)]
         in_use = (run for run in runs if run.status not in RUN_ENDED or run.holder or run.run_id in with_messages)
-        busy = {run.root_run_id for run in in_use}
+        busy = set() if is_forced else {run.root_run_id for run in in_use}
         gone = [run for run in runs if run.root_run_id not in busy]
         for run in gone:
             self._end_round(run)
             for kept in self._tasks_of(run):
                 self.tables.remove_task(kept)
+            for message_id in [key for key, kept in self.tables.messages.items() if kept.message.run_id == run.run_id]:
+                del self.tables.messages[message_id]
             self.tables.starts.pop(run.new.key, None)
             self.tables.remove_server_records(run.run_id)
             del self.tables.runs[run.run_id]

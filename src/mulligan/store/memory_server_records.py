@@ -15,6 +15,7 @@ from mulligan.ports import (
     NoticeRecord,
     NoticeStatus,
     SettledNotice,
+    TableSize,
     TargetPause,
     TokenRecord,
     WaitingTarget,
@@ -105,9 +106,31 @@ class MemoryServerRecords:
         self._tables.tokens[token_id] = replace(token, revoked_at=token.revoked_at or at)
         return True
 
+    def remove_audit(self, before: datetime, limit: int) -> int:
+        rows = self._tables.audit
+        count = next((number for number, row in enumerate(rows[:limit]) if row.at >= before), len(rows[:limit]))
+        del rows[:count]
+        return count
+
+    def remove_tokens(self, token_ids: Collection[str]) -> int:
+        return sum(self._tables.tokens.pop(one, None) is not None for one in set(token_ids))
+
+    def newest_answer(self) -> int:
+        return max(self._tables.answers, default=0)
+
+    def remove_answers(self, up_to: int, limit: int) -> int:
+        gone = sorted(one for one in self._tables.answers if one <= up_to)[:limit]
+        for one in gone:
+            del self._tables.answers[one]
+        return len(gone)
+
+    def table_sizes(self) -> list[TableSize]:
+        return []
+
     def add_audit(self, records: Sequence[AuditRecord]) -> None:
         for record in records:
-            self._tables.audit.append(replace(record, id=len(self._tables.audit) + 1))
+            last = self._tables.audit[-1].id if self._tables.audit else 0
+            self._tables.audit.append(replace(record, id=last + 1))
 
     def add_audit_within(
         self, records: Sequence[AuditRecord], *, actions: Collection[str], since: datetime, count_max: int

@@ -56,7 +56,7 @@ from mulligan.ports import (
 from mulligan.store import refusals
 from mulligan.store.audit_rows import audit_row
 from mulligan.store.breaker_transaction import BreakerTransaction, breaker_row
-from mulligan.store.columns import breaker_from, circuit_from, queued_shape_from, run_from, waiting_from
+from mulligan.store.columns import breaker_from, circuit_from, queued_shape_from, run_from, waiting_from, whole_run_from
 from mulligan.store.encoding import answer_from, encoded, micros, moment_from, report_from, task_from, worker_from
 from mulligan.store.postgres_arrays import Bigints, Blobs, Floats, Texts
 from mulligan.store.postgres_artifacts import ArtifactRows
@@ -205,7 +205,7 @@ class PostgresStore:
         records, bodies, rows = self._loaded([run_id])
         if not records:
             raise refusals.unknown_run(run_id)
-        run = run_from(records[0])
+        run = whole_run_from(records[0])
         body = _body(run, dict(bodies))
         if body is None:
             raise refusals.no_workflow(run_id)
@@ -218,7 +218,7 @@ class PostgresStore:
         loaded = []
         for record in records:
             with suppress(CodecError):
-                run = run_from(record)
+                run = whole_run_from(record)
                 if (body := _body(run, body_of)) is not None:
                     loaded.append(LoadedRun(run, body, rows_of.get(run.run_id, [])))
         return loaded
@@ -265,12 +265,12 @@ class PostgresStore:
             self._client.query("new_run_ids", last - highest)
         return int(highest)
 
-    def remove(self, root_run_ids: Collection[int]) -> list[int]:
+    def remove(self, root_run_ids: Collection[int], *, is_forced: bool = False) -> list[int]:
         wanted = Bigints(root_run_ids)
 
         def work() -> list[tuple[int, str, str]]:
             self._client.execute("lock_trees", wanted)
-            found: list[tuple[int, str, str]] = self._client.execute("removable", wanted)
+            found: list[tuple[int, str, str]] = self._client.execute("trees" if is_forced else "removable", wanted)
             gone = [run_id for run_id, _, _ in found]
             for name in (
                 "remove_events",
@@ -280,6 +280,7 @@ class PostgresStore:
                 "remove_starts",
                 "remove_attributes",
                 "remove_words",
+                "remove_messages",
                 "remove_notices_of_runs",
                 "remove_log_chunks",
                 "remove_runs",

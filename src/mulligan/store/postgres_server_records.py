@@ -17,6 +17,7 @@ from mulligan.ports import (
     NoticeRecord,
     NoticeStatus,
     SettledNotice,
+    TableSize,
     TargetPause,
     TokenRecord,
     WaitingTarget,
@@ -142,6 +143,21 @@ class PostgresServerRecords:
 
     def revoke_token(self, token_id: str, at: datetime) -> bool:
         return bool(self._query("revoke_token", id=token_id, at=micros(at)))
+
+    def remove_audit(self, before: datetime, limit: int) -> int:
+        return len(self._query("remove_audit", limit=limit, before=micros(before)))
+
+    def remove_tokens(self, token_ids: Collection[str]) -> int:
+        return len(self._query("remove_tokens", Texts(token_ids)))
+
+    def newest_answer(self) -> int:
+        return int(self._query("newest_answer")[0][0])
+
+    def remove_answers(self, up_to: int, limit: int) -> int:
+        return len(self._query("remove_answers", up_to, limit))
+
+    def table_sizes(self) -> list[TableSize]:
+        return [TableSize(*row) for row in self._query("table_sizes")]
 
     def add_audit(self, records: Sequence[AuditRecord]) -> None:
         if records:

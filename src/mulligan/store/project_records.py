@@ -16,6 +16,7 @@ from mulligan.ports import (
     NoticeStatus,
     ServerRecords,
     SettledNotice,
+    TableSize,
     TargetPause,
     TokenRecord,
     WaitingTarget,
@@ -71,6 +72,22 @@ class ProjectRecords:
 
     def revoke_token(self, token_id: str, at: datetime) -> bool:
         return any(token.id == token_id for token in self.tokens()) and self._of.revoke_token(token_id, at)
+
+    def remove_audit(self, before: datetime, limit: int) -> int:
+        """None, as of the rest: what is old is removed from the whole store."""
+        return 0
+
+    def remove_tokens(self, token_ids: Collection[str]) -> int:
+        return 0
+
+    def newest_answer(self) -> int:
+        return 0
+
+    def remove_answers(self, up_to: int, limit: int) -> int:
+        return 0
+
+    def table_sizes(self) -> list[TableSize]:
+        return []
 
     def add_audit(self, records: Sequence[AuditRecord]) -> None:
         self._of.add_audit([replace(record, project=self._project) for record in records])

@@ -230,8 +230,8 @@ class ProjectView:
     def skip_run_ids(self, last: int) -> int:
         return self._of.skip_run_ids(last)
 
-    def remove(self, root_run_ids: Collection[int]) -> list[int]:
-        return self._of.remove(self._visible.among(root_run_ids))
+    def remove(self, root_run_ids: Collection[int], *, is_forced: bool = False) -> list[int]:
+        return self._of.remove(self._visible.among(root_run_ids), is_forced=is_forced)
 
     # -- workers
 

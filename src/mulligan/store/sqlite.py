@@ -74,6 +74,7 @@ from mulligan.store.columns import (
     timer_row,
     turn_from,
     waiting_from,
+    whole_run_from,
 )
 from mulligan.store.encoding import answer_from, encoded, micros, moment_from, task_from, worker_from
 from mulligan.store.read_only import is_read_only
@@ -215,7 +216,7 @@ class SqliteStore:
             body = fetch_all(db, SQL["workflow"], record[0][2], record[0][-1])
             if not body:
                 raise refusals.no_workflow(run_id)
-            return LoadedRun(run_from(record[0]), body[0][0], fetch_all(db, SQL["rows"], run_id))
+            return LoadedRun(whole_run_from(record[0]), body[0][0], fetch_all(db, SQL["rows"], run_id))
 
         return self._file.read_together(work)
 
@@ -263,9 +264,9 @@ class SqliteStore:
             self._file.write(lambda db: fetch_all(db, SQL["skip_numbers"], "run", last))
         return int(highest)
 
-    def remove(self, root_run_ids: Collection[int]) -> list[int]:
+    def remove(self, root_run_ids: Collection[int], *, is_forced: bool = False) -> list[int]:
         def work(db: apsw.Cursor) -> list[int]:
-            found = fetch_all(db, SQL["removable"], _array(root_run_ids))
+            found = fetch_all(db, SQL["trees" if is_forced else "removable"], _array(root_run_ids))
             gone = [run_id for run_id, _, _ in found]
             for name in (
                 "remove_events",
@@ -276,6 +277,7 @@ class SqliteStore:
                 "remove_attributes",
                 "remove_words",
                 "remove_new_words",
+                "remove_messages",
                 "remove_notices_of_run",
                 "remove_log_chunks",
                 "remove_run",

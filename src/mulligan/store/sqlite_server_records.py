@@ -17,6 +17,7 @@ from mulligan.ports import (
     NoticeRecord,
     NoticeStatus,
     SettledNotice,
+    TableSize,
     TargetPause,
     TokenRecord,
     WaitingTarget,
@@ -127,6 +128,24 @@ class SqliteServerRecords:
 
     def revoke_token(self, token_id: str, at: datetime) -> bool:
         return bool(self._file.read(SQL["revoke_token"], token_id, micros(at)))
+
+    def remove_audit(self, before: datetime, limit: int) -> int:
+        return len(self._file.read(SQL["remove_audit"], micros(before), limit))
+
+    def remove_tokens(self, token_ids: Collection[str]) -> int:
+        return len(self._file.read(SQL["remove_tokens"], encoded(list(token_ids)).decode()))
+
+    def newest_answer(self) -> int:
+        return int(self._file.read(SQL["newest_answer"])[0][0])
+
+    def remove_answers(self, up_to: int, limit: int) -> int:
+        return len(self._file.read(SQL["remove_answers"], up_to, limit))
+
+    def table_sizes(self) -> list[TableSize]:
+        sizes = dict(self._file.read(SQL["table_bytes"]))
+        names = [name for (name,) in self._file.read(SQL["tables"])]
+        counts = {name: self._file.read(f'SELECT count(*) FROM "{name}"')[0][0] for name in names}
+        return [TableSize(name, counts[name], sizes.get(name, 0)) for name in names]
 
     def add_audit(self, records: Sequence[AuditRecord]) -> None:
         rows = [audit_row(record) for record in records]

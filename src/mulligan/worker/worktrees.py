@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from mulligan import StepError
+from mulligan.worker.folders import make_private
 from mulligan.worker.git import Git, RepositoryLock, is_installed, is_nested_repository, lock_repository
 
 # -- submodules ------------------------------------------------------------------------------------------------------
@@ -348,7 +349,7 @@ def _open(work: Work, branch: str, start: str, *, files: str = "", beside: Path 
         is_new = checkout.query("rev-parse", _ref(left_behind)) == start
         checkout.query("branch", "--delete", *(("--force",) if is_new else ()), left_behind)
     branch = _free_branch_name(checkout, branch)
-    worktree.parent.mkdir(parents=True, exist_ok=True)
+    make_private(str(worktree.parent))
     checkout("worktree", "add", "--quiet", "-b", branch, str(worktree), start)
     if files:
         Git(worktree)("read-tree", "-m", "-u", start, files)

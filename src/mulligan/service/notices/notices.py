@@ -249,7 +249,7 @@ class Notices:
         """Replace the rules of the project. `RevisionMismatch` if they are not at `expected`."""
         read_rules(rules)
         if not self._reader.home.store_url:
-            (self._reader.home.folder / HOOKS_MARK).touch()
+            (self._reader.home.folder / HOOKS_MARK).touch(0o600)
         document = Document(
             kind=HOOKS,
             name=HOOKS,

@@ -329,9 +329,12 @@ class Schedules:
         if not self._reader.home.is_there:
             return None
         moments = [now + timedelta(seconds=LOOK_SECONDS)]
-        states = {(one.project, one.name): one for one in self._records.documents(STATE)}
+        schedules = self._records.documents(SCHEDULE)
+        # A store without schedules is asked one question.
+        stored = self._records.documents(STATE) if schedules else ()
+        states = {(one.project, one.name): one for one in stored}
         errors: dict[str, str] = {}
-        for document in self._records.documents(SCHEDULE):
+        for document in schedules:
             try:
                 moments.append(self._advance(document, states.get((document.project, document.name)), now))
             except StoreUnavailable:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from mulligan.worker.folders import write_private_file
+
 FILE = "counted.json"
 
 
@@ -25,7 +27,7 @@ class CountedJobs:
         """Without room on the disk a job is counted again: its breaker opens sooner."""
         new = self._path.with_suffix(".new")
         try:
-            new.write_bytes(msgspec.json.encode(sorted(counted)))
+            write_private_file(str(new), msgspec.json.encode(sorted(counted)).decode())
             new.replace(self._path)
         except OSError:
             pass

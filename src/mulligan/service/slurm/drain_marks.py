@@ -9,7 +9,7 @@ import msgspec
 
 from mulligan.core.model.formatting import error_reason
 from mulligan.errors import HomeUnusable
-from mulligan.worker.folders import make_private
+from mulligan.worker.folders import make_private, write_private_file
 
 FILE = "drained.json"
 # Stands for all profiles.
@@ -28,7 +28,7 @@ class DrainMarks:
         try:
             make_private(str(self._path.parent))
             new = self._path.with_suffix(".new")
-            new.write_bytes(msgspec.json.encode(marks))
+            write_private_file(str(new), msgspec.json.encode(marks).decode())
             new.replace(self._path)
         except OSError as error:
             raise HomeUnusable(

@@ -7,12 +7,14 @@ the ids of spans are hashes, and a collector that gets one twice has it once.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Protocol
 
 import msgspec
 
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.errors import CodecError
 from mulligan.history.spans import Span, SpanReader
 from mulligan.ports import Document, RunRecord, Store
 
@@ -54,7 +56,8 @@ class TraceExporter:
         self._find_new_runs(state)
         for record in self._store.lists.records([*state.followed]):
             if record.seq > state.followed[record.run_id]:
-                self._export(record, state.followed[record.run_id])
+                with suppress(CodecError):  # a damaged run holds up no other
+                    self._export(record, state.followed[record.run_id])
                 state.followed[record.run_id] = record.seq
         self._forget(state)
         if msgspec.json.encode(state) != seen:

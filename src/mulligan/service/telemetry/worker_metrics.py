@@ -62,7 +62,10 @@ class WorkerMetrics:
         )
         part = self._file.with_name(f"{self._file.name}.{os.getpid()}.part")
         try:
-            part.write_bytes(self._exposition.render(families))
+            # In a folder that others may read, such as that of an exporter, they may read this too.
+            mode = 0o666 if part.parent.stat().st_mode & 0o077 else 0o600
+            with open(part, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+                file.write(self._exposition.render(families))
             os.replace(part, self._file)
         except OSError as error:
             if not self._is_in_trouble:

@@ -122,10 +122,10 @@ class LimitedStore:
         self._check_all("the queue has tasks of all workflows")
         return self._of.refuse_queued(shape, message, project)
 
-    def remove(self, root_run_ids: Collection[int]) -> list[int]:
+    def remove(self, root_run_ids: Collection[int], *, is_forced: bool = False) -> list[int]:
         for record in self._of.lists.records(root_run_ids) if self._workflows else ():
             self._check(record.workflow)
-        return self._of.remove(root_run_ids)
+        return self._of.remove(root_run_ids, is_forced=is_forced)
 
     def _check_all(self, why: str) -> None:
         """Refused with a limit on workflows."""

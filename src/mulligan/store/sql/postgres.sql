@@ -232,6 +232,16 @@ WHERE root_run_id NOT IN (
 )
 ORDER BY run_id
 
+-- name: trees
+WITH RECURSIVE trees (run_id) AS (
+    SELECT run_id FROM runs WHERE run_id = ANY(%s::bigint[])
+    UNION SELECT r.run_id FROM trees t JOIN runs r ON r.parent_run_id = t.run_id
+)
+SELECT run_id, version, project FROM trees JOIN runs USING (run_id) ORDER BY run_id
+
+-- name: remove_messages
+DELETE FROM messages WHERE run_id = ANY(%s::bigint[])
+
 -- name: remove_events
 DELETE FROM events WHERE run_id = ANY(%s::bigint[])
 

@@ -104,6 +104,28 @@ SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' token ' || %
 SELECT count(*) FROM audit
 WHERE token_id <> '' AND token_id = %s AND action = ANY (%s::text[]) AND at >= %s AND status < 400
 
+-- retention ----------------------------------------------------------------------------------------------------------
+
+-- name: remove_audit
+DELETE FROM audit WHERE id IN (SELECT id FROM audit ORDER BY id LIMIT %(limit)s) AND at < %(before)s RETURNING 1
+
+-- name: remove_tokens
+DELETE FROM tokens WHERE id = ANY(%s::text[]) RETURNING 1
+
+-- name: newest_answer
+SELECT coalesce(max(message_id), 0) FROM answers
+
+-- name: remove_answers
+DELETE FROM answers WHERE message_id IN (
+    SELECT message_id FROM answers WHERE message_id <= %s ORDER BY message_id LIMIT %s FOR UPDATE SKIP LOCKED
+)
+RETURNING 1
+
+-- name: table_sizes
+SELECT c.relname::text, greatest(c.reltuples, coalesce(s.n_live_tup, 0), 0)::bigint, pg_total_relation_size(c.oid)
+FROM pg_class c LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid
+WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace ORDER BY 1
+
 -- notices ------------------------------------------------------------------------------------------------------------
 
 -- name: insert_notices

@@ -176,6 +176,16 @@ WHERE root_run_id NOT IN (
 )
 ORDER BY run_id
 
+-- name: trees
+WITH RECURSIVE trees (run_id) AS (
+    SELECT run_id FROM runs WHERE run_id IN (SELECT value FROM json_each(?1))
+    UNION SELECT r.run_id FROM trees t CROSS JOIN runs r ON r.parent_run_id = t.run_id
+)
+SELECT run_id, version, project FROM trees CROSS JOIN runs USING (run_id) ORDER BY run_id
+
+-- name: remove_messages
+DELETE FROM messages WHERE run_id = ?
+
 -- name: remove_events
 DELETE FROM events WHERE id >= ?1 << 32 AND id < (?1 + 1) << 32
 

@@ -91,6 +91,28 @@ WHERE id < ?1 AND (?2 = '' OR who = ?2) AND (?3 = '' OR action = ?3) AND project
 SELECT count(*) FROM audit INDEXED BY audit_by_token
 WHERE token_id <> '' AND token_id = ?1 AND at >= ?3 AND status < 400 AND action IN (SELECT value FROM json_each(?2))
 
+-- retention ----------------------------------------------------------------------------------------------------------
+
+-- name: remove_audit
+DELETE FROM audit WHERE id IN (SELECT id FROM audit ORDER BY id LIMIT ?2) AND at < ?1 RETURNING 1
+
+-- name: remove_tokens
+DELETE FROM tokens WHERE id IN (SELECT value FROM json_each(?)) RETURNING 1
+
+-- name: newest_answer
+SELECT coalesce(max(message_id), 0) FROM answers
+
+-- name: remove_answers
+DELETE FROM answers WHERE message_id IN (SELECT message_id FROM answers WHERE message_id <= ?1 ORDER BY message_id LIMIT ?2)
+RETURNING 1
+
+-- name: tables
+SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name
+
+-- name: table_bytes
+SELECT coalesce(s.tbl_name, d.name), sum(d.pgsize) FROM dbstat d LEFT JOIN sqlite_schema s ON s.name = d.name
+WHERE d.aggregate GROUP BY 1
+
 -- notices ------------------------------------------------------------------------------------------------------------
 
 -- name: insert_notice

@@ -129,6 +129,10 @@ class StepLog:
             prices = {**prices, model: prices[self.asked_model]}
         self.used = priced({**usage, **named}, prices)
         if self._usage_file:
-            with open(f"{self._usage_file}.new", "wb") as file:
+            with open(f"{self._usage_file}.new", "wb", opener=_for_owner) as file:
                 file.write(msgspec.json.encode(self.used))
             os.replace(f"{self._usage_file}.new", self._usage_file)
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,127 @@
+"""What a server and `mulligan gc` remove from the store besides runs: old rows that nobody needs, in batches.
+
+`BOUNDS` says for every table of the store why it does not grow for ever.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from mulligan.core.model.shipped_logs import WATCH_KIND
+from mulligan.ports import Document, ServerRecords, TokenRecord
+from mulligan.service.home import Home
+from mulligan.service.server_config import RetentionSection, find_config
+
+# How many rows one batch removes, and how long after an incomplete one the next follows.
+BATCH, NEXT_BATCH = 1_000, timedelta(seconds=5)
+# How often a server looks for what is old.
+EVERY = timedelta(hours=1)
+# Who asks polls many times a second: an answer that was there so long ago is nobody's.
+ANSWERS_KEPT, LINKS_KEPT, WATCHES_KEPT = timedelta(hours=1), timedelta(days=1), timedelta(days=1)
+_KIND, _ANSWERS, _LINKS = "retention", "answers", "login"
+
+# By table: what removes its rows.
+_BY_RUN = "removed with its run"
+_BY_NAMES = "one row for each name that people use"
+BOUNDS = {
+    "answers": "an hour after the answer; at most 100,000",
+    "artifacts": "when no run refers to it",
+    "attributes": _BY_RUN,
+    "audit": "`audit_days` after the change",
+    "breakers": _BY_NAMES,
+    "counters": _BY_NAMES,
+    "documents": f"{_BY_NAMES}; links to log in and marks of readers a day after their end",
+    "events": _BY_RUN,
+    "log_chunks": _BY_RUN,
+    "messages": "when the run has read it; or with the run",
+    "new_words": _BY_RUN,
+    "notices": "30 days after it was sent or given up; or with its run",
+    "rows": _BY_RUN,
+    "run_words": _BY_RUN,
+    "runs": "by `mulligan gc --older-than`, `mulligan remove` or DELETE",
+    "schema_version": "one row",
+    "skew": "one row",
+    "starts": _BY_RUN,
+    "tasks": "when the task has ended; or with its run",
+    "timers": "when it fires; or with its run",
+    "tokens": "`token_days` after it expired or was revoked, sessions too",
+    "workers": "when the worker ends or has expired",
+    "workflow_versions": "kept: what was published may be started again",
+    "workflows": "with the last run of the version",
+}
+
+
+class RemovedRows(msgspec.Struct, frozen=True):
+    """How many rows of each kind were removed, or would be."""
+
+    audit: int = 0
+    tokens: int = 0
+    answers: int = 0
+    documents: int = 0
+    # Whether there may be more of them.
+    is_cut: bool = False
+
+    @property
+    def total(self) -> int:
+        return self.audit + self.tokens + self.answers + self.documents
+
+
+def remove_old(records: ServerRecords, rules: RetentionSection, now: datetime, *, batch: int = BATCH) -> RemovedRows:
+    """Remove one batch of each kind. Safe for several processes at once, and to be killed in."""
+    audit = records.remove_audit(now - timedelta(days=rules.audit_days), batch)
+    ended = _ended_tokens(records, now - timedelta(days=rules.token_days))
+    tokens = records.remove_tokens(ended[:batch]) if ended else 0
+    answers = _remove_answers(records, now, batch)
+    old = _old_documents(records, now)
+    documents = sum(records.delete_document(one.project, one.kind, one.name) for one in old[:batch])
+    is_cut = batch in (audit, answers) or max(len(ended), len(old)) > batch
+    return RemovedRows(audit, tokens, answers, documents, is_cut)
+
+
+def remove_all_old(records: ServerRecords, rules: RetentionSection, now: datetime) -> RemovedRows:
+    """Remove everything that is old, batch by batch."""
+    total = RemovedRows()
+    while True:
+        found = remove_old(records, rules, now)
+        counts = {
+            name: getattr(total, name) + getattr(found, name) for name in ("audit", "tokens", "answers", "documents")
+        }
+        total = RemovedRows(**counts)
+        if not found.is_cut or not found.total:
+            return total
+
+
+def _ended_tokens(records: ServerRecords, before: datetime) -> list[str]:
+    """The tokens that ended before, also the sessions of browsers."""
+
+    def has_ended(token: TokenRecord) -> bool:
+        ends = [at for at in (token.revoked_at, token.expires_at) if at is not None]
+        return bool(ends) and min(ends) < before
+
+    return [token.id for token in records.tokens() if has_ended(token)]
+
+
+def _remove_answers(records: ServerRecords, now: datetime, batch: int) -> int:
+    """Remove the answers that were there an hour ago. The newest of then is noted in the store."""
+    mark = records.document("", _KIND, _ANSWERS)
+    if mark is not None and now - mark.updated_at < ANSWERS_KEPT:
+        return 0
+    removed = records.remove_answers(int(mark.data or b"0"), batch) if mark is not None else 0
+    newest = records.newest_answer()
+    if removed < batch and (newest or mark is not None):
+        records.put_document(Document(_KIND, _ANSWERS, b"%d" % newest, updated_at=now))
+    return removed
+
+
+def _old_documents(records: ServerRecords, now: datetime) -> list[Document]:
+    """Links to log in that nobody used, and marks of people who read logs."""
+    kept: tuple[tuple[str, timedelta], ...] = ((_LINKS, LINKS_KEPT), (WATCH_KIND, WATCHES_KEPT))
+    return [one for kind, age in kept for one in records.documents(kind) if one.updated_at < now - age]
+
+
+def remove_due(home: Home, records: ServerRecords, now: datetime) -> datetime:
+    """Remove a batch, by the configuration in the home; when to look again."""
+    removed = remove_old(records, find_config(home.folder).retention, now)
+    return now + (NEXT_BATCH if removed.is_cut else EVERY)

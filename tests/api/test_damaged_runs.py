@@ -1,0 +1,279 @@
+"""Runs that cannot be read: every route and page that names one, and every one that sums over runs, on both stores."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+import psycopg
+import pytest
+from tests.store_files import write_empty_store
+
+from mulligan.api.routes import ROUTES
+from mulligan.api.routing import Route
+from mulligan.dashboard.pages import PAGES
+from mulligan.service import Home, ServerConfig, Service
+from mulligan.service.damaged_runs import find_damage
+from mulligan.service.driver import Capacity
+from mulligan.service.home import DATABASE
+
+from .conftest import Client, Reply, open_client
+
+CONFIG = msgspec.convert({"server": {"requests_per_second": 100_000, "requests_at_once": 100_000}}, ServerConfig)
+FLOW = """
+name: nightly
+inputs: {day: {type: string, default: monday}}
+steps:
+  - step: fetch
+    shell: test "$MULLIGAN_ATTEMPT" -gt 1
+    retry: {exit_codes: [1], max_retries: 2, delay: 0}
+  - {step: each, map: {over: [a, b]}, do: [{shell: 'test ${item} = a'}], continue_on_error: true}
+  - {step: broken, shell: exit 3, continue_on_error: true}
+"""
+ASKS = FLOW + "  - {step: ask, approve: {message: go on}}\n  - {step: look, shell: exit 4, triage: true}\n"
+
+# By kind of damage: the statements that make it, where `:run` is the run, and `(:event n)` the key of its event n.
+_NEWER = b'{"v":999,"seq":2,"at":"2026-01-01T00:00:00Z","fact":{"type":"OfANewerRelease"}}'
+_UNKNOWN = b'{"v":1,"seq":2,"at":"2026-01-01T00:00:00Z","fact":{"type":"OfANewerRelease"}}'
+
+
+@dataclass(frozen=True)
+class Store:
+    """Runs statements in the database of a home, past everything that Mulligan does."""
+
+    home: Home
+
+    def execute(self, statement: str, *values: Any) -> list[Any]:
+        if self.home.store_url:
+            with psycopg.connect(self.home.store_url, autocommit=True) as database:
+                cursor = database.execute(statement.replace("?", "%s"), values)
+                return cursor.fetchall() if cursor.description else []
+        connection = apsw.Connection(str(self.home.folder / DATABASE))
+        try:
+            return list(connection.execute(statement, values))
+        finally:
+            connection.close()
+
+    def set_state(self, run_id: int, data: bytes | None) -> None:
+        if not self.home.store_url:
+            self.execute("UPDATE runs SET state = ? WHERE run_id = ?", data, run_id)
+        elif data is None:
+            self.execute("DELETE FROM rows WHERE run_id = ? AND kind = 'run'", run_id)
+        else:
+            self.execute("UPDATE rows SET data = ? WHERE run_id = ? AND kind = 'run'", data, run_id)
+
+    def set_event(self, run_id: int, seq: int, data: bytes) -> None:
+        if self.home.store_url:
+            self.execute("UPDATE events SET entry = ? WHERE run_id = ? AND seq = ?", data, run_id, seq)
+        else:
+            self.execute("UPDATE events SET entry = ? WHERE id = ?", data, (run_id << 32) + seq)
+
+    def remove_events(self, run_id: int, behind: int) -> None:
+        if self.home.store_url:
+            self.execute("DELETE FROM events WHERE run_id = ? AND seq > ?", run_id, behind)
+        else:
+            base = run_id << 32
+            self.execute("DELETE FROM events WHERE id > ? AND id < ?", base + behind, base + (1 << 32))
+
+
+def _other_version(store: Store, run_id: int, version: str) -> None:
+    store.execute("UPDATE runs SET version = ? WHERE run_id = ?", version, run_id)
+
+
+def _wrong_definition(store: Store, run_id: int, body: bytes) -> None:
+    store.execute("INSERT INTO workflows (version, body) VALUES (?, ?)", f"damaged-{run_id}", body)
+    _other_version(store, run_id, f"damaged-{run_id}")
+
+
+DAMAGES: dict[str, Callable[[Store, int], Any]] = {
+    "an event of broken bytes": lambda store, run: store.set_event(run, 2, b"\xff\x00{"),
+    "a first event of broken bytes": lambda store, run: store.set_event(run, 1, b"\xff\x00{"),
+    "an event of a newer format": lambda store, run: store.set_event(run, 2, _NEWER),
+    "an event that this release does not know": lambda store, run: store.set_event(run, 2, _UNKNOWN),
+    "an event of another type": lambda store, run: store.set_event(run, 2, b"7"),
+    "a log that ends too early": lambda store, run: store.remove_events(run, 2),
+    "no log": lambda store, run: store.remove_events(run, 0),
+    "no definition": lambda store, run: _other_version(store, run, "nowhere"),
+    "a definition of broken bytes": lambda store, run: _wrong_definition(store, run, b"\xff{"),
+    "a definition of other types": lambda store, run: _wrong_definition(store, run, b'{"name": 7, "steps": "none"}'),
+    "the definition of something else": lambda store, run: _wrong_definition(
+        store, run, b'{"name":"other","steps":[]}'
+    ),
+    "a state of broken bytes": lambda store, run: store.set_state(run, b"\xff{"),
+    "no state": lambda store, run: store.set_state(run, None),
+    "rows of broken bytes": lambda store, run: store.execute("UPDATE rows SET data = ? WHERE run_id = ?", b"{", run),
+    "rows of other types": lambda store, run: store.execute(
+        "UPDATE rows SET data = ? WHERE run_id = ?", b'[7,"x"]', run
+    ),
+    "no rows": lambda store, run: store.execute("DELETE FROM rows WHERE run_id = ?", run),
+    "a status that there is not": lambda store, run: store.execute(
+        "UPDATE runs SET status = ? WHERE run_id = ?", "exploded", run
+    ),
+    "a time that there is not": lambda store, run: store.execute(
+        "UPDATE runs SET updated_at = ? WHERE run_id = ?", 2**62, run
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A server whose home has good runs and damaged ones."""
+
+    client: Client
+    service: Service
+    store: Store
+    good: list[int]
+    # By damage. Every other one of these runs waits for a person.
+    damaged: dict[str, int]
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp("damaged")
+    schemas = request.getfixturevalue("_store_schemas")
+    with schemas.take() if request.param == "postgres" else nullcontext("") as url:
+        if not url:
+            write_empty_store(folder / "home" / DATABASE)
+        home = Home(folder / "home", url)
+        with Service(home, "a tester") as service:
+            good, damaged = _damaged_runs(service, folder)
+            client = open_client(home, CONFIG, pages=PAGES)
+            yield Stage(client, service, Store(home), good, damaged)
+            client.close()
+
+
+def _damaged_runs(service: Service, folder: Path) -> tuple[list[int], dict[str, int]]:
+    pairs = len(DAMAGES) // 2
+    ended, waiting = (_run(service, folder, text, pairs + 1) for text in (FLOW, ASKS))
+    in_turn = [run_id for two in zip(ended[1:], waiting[1:], strict=True) for run_id in two]
+    damaged = dict(zip(DAMAGES, in_turn, strict=True))
+    for name, run_id in damaged.items():
+        DAMAGES[name](Store(service.home), run_id)
+    return [ended[0], waiting[0]], damaged
+
+
+def _run(service: Service, folder: Path, text: str, times: int) -> list[int]:
+    file = folder / "flow.yaml"
+    file.write_text(text)
+    prepared = service.prepare(service.load_workflow(file), {}, folder)
+    with service.driver(Capacity(cpus=4.0, memory=4 << 30)) as driver:
+        started = service.start(prepared, times=times)
+        for run_id in started:
+            driver.drive(run_id, 0.0)
+    return started
+
+
+EVERY = (*ROUTES, *PAGES.routes)
+NAMING = [route for route in EVERY if "{run_id" in route.path]
+# Without those that answer until the client leaves.
+SUMMING = [
+    route
+    for route in EVERY
+    if route.method == "GET" and "{" not in route.path and not route.path.startswith(("stream", "store/"))
+]
+# What removes runs is tried last, elsewhere.
+REMOVING = [route for route in NAMING if route.method == "DELETE"]
+VALUES = {
+    "index": "1",
+    "attempt": "1",
+    "seq": "1",
+    "step": "fetch",
+    "place": "fetch",
+    "sha256": "0" * 64,
+    "name": "day",
+}
+
+
+def ask(stage: Stage, route: Route, run_id: int) -> Reply:
+    """The answer of a route about a run."""
+    path = re.sub(r"\{run_id(:int)?\}", str(run_id), route.path)
+    path = re.sub(r"\{(\w+)(?::int)?\}", lambda match: VALUES[match[1]], path)
+    body = None if route.body is None else {}
+    return stage.client.request(route.method, path, body=body, pieces_max=3)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_run_is_said_to_be_damaged_on_every_route_that_names_it(stage: Stage, damage: str) -> None:
+    run_id = stage.damaged[damage]
+    for route in NAMING:
+        if route in REMOVING:
+            continue
+        reply = ask(stage, route, run_id)
+
+        assert reply.status < 500, (route.name, reply.body)
+        if reply.status == 409 and not route.is_page and reply.code == "run.damaged":
+            assert reply.json["data"] == {"run_id": run_id}, route.name
+
+    assert find_damage(stage.service.reader.store, run_id)
+
+
+def test_what_sums_over_runs_leaves_damaged_runs_out(stage: Stage) -> None:
+    for route in SUMMING:
+        path = route.path
+        reply = stage.client.request("GET", path, query={"run": stage.good[0]} if path == "usage" else "")
+
+        assert reply.status < 500, (route.name, reply.body)
+    assert stage.client.get("stats").json["stats"]
+    assert stage.client.get("suggestions").status == 200
+    assert stage.client.get(f"runs/{stage.good[0]}/report.json").status == 200
+
+
+def test_two_runs_are_compared_and_one_is_damaged(stage: Stage) -> None:
+    bad = stage.damaged["no definition"]
+
+    for a, b in ((stage.good[0], bad), (bad, stage.good[0])):
+        reply = stage.client.get("/compare", a=a, b=b)
+
+        assert (reply.status, f"run {bad} is damaged" in reply.body.decode()) == (409, True)
+
+
+def test_the_list_shows_a_run_as_damaged_once_somebody_has_asked_for_it(stage: Stage) -> None:
+    bad, row = stage.damaged["no rows"], stage.damaged["a time that there is not"]
+    assert stage.client.get(f"runs/{bad}").code == "run.damaged"
+
+    listed = {one["run_id"]: one["damage"] for one in stage.client.get("runs", limit=200).json["runs"]}
+    page = stage.client.get("/runs").body.decode()
+
+    assert listed[bad]
+    assert "a time" in listed[row]
+    assert listed[stage.good[0]] == ""
+    assert "damaged</span>" in page
+
+
+def test_the_page_of_a_damaged_run_lets_an_admin_remove_it(stage: Stage) -> None:
+    bad = stage.damaged["no definition"]
+
+    admin, reader = (stage.client.get(f"/runs/{bad}", scope=one) for one in ("admin", "read"))
+
+    assert (admin.status, "Remove the run" in admin.body.decode()) == (409, True)
+    assert (reader.status, "Remove the run" in reader.body.decode()) == (409, False)
+
+
+def test_a_worker_goes_on_beside_damaged_runs(stage: Stage, tmp_path: Path) -> None:
+    (run_id,) = _run(stage.service, tmp_path, FLOW, 1)
+
+    assert stage.service.record(run_id).status == "completed"
+
+
+def test_damaged_runs_are_removed_and_others_that_have_not_ended_are_not(stage: Stage) -> None:
+    client = stage.client
+    refused = client.delete(f"runs/{stage.good[1]}")
+    trial = client.delete(f"runs/{stage.damaged['no log']}?dry_run=true".partition("?")[0], query={"dry_run": "true"})
+
+    removed = {name: client.delete(f"runs/{run_id}") for name, run_id in stage.damaged.items()}
+
+    assert (refused.status, refused.code) == (409, "run.not_finished")
+    assert (trial.status, trial.json["run_ids"]) == (200, [stage.damaged["no log"]])
+    assert {name: (one.status, one.json["run_ids"]) for name, one in removed.items()} == {
+        name: (200, [run_id]) for name, run_id in stage.damaged.items()
+    }
+    assert {one["run_id"] for one in client.get("runs", limit=200).json["runs"]} >= {*stage.good}
+    assert client.get(f"runs/{stage.damaged['no log']}").code == "run.unknown"
+    assert client.delete(f"runs/{stage.good[0]}", scope="run").status == 403
+    assert client.delete(f"runs/{stage.good[0]}").json["damage"] == ""
