@@ -88,10 +88,10 @@ def _(real: Any) -> Any:
     return lambda self, target, result, delivery, now: real(self, target, result, sender.Delivery(), now)
 
 
-@defect(sender, "CLAIM_SECONDS")
-def _(real: float) -> float:
+@defect(sender, "claim_seconds")
+def _(real: Any) -> Any:
     """the claim of a sender ends while it sends"""
-    return 0.0
+    return lambda target: 0.0
 
 
 @defect(MemoryServerRecords, "settle_notices")
