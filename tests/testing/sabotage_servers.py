@@ -88,12 +88,6 @@ def _(real: Any) -> Any:
     return lambda self, target, result, delivery, now: real(self, target, result, sender.Delivery(), now)
 
 
-@defect(sender, "claim_seconds")
-def _(real: Any) -> Any:
-    """the claim of a sender ends while it sends"""
-    return lambda target: 0.0
-
-
 @defect(MemoryServerRecords, "settle_notices")
 def _(real: Any) -> Any:
     """what came of sending notices is not written"""

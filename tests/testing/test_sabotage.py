@@ -200,7 +200,6 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a schedule takes every run for one that has ended", None, "memory", 3, "promise 13"),
     ("a schedule misses an instant at which a server looks a second late", None, "memory", 5, "promise 13"),
     ("a notice that a target has refused counts as sent", None, "memory", 0, "promise 11"),
-    ("the claim of a sender ends while it sends", None, "memory", 0, "promise 11"),
     ("what came of sending notices is not written", None, "memory", 0, "promise 11"),
     ("a notice that was claimed and not tried counts as sent", None, "memory", 7, "promise 11"),
     ("a task that its worker has interrupted has failed", None, "memory", 45, "promise 3"),
