@@ -656,6 +656,15 @@ def test_sending_stops_before_the_claim_of_what_is_left_ends(outbox: Outbox, mad
     assert (counted.claimed, counted.released) == ([4, 1], [1])
 
 
+def test_a_target_with_a_timeout_that_is_longer_than_a_claim_gets_its_notices(outbox: Outbox, made: Any) -> None:
+    outbox.put_notices([notice(1), notice(2)])
+    wire = Wire()
+
+    made(outbox, wire, pool=AtOnce()).send_due({"ops": Target(webhook="https://a", timeout_seconds=300)}, START, 0)
+
+    assert wire.keys == ["k1", "k2"]
+
+
 def test_all_that_waits_is_sent_if_asked_for_also_to_a_target_that_is_down(outbox: Outbox, made: Any) -> None:
     outbox.put_notices([notice(1, at=after(60)), notice(2, at=after(90)), notice(3)])
     wire = Wire(DOWN)

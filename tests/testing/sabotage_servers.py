@@ -88,12 +88,6 @@ def _(real: Any) -> Any:
     return lambda self, target, result, delivery, now: real(self, target, result, sender.Delivery(), now)
 
 
-@defect(sender, "CLAIM_SECONDS")
-def _(real: float) -> float:
-    """the claim of a sender ends while it sends"""
-    return 0.0
-
-
 @defect(MemoryServerRecords, "settle_notices")
 def _(real: Any) -> Any:
     """what came of sending notices is not written"""

@@ -152,7 +152,7 @@ class Sender:
         # A target that was down is asked with one message.
         is_down = waiting.pause is not None and waiting.pause.failures > 0
         limit = 1 if is_down else DIGEST_MAX if target.messages_per_minute else BATCH_MAX
-        notices = self._outbox.claim_notices(name, now, now + timedelta(seconds=CLAIM_SECONDS), limit)
+        notices = self._outbox.claim_notices(name, now, now + timedelta(seconds=claim_seconds(target)), limit)
         if notices:
             in_a_row = IN_A_ROW_MAX - 1 if is_down else self._in_a_row.get(name, 0)
             messages = self._messages(name, target, notices, now)
@@ -208,8 +208,9 @@ class Sender:
         """Send the messages one after the other, until they show that the target is down."""
         begun, is_down = self._clock(), False
         for number, message in enumerate(messages):
-            is_over = self._clock() - begun > CLAIM_SECONDS / 2 - target.timeout_seconds
-            if is_down or is_over or (self._is_hurried and number > 0):
+            is_over = self._clock() - begun > claim_seconds(target) / 2 - target.timeout_seconds
+            # The first is always tried: otherwise nothing would ever be sent to a target with a long timeout.
+            if is_down or (number > 0 and (is_over or self._is_hurried)):
                 self._results.put(_Result(message, None, in_a_row))
                 continue
             delivery = self._try(target, message, now)
@@ -326,6 +327,11 @@ def _given_up(notice: NoticeRecord, attempts: int, patience: float, why: str, no
     times = pluralize(attempts, "attempt")
     reason = f"given up after {format_duration(patience)} and {times}: {why}"
     return SettledNotice(notice.id, "given_up", attempts, now, reason)
+
+
+def claim_seconds(target: Target) -> float:
+    """How long a claimed notice is ours: long enough for one attempt, whatever timeout the target has."""
+    return max(CLAIM_SECONDS, 2 * target.timeout_seconds)
 
 
 def backoff(key: str, attempts: int) -> float:
