@@ -136,19 +136,6 @@ def test_the_log_says_what_an_end_waits_for_and_a_second_signal_does_not_wait(tm
     until(lambda: not is_alive(child))
 
 
-def test_a_server_that_reads_a_text_ends_after_one_signal_and_at_once_after_two(tmp_path: Path) -> None:
-    # It takes seconds: ninety thousand steps.
-    long = "name: a\nsteps: [{step: a, shell: 'echo ${matrix.a}', matrix: {a: 0..299, b: 0..299}}]\n"
-    with serving(tmp_path, "--no-worker") as server, ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(server.call, "POST", "workflows:validate", {"text": long})
-        until(lambda: any(runs(child, "mulligan.service.catalogue.reading_process") for child in server.children()))
-        server.process.send_signal(signal.SIGTERM)
-        server.process.send_signal(signal.SIGTERM)
-
-        assert server.process.wait(20) == 0
-        assert asked.exception(20) is not None or asked.result()
-
-
 def check_that_tokens_are_made_and_revoked_from_elsewhere(server: Server) -> None:
     """On the same server, since starting one takes a second."""
     with Service(Home(Path("/nowhere"), server.url, token=server.token)) as there:
