@@ -23,6 +23,7 @@ from mulligan.formats.torc import kdl
 from mulligan.language.expressions import check, evaluate
 from mulligan.language.loading import load_text
 from mulligan.language.nodes import Refusal, Source
+from mulligan.language.shell import rewrite
 
 from . import large_values
 from .seeds import PROJECT
@@ -31,6 +32,8 @@ from .sentences import require
 CPU_SECONDS_MAX = 60
 MEMORY_BYTES_MAX = 1 << 30
 ENDED_WELL = 0
+# It is taken or refused, whichever: what counts is that it ends soon.
+ANY = "*"
 
 
 class Bomb(NamedTuple):
@@ -85,7 +88,27 @@ _CHAIN = {f"f{number}": _calls(f"f{number + 1}") for number in range(40)}
 _STEP = "steps: [{step: a, shell: make"
 _DEPTH = 100_000
 
+# As much as a caller may send. Each shape was once read in a time that grew with the square of its size.
+_CHARS = 900_000
+_SHELLS = {
+    "values": '[a] "${inputs.x}" ',
+    "assignments": 'A=1 "${inputs.x}" [',
+    "wrappers": 'sudo env "${inputs.x}" [',
+    "values-in-a-word": "[a${inputs.x}",
+    "braces-in-quotes": "'${ ' ",
+    "open-arithmetic": '$((a "(" ) ) ',
+    "shells": "sh -c a [",
+    "brackets": "x[",
+}
+
+
+def _shell(pattern: str) -> Callable[[], object]:
+    """Shell text that repeats a pattern until it is as large as a request may be."""
+    return lambda: rewrite(pattern * (_CHARS // len(pattern)) + '"${inputs.x}"')
+
+
 BOMBS = [
+    *(Bomb(f"shell-of-{name}", _shell(pattern), ANY, cpu_seconds=30) for name, pattern in _SHELLS.items()),
     Bomb("billion-laughs", _read(_laughs), "the aliases of this file stand for more than 200,000 values"),
     Bomb("an-alias-of-itself", _read(lambda: "a: &a [*a]"), "the alias '*a' is inside the value that it refers to"),
     Bomb("deep-flow", _read(lambda: "a: " + "[" * _DEPTH), "lists and mappings are nested more than 80 deep"),
@@ -171,12 +194,12 @@ def judged(bomb: Bomb) -> str:
     try:
         bomb.light()
     except (MulliganError, Refusal) as refused:
-        return "" if bomb.says and bomb.says in str(refused) else f"it says: {str(refused)[:300]}"
+        return "" if bomb.says == ANY or (bomb.says and bomb.says in str(refused)) else f"it says: {str(refused)[:300]}"
     except MemoryError:
         return f"it takes more than {MEMORY_BYTES_MAX >> 20} MiB"
     except Exception as error:
         return f"{type(error).__name__}: {error}"[:300]
-    return f"it is taken, and should be refused: {bomb.says}" if bomb.says else ""
+    return f"it is taken, and should be refused: {bomb.says}" if bomb.says not in ("", ANY) else ""
 
 
 def main() -> None:
