@@ -14,9 +14,9 @@ from mulligan.service import AuditRecord
 
 # How long refusals of one kind are counted before another row is written.
 INTERVAL_SECONDS = 60.0
-# How many kinds are told apart. Beyond that, all callers who are refused with one status count as one.
+# How many kinds are counted. Beyond that, all callers who are refused with one status count as one.
 KINDS_MAX = 1_000
-# The codes of those who were not let in. What a caller may do, and is refused, is told apart by what it is about.
+# The codes of those who were not let in. Others are counted by what they were about.
 _NOT_LET_IN = ("token.refused", "token.scope", "run.unknown", "not_found")
 
 
