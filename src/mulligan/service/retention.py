@@ -38,6 +38,7 @@ BOUNDS = {
     "messages": "when the run has read it; or with the run",
     "new_words": _BY_RUN,
     "notices": "30 days after it was sent or given up; or with its run",
+    "notice_targets": _BY_NAMES,
     "rows": _BY_RUN,
     "run_words": _BY_RUN,
     "runs": "by `mulligan gc --older-than`, `mulligan remove` or DELETE",
