@@ -22,6 +22,7 @@ from mulligan.ports import (
     LogKey,
     NoticeRecord,
     ServerRecords,
+    TargetPause,
     TokenRecord,
     WorkerRecord,
     WorkflowVersion,
@@ -85,6 +86,7 @@ SERVER_READERS: dict[str, Callable[[ServerRecords], object]] = {
     "tokens": lambda records: (records.tokens(), records.token_of("digest")),
     "audit": lambda records: records.audit(),
     "notices": lambda records: records.notices(),
+    "notice_targets": lambda records: records.waiting_targets(datetime(2026, 1, 2, tzinfo=UTC)),
     "log_chunks": lambda records: (records.read_log(LOG, 0, 9), records.log_size(LOG), records.logs_of(1)),
 }
 DATABASE = Path(".mulligan/mulligan.db")
@@ -205,6 +207,7 @@ def _fill(records: ServerRecords) -> None:
     records.add_token(TokenRecord("t1", "digest", "ada", ("read",), at))
     records.add_audit([AuditRecord(at, "ada", "POST", "/", 200)])
     records.put_notices([NoticeRecord("key", "ops", b"{}", at)])
+    records.put_target_pauses([TargetPause("ops", 1, at, at, "503")])
     records.append_log([LogChunk(LOG, 0, b"text")])
 
 

@@ -32,7 +32,7 @@ from mulligan.engine.heartbeat import WorkerExpired
 from mulligan.engine.observers import NullObserver, Observer
 from mulligan.engine.run_driver import RunDriver
 from mulligan.engine.worker_expiry import expire_dead_workers
-from mulligan.errors import HomeMoved, MulliganError, StoreRefused, StoreUnavailable
+from mulligan.errors import Conflict, HomeMoved, MulliganError, StoreRefused, StoreUnavailable
 from mulligan.history.views import waits_for_people
 from mulligan.language.expressions import Cel
 from mulligan.lazy_modules import LazyModule
@@ -468,7 +468,13 @@ class Driver:
         """
         self.engine.release_all()
         record, messages = self.store.run(run_id), self.store.inbox([run_id])
+        if record.holder and all(worker.name != record.holder for worker in self.store.workers()):
+            # Nobody holds it: a turn ends with its worker.
+            self.store.register(WorkerRecord(record.holder, host="", pid=0))
+            self.store.expire(record.holder, is_dead=True)
         turns = self.store.take_turns([run_id], self.name)
+        if not turns:
+            raise Conflict(f"run {run_id} was taken by another worker", hint="cancel it again")
         said = f": {report.reason}" if report.reason else ""
         reason = f"it cannot be read and was ended by {report.by}{said}"
         outgoing: list[tuple[int, Report]] = []

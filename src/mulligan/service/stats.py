@@ -259,8 +259,9 @@ def _of_all(rows: Iterable[tuple[int, str, str, str, bytes]]) -> list[Counted]:
     """What can be read of it: a damaged row of one run must not keep the others from being counted."""
     found: list[Counted] = []
     for run_id, workflow, version, key, data in rows:
-        with suppress(CodecError):
-            found.append(Counted(run_id, workflow, version, key, read_tally(bytes(data))))
+        if isinstance(data, bytes) and all(isinstance(one, str) for one in (workflow, version, key)):
+            with suppress(CodecError):
+                found.append(Counted(run_id, workflow, version, key, read_tally(data)))
     return found
 
 
