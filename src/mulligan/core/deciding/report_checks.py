@@ -16,9 +16,9 @@ import msgspec
 from mulligan.core.model import reports as r
 from mulligan.core.model.durations import DURATION_SECONDS_MAX
 from mulligan.core.model.fact_parts import ChildRound
-from mulligan.core.model.graph import Graph
+from mulligan.core.model.graph import Graph, link_problem
 from mulligan.core.model.sizes import SIZE_BYTES_MAX
-from mulligan.core.model.workflow import END, Budget, Workflow, decode, encode, version
+from mulligan.core.model.workflow import Budget, decode, encode, version
 from mulligan.errors import CodecError, InputInvalid
 
 # What a database can count.
@@ -43,7 +43,7 @@ RESULTS = r.TaskEnded | r.TaskInterrupted | r.LeaseExpired | r.ChildEnded
 
 def check_report(report: r.Report) -> None:
     """Raise `InputInvalid` if no run could ever make sense of a request or a result."""
-    _check_values(report, is_text=isinstance(report, REQUESTS))
+    check_values(report, is_text=isinstance(report, REQUESTS))
     check = _CHECKS.get(type(report))
     if check is not None:
         check(report)
@@ -57,7 +57,8 @@ def check_definition(plain: Mapping[str, Any]) -> Graph:
         raise InputInvalid(f"the corrected definition cannot be read: {error.message}", hint=_SAME_VERSION) from None
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InputInvalid(f"the corrected definition cannot be read: {error}", hint=_SAME_VERSION) from None
-    problem = _definition_problem(workflow)
+    check_values(workflow)
+    problem = link_problem(workflow)
     if problem:
         raise InputInvalid(f"the corrected definition makes no sense: {problem}", hint=_SAME_VERSION)
     return Graph(workflow)
@@ -66,27 +67,10 @@ def check_definition(plain: Mapping[str, Any]) -> Graph:
 _SAME_VERSION = "use the same version of Mulligan as the server"
 
 
-def _definition_problem(workflow: Workflow) -> str:
-    """What is wrong with the names in a definition; "" if nothing is."""
-    names = {step.name for step in workflow.steps}
-    if len(names) != len(workflow.steps) or "" in names or END in names or workflow.end.name != END:
-        return "the names of its steps are not names of its own"
-    for step in workflow.steps:
-        for need in step.needs:
-            members = workflow.groups.get(need.of, ("",)) if need.is_group else (need.of,)
-            if not names.issuperset(members):
-                return f"'{step.name}' needs '{need.of}', which is not a step"
-        if any(edge.to not in names and edge.to != END for edge in step.edges):
-            return f"'{step.name}' is followed by something that is not a step"
-        if [edge.index for edge in step.edges] != list(range(len(step.edges))):
-            return f"the edges of '{step.name}' are not in order"
-    return ""
-
-
 # -- values ----------------------------------------------------------------------------------------------------------
 
 
-def _check_values(report: Any, *, is_text: bool) -> None:
+def check_values(report: Any, *, is_text: bool = False) -> None:
     """Refuse numbers, texts and depths that cannot be stored. No recursion: what is checked may be nested deeply."""
     left: list[tuple[Any, int, bool]] = [(report, 0, is_text)]
     while left:
