@@ -32,6 +32,7 @@ from mulligan.core.state.scope import holes
 from mulligan.errors import CodecError, InputInvalid
 from mulligan.language.expressions import ExpressionRefused, check
 from mulligan.language.nodes import shorten
+from mulligan.language.notices import rules_problem
 
 
 def read_definition(data: bytes) -> tuple[Workflow, bytes]:
@@ -57,6 +58,8 @@ def refuse_definition(workflow: Workflow) -> None:
 
 def _check_parts(workflow: Workflow) -> None:
     """Refuse what the engine would meet only in the middle of a run."""
+    if problem := rules_problem(workflow.notify):
+        raise _refusal(problem)
     for command in all_commands((*workflow.steps, workflow.end)):
         _check_command(command)
     for expression in dict.fromkeys(_expressions(workflow)):

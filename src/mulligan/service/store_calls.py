@@ -82,6 +82,7 @@ from mulligan.store.http_calls import (
     arguments_type,
 )
 from mulligan.worker.processes import kill_worker_processes
+from mulligan.worker.work_folders import FOLDERS_MAX
 
 # The largest artifact: what a worker of a shared store may keep.
 UPLOAD_BYTES_MAX = 256 << 20
@@ -99,6 +100,8 @@ LOG_BYTES_MAX = 1 << 20
 JOB_BREAKER = re.compile(r"slurm:[A-Za-z0-9_-]{1,40}")
 BREAKER_FAILURES_MAX, BREAKER_SECONDS_MAX = 1_000, 86_400.0
 NUMBER_MAX, MESSAGE_CHARS_MAX = 2**62, 2_000
+# What a worker may say about itself, and how many tasks it may have at once.
+WORKER_CHARS_MAX, WORKER_LABELS_MAX, FOLDER_CHARS_MAX, OFFERED_MAX = 300, 200, 5_000, 10_000
 _encode = msgspec.json.Encoder().encode
 # Calls with values of workflows, which are checked as such.
 _WITH_CONTENT = frozenset(("create", "put_control", "put_decision", "work.exchange"))
@@ -332,6 +335,7 @@ class StoreCalls:
                 f"the lease of this worker is {lease_seconds:g}s, and that of the server {seconds:g}s",
                 hint=f"start the worker with MULLIGAN_LEASE={seconds:g}s",
             )
+        _check_worker(worker)
         known = next((one for one in self._store.workers() if one.name == worker.name), None)
         if known is not None and (
             (known.host, known.pid) != (worker.host, worker.pid) or not self._owners.is_owned(worker.name)
@@ -341,13 +345,16 @@ class StoreCalls:
             self._owners.expect_free(worker.name)
             self._owners.add(worker.name)
         # Nor is a path that it names looked at: its heartbeats say whether it is alive.
-        self._store.register(replace(worker, lock="", is_expired=False, started_at=self._now(), beat_at=None))
+        said = replace(worker, lock="", is_expired=False, trouble=worker.trouble[:MESSAGE_CHARS_MAX])
+        self._store.register(replace(said, started_at=self._now(), beat_at=None))
 
     def _exchange(
         self, worker: str, ended: list[EndedTask], logs: list[LogChunk], offer: Offer | None, is_beat: bool
     ) -> WorkDone:
         """Take results and logs, and give leases and requests to stop. An end that is already known changes nothing."""
         store = self._store
+        if offer is not None:
+            _check_offer(offer)
         if not self._owners.is_owned(worker) and worker not in {one.name for one in store.workers()}:
             # It has expired, and is not remembered any more.
             return WorkDone(False, self._now())
@@ -548,6 +555,32 @@ def _check_values(name: str, read: Any) -> None:
             found += (*one, *one.values())
         elif isinstance(one, list | tuple | set | frozenset):
             found += one
+
+
+def _check_worker(worker: WorkerRecord) -> None:
+    """Refuse a worker that says more about itself than others can read. Nor is a name printed that is none."""
+    texts = (worker.name, worker.host, worker.version)
+    if not worker.name or not all(len(one) <= WORKER_CHARS_MAX and one.isprintable() for one in texts):
+        raise InputInvalid("this is not a name of a worker", hint=f"one line of at most {WORKER_CHARS_MAX} characters")
+    if worker.job is not None and len(_encode(worker.job)) > MESSAGE_CHARS_MAX:
+        raise InputInvalid("this is not a job of a scheduler", hint="use the same version of Mulligan as the server")
+    _check_labels(worker.labels)
+
+
+def _check_offer(offer: Offer) -> None:
+    """Refuse an offer that takes long to compare with what is queued."""
+    if len(offer.lacks) > FOLDERS_MAX or any(len(one) > FOLDER_CHARS_MAX for one in offer.lacks):
+        raise InputInvalid(f"a worker names at most {FOLDERS_MAX} folders that it lacks", hint="name the newest ones")
+    if len(offer.refused_cpus) > OFFERED_MAX:
+        raise InputInvalid("these are too many numbers of processors", hint="offer fewer")
+    if offer.tasks_max + offer.ahead > OFFERED_MAX:
+        raise InputInvalid(f"a worker has at most {OFFERED_MAX:,} tasks at once", hint="start several workers")
+    _check_labels(offer.labels)
+
+
+def _check_labels(labels: Sequence[str]) -> None:
+    if len(labels) > WORKER_LABELS_MAX or any(len(one) > WORKER_CHARS_MAX for one in labels):
+        raise InputInvalid(f"a worker has at most {WORKER_LABELS_MAX} labels", hint="use fewer and shorter ones")
 
 
 def _check_name(name: str) -> None:

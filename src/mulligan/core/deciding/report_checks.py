@@ -25,8 +25,8 @@ from mulligan.errors import CodecError, InputInvalid
 NUMBER_MAX = 2**63 - 1
 # How deep values may be nested; how many child runs may call each other; how many steps a run is resumed for.
 DEPTH_MAX, CHILDREN_MAX, STEPS_MAX = 200, 50, 1_000_000
-# How much one text of a person may say.
-TEXT_CHARS_MAX = 100_000
+# How much one text of a person may say, and a worker about its machine: the core cuts what steps say.
+TEXT_CHARS_MAX, MACHINE_CHARS_MAX = 100_000, 10_000
 
 # What people and programs ask of a run, and what runs ask of those that they called.
 REQUESTS = (
@@ -184,12 +184,32 @@ def _task_ended(report: r.TaskEnded) -> None:
         raise InputInvalid("a worker says what it observed, and not which failure that is", hint=_SAME_VERSION)
     if report.reused_run_id < 0:
         raise InputInvalid("there is no such run whose result is reused", hint=_SAME_VERSION)
+    outcome = report.outcome
+    _check_machine(outcome.code, outcome.machine, outcome.lacks_folder, outcome.log_warning, outcome.output_warning)
+    _check_job(report.job)
+
+
+def _lease_expired(report: r.LeaseExpired) -> None:
+    _check_job(report.job)
+
+
+def _check_job(job: msgspec.Struct | None) -> None:
+    if job is not None:
+        _check_machine(*(text for text in msgspec.structs.astuple(job) if isinstance(text, str)))
+
+
+def _check_machine(*texts: str) -> None:
+    for text in texts:
+        if len(text) > MACHINE_CHARS_MAX:
+            raise InputInvalid(f"what it says of its machine has more than {MACHINE_CHARS_MAX:,} characters")
 
 
 def _task_interrupted(report: r.TaskInterrupted) -> None:
     for seconds in (report.ran_seconds, report.life_seconds):
         if seconds is not None and not 0 <= seconds <= DURATION_SECONDS_MAX:
             raise InputInvalid(f"{seconds:g}s is not a time that a task ran", hint=_SAME_VERSION)
+    _check_machine(report.reason)
+    _check_job(report.job)
 
 
 _CHECKS: dict[type[r.Report], Callable[[Any], None]] = {
@@ -199,4 +219,5 @@ _CHECKS: dict[type[r.Report], Callable[[Any], None]] = {
     r.Classified: _classified,
     r.TaskEnded: _task_ended,
     r.TaskInterrupted: _task_interrupted,
+    r.LeaseExpired: _lease_expired,
 }
