@@ -48,7 +48,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _attack(battlefield: Battlefield, campaigns: list[Campaign], options: argparse.Namespace, until: float) -> None:
     _say(f"seed {options.seed}")
     for campaign in campaigns:
-        for name in options.attack or ATTACKS:
+        for name in options.attack or (() if options.random else ATTACKS):
             for finding in carry_out(battlefield, campaign.store, name):
                 campaign.note(finding)
         _say(f"{campaign.store}: the named attacks are over")
@@ -109,6 +109,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="the same seed sends the same requests")
     parser.add_argument("--store", choices=STORES, help="on this one only")
     parser.add_argument("--attack", choices=ATTACKS, action="append", help="only this named attack; may come again")
+    parser.add_argument("--random", action="store_true", help="leave the named attacks out")
     parser.add_argument("--replay", metavar="FILE", help="send the requests of a finding again")
     parser.add_argument("--defects", action="store_true", help="break the product on purpose, and see it found")
     return parser.parse_args(words)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from mulligan.ports.server_records import Scope, TokenLimits, TokenRecord
@@ -11,7 +11,8 @@ from mulligan.service import digest_of
 
 # The attacker is in one project, and the victim in the other.
 RED, BLUE = "red", "blue"
-AT = datetime(2026, 1, 1, tzinfo=UTC)
+# Since when some tokens count no more: not for so long that they are forgotten.
+AT = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
 # What a scope allows besides itself, said again here: a checker does not ask what it checks.
 IMPLIED: dict[str, frozenset[str]] = {
     "read": frozenset(),

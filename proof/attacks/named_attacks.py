@@ -23,6 +23,7 @@ from mulligan.api.routes import ROUTES
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.dashboard.pages import PAGES
 from mulligan.service import Home, Service
+from mulligan.store.statements import newest
 from proof.attacks.attacked_server import JSON_HEADERS, LATER, STORE_HEADERS, AttackedServer, Client, Reply
 from proof.attacks.callers import BLUE, CALLERS, RED, VICTIM
 from proof.attacks.campaign import Battlefield, Finding
@@ -365,8 +366,8 @@ def unreadable_runs(server: AttackedServer) -> Iterator[str]:
     for name in ("broken", "letters", "parked"):
         judged.post("admin", f"runs/{runs[name]}:cancel", {"now": True, "reason": "damaged"})
         judged.post("admin", f"runs/{runs[name]}:retry", {"reason": "damaged"})
-        removed = judged.store("admin", "admin", "remove", root_run_ids=[runs[name]])
-        if removed.status != 200 or removed.json != [runs[name]]:
+        removed = judged.ask("admin", "DELETE", f"/api/v1/runs/{runs[name]}")
+        if removed.status != 200 or removed.json["run_ids"] != [runs[name]]:
             yield f"a_damaged_run_can_be_removed: run {runs[name]}: {removed.status} {removed.body[:200]!r}"
     yield from judged.wrong
 
@@ -379,12 +380,12 @@ def overtaken_by_a_migration(server: AttackedServer) -> Iterator[str]:
             "CREATE OR REPLACE FUNCTION schema_needed() RETURNS bigint LANGUAGE sql STABLE AS 'SELECT 99::bigint'"
         )
     else:
-        why = '"a newer Mulligan has migrated it (schema 99); start this again with the newer version"()'
-        for name, what in (("turns", "degraded ON runs"), ("leases", "ticket ON tasks")):
-            server.execute(f"DROP TRIGGER {name}_of_older_processes")
-            server.execute(
-                f"CREATE TRIGGER {name}_of_older_processes BEFORE UPDATE OF {what} WHEN 0 BEGIN SELECT {why}; END"
-            )
+        # As the newest migration does it, for a later one.
+        said = f"(schema {newest('sqlite')})"
+        for kind, name, text in server.execute("SELECT type, name, sql FROM sqlite_schema"):
+            if said in (text or ""):
+                server.execute(f"DROP {kind} {name}")
+                server.execute(text.replace(said, "(schema 99)"))
         server.execute("PRAGMA user_version = 99")
     judged = Judged(server)
     # It may look now and then only.

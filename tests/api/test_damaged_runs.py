@@ -18,8 +18,9 @@ from tests.store_files import write_empty_store
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Route
 from mulligan.dashboard.pages import PAGES
+from mulligan.errors import CodecError
 from mulligan.service import Home, ServerConfig, Service
-from mulligan.service.damaged_runs import find_damage
+from mulligan.service.damaged_runs import explain_damage, find_damage
 from mulligan.service.driver import Capacity
 from mulligan.service.home import DATABASE
 
@@ -73,6 +74,11 @@ class Store:
             self.execute("UPDATE events SET entry = ? WHERE run_id = ? AND seq = ?", data, run_id, seq)
         else:
             self.execute("UPDATE events SET entry = ? WHERE id = ?", data, (run_id << 32) + seq)
+
+    def event(self, run_id: int, seq: int) -> bytes:
+        is_server = bool(self.home.store_url)
+        where, key = ("run_id = ? AND seq = ?", (run_id, seq)) if is_server else ("id = ?", ((run_id << 32) + seq,))
+        return bytes(self.execute(f"SELECT entry FROM events WHERE {where}", *key)[0][0])
 
     def remove_events(self, run_id: int, behind: int) -> None:
         if self.home.store_url:
@@ -244,6 +250,23 @@ def test_the_list_shows_a_run_as_damaged_once_somebody_has_asked_for_it(stage: S
     assert "a time" in listed[row]
     assert listed[stage.good[0]] == ""
     assert "damaged</span>" in page
+
+
+def test_what_is_wrong_with_a_run_is_found_out_once(stage: Stage) -> None:
+    """To read a whole log takes long, and whoever may read can ask again and again."""
+    reader, store, run_id = stage.service.reader, Store(stage.service.home), stage.good[0]
+    error = CodecError("it cannot be read")
+    whole = store.event(run_id, 2)
+    assert explain_damage(reader, [run_id], error) is None
+    store.set_event(run_id, 2, b"{")
+    first = explain_damage(reader, [run_id], error)
+    # So nobody who looks at it again would find anything.
+    store.set_event(run_id, 2, whole)
+
+    again = explain_damage(reader, [run_id], error)
+
+    assert first is not None and again is not None and again.message == first.message
+    assert not find_damage(reader.store, run_id)
 
 
 def test_the_page_of_a_damaged_run_lets_an_admin_remove_it(stage: Stage) -> None:

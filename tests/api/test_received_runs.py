@@ -136,6 +136,14 @@ def test_a_file_that_a_client_names_is_not_read_on_the_host_of_the_server(
         assert (found.is_file_same, found.text) == (False, None)
 
 
+def test_a_run_has_a_bounded_number_of_targets_for_notices(client: Client) -> None:
+    rules = [NoticeRule(("failed",), tuple(f"t{number}" for number in range(1000)))]
+
+    reply = create(client, asked(sound_run(), notify=tuple(rules)))
+
+    assert (reply.status, reply.code) == (422, "input.invalid")
+
+
 def test_the_notice_rules_of_the_project_cannot_be_left_out(client: Client, service: Service) -> None:
     rule = NoticeRule(("failed",), ("ops",))
     in_red(service).notices.set_hooks([HookRule(("failed",), ("ops",))])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from mulligan.api.store_calls import ChangeWaits
 from mulligan.core.model.reports import RetryRequested, RunRequested
+from mulligan.core.model.workflow import decode, encode, version
 from mulligan.ports import LogKey, NewRun, WorkerRecord
 from mulligan.service import WAIT_SECONDS, ChangeCounts, Home, Service
 from mulligan.service.store_calls import CALLS, OTHER_CHANGES_SECONDS, PROCESS, ChangeCounter
@@ -296,6 +298,90 @@ def test_a_request_that_no_run_can_process_is_refused_at_the_door(
 
     assert reply.status == status
     assert len(service.reader.store.inbox([run_id])) == before
+
+
+def _wrong_reads(plain: dict[str, Any]) -> None:
+    plain["steps"][0]["when"] = {"source": "inputs.x == 1", "reads": []}
+
+
+def _wrong_pattern(plain: dict[str, Any]) -> None:
+    plain["steps"][0]["rules"] = [{"pattern": r"(a|b)*(a|b)*\1"}]
+
+
+def _wrong_child(plain: dict[str, Any]) -> None:
+    plain["steps"][0]["action"] = {"kind": "workflow"}
+
+
+@pytest.mark.parametrize("change", [_wrong_reads, _wrong_pattern, _wrong_child])
+def test_a_corrected_definition_is_checked_as_deeply_as_that_of_a_new_run(
+    client: Client, service: Service, change: Callable[[dict[str, Any]], None]
+) -> None:
+    run_id = start_run(service)
+    plain = msgspec.json.decode(service.reader.store.load(run_id).workflow)
+    change(plain)
+    data = encode(decode(msgspec.json.encode(plain)))
+    revised = {"version": version(data), "definition": msgspec.json.decode(data)}
+    report = {"type": "RetryRequested", "at": AT, "by": "mallory", "revised": revised}
+
+    body = {"run_id": run_id, "report": report, "is_asking": False}
+    reply = client.post("store/run/put_control", body, scope="admin", headers=PROTOCOL)
+
+    assert (reply.status, reply.code) == (422, "input.invalid"), reply.body
+    assert len(service.reader.store.inbox([run_id])) == 1
+
+
+@pytest.mark.parametrize("word", ["\0", '"', "*", "a b OR c", "x" * 100_000])
+def test_any_word_can_be_searched_for(client: Client, service: Service, word: str) -> None:
+    start_run(service)
+    wanted = {"words": [word]}
+
+    found = [
+        client.post("store/read/lists.find", {"wanted": wanted, "before": None, "limit": 5}, headers=PROTOCOL),
+        client.post("store/read/lists.count", {"wanted": wanted, "limit": 5}, headers=PROTOCOL),
+    ]
+
+    assert {one.status for one in found} == {422 if word == "\0" else 200}
+
+
+@pytest.mark.parametrize(
+    "offered",
+    [
+        {"lacks": ["/a"] * 100_000},
+        {"lacks": ["/" + "a" * 100_000]},
+        {"labels": ["a"] * 100_000},
+        {"refused_cpus": [1.0] * 100_000},
+        {"tasks_max": 2**62},
+    ],
+)
+def test_an_offer_is_bounded(client: Client, offered: dict[str, Any]) -> None:
+    client.post("store/worker/work.register", _a_worker(), scope="worker", headers=PROTOCOL)
+    body = {"worker": "far.1", "ended": [], "logs": [], "is_beat": False}
+
+    replies = [
+        client.post(
+            "store/worker/work.exchange",
+            {**body, "offer": {**msgspec.to_builtins(offer()), **more}},
+            scope="worker",
+            headers=PROTOCOL,
+        )
+        for more in ({}, offered)
+    ]
+
+    assert [one.status for one in replies] == [200, 422]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"name": "x" * 1000}, {"name": ""}, {"host": "a\nb"}, {"labels": ["a"] * 100_000}, {"job": {"id": "x" * 9000}}],
+)
+def test_what_a_worker_says_about_itself_is_bounded(client: Client, said: dict[str, Any]) -> None:
+    worker = {"name": "far.1", "host": "far", "pid": 1, "cpus": 2.0, **said}
+
+    reply = client.post(
+        "store/worker/work.register", {"worker": worker, "lease_seconds": 30.0}, scope="worker", headers=PROTOCOL
+    )
+
+    assert (reply.status, reply.code) == (422, "input.invalid")
 
 
 def _log_of(run_id: int, place: str, attempt: int, data: bytes) -> dict[str, Any]:

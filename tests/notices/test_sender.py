@@ -19,7 +19,16 @@ from mulligan.history.notice_text import NoticeBody
 from mulligan.ports import NoticeRecord, Outbox, SettledNotice
 from mulligan.service.notices.delivery import Delivery
 from mulligan.service.notices.messages import Message
-from mulligan.service.notices.sender import BATCH_MAX, BUSY_SECONDS, CLAIM_SECONDS, IN_A_ROW_MAX, Sender, backoff
+from mulligan.service.notices.sender import (
+    BATCH_MAX,
+    BUSY_SECONDS,
+    CLAIM_SECONDS,
+    IN_A_ROW_MAX,
+    UNKNOWN_MAX,
+    UNKNOWN_SECONDS,
+    Sender,
+    backoff,
+)
 from mulligan.service.notices.targets import Target
 from mulligan.store import open_store
 from mulligan.store.memory import MemoryStore
@@ -293,6 +302,24 @@ def test_an_unknown_target_is_waited_for_and_then_given_up_in_words(outbox: Outb
     assert wire.keys == ["k1"]
     assert statuses(outbox) == ["sent", "given_up"]
     assert due - START >= timedelta(days=1)
+
+
+def test_very_many_unknown_targets_are_looked_at_some_at_a_time(outbox: Outbox, made: Any) -> None:
+    count = 3 * UNKNOWN_MAX
+    outbox.put_notices([notice(number, f"t{number:03}") for number in range(count)] + [notice(count, "ops")])
+    wire = Wire()
+    sender = made(outbox, wire, pool=AtOnce())
+
+    now, left_alone = START, []
+    for _ in range(3):
+        due = sender.send_due(TARGETS, now, 0)
+        left_alone.append(sum(one.pause is not None for one in outbox.waiting_targets(now)))
+        now = due
+
+    assert wire.keys == [f"k{count}"]
+    # It looks twice in the round in which it sends.
+    assert left_alone == [2 * UNKNOWN_MAX, count, count]
+    assert now - START >= timedelta(seconds=UNKNOWN_SECONDS)
 
 
 def test_a_slow_target_keeps_nobody_waiting(outbox: Outbox, made: Any) -> None:

@@ -49,6 +49,7 @@ from mulligan.service import (
     Service,
     TokenLimits,
     TokenRecord,
+    may_be_damage,
     to_json,
 )
 
@@ -231,7 +232,7 @@ class Api:
         """The error; one that comes from a damaged run as `RunDamaged`."""
         token, run_ids = exchange.token, exchange.run_ids
         is_told = isinstance(error, MulliganError) and (error.http_status < 500 or error.http_status == 503)
-        if token is None or not run_ids or is_told:
+        if token is None or not run_ids or is_told or not may_be_damage(error):
             return error
         try:
             found = await self._compute(
@@ -335,7 +336,7 @@ class Api:
         if route.is_shared:
             return await self.threads.read(lambda service: self._shared_answer(route, make, token, service))
         run = self.threads.read if route.method == "GET" and not route.changes else self.threads.change
-        if route.is_slow or bool(getattr(make.keywords["body"], "text", None)):
+        if _takes_long(route, make.keywords["body"]):
             run = partial(self._compute, token=token)
         elif route.is_sum is True or (route.is_sum and make.keywords["path"]["call"] in route.is_sum):
             run = self.threads.sum_up
@@ -465,6 +466,12 @@ def _prepare(route: Route) -> _Endpoint:
         body=BodyDecoder(route.body) if is_json else None,
         is_coroutine=inspect.iscoroutinefunction(handler),
     )
+
+
+def _takes_long(route: Route, body: Any) -> bool:
+    """Whether a request may compute for seconds."""
+    is_large = route.slow_bytes is not None and len(body) >= route.slow_bytes
+    return route.is_slow or is_large or bool(getattr(body, "text", None))
 
 
 def _service_of(service: Service, token: TokenRecord) -> Service:

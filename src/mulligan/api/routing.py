@@ -132,6 +132,8 @@ class Route:
     # Whether it may compute for seconds: then it has threads of its own, and holds up no change. A request that brings
     # the text of a workflow in `text` of its body may in any case.
     is_slow: bool = False
+    # Or with a body, which is `bytes`, of at least so many: it has a workflow in it that has to be checked.
+    slow_bytes: int | None = None
     # Whether it looks at all runs, or which calls of the store do: then it has a thread of its own and a limit of time.
     is_sum: bool | frozenset[str] = False
     # Whether all tokens of a project get the same answer, so that one that was made serves several callers.

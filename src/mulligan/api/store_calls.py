@@ -168,6 +168,8 @@ _SCOPES: tuple[tuple[RouteScope, str, bool], ...] = (
 )
 # Those that look at all runs.
 SUMS = frozenset(("tallies", "lists.status_counts", "lists.outcome_counts"))
+# A larger body of those who may send workflows has one that takes long to check: half a millisecond for a kilobyte.
+DEFINITION_BYTES = 64 << 10
 _WAITING_SCOPES: tuple[RouteScope, ...] = ("read", "worker")
 ROUTES = (
     *(
@@ -183,6 +185,7 @@ ROUTES = (
             is_change=is_change,
             creates_run=scope == "write",
             is_sum=SUMS if scope == "read" else False,
+            slow_bytes=DEFINITION_BYTES if scope in ("write", "run") else None,
         )
         for scope, about, is_change in _SCOPES
     ),

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from mulligan.core.deciding.bounded_regex import NotSearchable, refuse_unsearchable
+from mulligan.core.deciding.report_checks import check_values
 from mulligan.core.model.durations import DURATION_SECONDS_MAX
-from mulligan.core.model.graph import Graph
+from mulligan.core.model.graph import link_problem
 from mulligan.core.model.workflow import (
-    END,
     Action,
     Command,
     Expression,
@@ -32,8 +32,7 @@ from mulligan.core.state.scope import holes
 from mulligan.errors import CodecError, InputInvalid
 from mulligan.language.expressions import ExpressionRefused, check
 from mulligan.language.nodes import shorten
-
-_STEP_NAME = re.compile(r"[A-Za-z0-9_-]+")
+from mulligan.language.notices import rules_problem
 
 
 def read_definition(data: bytes) -> tuple[Workflow, bytes]:
@@ -41,7 +40,7 @@ def read_definition(data: bytes) -> tuple[Workflow, bytes]:
     try:
         # When runs of it start is said where it is published: a run does not have it.
         workflow = msgspec.structs.replace(decode(data), schedules={})
-        check_definition(workflow)
+        refuse_definition(workflow)
         return workflow, encode(workflow)
     except CodecError as error:
         raise _refusal(error.message) from None
@@ -49,50 +48,29 @@ def read_definition(data: bytes) -> tuple[Workflow, bytes]:
         raise _refusal("it is nested too deeply") from None
 
 
-def check_definition(workflow: Workflow) -> None:
+def refuse_definition(workflow: Workflow) -> None:
     """Refuse a definition that no text of ours compiles to. `InputInvalid`."""
-    if not workflow.name or not workflow.name.isprintable():
-        raise _refusal("it has no name")
-    _check_links(workflow)
-    try:
-        Graph(workflow)
-    except (LookupError, ValueError, AssertionError) as error:
-        raise _refusal(f"its steps do not fit together: {error}") from None
+    if problem := link_problem(workflow):
+        raise _refusal(problem)
+    check_values(workflow)
+    _check_parts(workflow)
+
+
+def _check_parts(workflow: Workflow) -> None:
+    """Refuse what the engine would meet only in the middle of a run."""
+    if problem := rules_problem(workflow.notify):
+        raise _refusal(problem)
     for command in all_commands((*workflow.steps, workflow.end)):
-        _check_command(command, workflow)
+        _check_command(command)
     for expression in dict.fromkeys(_expressions(workflow)):
         _check_expression(expression)
     for child in workflow.children.values():
-        check_definition(child)
+        _check_parts(child)
 
 
-def _check_links(workflow: Workflow) -> None:
-    names = {step.name for step in workflow.steps}
-    for name in names:
-        if name == END or _STEP_NAME.fullmatch(name) is None:
-            raise _refusal(f"'{shorten(name)}' cannot be the name of a step")
-    if len(names) != len(workflow.steps):
-        raise _refusal("two of its steps have one name")
-    for members in workflow.groups.values():
-        _require(members, names, "step")
-    targets = {*names, END}
-    for step in workflow.steps:
-        _require((need.of for need in step.needs if not need.is_group), names, "step")
-        _require((need.of for need in step.needs if need.is_group), workflow.groups, "group")
-        _require((edge.to for edge in step.edges), targets, "step")
-        if [edge.index for edge in step.edges] != [*range(len(step.edges))]:
-            raise _refusal(f"the edges of step '{step.name}' are not in order")
-    if workflow.workspace is not None:
-        _require((workflow.workspace.opens, workflow.workspace.closes), names, "step")
-
-
-def _check_command(command: Command, workflow: Workflow) -> None:
-    if command.breaker is not None:
-        _require((command.breaker,), workflow.breakers, "breaker")
-    if isinstance(command, Step) and (command.map is None) != (not command.do):
-        raise _refusal(f"step '{command.name}' has items without commands, or commands without items")
+def _check_command(command: Command) -> None:
     if command.action is not None:
-        _check_action(command.action, workflow)
+        _check_action(command.action)
     for rule in command.rules:
         _check_pattern(rule)
     for value in _numbers(command):
@@ -100,11 +78,10 @@ def _check_command(command: Command, workflow: Workflow) -> None:
             raise _refusal(f"{value:g} is no duration and no share")
 
 
-def _check_action(action: Action, workflow: Workflow) -> None:
-    used = {*holes(action.params), *action.paths.values()}
-    _require(used, action.bindings, "value")
-    if action.kind == "workflow" and isinstance(file := action.params.get("file"), str):
-        _require((file,), workflow.children, "workflow")
+def _check_action(action: Action) -> None:
+    for name in (*holes(action.params), *action.paths.values()):
+        if name not in action.bindings:
+            raise _refusal(f"it names the value '{shorten(str(name))}', and has none of that name")
 
 
 def _check_pattern(rule: Rule) -> None:
@@ -125,12 +102,6 @@ def _check_expression(expression: Expression) -> None:
         raise _refusal(f"'{shorten(expression.source)}' is no expression: {error.message}") from None
     if set(found.reads) != set(expression.reads):
         raise _refusal(f"'{shorten(expression.source)}' does not read what the definition says")
-
-
-def _require(names: Iterable[str], known: Collection[str], what: str) -> None:
-    for name in names:
-        if name not in known:
-            raise _refusal(f"it names the {what} '{shorten(str(name))}', and has none of that name")
 
 
 def _expressions(value: Any) -> Iterator[Expression]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 
+from mulligan.core.model.durations import DURATION_SECONDS_MAX
 from mulligan.core.model.workflow import NOTICE_KINDS, NoticeRule
 from mulligan.language.nodes import Source
 from mulligan.language.shapes import LIMIT, STEP_NAME, Choice, Fields, Key, ListOf, Record
 
-RULES_MAX, TARGETS_MAX = 20, 20
+# Of a run: those of its file, its own, and those of its project.
+RULES_MAX = 200
+TARGETS_MAX, TARGET_CHARS_MAX = 20, 200
+_TARGET = re.compile(r"[A-Za-z0-9_-]+")
 NOTIFY = Record(
     "notify",
     {
@@ -49,3 +54,19 @@ def read_notices(forms: Iterable[Fields], source: Source) -> tuple[NoticeRule, .
             source.note(source.refuse("notify", message, form.key("to"), hint="one target may have several addresses"))
         rules.append(rule)
     return tuple(rules)
+
+
+def rules_problem(rules: Sequence[NoticeRule]) -> str:
+    """What is wrong with rules that no file of ours was read as; "" if nothing is."""
+    if len(rules) > RULES_MAX:
+        return f"{len(rules)} rules for notices are too many: there may be at most {RULES_MAX}"
+    for rule in rules:
+        if not rule.on or not 0 < len(rule.to) <= TARGETS_MAX:
+            return f"a rule for notices says 'on' which events and 'to' which targets, at most {TARGETS_MAX}"
+        if any(len(name) > TARGET_CHARS_MAX or _TARGET.fullmatch(name) is None for name in rule.to):
+            return "a target of notices has a name of letters, digits, '_' and '-'"
+        if ("late" in rule.on) != (rule.late_after is not None):
+            return "'late' and 'late_after' belong together in a rule for notices"
+        if rule.late_after is not None and not 0 < rule.late_after <= DURATION_SECONDS_MAX:
+            return f"{rule.late_after:g}s is not a time after which a run is late"
+    return ""

@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     )
     from mulligan.service.corrections import ChangedSteps, CorrectedWorkflow, Correction
     from mulligan.service.coverage import CaseStory
-    from mulligan.service.damaged_runs import RemovedRuns
+    from mulligan.service.damaged_runs import RemovedRuns, may_be_damage
     from mulligan.service.decisions import Decision, DecisionPreview, DecisionResult, make_decision, read_decisions
     from mulligan.service.descriptions import (
         describe_artifact,
@@ -339,7 +339,7 @@ _NAMES = {
     "mulligan.service.forecast": "Forecast",
     "mulligan.service.fork_at": "EventFork",
     "mulligan.service.format_options": "read_format_options",
-    "mulligan.service.damaged_runs": "RemovedRuns",
+    "mulligan.service.damaged_runs": "RemovedRuns may_be_damage",
     "mulligan.service.gc": "Garbage GarbageReport RunRetention",
     "mulligan.service.handler_trial": "HandlerResult HandlerTrial describe_result parse_failure",
     "mulligan.service.home": "Home",

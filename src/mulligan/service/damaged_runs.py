@@ -67,15 +67,30 @@ def explain_damage(reader: RunReader, run_ids: Iterable[int], error: Exception) 
     """
     if isinstance(error, RunDamaged):
         return error
-    if isinstance(error, MulliganError) and not isinstance(error, CodecError | IllegalTransition):
+    if not may_be_damage(error):
         return None
     for run_id in _with_children(reader.store, run_ids):
-        if damage := find_damage(reader.store, run_id):
+        damage = _known_damage(reader, run_id)
+        if not damage and (damage := find_damage(reader.store, run_id)):
             reader.note_damage(run_id, damage)
+        if damage:
             return RunDamaged(
                 f"run {run_id} is damaged: {single_line(damage)}", hint=HINT.format(run_id), run_id=run_id
             )
     return None
+
+
+def may_be_damage(error: Exception) -> bool:
+    """Whether an error may come from a damaged run. Ours that say something else do not."""
+    return not isinstance(error, MulliganError) or isinstance(error, CodecError | IllegalTransition | RunDamaged)
+
+
+def _known_damage(reader: RunReader, run_id: int) -> str:
+    """What was found out before: to read a log again takes long, and whoever may read can ask again and again."""
+    try:
+        return reader.known_damage(run_id, reader.record(run_id).updated_at)
+    except UnknownRun:
+        return ""
 
 
 def remove_run(reader: RunReader, run_id: int, *, is_dry: bool = False) -> RemovedRuns:

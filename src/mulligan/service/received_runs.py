@@ -13,7 +13,7 @@ store, and believes none of it:
 | `at`, `by`, `uid`, `cwd`, `run_id`, `version` of the request | fills them in |
 | `inputs` | checks them against the definition; a reference to an artifact only as the forked run has it |
 | `labels` | checks them; those that the server gives only as the forked run has them |
-| `notify` | adds the rules of the project |
+| `notify` | checks the rules, and adds those of the project |
 | `forked_from` | has to be a run that the caller sees, of a workflow that the token is for |
 | `history`, `worktree`, `kept`, `data`, `sessions` | reads them from its own log, at the event where the fork begins |
 | the definition, with a `history` | is that of the forked run |
@@ -40,6 +40,7 @@ from mulligan.errors import InputInvalid
 from mulligan.language import check_recorded_inputs, refuse_references
 from mulligan.language.definitions import read_definition
 from mulligan.language.expressions import Cel
+from mulligan.language.notices import rules_problem
 from mulligan.ports import NewRun
 from mulligan.service.preflight import check_labels, refuse_reserved_labels
 from mulligan.service.run_control import UID_BYTES
@@ -94,6 +95,8 @@ def _checked(
     if len({one.step for one in request.kept}) != len(request.kept):
         raise InputInvalid("a fork keeps one result of a step", hint="fork it again")
     _require_steps(request.forced, workflow)
+    if problem := rules_problem(request.notify):
+        raise InputInvalid(problem, hint="send what 'mulligan run' sends")
     return NewRun(data, checked.version, workflow.name, checked, key=_key(run, workflow), project=_project(run.project))
 
 

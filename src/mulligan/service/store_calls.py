@@ -25,7 +25,7 @@ from mulligan.core.deciding.expiry_permission import HeartbeatSeries, first_hear
 from mulligan.core.deciding.fork import kept_data, kept_sessions, outdated_approvals, own_kept, worktree_origin
 from mulligan.core.deciding.kept_approvals import refuse_outdated_approvals
 from mulligan.core.deciding.report_checks import check_definition, check_report
-from mulligan.core.effects.run_lists import QueuedShape
+from mulligan.core.effects.run_lists import QueuedShape, RunFilter, search_words
 from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
 from mulligan.core.model.events import Entry
 from mulligan.core.model.graph import Graph
@@ -51,8 +51,9 @@ from mulligan.errors import (
     UnknownRun,
 )
 from mulligan.language import check_recorded_inputs
+from mulligan.language.definitions import refuse_definition
 from mulligan.language.expressions import Cel
-from mulligan.ports import Lease, NewRun, Offer, Store, Turn, WorkerRecord
+from mulligan.ports import Lease, NewRun, Offer, RunRecord, Store, Turn, WorkerRecord
 from mulligan.ports.server_records import LogChunk, LogKey, TokenRecord
 from mulligan.service.change_verbs import try_report
 from mulligan.service.home import Home
@@ -81,6 +82,7 @@ from mulligan.store.http_calls import (
     arguments_type,
 )
 from mulligan.worker.processes import kill_worker_processes
+from mulligan.worker.work_folders import FOLDERS_MAX
 
 # The largest artifact: what a worker of a shared store may keep.
 UPLOAD_BYTES_MAX = 256 << 20
@@ -98,7 +100,11 @@ LOG_BYTES_MAX = 1 << 20
 JOB_BREAKER = re.compile(r"slurm:[A-Za-z0-9_-]{1,40}")
 BREAKER_FAILURES_MAX, BREAKER_SECONDS_MAX = 1_000, 86_400.0
 NUMBER_MAX, MESSAGE_CHARS_MAX = 2**62, 2_000
+# What a worker may say about itself, and how many tasks it may have at once.
+WORKER_CHARS_MAX, WORKER_LABELS_MAX, FOLDER_CHARS_MAX, OFFERED_MAX = 300, 200, 5_000, 10_000
 _encode = msgspec.json.Encoder().encode
+# Calls with values of workflows, which are checked as such.
+_WITH_CONTENT = frozenset(("create", "put_control", "put_decision", "work.exchange"))
 _WITHOUT_ZONE = re.compile(rb'"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d*)?)?"')
 
 
@@ -188,6 +194,12 @@ class StoreCalls:
         beat_at = self._now() if is_alive and not self._store.is_shared else worker.beat_at
         return replace(worker, lock="", is_expired=not is_alive, beat_at=beat_at)
 
+    def _find(self, wanted: RunFilter, before: int | None, limit: int) -> list[RunRecord]:
+        return self._store.lists.find(_with_words(wanted), before=before, limit=limit)
+
+    def _count(self, wanted: RunFilter, limit: int) -> int:
+        return self._store.lists.count(_with_words(wanted), limit=limit)
+
     def _create(self, runs: list[NewRun]) -> list[Turn]:
         now = self._now()
         checked = check_received(self._reader, runs, self._refuse_workflow)
@@ -268,7 +280,7 @@ class StoreCalls:
         named: Report = replace(_without_digest(report), at=self._now(), by=self._control.by)
         check_report(named)
         if isinstance(report, RetryRequested) and report.revised is not None:
-            self._check_inputs(report.revised)
+            self._check_revised(report.revised)
         if not is_asking:
             # The run may be another when it takes it up, so that it decides. What no run can process is refused here.
             with suppress(Refused, NotFound, CodecError):
@@ -276,10 +288,11 @@ class StoreCalls:
             return Sent(self._store.put(run_id, named))
         return Sent(*self._control.ask(run_id, named))
 
-    def _check_inputs(self, revised: Revised) -> None:
-        """Refuse inputs that do not fit a corrected definition."""
-        evaluator = Cel(os.environ, self._store.artifacts.fetch)
-        check_recorded_inputs(check_definition(revised.definition).workflow, revised.inputs, evaluator)
+    def _check_revised(self, revised: Revised) -> None:
+        """Refuse a corrected definition that could not be started either, and inputs that do not fit it."""
+        workflow = check_definition(revised.definition).workflow
+        refuse_definition(workflow)
+        check_recorded_inputs(workflow, revised.inputs, Cel(os.environ, self._store.artifacts.fetch))
 
     def _count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
         """Only breakers of jobs: those that workflows declare count what their tasks report."""
@@ -322,6 +335,7 @@ class StoreCalls:
                 f"the lease of this worker is {lease_seconds:g}s, and that of the server {seconds:g}s",
                 hint=f"start the worker with MULLIGAN_LEASE={seconds:g}s",
             )
+        _check_worker(worker)
         known = next((one for one in self._store.workers() if one.name == worker.name), None)
         if known is not None and (
             (known.host, known.pid) != (worker.host, worker.pid) or not self._owners.is_owned(worker.name)
@@ -331,13 +345,16 @@ class StoreCalls:
             self._owners.expect_free(worker.name)
             self._owners.add(worker.name)
         # Nor is a path that it names looked at: its heartbeats say whether it is alive.
-        self._store.register(replace(worker, lock="", is_expired=False, started_at=self._now(), beat_at=None))
+        said = replace(worker, lock="", is_expired=False, trouble=worker.trouble[:MESSAGE_CHARS_MAX])
+        self._store.register(replace(said, started_at=self._now(), beat_at=None))
 
     def _exchange(
         self, worker: str, ended: list[EndedTask], logs: list[LogChunk], offer: Offer | None, is_beat: bool
     ) -> WorkDone:
         """Take results and logs, and give leases and requests to stop. An end that is already known changes nothing."""
         store = self._store
+        if offer is not None:
+            _check_offer(offer)
         if not self._owners.is_owned(worker) and worker not in {one.name for one in store.workers()}:
             # It has expired, and is not remembered any more.
             return WorkDone(False, self._now())
@@ -467,6 +484,8 @@ _OWN: Mapping[str, Callable[..., Any]] = {
     "server_records.log_size": StoreCalls._log_size,
     "server_records.watch_logs": StoreCalls._watch_logs,
     "now": StoreCalls._now,
+    "lists.find": StoreCalls._find,
+    "lists.count": StoreCalls._count,
     "workers": StoreCalls._workers,
     "create": StoreCalls._create,
     "put_control": StoreCalls._put,
@@ -484,6 +503,11 @@ _OWN: Mapping[str, Callable[..., Any]] = {
     "work.fetch": StoreCalls._fetch,
     "artifacts.fetch": StoreCalls._fetch,
 }
+
+
+def _with_words(wanted: RunFilter) -> RunFilter:
+    """The filter with words as an index has them. Others mean something else to it."""
+    return replace(wanted, words=search_words(wanted.words))
 
 
 def _without_digest(report: ControlReport | DecisionReport) -> ControlReport | DecisionReport:
@@ -505,28 +529,58 @@ def _read(name: str, body: bytes) -> dict[str, Any]:
         raise InputInvalid(
             f"the arguments of '{name}' cannot be read: {error}", hint="use the same version of Mulligan as the server"
         ) from None
-    # The texts are looked through only where such a time may be.
-    if (b"\\u" in body or _WITHOUT_ZONE.search(body)) and _has_time_without_zone(read):
-        raise InputInvalid(
-            f"a time in the arguments of '{name}' has no zone", hint="write it like 2026-01-31T09:30:00Z"
-        )
+    # They are looked through only where there may be something.
+    if b"\\u" in body or _WITHOUT_ZONE.search(body):
+        _check_values(name, read)
     return {field: getattr(read, field) for field in read.__struct_fields__}
 
 
-def _has_time_without_zone(read: Any) -> bool:
-    """Whether a time anywhere in these arguments has no zone: it cannot be compared with those of a log."""
+def _check_values(name: str, read: Any) -> None:
+    """Refuse a time without a zone, which no time of a log can be compared with, and a question with a NUL in it.
+
+    Results of tasks, and inputs of runs, may have one: they are no texts of a database.
+    """
     found = [read]
     for one in found:
         if isinstance(one, datetime):
             if one.tzinfo is None:
-                return True
+                hint = "write it like 2026-01-31T09:30:00Z"
+                raise InputInvalid(f"a time in the arguments of '{name}' has no zone", hint=hint)
+        elif isinstance(one, str):
+            if "\0" in one and name not in _WITH_CONTENT:
+                raise InputInvalid(f"the arguments of '{name}' contain a NUL character", hint="remove it")
         elif isinstance(one, msgspec.Struct):
             found += msgspec.structs.astuple(one)
         elif isinstance(one, dict):
-            found += one.values()
+            found += (*one, *one.values())
         elif isinstance(one, list | tuple | set | frozenset):
             found += one
-    return False
+
+
+def _check_worker(worker: WorkerRecord) -> None:
+    """Refuse a worker that says more about itself than others can read. Nor is a name printed that is none."""
+    texts = (worker.name, worker.host, worker.version)
+    if not worker.name or not all(len(one) <= WORKER_CHARS_MAX and one.isprintable() for one in texts):
+        raise InputInvalid("this is not a name of a worker", hint=f"one line of at most {WORKER_CHARS_MAX} characters")
+    if worker.job is not None and len(_encode(worker.job)) > MESSAGE_CHARS_MAX:
+        raise InputInvalid("this is not a job of a scheduler", hint="use the same version of Mulligan as the server")
+    _check_labels(worker.labels)
+
+
+def _check_offer(offer: Offer) -> None:
+    """Refuse an offer that takes long to compare with what is queued."""
+    if len(offer.lacks) > FOLDERS_MAX or any(len(one) > FOLDER_CHARS_MAX for one in offer.lacks):
+        raise InputInvalid(f"a worker names at most {FOLDERS_MAX} folders that it lacks", hint="name the newest ones")
+    if len(offer.refused_cpus) > OFFERED_MAX:
+        raise InputInvalid("these are too many numbers of processors", hint="offer fewer")
+    if offer.tasks_max + offer.ahead > OFFERED_MAX:
+        raise InputInvalid(f"a worker has at most {OFFERED_MAX:,} tasks at once", hint="start several workers")
+    _check_labels(offer.labels)
+
+
+def _check_labels(labels: Sequence[str]) -> None:
+    if len(labels) > WORKER_LABELS_MAX or any(len(one) > WORKER_CHARS_MAX for one in labels):
+        raise InputInvalid(f"a worker has at most {WORKER_LABELS_MAX} labels", hint="use fewer and shorter ones")
 
 
 def _check_name(name: str) -> None:

@@ -16,17 +16,17 @@ import msgspec
 from mulligan.core.model import reports as r
 from mulligan.core.model.durations import DURATION_SECONDS_MAX
 from mulligan.core.model.fact_parts import ChildRound
-from mulligan.core.model.graph import Graph
+from mulligan.core.model.graph import Graph, link_problem
 from mulligan.core.model.sizes import SIZE_BYTES_MAX
-from mulligan.core.model.workflow import END, Budget, Workflow, decode, encode, version
+from mulligan.core.model.workflow import Budget, decode, encode, version
 from mulligan.errors import CodecError, InputInvalid
 
 # What a database can count.
 NUMBER_MAX = 2**63 - 1
 # How deep values may be nested; how many child runs may call each other; how many steps a run is resumed for.
 DEPTH_MAX, CHILDREN_MAX, STEPS_MAX = 200, 50, 1_000_000
-# How much one text of a person may say.
-TEXT_CHARS_MAX = 100_000
+# How much one text of a person may say, and a worker about its machine: the core cuts what steps say.
+TEXT_CHARS_MAX, MACHINE_CHARS_MAX = 100_000, 10_000
 
 # What people and programs ask of a run, and what runs ask of those that they called.
 REQUESTS = (
@@ -43,7 +43,7 @@ RESULTS = r.TaskEnded | r.TaskInterrupted | r.LeaseExpired | r.ChildEnded
 
 def check_report(report: r.Report) -> None:
     """Raise `InputInvalid` if no run could ever make sense of a request or a result."""
-    _check_values(report, is_text=isinstance(report, REQUESTS))
+    check_values(report, is_text=isinstance(report, REQUESTS))
     check = _CHECKS.get(type(report))
     if check is not None:
         check(report)
@@ -57,7 +57,8 @@ def check_definition(plain: Mapping[str, Any]) -> Graph:
         raise InputInvalid(f"the corrected definition cannot be read: {error.message}", hint=_SAME_VERSION) from None
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InputInvalid(f"the corrected definition cannot be read: {error}", hint=_SAME_VERSION) from None
-    problem = _definition_problem(workflow)
+    check_values(workflow)
+    problem = link_problem(workflow)
     if problem:
         raise InputInvalid(f"the corrected definition makes no sense: {problem}", hint=_SAME_VERSION)
     return Graph(workflow)
@@ -66,27 +67,10 @@ def check_definition(plain: Mapping[str, Any]) -> Graph:
 _SAME_VERSION = "use the same version of Mulligan as the server"
 
 
-def _definition_problem(workflow: Workflow) -> str:
-    """What is wrong with the names in a definition; "" if nothing is."""
-    names = {step.name for step in workflow.steps}
-    if len(names) != len(workflow.steps) or "" in names or END in names or workflow.end.name != END:
-        return "the names of its steps are not names of its own"
-    for step in workflow.steps:
-        for need in step.needs:
-            members = workflow.groups.get(need.of, ("",)) if need.is_group else (need.of,)
-            if not names.issuperset(members):
-                return f"'{step.name}' needs '{need.of}', which is not a step"
-        if any(edge.to not in names and edge.to != END for edge in step.edges):
-            return f"'{step.name}' is followed by something that is not a step"
-        if [edge.index for edge in step.edges] != list(range(len(step.edges))):
-            return f"the edges of '{step.name}' are not in order"
-    return ""
-
-
 # -- values ----------------------------------------------------------------------------------------------------------
 
 
-def _check_values(report: Any, *, is_text: bool) -> None:
+def check_values(report: Any, *, is_text: bool = False) -> None:
     """Refuse numbers, texts and depths that cannot be stored. No recursion: what is checked may be nested deeply."""
     left: list[tuple[Any, int, bool]] = [(report, 0, is_text)]
     while left:
@@ -200,12 +184,32 @@ def _task_ended(report: r.TaskEnded) -> None:
         raise InputInvalid("a worker says what it observed, and not which failure that is", hint=_SAME_VERSION)
     if report.reused_run_id < 0:
         raise InputInvalid("there is no such run whose result is reused", hint=_SAME_VERSION)
+    outcome = report.outcome
+    _check_machine(outcome.code, outcome.machine, outcome.lacks_folder, outcome.log_warning, outcome.output_warning)
+    _check_job(report.job)
+
+
+def _lease_expired(report: r.LeaseExpired) -> None:
+    _check_job(report.job)
+
+
+def _check_job(job: msgspec.Struct | None) -> None:
+    if job is not None:
+        _check_machine(*(text for text in msgspec.structs.astuple(job) if isinstance(text, str)))
+
+
+def _check_machine(*texts: str) -> None:
+    for text in texts:
+        if len(text) > MACHINE_CHARS_MAX:
+            raise InputInvalid(f"what it says of its machine has more than {MACHINE_CHARS_MAX:,} characters")
 
 
 def _task_interrupted(report: r.TaskInterrupted) -> None:
     for seconds in (report.ran_seconds, report.life_seconds):
         if seconds is not None and not 0 <= seconds <= DURATION_SECONDS_MAX:
             raise InputInvalid(f"{seconds:g}s is not a time that a task ran", hint=_SAME_VERSION)
+    _check_machine(report.reason)
+    _check_job(report.job)
 
 
 _CHECKS: dict[type[r.Report], Callable[[Any], None]] = {
@@ -215,4 +219,5 @@ _CHECKS: dict[type[r.Report], Callable[[Any], None]] = {
     r.Classified: _classified,
     r.TaskEnded: _task_ended,
     r.TaskInterrupted: _task_interrupted,
+    r.LeaseExpired: _lease_expired,
 }

@@ -6,19 +6,22 @@ walks further, and caches its result.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import msgspec
 
-from mulligan.core.model.workflow import END, Edge, Step, Workflow
+from mulligan.core.model.workflow import END, Edge, Step, Workflow, all_commands
 
 # Bounds the memory for a chain of many loops, each of which has the rest of the chain as its region.
 REGIONS_KEPT_MAX = 64
 
 # The predecessors of each vertex, which is a step or a barrier.
 Sources = dict[str, list[str]]
+_STEP_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_SHOWN_CHARS_MAX = 60
 
 
 class Arc:
@@ -330,3 +333,60 @@ class Graph:
             seen.update(fresh)
             found.extend(fresh)
         return found
+
+
+# -- definitions of others ---------------------------------------------------------------------------------------------
+
+
+def link_problem(workflow: Workflow) -> str:
+    """What is wrong with the names in a definition, its children's included; "" if nothing is.
+
+    The language makes none of these: a definition that another process has sent may have anything.
+    """
+    left = [workflow]
+    for one in left:
+        left += one.children.values()
+        problem = next(filter(None, _link_problems(one)), "")
+        if problem:
+            return problem
+    return ""
+
+
+def _link_problems(workflow: Workflow) -> Iterator[str]:
+    if not workflow.name or not workflow.name.isprintable():
+        yield "it has no name"
+    names = {step.name for step in workflow.steps}
+    for name in names:
+        if name == END or _STEP_NAME.fullmatch(name) is None:
+            yield f"'{_shown(name)}' cannot be the name of a step"
+    if len(names) != len(workflow.steps):
+        yield "two of its steps have one name"
+    if workflow.end.name != END or workflow.end.needs or workflow.end.edges or workflow.end.map is not None:
+        yield "its last step is none"
+    for members in workflow.groups.values():
+        yield _missing(members, names, "step")
+    targets = {*names, END}
+    for step in workflow.steps:
+        yield _missing((need.of for need in step.needs if not need.is_group), names, "step")
+        yield _missing((need.of for need in step.needs if need.is_group), workflow.groups, "group")
+        yield _missing((edge.to for edge in step.edges), targets, "step")
+        if [edge.index for edge in step.edges] != [*range(len(step.edges))]:
+            yield f"the edges of step '{step.name}' are not in order"
+        if (step.map is None) != (not step.do):
+            yield f"step '{step.name}' has items without commands, or commands without items"
+    if workflow.workspace is not None:
+        yield _missing((workflow.workspace.opens, workflow.workspace.closes), names, "step")
+    for command in all_commands((*workflow.steps, workflow.end)):
+        if command.breaker is not None:
+            yield _missing((command.breaker,), workflow.breakers, "breaker")
+        if command.action is not None and command.action.kind == "workflow":
+            yield _missing((str(command.action.params.get("file", "")),), workflow.children, "workflow")
+
+
+def _missing(names: Iterable[str], known: Collection[str], what: str) -> str:
+    missing = next((name for name in names if name not in known), None)
+    return "" if missing is None else f"it names the {what} '{_shown(missing)}', and has none of that name"
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}…"

@@ -24,6 +24,8 @@ from mulligan.service.catalogue.text_reading import read_apart
 from mulligan.service.workflow_files import Validation, describe
 
 NAME_CHARS_MAX = 100
+# Of the name of a file.
+FILE_CHARS_MAX = 200
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 NAME_IN_WORDS = f"1 to {NAME_CHARS_MAX} letters, digits, '.', '_' and '-', beginning with a letter or a digit"
 _YAML = (".yaml", ".yml", "")
@@ -128,4 +130,8 @@ def published_text(name: str, text: str, format: str) -> WorkflowText:
 
 def _file_name(given: WorkflowText) -> Path:
     """Only the name: a text is in no folder."""
-    return Path(PurePath(given.file).name or "workflow.yaml")
+    name = PurePath(given.file).name or "workflow.yaml"
+    if not name.isprintable() or len(name) > FILE_CHARS_MAX:
+        hint = f"write it like nightly.yaml, in one line of at most {FILE_CHARS_MAX} characters"
+        raise InputInvalid("this is not the name of a file", hint=hint)
+    return Path(name)

@@ -42,6 +42,8 @@ BACKOFF_SECONDS, BACKOFF_SECONDS_MAX = 5.0, 1800.0
 JITTER = 0.25
 # How often a notice looks for its target in the configuration.
 UNKNOWN_SECONDS = 300.0
+# How many of those are looked at in one go: whoever starts runs may name any number of them.
+UNKNOWN_MAX = 20
 # How long one call waits for what it has begun to send, and when it is called again if that has not ended.
 WAIT_SECONDS, BUSY_SECONDS = 0.5, 0.05
 # Results are written together, at most so long after the first of them.
@@ -135,7 +137,15 @@ class Sender:
         """Begin to send to each target that is free; when something is due for one that is not being sent to."""
         waiting = self._outbox.waiting_targets(now)
         self._pauses = {one.target: one.pause for one in waiting if one.pause is not None}
-        dues = [self._begin(one, targets.get(one.target), now) for one in waiting if one.target not in self._running]
+        unknown = [one.target for one in waiting if one.target not in targets and one.next_at <= now]
+        later = set(unknown[UNKNOWN_MAX:])
+        dues = [
+            self._begin(one, targets.get(one.target), now)
+            for one in waiting
+            if one.target not in self._running and one.target not in later
+        ]
+        if later:
+            dues.append(now + timedelta(seconds=1))
         return min((due for due in dues if due is not None), default=None)
 
     def _begin(self, waiting: WaitingTarget, target: Target | None, now: datetime) -> datetime | None:
