@@ -265,7 +265,8 @@ class DrivenRuns:
         self.ready[driver.run_id] = driver
 
     def read_inboxes(self, run_ids: Collection[int]) -> None:
-        self.deliver(self._store.inbox(run_ids))
+        if run_ids:
+            self.deliver(self._store.inbox(run_ids))
 
     def deliver(self, messages: Iterable[Message]) -> None:
         """Add messages of inboxes to the next turns of their runs."""

@@ -273,7 +273,9 @@ class Engine:
         self._runs.release_ended()
         self._tasks.stop_requested(seen.stops)
         if self._store.is_shared:
-            # If its turn is lost, we notice with one of the next looks: there is one at least every second.
+            # The store may have connected again: then its descriptor is another one, perhaps with the same number.
+            self._watch_store()
+            # If its turn is lost, we notice with one of the next looks: there is one every few seconds.
             self._driven_elsewhere = self._tasks.run_ids - self.drivers.keys()
 
     def _lease_tasks(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from mulligan.core.deciding.expiry_permission import first_heartbeat
 from mulligan.errors import MulliganError
 from mulligan.ports import Clock, TaskRunner, WorkerRegistry
@@ -26,14 +28,16 @@ class HeartbeatSender:
         self._lease_seconds = lease_seconds
         self._series = first_heartbeat(clock.elapsed())
 
-    def send(self) -> None:
-        """Send a heartbeat. `WorkerExpired` if it comes too late."""
+    def send(self) -> datetime:
+        """Send a heartbeat, and return the store's time. `WorkerExpired` if it comes too late."""
         sent_at, renewed_at = self._clock.elapsed(), self._clock.monotonic()
-        if not self._store.record_heartbeat(self._name):
+        taken_at = self._store.record_heartbeat(self._name)
+        if taken_at is None:
             raise WorkerExpired(f"worker '{self._name}' has expired: it sent no heartbeat in time")
         self._series = self._series.after_heartbeat(sent_at, self._clock.elapsed(), self._lease_seconds)
         if self._executor is not None:
             self._executor.renew(renewed_at)
+        return taken_at
 
     @property
     def may_expire_others(self) -> bool:

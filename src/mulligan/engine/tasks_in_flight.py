@@ -36,7 +36,7 @@ class TasksInFlight:
         clock: Clock,
         name: str,
         executor: EngineExecutor | None,
-        send_heartbeat: Callable[[], None],
+        send_heartbeat: Callable[[], object],
         check: Callable[[], None],
         changes: ChangeWatch,
         lease_seconds: float,

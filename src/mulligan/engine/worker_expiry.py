@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -24,17 +24,18 @@ def expire_dead_workers(
     lock_state: Callable[[WorkerRecord], LockState],
     kill_leftovers: Callable[[str], object],
     *,
+    workers: Iterable[WorkerRecord] | None = None,
     may_expire_others: bool = True,
     ask_jobs: AskJobs = without_asking,
 ) -> list[WorkerRecord]:
-    """Expire dead workers. Return those that this call has expired.
+    """Expire dead workers, of all or of `workers`. Return those that this call has expired.
 
     A free lock proves at once that a worker is dead. If its lock cannot be seen, an old heartbeat does, unless we could
     not reach the store ourselves (`core.deciding.expiry_permission`). Processes that the worker has left on this
     machine are killed first, whatever its host is called now: afterwards other workers start its tasks.
     """
     dead = []
-    for worker in store.workers():
+    for worker in store.workers() if workers is None else workers:
         is_dead = lock_state(worker) == "free"
         if is_dead or (may_expire_others and _is_silent(store, worker)):
             dead.append((worker, is_dead))

@@ -235,8 +235,8 @@ class WorkerRegistry(Protocol):
     def register(self, worker: WorkerRecord) -> None:
         """Add a worker, alive from now on."""
 
-    def record_heartbeat(self, name: str) -> bool:
-        """Record a heartbeat. False if the worker has expired: all its leases and turns are void."""
+    def record_heartbeat(self, name: str) -> datetime | None:
+        """Record a heartbeat: when, by the store's clock. None if the worker has expired: all that it had is void."""
 
     def set_trouble(self, name: str, trouble: str) -> None:
         """Write into the record of a worker what is wrong with its machine; nothing if the worker has expired."""

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from mulligan.errors import MulliganError, StoreOvertaken, StoreUnavailable
+from mulligan.store.clock import PROCESS_CLOCK
 
 if TYPE_CHECKING:
     from mulligan.service.service import Service
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 Work = Callable[["Service", datetime], datetime | None]
 # A job without a next moment is asked again after this time: a notice may have been written, or a schedule changed.
 LOOK_SECONDS = 1.0
-# How long an answer about the time counts, within one pass: at rest the store is asked once for all jobs.
-ASK_SECONDS = 0.1
+# How often the store is asked for its time, which is counted on in between.
+CLOCK_SECONDS = 10.0
+# A smaller difference between two answers does not mean that the clock was set back.
+SET_BACK = timedelta(seconds=1)
 # How long a job that failed is left alone, at first and at most.
 BACKOFF_SECONDS, BACKOFF_SECONDS_MAX = 1.0, 60.0
 
@@ -55,10 +58,11 @@ class BackgroundJobs:
     """Runs jobs, one after the other, in this thread."""
 
     def __init__(
-        self, jobs: Sequence[Job], log: Callable[[str], None], monotonic: Callable[[], float] = time.monotonic
+        self, jobs: Sequence[Job], log: Callable[[str], None], elapsed: Callable[[], float] = PROCESS_CLOCK.elapsed
     ) -> None:
-        self._monotonic = monotonic
-        self._asked_at = 0.0
+        self._elapsed = elapsed
+        # What the store said about the time, and when.
+        self._asked: tuple[datetime, float] | None = None
         self._jobs = {job.name: job.work for job in jobs}
         self._log = log
         self._due: dict[str, datetime] = {}
@@ -67,27 +71,28 @@ class BackgroundJobs:
 
     def run_due(self, service: Service) -> float:
         """Run what is due; in how many seconds to ask again. Errors of the store are left to the caller."""
-        now = self._now(service)
         for name, work in self._jobs.items():
-            now = self._later(service, now)
+            now = self._now(service)
             if (due := self._due.get(name)) is not None and due > now:
                 continue
             self._due[name] = self._run(name, work, service, now)
-        now = self._later(service, now)
+        now = self._now(service)
         nearest = min(self._due.values(), default=now + timedelta(seconds=LOOK_SECONDS))
         return min(max((nearest - now).total_seconds(), 0.0), LOOK_SECONDS)
 
-    def _later(self, service: Service, now: datetime) -> datetime:
-        """The same time, unless a job took some: then the store is asked again."""
-        return now if self._monotonic() - self._asked_at < ASK_SECONDS else self._now(service)
-
     def _now(self, service: Service) -> datetime:
         """The time. If the clock was set back, what jobs said about later moments is void, and all are due."""
-        now, self._asked_at = service.now(), self._monotonic()
-        if now < self._last_now:
+        if self._asked is None or self._elapsed() - self._asked[1] >= CLOCK_SECONDS:
+            # Counted from the answer on: rather behind the store than ahead of it.
+            self._asked = service.now(), self._elapsed()
+        asked, at = self._asked
+        now = asked + timedelta(seconds=self._elapsed() - at)
+        if self._last_now - now > SET_BACK:
             self._due.clear()
-        self._last_now = now
-        return now
+            self._last_now = now
+        # An answer that took longer than the last one is no clock that was set back.
+        self._last_now = max(now, self._last_now)
+        return self._last_now
 
     def _run(self, name: str, work: Work, service: Service, now: datetime) -> datetime:
         look = now + timedelta(seconds=LOOK_SECONDS)

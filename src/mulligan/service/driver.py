@@ -359,19 +359,23 @@ class Driver:
             self._remove_dead_files()
             return
         may_expire_others = self.engine.heartbeats.may_expire_others or not self.store.is_shared
-        for worker in expire_dead_workers(
+        workers = self.store.workers()
+        expired = expire_dead_workers(
             self.store,
             self._locks.look_again,
             kill_worker_processes,
+            workers=workers,
             may_expire_others=may_expire_others,
             ask_jobs=self._ask_jobs,
-        ):
+        )
+        for worker in expired:
             # We may be waiting for something that it had: a run of ours, the probe of a breaker.
             self.engine.request_look()
             if worker.lock:
                 Path(self._locks.path(worker)).unlink(missing_ok=True)
             remove_folder(self.home.folders.worker(worker.name))
-        others = (worker for worker in self.store.workers() if worker.name != self.name and worker.cpus)
+        gone = {self.name, *(worker.name for worker in expired)}
+        others = (worker for worker in workers if worker.name not in gone and worker.cpus)
         # In a store of one machine a worker without a lock is one of another host, which takes part through a server.
         self.engine.set_alone(not any(self.store.is_shared or not worker.lock for worker in others))
 
@@ -589,8 +593,7 @@ class Driver:
         if not others_matter or not self._is_heartbeat_due():
             return
         if is_shared:
-            self.engine.heartbeats.send()
-            self.clock.set_by(self.store.now)
+            self.clock.set_by(self.engine.heartbeats.send)
         self.expire_dead_workers()
         if self._lacks_its_run():
             self._report_unknown_locks()

@@ -370,15 +370,19 @@ class StoreCalls:
             for one, task in tasks
             if (task.place, task.attempt) == (one.report.place, one.report.attempt)
         ]
-        is_alive = self._judge.take(store, worker, self._reader.home.lease_seconds) if is_beat else True
+        # A time that is not that of a heartbeat sets no clock.
+        now = datetime.now(UTC)
+        taken_at = self._judge.take(store, worker, self._reader.home.lease_seconds) if is_beat else now
         leases: list[Lease] = []
         if offer is not None:
             # A worker that has expired gets none.
             _, leases = store.report_and_lease(worker, known, offer)
         elif known:
             store.report_all(known)
-        watched = watched_runs(store.server_records, datetime.now(UTC)) if is_beat else []
-        return WorkDone(is_alive, self._now(), self._handed_out(leases), store.stop_requests(worker), watched)
+        watched = watched_runs(store.server_records, now) if is_beat else []
+        return WorkDone(
+            taken_at is not None, taken_at or now, self._handed_out(leases), store.stop_requests(worker), watched
+        )
 
     def _handed_out(self, leases: Sequence[Lease]) -> list[Lease]:
         """The leases for a worker elsewhere. What an older version has started works in the folder of this home."""
@@ -663,13 +667,13 @@ class HeartbeatJudge:
         self._lock = threading.Lock()
         self._series: HeartbeatSeries | None = None
 
-    def take(self, store: Store, worker: str, lease_seconds: float) -> bool:
-        """Record a heartbeat of this worker. False if it has expired."""
+    def take(self, store: Store, worker: str, lease_seconds: float) -> datetime | None:
+        """Record a heartbeat of this worker: when. None if it has expired."""
         sent = self._elapsed()
-        is_alive = store.record_heartbeat(worker)
+        taken_at = store.record_heartbeat(worker)
         if self._may_expire_others(sent, lease_seconds):
             expire_dead_workers(store, lambda _: "unknown", self._kill_leftovers, ask_jobs=self._job_ends.ask)
-        return is_alive
+        return taken_at
 
     def _may_expire_others(self, sent: float, lease_seconds: float) -> bool:
         now = self._elapsed()

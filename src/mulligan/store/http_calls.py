@@ -109,6 +109,7 @@ class WorkDone(msgspec.Struct, frozen=True):
 
     # False if the worker has expired: its leases are void.
     is_alive: bool
+    # With a heartbeat: the time of the store.
     now: datetime
     leases: list[Lease] = []
     stops: list[StopRequest] = []

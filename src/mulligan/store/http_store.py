@@ -319,10 +319,10 @@ class HttpStore:
         self._work = _Work(worker.name)
         self._ask("work.register", worker=worker, lease_seconds=self._lease_seconds)
 
-    def record_heartbeat(self, name: str) -> bool:
+    def record_heartbeat(self, name: str) -> datetime | None:
         done = self._exchange(name, is_beat=True)
         self._work.watched = done.watched
-        return done.is_alive
+        return done.now if done.is_alive else None
 
     def lease(
         self, worker: str, offer: Offer, *, root_run_id: int | None = None, is_guarded: bool = False

@@ -110,13 +110,13 @@ class MemoryStore:
         self.tables.workers[worker.name] = StoredWorker(worker, self._clock.now())
         self._wrote()
 
-    def record_heartbeat(self, name: str) -> bool:
+    def record_heartbeat(self, name: str) -> datetime | None:
         worker = self.tables.workers.get(name)
         if worker is None:
-            return False
+            return None
         worker.beat_at = self._clock.now()
         self._wrote()
-        return True
+        return worker.beat_at
 
     def set_trouble(self, name: str, trouble: str) -> None:
         if (worker := self.tables.workers.get(name)) is not None:

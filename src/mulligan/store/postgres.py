@@ -108,8 +108,9 @@ class PostgresStore:
         self._client.query("register", worker.name, worker.host, encoded(worker))
         self._client.listen_as(worker.name)
 
-    def record_heartbeat(self, name: str) -> bool:
-        return bool(self._client.query("record_heartbeat", name))
+    def record_heartbeat(self, name: str) -> datetime | None:
+        rows = self._client.query("record_heartbeat", name)
+        return moment_from(rows[0][0]) if rows else None
 
     def set_trouble(self, name: str, trouble: str) -> None:
         def work() -> None:

@@ -238,7 +238,7 @@ class ProjectView:
     def register(self, worker: WorkerRecord) -> None:
         self._of.register(worker)
 
-    def record_heartbeat(self, name: str) -> bool:
+    def record_heartbeat(self, name: str) -> datetime | None:
         return self._of.record_heartbeat(name)
 
     def set_trouble(self, name: str, trouble: str) -> None:

@@ -146,8 +146,8 @@ class SqliteStore:
         row = (worker.name, worker.host, encoded(worker), micros(self._clock.now()))
         self._file.read(SQL["register"], *row)
 
-    def record_heartbeat(self, name: str) -> bool:
-        return bool(self._file.read(SQL["record_heartbeat"], micros(self._clock.now()), name))
+    def record_heartbeat(self, name: str) -> datetime | None:
+        return self._first(SQL["record_heartbeat"], micros(self._clock.now()), name)
 
     def set_trouble(self, name: str, trouble: str) -> None:
         def work(db: apsw.Cursor) -> None:

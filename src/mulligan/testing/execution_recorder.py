@@ -378,14 +378,14 @@ class HeartbeatRecorder:
         self._store.register(worker)
         self._times = [self._clock.elapsed()]
 
-    def record_heartbeat(self, name: str) -> bool:
+    def record_heartbeat(self, name: str) -> datetime | None:
         sent = self._clock.elapsed()
-        is_known = self._store.record_heartbeat(name)
-        if is_known and self._times:
+        taken_at = self._store.record_heartbeat(name)
+        if taken_at and self._times:
             if self._is_cut_off:
                 self._times = [self._clock.elapsed()]
             self._times = [self._times[0], sent]
-        return is_known
+        return taken_at
 
     @property
     def are_continuous(self) -> bool:

@@ -48,7 +48,7 @@ SELECT record FROM workers WHERE name = %s FOR UPDATE
 UPDATE workers SET record = %s WHERE name = %s
 
 -- name: record_heartbeat
-UPDATE workers SET beat_at = now_micros() WHERE name = %s RETURNING 1
+UPDATE workers SET beat_at = now_micros() WHERE name = %s RETURNING beat_at
 
 -- name: workers
 SELECT record, beat_at < now_micros() - %s::bigint, beat_at FROM workers ORDER BY name

@@ -22,7 +22,7 @@ SELECT record FROM workers WHERE name = ?
 UPDATE workers SET record = ? WHERE name = ?
 
 -- name: record_heartbeat
-UPDATE workers SET beat_at = ? WHERE name = ? RETURNING 1
+UPDATE workers SET beat_at = ? WHERE name = ? RETURNING beat_at
 
 -- name: is_registered
 SELECT 1 FROM workers WHERE name = ?
