@@ -1,63 +1,87 @@
-"""How the work of a function grows with its input: in lines of Python that run, and in bytes that they allocate.
+"""How the work of a function grows with its input. All are counts, the same on every machine.
 
-Both are counts, the same on every machine. Bytes show what lines do not: a tuple or a slice of all that was read so
-far, made again for each word. What neither shows is a search in C that allocates nothing; `proof.fuzz.bombs` looks at
-the time of those.
+`growth_of_lines` counts the lines of Python that run. `share_of_copies` finds what lines do not show: a tuple or a
+slice of all that was read so far, made again for each word. What neither shows is a search in C that allocates
+nothing; `proof.fuzz.bombs` looks at the time of those.
 """
 
 from __future__ import annotations
 
 import sys
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
-# The input is doubled four times. Work that is proportional grows 16 times, n log n less than 30, n * n 256 times.
-DOUBLINGS = 4
-GROWTH_MAX = 40.0
-
-
-class Work(NamedTuple):
-    """Lines that ran, and bytes that were allocated, also if they were released at once."""
-
-    lines: int
-    bytes: int
+# The last doubling adds twice as many lines as the one before if work is proportional, n log n less than 2.4 times as
+# many, n * n four times. What is constant counts for nothing.
+GROWTH_MAX = 2.6
+# Of the words that were added, how many may come with another large allocation: lists and dicts grow now and then. A
+# copy per word makes it 0.59 at least.
+COPIES_MAX = 0.4
+# Smaller allocations are no copies of the input.
+_SMALLEST_BITS = 9
 
 
-def measure(function: Callable[[], object]) -> Work:
-    """The work of one call. What it raises is part of it."""
-    lines = allocated = 0
+def count_lines(function: Callable[[], object]) -> int:
+    """How many lines of Python one call runs."""
+    lines = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal lines
+        lines += 1
+        return trace
+
     before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function()
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def count_allocations(function: Callable[[], object]) -> Counter[int]:
+    """How often memory grew between two calls of Python functions, also if it was released at once, by its bits."""
+    found: Counter[int] = Counter()
     was_tracing = tracemalloc.is_tracing()
     tracemalloc.start(1)
     current, _ = tracemalloc.get_traced_memory()
 
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal lines, allocated, current
-        lines += 1
+    def trace(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal current
         now, peak = tracemalloc.get_traced_memory()
-        allocated += max(0, peak - current)
+        found[(peak - current).bit_length()] += 1
         current = now
         tracemalloc.reset_peak()
-        return trace
 
+    before = sys.gettrace()
     sys.settrace(trace)
     try:
         function()
-    except Exception:
-        pass  # a refusal is an answer
     finally:
         sys.settrace(before)
-        allocated += max(0, tracemalloc.get_traced_memory()[1] - current)
+        found[(tracemalloc.get_traced_memory()[1] - current).bit_length()] += 1
         if not was_tracing:
             tracemalloc.stop()
-    return Work(lines, allocated)
+    return found
 
 
-def growth(read: Callable[[str], object], make: Callable[[int], str], size: int) -> tuple[float, float]:
-    """How many times more lines and bytes the largest input takes than the smallest."""
-    small, large = make(size), make(size << DOUBLINGS)
-    read(make(2))  # what is imported or compiled once
-    first, last = measure(lambda: read(small)), measure(lambda: read(large))
-    return last.lines / max(1, first.lines), last.bytes / max(1, first.bytes)
+def growth_of_lines(read: Callable[[str], object], make: Callable[[int], str], size: int) -> float:
+    """The input is doubled twice: how many times more lines the second doubling adds than the first."""
+    read(make(size + 1))  # what is imported or compiled once
+    texts = [make(size << doublings) for doublings in range(3)]
+    first, second, third = (count_lines(lambda text=text: read(text)) for text in texts)  # type: ignore[misc]
+    # A reader that stops at a limit adds no more; a few lines are noise.
+    return max(0, third - second) / max(second - first, size)
+
+
+def share_of_copies(read: Callable[[str], object], make: Callable[[int], str], size: int) -> float:
+    """How many more than twice as many allocations of any large size twice the input takes, per word that is added."""
+    read(make(3))
+    text, doubled = make(size), make(size * 2)
+    first, second = count_allocations(lambda: read(text)), count_allocations(lambda: read(doubled))
+    sizes = range(_SMALLEST_BITS + 1, max((*first, *second)) + 1)
+    more = (sum(second[one] - 2 * first[one] for one in first.keys() | second.keys() if one >= bits) for bits in sizes)
+    return max(more, default=0) / size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.service.catalogue.text_diff import MATCHED_LINES_MAX, diff_texts
+from mulligan.service.catalogue.text_diff import MATCHED_LINES_MAX, PAIRS_MAX, diff_texts
 
 
 def shown(old: str, new: str) -> list[tuple[str, str, int | None, int | None]]:
@@ -40,3 +40,17 @@ def test_texts_that_are_too_long_to_be_matched_are_replaced_as_a_whole() -> None
     found = diff_texts(old, old.replace("a", "b"))
 
     assert len(found) == 2 * MATCHED_LINES_MAX
+
+
+def test_lines_that_are_repeated_often_are_matched_beside_those_that_are_not() -> None:
+    steps = [f"- step: s{number}\n  shell: make\n" for number in range(150)]
+    assert len(steps) ** 2 > PAIRS_MAX
+
+    found = shown("".join(steps), "".join(["- new\n", *steps[:70], *steps[71:], "- last\n"]))
+
+    assert [one[:2] for one in found if one[0] not in ("same", "gap")] == [
+        ("added", "- new"),
+        ("removed", "- step: s70"),
+        ("removed", "  shell: make"),
+        ("added", "- last"),
+    ]

@@ -10,6 +10,7 @@ it is a misspelling.
 from __future__ import annotations
 
 import re
+import sys
 from typing import NamedTuple
 
 from mulligan.core.model.lazy_regex import lazy_regex
@@ -68,12 +69,12 @@ class Names(NamedTuple):
         name = read.partition(".")[0]
         return name in self.bound or name in self.roots
 
-    def is_start_of(self, path: str) -> bool:
-        """Whether `path` begins like one of ours: with a bound name, or a root and a named field."""
-        match = _WORD.match(path)
+    def is_start_of(self, text: str, offset: int = 0, end: int = sys.maxsize) -> bool:
+        """Whether the path at `offset` begins like one of ours: with a bound name, or a root and a named field."""
+        match = _WORD.match(text, offset, end)
         if match is None:
             return False
-        has_field = path.startswith((".", '["', "['"), match.end())
+        has_field = text.startswith((".", '["', "['"), match.end(), end)
         return match.group() in self.bound or (match.group() in self.roots and has_field)
 
 
@@ -96,7 +97,7 @@ def find_placeholder(text: str, offset: int, end: int, names: Names) -> ShellPla
 
 def _find_unclosed(text: str, offset: int, end: int, names: Names, *, is_cut: bool) -> ShellPlaceholder | None:
     operated = _find_with_operator(text, offset, names)
-    if operated is None and names.is_start_of(text[offset + 2 : end]):
+    if operated is None and names.is_start_of(text, offset + 2, end):
         within = f" within {SOURCE_CHARS_MAX} characters" if is_cut else ""
         raise ShellRefused(f"'${{' is not closed by '}}'{within}", offset, 2)
     return operated

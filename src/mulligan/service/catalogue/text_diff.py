@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Literal
@@ -13,6 +14,9 @@ from mulligan.service.catalogue.text_reading import read_apart
 CONTEXT_LINES = 3
 # Beyond this many lines that may differ, they are shown as replaced as a whole: matching them takes too long.
 MATCHED_LINES_MAX = 4000
+# Beyond this many pairs of equal lines, a line is matched first only if the new text has it once, as in a patience
+# diff: each block that is found looks at the pairs anew.
+PAIRS_MAX = 10_000
 
 
 class DiffLine(msgspec.Struct, frozen=True):
@@ -61,7 +65,10 @@ def _compare(old: list[str], new: list[str]) -> Iterator[DiffLine]:
 def _blocks(before: list[str], after: list[str]) -> list[tuple[str, int, int, int, int]]:
     if len(before) + len(after) > MATCHED_LINES_MAX:
         return [("replace", 0, len(before), 0, len(after))]
-    return list(SequenceMatcher(None, before, after, autojunk=False).get_opcodes())
+    old_counts, new_counts = Counter(before), Counter(after)
+    pairs = sum(count * new_counts[line] for line, count in old_counts.items())
+    is_repeated = (lambda line: new_counts[line] > 1) if pairs > PAIRS_MAX else None
+    return list(SequenceMatcher(is_repeated, before, after, autojunk=False).get_opcodes())
 
 
 def _fold(lines: list[DiffLine]) -> Iterator[DiffLine]:
