@@ -304,9 +304,9 @@ class Chaos:
 
     def _wait_for_notices(self) -> None:
         """Until all of them are sent: what a dead sender had claimed is free."""
-        announcements.let_claims_end(self.server.url)
         until = time.monotonic() + SEND_SECONDS
         with self.stage.service() as service:
+            announcements.let_claims_end(service)
             while any(one.status == "waiting" for one in announcements.outbox(service)) and time.monotonic() < until:
                 self.look()
                 time.sleep(LOOK_SECONDS)
