@@ -107,7 +107,7 @@ def test_a_file_runs_on_the_server_and_is_shown_here(folder: Path, at_server: st
     assert said.code == 0
     assert json.loads(said.out) == {"said": "hello"}
     lines = steady(said.err).splitlines()
-    assert lines[0] == f"note: the steps run on the server {at_server}, with its files, in its folder for work"
+    assert lines[0] == f"note: the steps run on the server {at_server}, in the folders of its workers"
     assert lines[1:3] == ["run 1: hello", "THEN \u2713 greet  completed"]
     assert lines[-1].startswith("\u2713 run 1 completed in Ns")
     assert (started["by"], started["cwd"]) == ("ann", ".")

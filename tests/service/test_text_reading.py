@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mulligan.core.model.workflow import encode
 from mulligan.errors import InputInvalid, LanguageError, RequestTooLarge, ServerBusy, TextTooCostly
 from mulligan.service.catalogue.text_diff import diff_texts
 from mulligan.service.catalogue.text_reading import Limits, TextReader
@@ -41,6 +42,12 @@ def test_a_thread_of_a_server_reads_in_another_process_and_every_other_thread_it
     assert apart(TextReader(Limits(words=1)), lambda: is_refused(SMALL))
     assert not is_refused(SMALL)
     assert TextReader().call(os.getpid) != os.getpid()
+
+
+def test_a_workflow_that_another_process_has_read_is_of_the_same_version() -> None:
+    here, there = read_text(SMALL), TextReader().call(read_text, SMALL)
+
+    assert encode(there.workflow) == encode(here.workflow)
 
 
 def is_refused(given: WorkflowText) -> bool:

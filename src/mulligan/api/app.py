@@ -39,8 +39,6 @@ from mulligan.errors import (
     RequestRefused,
     RequestTooLarge,
     RequestTooSlow,
-    StoreUnavailable,
-    TooManyRequests,
     UnknownPath,
 )
 from mulligan.service import (
@@ -232,14 +230,15 @@ class Api:
     async def _explain(self, error: Exception, exchange: _Exchange) -> Exception:
         """The error; one that comes from a damaged run as `RunDamaged`."""
         token, run_ids = exchange.token, exchange.run_ids
-        if token is None or not run_ids or (isinstance(error, MulliganError) and error.http_status < 500):
+        is_told = isinstance(error, MulliganError) and (error.http_status < 500 or error.http_status == 503)
+        if token is None or not run_ids or is_told:
             return error
         try:
             found = await self._compute(
                 lambda service: _service_of(service, token).explain_damage(run_ids, error), token
             )
-        except (StoreUnavailable, TooManyRequests) as busy:
-            return busy
+        except MulliganError as other:
+            return other
         if found is not None:
             _log.warning("%s: %s", exchange.request.where, found.message)
         return found or error

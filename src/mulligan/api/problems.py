@@ -103,7 +103,7 @@ def as_known_error(error: Exception, where: str) -> MulliganError:
         )
     if isinstance(error, TakesTooLong) or (isinstance(error, MulliganError) and error.http_status < 500):
         return error
-    if (said := _unusable_text(error)) is not None:
+    if (said := _unusable_text(error) or _unusable_text(error.__cause__)) is not None:
         return InputInvalid(f"a text of the request {said}", hint="send another one")
     error_id = secrets.token_hex(4)
     if isinstance(error, MulliganError):
@@ -120,7 +120,7 @@ def as_known_error(error: Exception, where: str) -> MulliganError:
     )
 
 
-def _unusable_text(error: Exception) -> str | None:
+def _unusable_text(error: BaseException | None) -> str | None:
     """What is wrong with a text that neither a file nor a database can have; None for every other error."""
     if isinstance(error, UnicodeEncodeError):
         return "is not valid UTF-8"

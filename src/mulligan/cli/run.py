@@ -166,7 +166,7 @@ def run(
     )
     with service_at(home) as service:
         if service.home.is_remote:
-            complain(f"note: the steps run on {service.home.place}, with its files, in its folder for work")
+            complain(f"note: the steps run on {service.home.place}, in the folders of its workers")
         for text in service.capacity_notes(workflow, capacity_for(asked))[:NOTES_MAX]:
             complain(f"note: {text}")
         if prepared.notify or workflow.notify:

@@ -17,14 +17,12 @@ import msgspec
 from msgspec.structs import replace
 
 from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
-from mulligan.core.deciding.budgets import remaining_budget
 from mulligan.core.deciding.child_failure import child_end, undo_failed_in
 from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.deciding.report_checks import REQUESTS, check_report
 from mulligan.core.effects import effects as fx
-from mulligan.core.effects.child_runs import child_uid, round_request
+from mulligan.core.effects.child_runs import round_request, run_request
 from mulligan.core.effects.lease_rules import ahead_share, has_time_for, may_be_held
-from mulligan.core.effects.reuse import forced_child_steps
 from mulligan.core.effects.run_lists import RunFailures, run_failures
 from mulligan.core.effects.snapshot import changes
 from mulligan.core.effects.tasks import Task, make_task
@@ -36,12 +34,10 @@ from mulligan.core.model.waiting import waits
 from mulligan.core.model.workflow import Workflow, encode, version, with_callers_secrets
 from mulligan.core.state.deadlines import is_time_up
 from mulligan.core.state.held_steps import is_on_hold
-from mulligan.core.state.notice_rules import rules_for_child
 from mulligan.core.state.scope import Evaluator, fill_params
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import unhandled
-from mulligan.core.state.workspace import folder_of
 from mulligan.core.turn import end_by_force, follow, refused_report, report_before
 from mulligan.engine.crash_answers import OVER, REPORT_IT, running_tasks, to_parent, without_content
 from mulligan.engine.task_backlog import BacklogEntry, TaskBacklog
@@ -703,23 +699,9 @@ def _start_child(driver: RunDriver, pending: _Pending, effect: fx.StartChild, no
     called = _called_workflow(driver, pending, effect)
     if called is None:
         return
-    place, run = driver.state.places[effect.place], driver.state.run
     child, inputs = called
     data = encode(with_callers_secrets(child, driver.state.workflow))
-    request = r.RunRequested(
-        at=now,
-        run_id=0,
-        inputs=inputs,
-        version=version(data),
-        by=f"run {run.run_id}",
-        parent_run_id=run.run_id,
-        cwd=folder_of(driver.state, place),
-        uid=child_uid(run, effect.place, effect.attempt),
-        changed_only=run.changed_only,
-        forced=forced_child_steps(driver.state, place, child),
-        callers_budget=remaining_budget(driver.state, place),
-        notify=rules_for_child(driver.state),
-    )
+    request = run_request(driver.state, effect, now, child, inputs, version(data))
     pending.children.append(
         NewRun(
             workflow=data,

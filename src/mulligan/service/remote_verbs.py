@@ -1,24 +1,29 @@
-"""The verbs of `Service` about runs that a server has and its workers drive."""
+"""The verbs of `Service` that a server needs: its runs, that its workers drive, and what is left of damaged ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from mulligan.lazy_modules import LazyModule
+from mulligan.service.home import Home
 from mulligan.service.run_reader import RunReader
 
 if TYPE_CHECKING:
-    from mulligan.service import followed_runs
+    from mulligan.errors import RunDamaged
+    from mulligan.service import damaged_runs, followed_runs
+    from mulligan.service.damaged_runs import RemovedRuns
     from mulligan.service.driver import Driver
     from mulligan.service.shown_runs import RunDisplay, ShownRun
 else:
+    damaged_runs = LazyModule("mulligan.service.damaged_runs")
     followed_runs = LazyModule("mulligan.service.followed_runs")
 
 
 class RemoteVerbs:
     """A part of `Service`."""
 
+    home: Home
     reader: RunReader
 
     def ping(self) -> None:
@@ -34,3 +39,16 @@ class RemoteVerbs:
     def follow_quietly(self, begin: Callable[[Driver | None], int], *, wait_seconds: float) -> int:
         """The same without showing anything; the signal that ended the waiting, or 0."""
         return self.follow_shown(begin, followed_runs.QuietDisplay(), wait_seconds=wait_seconds).interrupted_by
+
+    def explain_damage(self, run_ids: Iterable[int], error: Exception) -> RunDamaged | None:
+        """The error to show in place of this one, if it comes from one of these runs being damaged."""
+        return damaged_runs.explain_damage(self.reader, run_ids, error)
+
+    def remove_run(self, run_id: int, *, is_dry: bool = False) -> RemovedRuns:
+        """Remove a run that has ended or is damaged, and those that it called. `RunNotFinished`, `Refused`."""
+        return damaged_runs.remove_run(self.reader, run_id, is_dry=is_dry)
+
+    def check_store(self) -> None:
+        """`StoreOvertaken` if a newer Mulligan has migrated the store: this process must not use it any more."""
+        if self.home.is_there:
+            self.reader.store.check_schema()

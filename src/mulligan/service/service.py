@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mulligan.core.model.failure import Failure
     from mulligan.core.model.workflow import Budget, NoticeRule, Workflow
     from mulligan.engine.observers import Observer
-    from mulligan.errors import KeyUsed, RunDamaged
+    from mulligan.errors import KeyUsed
     from mulligan.ports import RunRecord, TokenRecord, WorkerRecord
     from mulligan.service import (
         agent_permissions,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
         capacity_checks,
         change_verbs,
         corrections,
-        damaged_runs,
         decisions,
         doctor,
         driver,
@@ -83,7 +82,6 @@ if TYPE_CHECKING:
     from mulligan.service.catalogue import catalogue
     from mulligan.service.catalogue.catalogue import Catalogue
     from mulligan.service.change_verbs import ChangeVerbs
-    from mulligan.service.damaged_runs import RemovedRuns
     from mulligan.service.decisions import Decision, DecisionPreview, DecisionResult
     from mulligan.service.doctor import Diagnosis
     from mulligan.service.driver import Capacity, Driver, Ending
@@ -127,7 +125,7 @@ else:
     limits = LazyModule("mulligan.service.tokens.limits")
     for _name in (
         "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections "
-        "damaged_runs decisions doctor driver forecast fork_at gc handler_trial items outcome overview page pending "
+        "decisions doctor driver forecast fork_at gc handler_trial items outcome overview page pending "
         "preview report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story "
         "shown_runs starting server_changes store_calls store_changes waiting worker_loop workers"
     ).split():
@@ -492,14 +490,6 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         """The run that a corrected file is for: `latest` is the newest run of that workflow that failed."""
         return self.reader.find_failed(name, workflow)
 
-    def explain_damage(self, run_ids: Iterable[int], error: Exception) -> RunDamaged | None:
-        """The error to show in place of this one, if it comes from one of these runs being damaged."""
-        return damaged_runs.explain_damage(self.reader, run_ids, error)
-
-    def remove_run(self, run_id: int, *, is_dry: bool = False) -> RemovedRuns:
-        """Remove a run that has ended or is damaged, and those that it called. `RunNotFinished`, `Refused`."""
-        return damaged_runs.remove_run(self.reader, run_id, is_dry=is_dry)
-
     def record(self, run_id: int) -> RunRecord:
         """The row of a run: workflow, status, round, times, the runs above it."""
         return self.reader.record(run_id)
@@ -634,11 +624,6 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
     def store_version(self) -> int | str | None:
         """Something that is another one when others have written; None where that takes a look at the runs."""
         return self.reader.store_version()
-
-    def check_store(self) -> None:
-        """`StoreOvertaken` if a newer Mulligan has migrated the store: this process must not use it any more."""
-        if self.home.is_there:
-            self.reader.store.check_schema()
 
     def step_page(self, run_id: int, query: StepQuery) -> StepPage:
         """A page of the steps of a run, with how many there are of each status."""

@@ -1,15 +1,20 @@
-"""Child runs as their parent sees them: the uid, from the place that called it, and the request for another round."""
+"""Child runs as their parent sees them: the uid, from the place that called it, and what starts it and its rounds."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from mulligan.core.deciding.budgets import remaining_budget
-from mulligan.core.effects.effects import ContinueChild
+from mulligan.core.effects.effects import ContinueChild, StartChild
+from mulligan.core.effects.reuse import forced_child_steps
 from mulligan.core.model.fact_parts import ChildRound
 from mulligan.core.model.place_keys import step_name
-from mulligan.core.model.reports import Revised, RoundRequested
+from mulligan.core.model.reports import Revised, RoundRequested, RunRequested
+from mulligan.core.model.workflow import Workflow
+from mulligan.core.state.notice_rules import rules_for_child
 from mulligan.core.state.state import Run, State
+from mulligan.core.state.workspace import folder_of
 
 
 def child_uid(parent: Run, place: str, attempt: int) -> str:
@@ -21,6 +26,27 @@ def calling_place(parent: str, child: str) -> str:
     """The place of the parent that called the child, from their uids; "" if unknown."""
     called = child.removeprefix(f"{parent}.")
     return called.rpartition(".")[0] if parent and called != child else ""
+
+
+def run_request(
+    state: State, effect: StartChild, at: datetime, child: Workflow, inputs: dict[str, Any], version: str
+) -> RunRequested:
+    """What starts the child run that an attempt calls."""
+    place, run = state.places[effect.place], state.run
+    return RunRequested(
+        at=at,
+        run_id=0,
+        inputs=inputs,
+        version=version,
+        by=f"run {run.run_id}",
+        parent_run_id=run.run_id,
+        cwd=folder_of(state, place),
+        uid=child_uid(run, effect.place, effect.attempt),
+        changed_only=run.changed_only,
+        forced=forced_child_steps(state, place, child),
+        callers_budget=remaining_budget(state, place),
+        notify=rules_for_child(state),
+    )
 
 
 def round_request(state: State, effect: ContinueChild, at: datetime, revised: Revised | None = None) -> RoundRequested:

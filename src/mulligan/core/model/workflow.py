@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import Any, Literal, dataclass_transform
 
@@ -476,6 +476,10 @@ class Workflow(_Frozen):
     accepts: dict[str, str] = {}
     # How jobs are submitted in which workers for it run. A run does not read them.
     slurm: dict[str, SlurmProfile] = {}
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Workflow], tuple[bytes]]:
+        """By its canonical JSON: otherwise what is a default here would be written there, as another version."""
+        return decode, (encode(self),)
 
 
 def with_callers_secrets(child: Workflow, caller: Workflow) -> Workflow:

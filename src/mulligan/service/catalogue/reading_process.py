@@ -56,8 +56,10 @@ def _answer(call: bytes) -> bytes:
         return RAISED + pickle.dumps(refused, pickle.HIGHEST_PROTOCOL)
     except MemoryError:
         os._exit(OUT_OF_MEMORY)
-    except Exception:
-        return BROKEN + traceback.format_exc().encode("utf-8", "replace")
+    except Exception as error:
+        # Those of Python itself can be sent; the server knows what some of them say about a text.
+        sent = error if type(error).__module__ == "builtins" else None
+        return BROKEN + pickle.dumps((traceback.format_exc(), sent), pickle.HIGHEST_PROTOCOL)
 
 
 if __name__ == "__main__":

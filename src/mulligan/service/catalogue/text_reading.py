@@ -200,9 +200,10 @@ class TextReader:
             else:
                 child.close()
         kind, content = answer[1:2], memoryview(answer)[2:]
-        if kind == BROKEN:
-            raise RuntimeError(f"reading a text failed:\n{bytes(content).decode('utf-8', 'replace')}")
         found = pickle.loads(content)  # noqa: S301 - of our own process
+        if kind == BROKEN:
+            told, cause = found
+            raise RuntimeError(f"reading a text failed:\n{told}") from cause
         if kind == RAISED:
             raise found
         return found
