@@ -14,7 +14,7 @@ from mulligan.testing.hostile_reports import HostileReports
 from mulligan.testing.simulated_cluster import SimulatedCluster
 
 # The share of histories with such a client, how many it sends at most, and how often it does after a step.
-_SHARE, _SENT_MAX, _OFTEN = 0.15, 12, 0.15
+_SHARE, _SENT_MAX, _OFTEN = 0.06, 12, 0.15
 # The name under which `without` leaves it out.
 HOSTILE = "hostile"
 

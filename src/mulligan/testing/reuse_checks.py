@@ -137,17 +137,18 @@ def promise_12_an_approval_counts_for_its_inputs(before: State, fork: State, ent
     `before` is the run that it was forked from; `fork` is the fork before this fact.
     """
     fact = entry.fact
+    kept: dict[str, str]
     if isinstance(fact, e.RunForked):
         # All steps of it may run.
-        inputs, kept = fact.inputs, [place.key for place in fork.steps() if place.status == "completed"]
+        inputs, kept = fact.inputs, {place.key: place.status for place in fork.steps() if place.status == "completed"}
     else:
         assert isinstance(fact, e.RunStarted)
-        inputs, kept = fact.inputs, [one.step for one in fact.kept if one.status == "completed"]
+        inputs, kept = fact.inputs, {one.step: one.status for one in fact.kept}
     if inputs is None or inputs == before.run.inputs:
         return
-    for name in kept:
+    for name, status in kept.items():
         action = fork.graph.nodes[name].step.action
-        if action is None or action.kind != "approve":
+        if status != "completed" or action is None or action.kind != "approve":
             continue
         behind = sorted(one for one in fork.graph.behind((name,)) if one not in kept and one != name)
         reading = [one for one in (name, *behind) if _reads_inputs(fork.graph.nodes[one].step)]
