@@ -86,8 +86,11 @@ class Stage:
 
     def start_program(self, *words: object, **options: Any) -> subprocess.Popen[str]:
         environment = {**self.environment, **options.pop("environment", {})}
+        # A program that runs the one that is started, in its place.
+        within = options.pop("within", ())
         pipes = {"stdin": subprocess.DEVNULL, "stdout": PIPE, "stderr": PIPE, "text": True, **options}
-        return subprocess.Popen([sys.executable, *map(str, words)], cwd=self.folder, env=environment, **pipes)
+        line = [*within, sys.executable, *map(str, words)]
+        return subprocess.Popen(line, cwd=self.folder, env=environment, **pipes)
 
     def leftovers(self) -> list[str]:
         """What still runs of all that was started here."""

@@ -15,6 +15,7 @@ from mulligan.testing.arguments import positive_float, positive_int
 from mulligan.testing.postgres import own_server
 from proof.chaos import browsers
 from proof.chaos.campaign import Chaos, Report, Settings
+from proof.chaos.fleet import why_not_apart
 
 # The first findings of a kind are enough.
 SHOWN_MAX = 40
@@ -25,10 +26,18 @@ def main(words: list[str]) -> int:
     # In the background Ctrl-C may be ignored; a SIGTERM has to clean up too.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    if why := browsers.why_not():
-        print(f"no browser watches: {why}", file=sys.stderr)
+    if no_browser := browsers.why_not():
+        print(f"no browser watches: {no_browser}", file=sys.stderr)
+    if why := why_not_apart():
+        print(f"the remote worker sees the files of the server: {why}", file=sys.stderr)
     settings = Settings(
-        given.seed, given.runs, given.minutes, given.workers, given.lease, watchers=given.watchers, has_browser=not why
+        given.seed,
+        given.runs,
+        given.minutes,
+        given.workers,
+        given.lease,
+        watchers=given.watchers,
+        has_browser=not no_browser,
     )
     folder = Path(tempfile.mkdtemp(prefix="mulligan-chaos-"))
     report = perform(settings, folder)

@@ -10,8 +10,6 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import psycopg
-
 from mulligan.core.model import events as e
 from mulligan.ports import NoticeRecord
 from mulligan.service import ScheduleForm, Service
@@ -88,10 +86,11 @@ def outbox(service: Service) -> list[NoticeRecord]:
     return service.reader.store.server_records.notices(limit=100_000)
 
 
-def let_claims_end(url: str) -> None:
-    """As if the time were over for which a dead sender had claimed notices, or a failed one waits: minutes."""
-    with psycopg.connect(url) as connection:
-        connection.execute("UPDATE notices SET due_at = 0 WHERE status = 'waiting'")
+def let_claims_end(service: Service) -> None:
+    """As if the time were over for which a dead sender had claimed notices, or a target is left alone: minutes."""
+    records = service.reader.store.server_records
+    records.release_notices([one.id for one in records.notices(status="waiting", limit=100_000)])
+    records.make_notices_due(service.now())
 
 
 def check_instants(service: Service, run_ids: list[int]) -> Iterator[str]:

@@ -116,6 +116,7 @@ class Chaos:
 
     def __enter__(self) -> Chaos:
         flows.written(self.stage.folder)
+        self.stage.home.folder.mkdir(mode=0o700, exist_ok=True)
         # The tables exist before any process connects.
         with self.stage.service() as service:
             assert service.reader.store.runs() == []
@@ -131,8 +132,9 @@ class Chaos:
         self.api = ApiServer(self.stage, proxy, self.target.config)
         self._exits.callback(self.api.close)
         self._of_server = {"MULLIGAN_STORE": "", "MULLIGAN_SERVER": self.api.url, "MULLIGAN_TOKEN": tokens["operator"]}
-        self.fleet.add_remote(self.api.url, tokens["remote"])
+        remote = self.fleet.add_remote(self.api.port, tokens["remote"])
         self.trouble = FaultInjector(self.settings.seed, self.server, self.fleet, self.settings.lease_seconds)
+        self.trouble.remote = remote
         self.trouble.api = self.api
         self.trouble.restarted = self._note_restart
         self.trouble.position = lambda: self.journal.position
@@ -304,9 +306,9 @@ class Chaos:
 
     def _wait_for_notices(self) -> None:
         """Until all of them are sent: what a dead sender had claimed is free."""
-        announcements.let_claims_end(self.server.url)
         until = time.monotonic() + SEND_SECONDS
         with self.stage.service() as service:
+            announcements.let_claims_end(service)
             while any(one.status == "waiting" for one in announcements.outbox(service)) and time.monotonic() < until:
                 self.look()
                 time.sleep(LOOK_SECONDS)

@@ -16,6 +16,7 @@ from mulligan.testing.postgres import PostgresServer
 from mulligan.worker.processes import Process, descendants, snapshot
 from proof.chaos.api_server import ApiServer
 from proof.chaos.fleet import Fleet, Worker, stopped
+from proof.chaos.proxy import html
 
 # Something to do; what it returns is done after a while to end it.
 Act = Callable[[], None]
@@ -71,6 +72,8 @@ class FaultInjector:
         self.lease_seconds = lease_seconds
         # The HTTP server, if there is one.
         self.api: ApiServer | None = None
+        # The worker that asks it, if there is one.
+        self.remote: Worker | None = None
         self.counts: Counter[str] = Counter()
         # Called when the server is there again.
         self.restarted: Act = lambda: None
@@ -87,6 +90,7 @@ class FaultInjector:
         self._of_network = random.Random(f"network {seed}")
         self._of_outages = random.Random(f"outages {seed}")
         self._of_api = random.Random(f"api {seed}")
+        self._of_remote = random.Random(f"remote {seed}")
         self._ways_to_stop: Iterator[str] = cycle(("fast", "immediate", "kill -9", "frozen"))
 
     def begin(self) -> None:
@@ -95,6 +99,7 @@ class FaultInjector:
         self._agenda.add(self._of_network.uniform(1, 4), self._cut_and_again)
         self._agenda.add(self._of_outages.uniform(10, 20), self._quiet_and_outage)
         self._agenda.add(self._of_api.uniform(4, 10), self._attack_api_and_again)
+        self._agenda.add(self._of_remote.uniform(4, 10), self._stand_in_and_again)
 
     def go_on(self) -> None:
         """Do what is due."""
@@ -255,6 +260,19 @@ class FaultInjector:
                 self.api.proxy.cut()
                 self._end_later(seconds, self.api.proxy.heal)
 
+    def _stand_in_and_again(self) -> None:
+        if self._is_over or self.remote is None or self._waits(self._stand_in_and_again):
+            return
+        chance = self._of_remote
+        self.stand_in(self.remote, chance.choice(list(STAND_INS)), chance.uniform(0.2, 3.0) * self.lease_seconds)
+        self._agenda.add(chance.uniform(5, 15), self._stand_in_and_again)
+
+    def stand_in(self, worker: Worker, what: str, seconds: float) -> None:
+        """Something else answers a remote worker in place of its server for so long: it waits."""
+        self.counts[f"in place of the HTTP server {what}"] += 1
+        worker.proxy.stand_in(STAND_INS[what])
+        self._end_later(seconds, worker.proxy.heal)
+
     # -- the network
 
     def _cut_and_again(self) -> None:
@@ -294,3 +312,10 @@ ATTACKS = (
 )
 CUTS = ("reset", "reset", "refused", "slow", "half open to the server", "half open to the client", "silent")
 API_ATTACKS = ("kill", "kill", "kill", "kill background", "stop", "cut off")
+STAND_INS = {
+    "a page with 500": html("500 Internal Server Error"),
+    "a page with 404": html("404 Not Found"),
+    "a page with 200": html("200 OK"),
+    "JSON with 200": html("200 OK", "{}"),
+    "JSON with 404": html("404 Not Found", '{"detail": "Not Found"}'),
+}

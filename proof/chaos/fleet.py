@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
+from functools import cache
 
 import msgspec
 
 from mulligan.worker.processes import Process, find_process, send_signal, snapshot
-from proof.chaos.proxy import Proxy
+from proof.chaos.proxy import HttpProxy, Proxy
 from proof.stage import Stage
 
 
@@ -43,9 +46,16 @@ class Worker:
     def words(self) -> tuple[str, ...]:
         return ("worker", "--parallel", "2")
 
+    @property
+    def within(self) -> tuple[str, ...]:
+        """What it is run by."""
+        return ()
+
     def start(self) -> None:
         with self.said.open("a") as said:
             options = {"environment": self.environment, "stdout": subprocess.DEVNULL, "stderr": said}
+            options |= {"within": self.within}
+            self._said_before = said.tell()
             self.process = self.stage.start(*self.words, **options)
         self.samples = []
 
@@ -56,6 +66,11 @@ class Worker:
     @property
     def is_dead(self) -> bool:
         return self.process.poll() is not None
+
+    @property
+    def may_have_ended(self) -> bool:
+        """Whether there is a good reason for its end."""
+        return False
 
     @property
     def supervisors(self) -> list[Process]:
@@ -108,10 +123,15 @@ def stopped(processes: list[Process]) -> Callable[[], None]:
 
 
 class RemoteWorker(Worker):
-    """A worker without a database: it asks the HTTP server, from a home of its own."""
+    """A worker without a database: it asks the HTTP server, from a home of its own.
 
-    def __init__(self, number: int, stage: Stage, proxy: Proxy, url: str, token: str) -> None:
-        self._url, self._token = url, token
+    Where a process can have mounts of its own it is on another host, as far as files go: there the home of the server
+    is an empty folder.
+    """
+
+    def __init__(self, number: int, stage: Stage, proxy: Proxy, token: str) -> None:
+        self._token = token
+        self._is_apart = not why_not_apart()
         super().__init__(number, stage, proxy)
 
     @property
@@ -121,7 +141,34 @@ class RemoteWorker(Worker):
 
     @property
     def words(self) -> tuple[str, ...]:
-        return ("worker", "--parallel", "2", "--server", self._url)
+        return ("worker", "--parallel", "2", "--server", self.proxy.url)
+
+    @property
+    def within(self) -> tuple[str, ...]:
+        return (*_APART, str(self.stage.home.folder)) if self._is_apart else ()
+
+    @property
+    def may_have_ended(self) -> bool:
+        """If something else answered before its server ever did, the address may be wrong, and it says so."""
+        with self.said.open() as said:
+            said.seek(self._said_before)
+            words = said.read()
+        return " is up" not in words and "is it the address of a server of Mulligan?" in words
+
+
+# Runs the rest of its words, without a folder. It is the same process, so that signals reach what it runs. What it
+# starts to mount something may be killed, as children of workers are.
+_APART = ("unshare", "--mount", "sh", "-c", 'until mount -t tmpfs -o ro none "$0"; do sleep 0.1; done; exec "$@"')
+
+
+@cache
+def why_not_apart() -> str:
+    """Why no process can have mounts of its own here; "" if it can."""
+    if shutil.which("unshare") is None:
+        return "there is no unshare"
+    with tempfile.TemporaryDirectory() as folder:
+        words = ("unshare", "--mount", "mount", "-t", "tmpfs", "-o", "ro", "none", folder)
+        return subprocess.run(words, capture_output=True, text=True, check=False).stderr.strip()
 
 
 class Fleet:
@@ -129,15 +176,16 @@ class Fleet:
 
     def __init__(self, stage: Stage, url: str, count: int) -> None:
         self._exits = ExitStack()
-        self._stage, self._store_url = stage, url
-        self.workers = [Worker(n, stage, self._exits.enter_context(Proxy(url))) for n in range(count)]
+        self._stage = stage
+        self.workers: list[Worker] = [Worker(n, stage, self._exits.enter_context(Proxy(url))) for n in range(count)]
         # Workers that died without being killed.
         self.deaths: list[str] = []
 
-    def add_remote(self, url: str, token: str) -> None:
-        """One more, over HTTP. Cuts of the network between workers and the database do not reach it."""
-        proxy = self._exits.enter_context(Proxy(self._store_url))
-        self.workers.append(RemoteWorker(len(self.workers), self._stage, proxy, url, token))
+    def add_remote(self, port: int, token: str) -> RemoteWorker:
+        """One more, over HTTP, to the server at this port."""
+        proxy = self._exits.enter_context(HttpProxy(port))
+        self.workers.append(found := RemoteWorker(len(self.workers), self._stage, proxy, token))
+        return found
 
     def __enter__(self) -> Fleet:
         return self
@@ -152,7 +200,9 @@ class Fleet:
         """One that has ended by itself is noted, and another takes its place."""
         for worker in self.workers:
             if worker.is_dead:
-                self.deaths.append(f"worker {worker.number} ended with {worker.process.returncode}: see {worker.said}")
+                if not worker.may_have_ended:
+                    code = worker.process.returncode
+                    self.deaths.append(f"worker {worker.number} ended with {code}: see {worker.said}")
                 worker.start()
 
     def sample(self) -> None:

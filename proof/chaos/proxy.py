@@ -1,4 +1,4 @@
-"""A proxy to a PostgreSQL server that can cut, delay or swallow what is sent."""
+"""A proxy to a server, of PostgreSQL or HTTP, that can cut, delay or swallow what is sent, or answer in its place."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ class Proxy:
         self._is_refusing = False
         self._delay_seconds = 0.0
         self._swallowed: frozenset[str] = frozenset()
+        self._answer = b""
 
     @property
     def url(self) -> str:
@@ -70,7 +71,7 @@ class Proxy:
 
     def heal(self) -> None:
         """New connections are fine; one that has swallowed something stays silent."""
-        self._change(is_refusing=False, delay_seconds=0.0, swallowed=frozenset())
+        self._change(is_refusing=False, delay_seconds=0.0, swallowed=frozenset(), answer=b"")
 
     def cut(self) -> None:
         """Every connection is reset."""
@@ -89,6 +90,11 @@ class Proxy:
         """Swallow what is sent to the `server`, to the `client`, or both, without an error."""
         self._change(swallowed=frozenset(directions))
         self._now(self._mute_all)
+
+    def stand_in(self, answer: bytes) -> None:
+        """Every connection is reset, and each new one gets this answer to its first request, and no other."""
+        self._change(answer=answer)
+        self.cut()
 
     def _change(self, **changed: object) -> None:
         for name, value in changed.items():
@@ -127,6 +133,9 @@ class Proxy:
         try:
             if self._is_refusing:
                 raise ConnectionRefusedError
+            if self._answer:
+                await _give(self._answer, reader, writer)
+                return
             server_reader, server_writer = await self._reach_server()
         except OSError:
             _reset(writer)
@@ -161,6 +170,32 @@ class Proxy:
         if to not in link.swallowed:
             self._links.discard(link)
             link.reset()
+
+
+class HttpProxy(Proxy):
+    """The same to an HTTP server on loopback."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(f"host=127.0.0.1 port={port}")
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+
+async def _give(answer: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer as something that knows nothing of our server: whatever is asked."""
+    await reader.read(CHUNK_BYTES)
+    writer.write(answer)
+    await writer.drain()
+    writer.close()
+
+
+def html(status: str, body: str = "<!doctype html><html><h1>the proxy says hello</h1></html>") -> bytes:
+    """What a proxy of other people answers."""
+    kind = "text/html" if body.startswith("<") else "application/json"
+    head = f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
+    return f"{head}\r\n{body}".encode()
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

@@ -6,13 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
-import apsw
-import psycopg
-
 from mulligan.core.model import events as e
 from mulligan.ports import NoticeRecord
 from mulligan.service import ScheduleForm, Service
-from mulligan.service.home import DATABASE
+from proof.chaos.announcements import let_claims_end
 from proof.crashes.faults import Fault
 from proof.crashes.forked_processes import ForkedProcesses
 from proof.crashes.outcome_checks import TrialOutcome, complaints
@@ -83,7 +80,7 @@ class BackgroundTrial:
         """What is settled by now may not be sent again. What was claimed is free when the time of the claim is over."""
         with self._stage.service() as service:
             self._settled = {notice.key for notice in outbox(service) if notice.status == "sent"}
-        let_claims_end(self._stage)
+            let_claims_end(service)
 
     # -- what must hold
 
@@ -119,17 +116,3 @@ def wrong_instants(service: Service, instants: list[str]) -> Iterator[str]:
 def _labels(service: Service, run_id: int) -> Mapping[str, str]:
     first = next(iter(service.reader.events(run_id))).fact
     return first.labels if isinstance(first, e.RunStarted) else {}
-
-
-def let_claims_end(stage: Stage) -> None:
-    """As if the time of all claims were over: it is two minutes, and nobody wants to wait for them."""
-    if stage.home.store_url:
-        with psycopg.connect(stage.home.store_url) as server:
-            server.execute("UPDATE notices SET due_at = 0 WHERE status = 'waiting'")
-        return
-    file = apsw.Connection(str(stage.home.folder / DATABASE))
-    try:
-        file.set_busy_timeout(10_000)
-        file.execute("UPDATE notices SET due_at = 0 WHERE status = 'waiting'")
-    finally:
-        file.close()

@@ -20,6 +20,7 @@ TROUBLES: tuple[Callable[[Chaos], None], ...] = (
     lambda chaos: chaos.trouble.attack(chaos.fleet.workers[1], "kill", 0, 0),
     lambda chaos: chaos.trouble.attack_api("kill", 0),
     lambda chaos: chaos.trouble.cut(chaos.fleet.workers[0], "silent", 0.5),
+    lambda chaos: chaos.trouble.stand_in(chaos.fleet.workers[-1], "a page with 404", 0.5),
     lambda chaos: chaos.trouble.restart("kill -9", 0.3),
     lambda chaos: chaos.trouble.attack(chaos.fleet.workers[1], "stop with supervisor", 0, 1.5),
 )

@@ -307,3 +307,15 @@ def _(real: Any) -> Any:
 def _(real: Any) -> Any:
     """a task is handed out although the time of its run is up"""
     return lambda task, now: False
+
+
+@defect(fork, "asked_again_in_fork")
+def _(real: Any) -> Any:
+    """a fork keeps an approval that was given for other inputs"""
+    return lambda *about: {}
+
+
+@defect(run_driver, "check_report")
+def _(real: Any) -> Any:
+    """a run takes up whatever it is asked for"""
+    return lambda report: None

@@ -72,6 +72,13 @@ PLAIN = workflow(
 # A step that runs whatever became of the one before it, and one that is built on that.
 BEHIND = workflow(step("a"), step("b", needs=[Need("a", "always")]), step("c", needs=["b"]), step("d"))
 
+# Steps that a person has to approve, and that read what the run is started with.
+APPROVED = workflow(
+    step("ask", action=Action("approve", {"message": "go on?"})),
+    step("go", needs=["ask"], when="bool.1"),
+    step("on", needs=["ask"]),
+)
+
 # Runs whose time is soon up, with retries that come due around that time, and more steps than workers have slots;
 TIMED = workflow(*(step(f"s{number}", rules=retry(3, delay=8)) for number in range(8)), timeout=20.0)
 # and runs that call others, which have to undo what they did.
@@ -223,6 +230,8 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a fork continues a child run of the run that it was forked from", RETRIED, "memory", 133, "promise 2"),
     ("an output that is too large to be kept is null", None, "memory", 0, "promise 2"),
     ("a run that lacks an output completes as if nothing had happened", None, "memory", 0, "promise 1"),
+    ("a fork keeps an approval that was given for other inputs", APPROVED, "memory", 0, "promise 12"),
+    ("a run takes up whatever it is asked for", None, "memory", 133, "promise 10"),
 ]
 # Where it takes more of one kind of thing than histories have.
 THEMES: dict[str, Theme] = {
@@ -231,6 +240,7 @@ THEMES: dict[str, Theme] = {
     "a task is started though its turn has ended it before": FORKS,
     "after an outage the first one back buries all others": OUTAGES,
     "a step that is resumed is not queued again": HOLDS,
+    "a fork keeps an approval that was given for other inputs": FORKS,
     **dict.fromkeys(sabotage_cache.SENTENCES, CACHED),
     **dict.fromkeys(sabotage_worktrees.SENTENCES, WORKTREES),
     **dict.fromkeys(sabotage_remote.SENTENCES, REMOTE),

@@ -65,6 +65,7 @@ EXPECTED: list[tuple[str, set[str]]] = [
         {"cancel", "cancel_now", "pause", "resume", "retry", "decide", "visit", "ask_nonsense", "items"},
     ),
     ("what happened", {"freeze", "newcomer", "wrong_clock", "reset_breakers", "fork", "outage", *FAULTS}),
+    ("what happened", {"hostile, refused", "hostile, accepted", "forked with other inputs"}),
     ("what happened", {f"crash {point}" for point in (*FAULT_POINTS, "before commit", "after commit")}),
     ("store", {"memory", "shared", "sqlite"}),
     ("code", {"OUTPUT_TOO_LARGE"}),

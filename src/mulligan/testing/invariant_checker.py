@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.effects.snapshot import restore
 from mulligan.core.evolve.evolve_run import evolve
-from mulligan.core.model.events import Entry, RunRevised, RunStarted
+from mulligan.core.model.events import Entry, RunForked, RunRevised, RunStarted
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import version
 from mulligan.core.state.state import State
@@ -30,6 +30,7 @@ from mulligan.testing.liveness import (
     promise_10_the_engine_has_met_no_bug,
 )
 from mulligan.testing.log_facts import LogFacts
+from mulligan.testing.reuse_checks import promise_12_an_approval_counts_for_its_inputs
 from mulligan.testing.run_invariants import (
     RunInvariants,
     promise_7_every_queued_task_has_a_place,
@@ -196,6 +197,9 @@ class InvariantChecker:
         if isinstance(entry.fact, RunStarted) and entry.fact.forked_from in self.runs:
             original = self.runs[entry.fact.forked_from].invariants.facts
             promise_8_a_fork_keeps_what_was_done(checked.invariants.facts, entry, original)
+        source = _forked_from(entry)
+        if source in self.runs:
+            promise_12_an_approval_counts_for_its_inputs(self.runs[source].state, checked.state, entry)
 
     def _checked_run(self, run_id: int) -> CheckedRun:
         loaded = self.store.load(run_id)
@@ -227,3 +231,10 @@ class InvariantChecker:
     def has_ended(self) -> bool:
         """Whether every run has ended."""
         return all(checked.state.run.status in RUN_ENDED for checked in self.runs.values())
+
+
+def _forked_from(entry: Entry) -> int | None:
+    """The run that a fork was made of, if this is the fact that says so."""
+    if isinstance(entry.fact, RunForked):
+        return entry.fact.run_id
+    return entry.fact.forked_from if isinstance(entry.fact, RunStarted) else None

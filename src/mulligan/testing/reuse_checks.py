@@ -1,6 +1,7 @@
 """Invariants of reused results: each is checked when a worker takes a result of an earlier run in place of a task.
 
-They are judged by the logs of both runs, never by fingerprints, which are what is checked.
+They are judged by the logs of both runs, never by fingerprints, which are what is checked. And of approvals that a fork
+takes over, which are judged by the inputs alone.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import Any
 
 from mulligan.core.model import events as e
 from mulligan.core.model.reports import TaskEnded
-from mulligan.core.model.workflow import Step
+from mulligan.core.model.workflow import Step, expressions_in
+from mulligan.core.state.state import State
 from mulligan.ports import Lease
 from mulligan.testing.log_facts import LogFacts
 
@@ -124,6 +126,40 @@ def _end_of(facts: LogFacts, result: e.AttemptSucceeded) -> e.StepCompleted | e.
         if isinstance(fact, e.AttemptScheduled) and fact.place == result.place:
             return None
     return None
+
+
+# -- approvals that a fork takes over --------------------------------------------------------------------------------
+
+
+def promise_12_an_approval_counts_for_its_inputs(before: State, fork: State, entry: e.Entry) -> None:
+    """A fork with other inputs keeps no approval if a step behind it runs, and that or its question reads inputs.
+
+    `before` is the run that it was forked from; `fork` is the fork before this fact.
+    """
+    fact = entry.fact
+    kept: dict[str, str]
+    if isinstance(fact, e.RunForked):
+        # All steps of it may run.
+        inputs, kept = fact.inputs, {place.key: place.status for place in fork.steps() if place.status == "completed"}
+    else:
+        assert isinstance(fact, e.RunStarted)
+        inputs, kept = fact.inputs, {one.step: one.status for one in fact.kept}
+    if inputs is None or inputs == before.run.inputs:
+        return
+    for name, status in kept.items():
+        action = fork.graph.nodes[name].step.action
+        if status != "completed" or action is None or action.kind != "approve":
+            continue
+        behind = sorted(one for one in fork.graph.behind((name,)) if one not in kept and one != name)
+        reading = [one for one in (name, *behind) if _reads_inputs(fork.graph.nodes[one].step)]
+        if behind and reading:
+            raise AssertionError(
+                f"promise 12: a fork with other inputs keeps the approval of '{name}', and '{reading[0]}' reads inputs"
+            )
+
+
+def _reads_inputs(step: Step) -> bool:
+    return any("inputs" in expression.reads for expression in expressions_in(step))
 
 
 def _violation(lease: Lease, sentence: str) -> AssertionError:

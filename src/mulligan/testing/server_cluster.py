@@ -124,6 +124,9 @@ class ClusterWithServers(SimulatedCluster):
     def check(self) -> None:
         super().check()
         self._check_schedule()
+        for server in self.servers:
+            if server.problems:
+                raise AssertionError(f"promise 13: a job of a server fails: {server.problems[0]}")
         self.deliveries.check(self.contents)
         if self.deliveries.violations:
             raise AssertionError(self.deliveries.violations[0])

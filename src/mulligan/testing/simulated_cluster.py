@@ -34,6 +34,8 @@ ROUND_SECONDS = 0.03
 BEAT_SECONDS = LEASE_SECONDS / BEATS_PER_LEASE
 # How many processes may act inside one another.
 DEPTH_MAX = 2
+# What every run is started with, unless something else is said.
+INPUTS = {"target": "staging"}
 # An answer is delivered once: if it is lost on its way, no invariant is broken.
 _NEVER_FAULTY = frozenset({"answer", "close"})
 
@@ -272,7 +274,7 @@ class SimulatedCluster:
         asked = RunRequested(
             self.clock.now(),
             0,
-            {"target": "staging"},
+            request.pop("inputs", INPUTS),
             version=version(data),
             by="someone",
             uid=f"run {self._created}",

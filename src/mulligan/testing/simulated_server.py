@@ -23,6 +23,7 @@ from mulligan.core.schedules.deciding import Pause, ScheduleState, paused, resum
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import NewRun, RunRecord, Store
 from mulligan.ports.server_records import Document, NoticeRecord
+from mulligan.service import retention
 from mulligan.service.background_jobs import JOBS, BackgroundJobs
 from mulligan.service.notices.configuration import TargetList
 from mulligan.service.notices.delivery import Delivery as Delivery
@@ -33,6 +34,7 @@ from mulligan.service.notices.targets import Target
 from mulligan.service.run_control import Prepared, RunControl
 from mulligan.service.run_reader import RunReader
 from mulligan.service.schedules.schedules import SCHEDULE, STATE, Schedules, StoredSchedule
+from mulligan.service.server_config import RetentionSection
 from mulligan.testing.clock import WallClock
 
 TARGETS = {"ops": Target(webhook="https://ops.example/"), "team": Target(urls=("json://team",), per_minute=2)}
@@ -60,7 +62,7 @@ class SimulatedServer:
         self._clock = clock
         self._deliver = deliver
         self.problems: list[str] = []
-        self._jobs = BackgroundJobs(JOBS, self.problems.append)
+        self._jobs = BackgroundJobs(JOBS, self.problems.append, clock.monotonic)
         self._service: _Service | None = None
 
     def step(self) -> None:
@@ -80,9 +82,8 @@ class _Service:
         self._store = store
         self._clock = clock
         home = SimpleNamespace(is_there=True, folder=Path("/"), store_url="", is_remote=False)
-        # It has no files.
-        parts = {"store": store, "home": home, "inputs": lambda run_id: None, "keep_lost_numbers": lambda: None}
-        self.reader = cast(RunReader, SimpleNamespace(**parts))
+        self.reader: RunReader = _Reader(cast(Any, home))
+        self.reader.store = store
         self.notices = _SimulatedNotices(self.reader, clock, deliver)
         self.schedules = Schedules(self.reader, "server", "", self.now, lambda by, project: self)
         self.catalogue = _Catalogue(store)
@@ -90,6 +91,10 @@ class _Service:
 
     def now(self) -> datetime:
         return self._store.now() or self._clock.now()
+
+    def remove_old(self, now: datetime) -> datetime:
+        removed = retention.remove_old(self._store.server_records, RetentionSection(), now)
+        return now + (retention.NEXT_BATCH if removed.is_cut else retention.EVERY)
 
     def start_once(self, prepared: Prepared, key: str) -> int:
         return self._control.start_once(prepared, key)
@@ -99,6 +104,13 @@ class _Service:
 
     def records(self, run_ids: Any) -> list[RunRecord]:
         return self._store.lists.records([*run_ids])
+
+
+class _Reader(RunReader):
+    """The real one, of a home without files."""
+
+    def keep_lost_numbers(self) -> None:
+        pass
 
 
 class _Control(RunControl):

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.fork import plan_fork, worktree_origin
+from mulligan.core.deciding.kept_approvals import refuse_outdated_approvals
 from mulligan.core.deciding.triage_agent import is_decided
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
@@ -25,6 +26,7 @@ from mulligan.core.model.workflow import END, WORKSPACE, decode
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.turn import fold
+from mulligan.errors import Refused
 from mulligan.history.moments import is_at_rest
 from mulligan.ports import FAULT_POINTS, Lease
 from mulligan.ports.fault_points import SERVER_FAULT_POINTS
@@ -73,6 +75,8 @@ OF_CHILDREN_SHARE = 0.5
 FORCED_SHARE = 0.5
 # The share of forks that continue the run from one of its events.
 CONTINUED_SHARE = 0.5
+# The share of forks that may have other inputs and do.
+OTHER_INPUTS_SHARE = 0.4
 # What other processes do while one waits for the store.
 _MEANWHILE = ("step", "step", "step", "end_task", "cancel", "pause", "resume", "retry", "decide", "fire_early")
 
@@ -463,12 +467,19 @@ class SimulationSteps:
         if self._fork_at_an_event(run_id):
             return True
         old = self._state(run_id)
-        from_step = self.rng.choice([step.name for step in old.workflow.steps])
-        planned = plan_fork(old, old.graph, from_step)
+        from_step, inputs = self.rng.choice([step.name for step in old.workflow.steps]), self._inputs_of_fork(old)
+        planned = plan_fork(old, old.graph, from_step, inputs=inputs)
         origin = self._pinned(old, planned.worktree)
         if (origin is None) is (planned.worktree is None):
-            self.cluster.create(old.workflow, forked_from=run_id, kept=planned.kept, worktree=origin)
+            self.cluster.create(old.workflow, forked_from=run_id, kept=planned.kept, worktree=origin, inputs=inputs)
         return True
+
+    def _inputs_of_fork(self, old: State) -> dict[str, Any]:
+        """Sometimes other inputs than those of the run. Uses its own random numbers, as `_corrected` does."""
+        if Random(f"inputs of {old.run.run_id}:{old.run.seq}").random() >= OTHER_INPUTS_SHARE:
+            return old.run.inputs
+        self.cluster.happened["forked with other inputs"] += 1
+        return {**old.run.inputs, "target": "production"}
 
     def _pinned(self, old: State, origin: WorktreeOrigin | None) -> WorktreeOrigin | None:
         """The worktree that a fork copies; None where the service refuses it: it is gone, or commands work in it."""
@@ -499,13 +510,20 @@ class SimulationSteps:
         decision = None
         if parked:
             decision = r.Classified(now, dice.choice(parked), dice.choice(("retry", "fail")), "someone", "otherwise")
+        has_inputs = dice.random() < 0.3
+        inputs = self._inputs_of_fork(state) if has_inputs else state.run.inputs
+        try:
+            refuse_outdated_approvals(state, inputs)
+        except Refused:
+            return False
         self.cluster.happened["forked at an event"] += 1
         self.cluster.create(
             first,
             forked_from=run_id,
             forked_at=seq,
             history=pack_history(log[:seq]),
-            has_inputs=dice.random() < 0.3,
+            has_inputs=has_inputs,
+            inputs=inputs,
             decision=decision,
             worktree=origin,
         )

@@ -26,6 +26,7 @@ from mulligan.testing.databases import LEASE_SECONDS
 from mulligan.testing.fault_budget import ALL_FAULTS, FaultBudget
 from mulligan.testing.fault_injection import FAULTS
 from mulligan.testing.faults import Faults
+from mulligan.testing.hostile_client import HostileClient
 from mulligan.testing.log_facts import format_entries
 from mulligan.testing.server_cluster import ClusterWithServers
 from mulligan.testing.simulated_cluster import SimulatedCluster
@@ -69,6 +70,7 @@ class Simulation:
         self.points = Faults()
         self.player = SimulationSteps(self.cluster, budget.without, self.points)
         self.cluster.others = self.player.run_others
+        self.hostile = HostileClient(seed, self.cluster, budget.without)
         self.engines_max = self.theme.engines or self.rng.choice((1, 2, 2, 3))
         if budget.engines_max is not None:
             self.engines_max = min(self.engines_max, budget.engines_max)
@@ -130,8 +132,13 @@ class Simulation:
                 break
             self.steps += 1
             self.player.do(self.rng.choices(names, weights)[0])
+            self.hostile.act()
             self.check()
-            self.player.hear()
+            self._hear()
+
+    def _hear(self) -> None:
+        self.player.hear()
+        self.hostile.hear()
 
     def _choose_steps(self) -> tuple[list[str], list[int]]:
         """Choose which steps and faults this history has."""
@@ -204,7 +211,7 @@ class Simulation:
             for server in list(self.cluster.servers):
                 self.cluster.act_server(server)
                 self.check()
-        self.player.hear()
+        self._hear()
         return self.player.end_all_tasks() or self.cluster.events != before
 
     def _pass_time(self, idle: int) -> None:
