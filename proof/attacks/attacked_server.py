@@ -28,7 +28,7 @@ from proof.stage import Stage, wait_until
 # In all that the victim has: what an attacker reads must not have it.
 CANARY = "canary5417c0de"
 # An answer takes milliseconds; a machine may be busy.
-ANSWER_SECONDS, PULSE_SECONDS, END_SECONDS = 20.0, 30.0, 10.0
+ANSWER_SECONDS, PULSE_SECONDS, END_SECONDS, FOLLOWED_SECONDS = 20.0, 30.0, 10.0, 0.5
 # Of those who may look at what the victim has.
 BLUE_TOKENS = (VICTIM.id, CALLERS["blue read"].id)
 # What one request may add to the logs of server and worker together, and what may come by itself.
@@ -112,12 +112,19 @@ class Client:
                 self._connection.close()
                 return Reply(0, "", f"{type(error).__name__}: {error}".encode(), time.monotonic() - began)
         media = answer.headers.get("content-type", "")
+        # A log that is followed may say nothing until its step has ended.
+        is_followed = answer.status == 200 and "follow=" in target and media.startswith("text/plain")
+        if is_followed and self._connection.sock is not None:
+            self._connection.sock.settimeout(FOLLOWED_SECONDS)
         try:
-            data = answer.read1(1 << 16) if media.startswith("text/event-stream") else answer.read()
+            is_endless = is_followed or media.startswith("text/event-stream")
+            data = answer.read1(1 << 16) if is_endless else answer.read()
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
+            if is_followed and isinstance(error, TimeoutError):
+                return Reply(answer.status, media, b"", time.monotonic() - began)
             return Reply(0, media, f"{type(error).__name__}: {error}".encode(), time.monotonic() - began)
-        if not answer.isclosed():
+        if is_followed or not answer.isclosed():
             self._connection.close()
         return Reply(answer.status, media, data, time.monotonic() - began)
 
@@ -206,6 +213,12 @@ class AttackedServer:
             return bool(found["waiting_for"]) if status == "waiting" else found["status"] == status
 
         wait_until(is_settled, lambda: f"run {run_id} does not become {status}: {self.worker.said()[-2000:]}")
+
+    def new_run(self, name: str) -> int:
+        """One more run of the attacker, as those that there are: an attack may leave nothing of it."""
+        run_id: int = self.client.change("admin", "POST", "runs", {"workflow": name})["run_id"]
+        self._wait_for("admin", run_id, SETTLED[name])
+        return run_id
 
     def _artifacts(self, runs: Mapping[str, Mapping[str, int]]) -> Iterator[dict[str, Any]]:
         for project, who in ((BLUE, VICTIM.name), (RED, "admin")):

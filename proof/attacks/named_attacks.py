@@ -114,7 +114,7 @@ def _within(seconds: float, is_so: Callable[[], bool]) -> bool:
 
 def _poisoned(server: AttackedServer, who: str, workflow: str, reports: list[dict[str, Any]]) -> Iterator[str]:
     """Send reports to a run of the attacker: each is refused or dropped, and the run can be cancelled and removed."""
-    judged, run_id = Judged(server), server.ids.runs[RED][workflow]
+    judged, run_id = Judged(server), server.new_run(workflow)
     for report in reports:
         judged.store(who, "run", "put_control", run_id=run_id, report={"at": AT, "by": "", **report}, is_asking=False)
 
@@ -345,7 +345,7 @@ def forged_log(server: AttackedServer) -> Iterator[str]:
 def unreadable_runs(server: AttackedServer) -> Iterator[str]:
     """Runs whose rows were damaged: every route of them and about all runs still answers, and they can be removed."""
     judged = Judged(server)
-    runs = server.ids.runs[RED]
+    runs = {name: server.new_run(name) for name in ("broken", "letters", "parked")}
     is_postgres = bool(server.stage.home.store_url)
     damage = "'\\x7b'" if is_postgres else "X'7b'"
     first = "run_id = {0} AND seq = 1" if is_postgres else "id = ({0} << 32) + 1"

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -224,6 +225,21 @@ def test_the_answer_to_a_change_is_only_for_whoever_made_it(client: Client, serv
     assert first == again != other
 
 
+@pytest.mark.parametrize(("start", "end"), [(-(2**63) + 1, -(2**63) + 1), (-5, 3), (7, 3), (2**63 - 1, 2**63 - 1)])
+def test_a_log_is_read_from_anywhere(client: Client, service: Service, start: int, end: int) -> None:
+    run_id = start_run(service)
+    key = LogKey(run_id, "fetch", 1, "stdout")
+    file = Path(service.reader.log_ranges.path(key))
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"12345")
+
+    reply = client.post(
+        "store/read/server_records.read_log", {"key": key, "start": start, "end": end}, headers=PROTOCOL
+    )
+
+    assert (reply.status, reply.body) == (200, b"12345"[max(start, 0) : max(end, 0)])
+
+
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
 def test_a_number_that_no_database_can_count_is_refused(client: Client, number: int) -> None:
     for call, body in (
@@ -232,6 +248,8 @@ def test_a_number_that_no_database_can_count_is_refused(client: Client, number: 
         ("runs", {"limit": 1, "before": number, "statuses": []}),
         ("lists.places", {"keys": [(number, "fetch")]}),
         ("server_records.read_log", {"key": {"run_id": 1, "place": "a", "attempt": 1}, "start": number, "end": 1}),
+        ("server_records.log_size", {"key": {"run_id": 1, "place": "a", "attempt": number, "stream": "stdout"}}),
+        ("server_records.logs_of", {"run_id": number}),
     ):
         # Not with `msgspec`, which writes no number of more than 64 bits.
         sent = json.dumps(body).encode()

@@ -203,6 +203,14 @@ def test_overlap_cancel_cancels_the_run_before(server: Server) -> None:
     assert server.service.reader.state(1).run.status in ("cancelled", "cancelling")
 
 
+def test_a_backfill_from_the_first_of_all_times_is_one_from_the_first_instants(server: Server) -> None:
+    server.schedules.put("yearly", cron("30 2 1 1 *"))
+
+    would = server.schedules.backfill("yearly", datetime.min.replace(tzinfo=UTC), T0, dry_run=True)
+
+    assert would.instants[0] == datetime(1970, 1, 1, 2, 30, tzinfo=UTC)
+
+
 def test_a_backfill_starts_what_has_no_run_yet(server: Server) -> None:
     server.schedules.put("hourly", cron(overlap="allow"))
     server.clock[0] = T0 + timedelta(hours=1)

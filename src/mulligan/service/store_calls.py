@@ -100,11 +100,14 @@ LOG_BYTES_MAX = 1 << 20
 JOB_BREAKER = re.compile(r"slurm:[A-Za-z0-9_-]{1,40}")
 BREAKER_FAILURES_MAX, BREAKER_SECONDS_MAX = 1_000, 86_400.0
 NUMBER_MAX, MESSAGE_CHARS_MAX = 2**62, 2_000
+# What a database can count.
+LARGEST = 2**63 - 1
 # What a worker may say about itself, and how many tasks it may have at once.
 WORKER_CHARS_MAX, WORKER_LABELS_MAX, FOLDER_CHARS_MAX, OFFERED_MAX = 300, 200, 5_000, 10_000
 _encode = msgspec.json.Encoder().encode
-# Calls with values of workflows, which are checked as such.
-_WITH_CONTENT = frozenset(("create", "put_control", "put_decision", "work.exchange"))
+# The arguments with values of workflows, which are checked as such.
+_CONTENT = frozenset(("runs", "report", "ended"))
+_LONG_NUMBER = re.compile(rb"\d{19}|\d[eE]")
 _WITHOUT_ZONE = re.compile(rb'"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d*)?)?"')
 
 
@@ -426,7 +429,8 @@ class StoreCalls:
     def _read_log(self, key: LogKey, start: int, end: int) -> bytes:
         """What is in the files of this host, or was shipped to the store."""
         self._reader.record(key.run_id)
-        return self._reader.log_ranges.read(key, start, min(end, start + LOG_BYTES_MAX))
+        start = max(start, 0)
+        return self._reader.log_ranges.read(key, start, min(end, start + LOG_BYTES_MAX)) if start < end else b""
 
     def _log_size(self, key: LogKey) -> tuple[int, bool] | None:
         self._reader.record(key.run_id)
@@ -534,25 +538,29 @@ def _read(name: str, body: bytes) -> dict[str, Any]:
             f"the arguments of '{name}' cannot be read: {error}", hint="use the same version of Mulligan as the server"
         ) from None
     # They are looked through only where there may be something.
-    if b"\\u" in body or _WITHOUT_ZONE.search(body):
-        _check_values(name, read)
+    if b"\\u" in body or _WITHOUT_ZONE.search(body) or _LONG_NUMBER.search(body):
+        for field in read.__struct_fields__:
+            _check_values(name, getattr(read, field), is_content=field in _CONTENT)
     return {field: getattr(read, field) for field in read.__struct_fields__}
 
 
-def _check_values(name: str, read: Any) -> None:
-    """Refuse a time without a zone, which no time of a log can be compared with, and a question with a NUL in it.
+def _check_values(name: str, value: Any, *, is_content: bool) -> None:
+    """Refuse a time without a zone, which no time of a log can be compared with, and what no database has.
 
-    Results of tasks, and inputs of runs, may have one: they are no texts of a database.
+    Inputs of runs and results of tasks may have that: their texts and numbers are not columns.
     """
-    found = [read]
+    found = [value]
     for one in found:
         if isinstance(one, datetime):
             if one.tzinfo is None:
                 hint = "write it like 2026-01-31T09:30:00Z"
                 raise InputInvalid(f"a time in the arguments of '{name}' has no zone", hint=hint)
         elif isinstance(one, str):
-            if "\0" in one and name not in _WITH_CONTENT:
+            if "\0" in one and not is_content:
                 raise InputInvalid(f"the arguments of '{name}' contain a NUL character", hint="remove it")
+        elif isinstance(one, int):
+            if abs(one) > LARGEST and not is_content:
+                raise InputInvalid(f"a number in the arguments of '{name}' is too large", hint="use a smaller one")
         elif isinstance(one, msgspec.Struct):
             found += msgspec.structs.astuple(one)
         elif isinstance(one, dict):

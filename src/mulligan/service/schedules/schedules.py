@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 from typing import Any, Protocol
 
@@ -65,6 +65,8 @@ SCHEDULE, STATE = "schedule", "schedule_state"
 # How many instants to come are shown.
 SHOWN_NEXT = 10
 BACKFILL_MAX = WAITING_MAX
+# Before this nobody has had a schedule. Times near the first one of all cannot be computed with.
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 # How many of the newest runs of a schedule a backfill looks at.
 _RUNS_SEEN_MAX = 10_000
 # How soon to look again: for schedules that somebody put meanwhile, for a run that others wait for, for failures.
@@ -297,7 +299,7 @@ class Schedules:
             )
         if end > now:
             raise InputInvalid("a backfill is about the past", hint=f"end at {instant_text(now)} or before")
-        after = begin - timedelta(microseconds=1)
+        after = max(begin, _FIRST) - timedelta(microseconds=1)
         found = tuple(islice(takewhile(lambda one: one <= end, instants(schedule, after)), BACKFILL_MAX + 1))
         if len(found) > BACKFILL_MAX:
             hint = f"take a shorter range; the first {BACKFILL_MAX:,} end at {instant_text(found[-2])}"
