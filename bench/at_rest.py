@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 from mulligan.core.model.events import AttemptStarted
@@ -87,17 +88,20 @@ def main() -> None:
 
 
 def _show_waits(home: Home, count: int) -> None:
-    """How long a run waits for its first step, one run after the other, by the clock of the store."""
+    """How long a run takes from the call that starts it to its first step, one run after the other."""
     waits = []
     with Service(home) as service:
         for number in range(count):
             time.sleep(0.1 + 0.037 * (number % 10))
-            (run_id,) = service.start(prepare(load_text(STARTED), {}, home.folder))
-            while service.reader.store.run(run_id).status != "completed":
+            asked_at = datetime.now(UTC)
+            (run_id,) = service.start(prepare(load_text(STARTED), {}, home.folder.parent))
+            while (status := service.reader.store.run(run_id).status) not in ("completed", "failed"):
                 time.sleep(0.02)
+            if status == "failed":
+                sys.exit(f"run {run_id} has failed")
             facts = service.reader.store.log(run_id)
             began = next(entry.at for entry in facts if isinstance(entry.fact, AttemptStarted))
-            waits.append((began - facts[0].at).total_seconds() * 1000)
+            waits.append((began - asked_at).total_seconds() * 1000)
     waits.sort()
     print(f"{count} runs waited for their first step: p50 {waits[count // 2]:.0f} ms, ", end="")
     print(f"p95 {waits[count * 95 // 100]:.0f} ms, longest {waits[-1]:.0f} ms")

@@ -53,8 +53,8 @@ class Clock:
         pass
 
 
-def test_a_server_fires_schedules_sends_notices_and_removes_what_is_old() -> None:
-    assert [job.name for job in JOBS] == ["schedules", "notices", "retention"]
+def test_a_server_fires_schedules_looks_at_workers_sends_notices_and_removes_what_is_old() -> None:
+    assert [job.name for job in JOBS] == ["schedules", "workers", "notices", "retention"]
 
 
 def test_a_job_is_asked_again_at_the_moment_that_it_named() -> None:

@@ -46,7 +46,7 @@ class NoticeFailure(msgspec.Struct, frozen=True, omit_defaults=True):
 class NoticeBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """A notice as data."""
 
-    event: NoticeKind | Literal["test"]
+    event: NoticeKind | Literal["test", "worker_trouble"]
     # One line that says it all.
     title: str
     at: datetime

@@ -43,12 +43,17 @@ def _send_notices(service: Service, now: datetime) -> datetime | None:
     return service.notices.send_due(now)
 
 
+def _announce_workers(service: Service, now: datetime) -> datetime | None:
+    return service.notices.announce_workers(now)
+
+
 def _remove_old(service: Service, now: datetime) -> datetime | None:
     return service.remove_old(now)
 
 
 JOBS: tuple[Job, ...] = (
     Job("schedules", _fire_schedules),
+    Job("workers", _announce_workers),
     Job("notices", _send_notices),
     Job("retention", _remove_old),
 )

@@ -20,6 +20,8 @@ from mulligan.service.next_commands import commands_for_wait, suggest_commands
 SOURCE = "mulligan"
 # How many notices a digest for people lists.
 DIGEST_LINES_MAX = 50
+# The types of events that are not about a run.
+_KINDS = {"test": "mulligan.test", "worker_trouble": "mulligan.worker.trouble"}
 _decode = msgspec.json.Decoder(NoticeBody).decode
 
 
@@ -64,6 +66,8 @@ def _workflows(bodies: Sequence[NoticeBody]) -> str:
 
 def commands_of(body: NoticeBody) -> list[str]:
     """What a person may type about it."""
+    if body.event == "worker_trouble":
+        return ["mulligan workers"]
     if body.request:
         return commands_for_wait(body.run_id, body.request, body.name or body.step)
     if body.event in ("completed", "recovered", "degraded"):
@@ -103,7 +107,7 @@ def _event(notice: NoticeRecord, body: NoticeBody, url: str) -> dict[str, Any]:
     }
     if link := link_to(body, url):
         data["url"] = link
-    kind = "mulligan.test" if body.event == "test" else f"mulligan.run.{body.event}"
+    kind = _KINDS.get(body.event) or f"mulligan.run.{body.event}"
     event = _envelope(notice.key, kind, body.at, url, data)
     if body.run_id:
         event["subject"] = f"runs/{body.run_id}"

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -21,6 +21,7 @@ from mulligan.service.home_names import CONFIG_VARIABLE, HOOKS_MARK
 from mulligan.service.home_names import SERVER_CONFIG as FILE
 from mulligan.service.notices.configuration import TargetList, find_targets
 from mulligan.service.notices.targets import check_name
+from mulligan.service.notices.worker_trouble import announce_troubles
 
 if TYPE_CHECKING:
     from mulligan.service.notices.sender import Sender
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
 USUAL_KINDS: tuple[NoticeKind, ...] = ("needs_person", "failed", "degraded", "completed", "recovered")
 HOOKS = "hooks"
 RULES_MAX, TARGETS_MAX = 50, 20
+# What the rules of a server may name beside events of runs: a worker takes no more tasks, or does so again.
+HookKind = Literal["needs_person", "failed", "degraded", "completed", "recovered", "late", "worker_trouble"]
+WORKER_TROUBLE: Final = "worker_trouble"
+# How often workers are looked at.
+WORKERS_EVERY = timedelta(seconds=10)
 # How long `notices send` and `notices test` wait for targets.
 SEND_SECONDS_MAX = 60.0
 # How long notices that were sent or given up are kept, and how often old ones are looked for.
@@ -82,7 +88,7 @@ class TestResult(msgspec.Struct, frozen=True):
 class HookRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A rule for all workflows of a project: which events go to which targets."""
 
-    on: tuple[NoticeKind, ...]
+    on: tuple[HookKind, ...]
     to: tuple[str, ...]
     # With `late`: how long a run may last, such as "2h".
     late_after: str | None = None
@@ -247,7 +253,12 @@ class Notices:
 
     def set_hooks(self, rules: Sequence[HookRule], expected: int | None = None) -> Hooks:
         """Replace the rules of the project. `RevisionMismatch` if they are not at `expected`."""
-        read_rules(rules)
+        _rules_of_runs(rules)
+        if self._project and any(WORKER_TROUBLE in rule.on for rule in rules):
+            raise InputInvalid(
+                f"'{WORKER_TROUBLE}' is not an event of a project: workers run tasks of all of them",
+                hint="set it with a token that is for no project",
+            )
         if not self._reader.home.store_url:
             (self._reader.home.folder / HOOKS_MARK).touch(0o600)
         document = Document(
@@ -262,7 +273,18 @@ class Notices:
 
     def rules_for_new_runs(self) -> tuple[NoticeRule, ...]:
         """The rules that are pinned with a run when it starts."""
-        return tuple(rule_of(rule) for rule in self.hooks().rules)
+        return _rules_of_runs(self.hooks().rules)
+
+    # -- workers -----------------------------------------------------------------------------------------------------
+
+    def announce_workers(self, now: datetime) -> datetime | None:
+        """Write notices about workers that take no more tasks, or do so again. When to look next."""
+        if self._reader.home.is_there:
+            rules = (rule for rule in self.hooks().rules if WORKER_TROUBLE in rule.on)
+            targets = tuple(dict.fromkeys(target for rule in rules for target in rule.to))
+            if targets:
+                announce_troubles(self._reader.store, targets, now, self._by)
+        return now + WORKERS_EVERY
 
 
 _TEST = "if you read this, notices reach you"
@@ -273,10 +295,22 @@ def _hooks_of(document: Document) -> Hooks:
     return Hooks(rules, document.revision, document.updated_by, document.updated_at)
 
 
+def _rules_of_runs(rules: Sequence[HookRule]) -> tuple[NoticeRule, ...]:
+    """What the rules of a server say about runs. `InputInvalid` as below."""
+    replace = msgspec.structs.replace
+    parts = [(rule, tuple(kind for kind in rule.on if kind != WORKER_TROUBLE)) for rule in rules]
+    # A rule that names workers alone is read as one about runs, to be checked.
+    read = read_rules([replace(rule, on=kinds or (("failed",) if rule.on else ())) for rule, kinds in parts])
+    return tuple(rule for rule, (_, kinds) in zip(read, parts, strict=True) if kinds)
+
+
 def rule_of(rule: HookRule) -> NoticeRule:
     """The rule as a run has it. `InputInvalid` if it cannot be meant."""
     if not rule.on or not rule.to:
         raise InputInvalid("a rule says 'on' which events and 'to' which targets it sends")
+    kinds = tuple(kind for kind in rule.on if kind != WORKER_TROUBLE)
+    if len(kinds) < len(rule.on):
+        raise InputInvalid(f"'{WORKER_TROUBLE}' is not an event of a run", hint="name it in the hooks of the server")
     if len(rule.to) > TARGETS_MAX:
         raise InputInvalid(f"{len(rule.to)} targets are too many: a rule has at most {TARGETS_MAX}")
     for name in rule.to:
@@ -291,7 +325,7 @@ def rule_of(rule: HookRule) -> NoticeRule:
             seconds = 0.0
         if not seconds:
             raise InputInvalid(f"'{rule.late_after[:40]}' is not a duration", hint="write it like 30m or 2h")
-    return NoticeRule(on=rule.on, to=rule.to, late_after=seconds)
+    return NoticeRule(on=kinds, to=rule.to, late_after=seconds)
 
 
 def read_rules(rules: Sequence[HookRule]) -> tuple[NoticeRule, ...]:
