@@ -407,7 +407,8 @@ def test_checking_texts_holds_up_no_change_and_no_other_project(client: Client) 
     assert client._runner.run(ask()) == (1, 2, 4)
     slow = {route.path for route in ROUTES if route.is_slow}
     checking = {f"workflows:{verb}" for verb in ("validate", "convert", "edit", "whatif", "coverage")}
-    assert slow == {"doctor", "suggestions", "workflows/{name}/coverage", *checking}
+    whole = {f"runs/{{run_id:int}}/{one}" for one in ("artifacts", "picture.svg", "report", "report.json")}
+    assert slow == {"doctor", "suggestions", "workflows/{name}/coverage", *checking, *whole}
 
 
 def test_sums_over_all_runs_hold_up_no_other_answer_and_nobody_waits_for_them_for_ever(home: Home) -> None:

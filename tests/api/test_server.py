@@ -11,8 +11,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from mulligan.api.server import _check_tls, _listen
+from mulligan.api.shares import TOKEN_WAITING_MAX
 from mulligan.cli.dispatch import exit_code
 from mulligan.errors import InputInvalid, LanguageError, NotFound, ServerUnusable
 from mulligan.service import Home, ServerSection, Service, TokenForm, parse_config
@@ -52,8 +54,9 @@ class Server:
             connection.close()
 
     def children(self) -> list[int]:
-        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(pid) for pid in path.read_text().split()]
+        """Those of all its threads."""
+        paths = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return [int(pid) for path in paths for pid in path.read_text().split()]
 
 
 @contextmanager
@@ -134,6 +137,31 @@ def test_the_log_says_what_an_end_waits_for_and_a_second_signal_does_not_wait(tm
 
         assert server.process.wait(20) == 0
     until(lambda: not is_alive(child))
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_server_ends_while_a_text_is_read_and_never_waits_for_it(tmp_path: Path, signals: int) -> None:
+    with serving(tmp_path, "--no-worker") as server, ThreadPoolExecutor(TOKEN_WAITING_MAX + 2) as clients:
+
+        def validate() -> int | str:
+            try:
+                return server.ask("POST", "workflows:validate", {"text": TEXT})[0]
+            except (HTTPException, OSError):
+                return "gone"
+
+        assert validate() == 200
+        [reader] = [pid for pid in server.children() if runs(pid, "mulligan.service.catalogue.reading_process")]
+        # It takes the next text, and never answers. As many wait behind it as may, and one more is refused.
+        os.kill(reader, signal.SIGSTOP)
+        asked = [clients.submit(validate) for _ in range(TOKEN_WAITING_MAX + 2)]
+        assert next(as_completed(asked)).result() == 429
+        for _ in range(signals):
+            server.process.send_signal(signal.SIGTERM)
+
+        assert server.process.wait(20) == 0
+        answers = {one.result() for one in asked}
+    assert answers <= {429, 503, "gone"}
+    until(lambda: not is_alive(reader))
 
 
 def check_that_tokens_are_made_and_revoked_from_elsewhere(server: Server) -> None:

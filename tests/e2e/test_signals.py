@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from mulligan.core.model import events as e
+from mulligan.language import load_text
 from mulligan.service.home import DATABASE
+from mulligan.service.run_control import prepare
 from mulligan.worker.processes import descendants, snapshot
 from proof.stage import Stage, answered, heard, wait_until
 
@@ -54,10 +56,37 @@ steps:
       sh $ACT long 1000
 """
 
+# A worker that never looks at its signals again once it was interrupted.
+HANGING = """
+import sys
+from mulligan.engine.observers import NullObserver
+from mulligan.service import machine, open_service
+
+class Hanging(NullObserver):
+    def trouble(self, text):
+        if "press Ctrl-C again" in text:
+            print("it hangs", file=sys.stderr, flush=True)
+            while True:
+                pass
+
+with open_service() as service, service.control.driver(machine(1), Hanging(), serves=True) as driver:
+    driver.kill_seconds = 0.05
+    driver.serve()
+"""
+
 
 def begun(stage: Stage, text: str) -> subprocess.Popen[str]:
     """`mulligan run`, in a process group of its own as a shell would start it, with its long step under way."""
     process = stage.start("run", stage.workflow(text), "--json", start_new_session=True)
+    wait_until(lambda: stage.has_begun("long"), lambda: f"it did not begin: {process.poll()}")
+    return process
+
+
+def working(stage: Stage, *words: str) -> subprocess.Popen[str]:
+    """A worker with its long step under way, which does not hear that it should end."""
+    with stage.service() as service:
+        service.start(prepare(load_text(DEAF), {}, stage.folder))
+    process = stage.start_program(*words, start_new_session=True)
     wait_until(lambda: stage.has_begun("long"), lambda: f"it did not begin: {process.poll()}")
     return process
 
@@ -113,6 +142,36 @@ def test_a_second_signal_ends_what_does_not_want_to_end(file_stage: Stage, numbe
     assert code == 130, said_first + said
     assert shown["status"] == "running"
     assert facts(file_stage, e.AttemptInterrupted) == [e.AttemptInterrupted("long", 1)]
+    file_stage.expect_nothing_left()
+    expect_resumed(file_stage)
+
+
+def test_a_second_signal_ends_a_worker_and_kills_what_it_runs(file_stage: Stage) -> None:
+    process = working(file_stage, "-m", "mulligan", "worker")
+
+    process.send_signal(signal.SIGTERM)
+    said_first = heard(process, "press Ctrl-C again to kill them")
+    process.send_signal(signal.SIGTERM)
+    code, _, said = answered(process)
+
+    assert code == 0, said_first + said
+    assert said.endswith("has ended\n")
+    assert facts(file_stage, e.AttemptInterrupted) == [e.AttemptInterrupted("long", 1)]
+    file_stage.expect_nothing_left()
+    expect_resumed(file_stage)
+
+
+def test_a_second_signal_ends_a_worker_whose_loop_never_comes_to_look_and_the_run_is_resumed(file_stage: Stage) -> None:
+    (file_stage.folder / "hanging.py").write_text(HANGING)
+    process = working(file_stage, "hanging.py")
+
+    process.send_signal(signal.SIGTERM)
+    said_first = heard(process, "it hangs")
+    process.send_signal(signal.SIGTERM)
+    code, _, said = answered(process)
+
+    # The kernel ends it, and its supervisor ends what it ran.
+    assert code == -signal.SIGALRM, said_first + said
     file_stage.expect_nothing_left()
     expect_resumed(file_stage)
 

@@ -29,7 +29,8 @@ This page is made from the table of routes (`make generated`); every server desc
   `problems`. The codes are those of the command line.
 - A list answers with `next`: give it as the parameter that continues the list; `null` if nothing follows.
 - An answer with an `ETag` is 304 if `If-None-Match` has it. `dry_run` changes nothing and answers what would happen.
-- A body has 4 MiB at most. 429 and 503 have `Retry-After`.
+- A body has 4 MiB at most. 429 and 503 have `Retry-After`. [What a request may cost](server.md#what-a-request-may-cost)
+  says when a server refuses to go on.
 
 A run is started once, however often it is asked for, if every request has the same `Idempotency-Key`:
 

@@ -592,6 +592,7 @@ ROUTES = (
         "read",
         "List the files that the attempts of a run kept.",
         answer=shapes.ArtifactsAnswer,
+        is_slow=True,
     ),
     Route(
         "GET",
@@ -613,7 +614,17 @@ ROUTES = (
         answer=shapes.DataAnswer,
     ),
     Route("GET", f"{_RUN}/data/{{name}}", read_data, "read", "Give one of these values.", answer=Any),
-    Route("GET", f"{_RUN}/picture.svg", draw_run, "read", "Draw a run as SVG.", query=PictureQuery, media=SVG),
-    Route("GET", f"{_RUN}/report", show_report, "read", "Report on a run as one HTML page.", media=HTML),
-    Route("GET", f"{_RUN}/report.json", report_data, "read", "Report on a run as data.", answer=Report),
+    # What has each step of a run in it takes seconds for one that is large.
+    Route(
+        "GET",
+        f"{_RUN}/picture.svg",
+        draw_run,
+        "read",
+        "Draw a run as SVG.",
+        query=PictureQuery,
+        media=SVG,
+        is_slow=True,
+    ),
+    Route("GET", f"{_RUN}/report", show_report, "read", "Report on a run as one HTML page.", media=HTML, is_slow=True),
+    Route("GET", f"{_RUN}/report.json", report_data, "read", "Report on a run as data.", answer=Report, is_slow=True),
 )

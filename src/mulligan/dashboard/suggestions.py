@@ -198,5 +198,6 @@ ROUTES = (
         show_suggestions,
         "Rules and limits that the runs speak for, with the evidence.",
         query=SuggestionsQuery,
+        is_slow=True,
     ),
 )
