@@ -11,6 +11,10 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
+from mulligan.ports import SettledNotice
+
 
 class Defect(NamedTuple):
     """What breaks the product, the trial that must find it, and the law that is broken then."""
@@ -47,25 +51,25 @@ def write_audit_later() -> None:
 def settle_before_sending() -> None:
     """A sender writes that a notice was sent, and then sends it."""
     sender: Any = import_module("mulligan.service.notices.sender").Sender
-    begin = sender._begin
+    messages = sender._messages
 
-    def begin_settled(self: Any, name: Any, target: Any, notices: Any, now: Any) -> None:
-        for notice in notices:
-            self._write(notice, "sent", notice.attempts + 1, now, "")
-        begin(self, name, target, notices, now)
+    def messages_settled(self: Any, name: Any, target: Any, notices: Any, now: Any) -> Any:
+        self._outbox.settle_notices([SettledNotice(one.id, "sent", one.attempts + 1, now) for one in notices])
+        return messages(self, name, target, notices, now)
 
-    sender._begin = begin_settled
+    sender._messages = messages_settled
 
 
 def forget_what_is_sent() -> None:
     """A sender does not write that a notice was sent: it is sent again when the claim is over."""
     sender: Any = import_module("mulligan.service.notices.sender").Sender
-    write = sender._write
+    settled = sender._settled
 
-    def write_late(self: Any, notice: Any, status: str, attempts: int, at: Any, reason: str) -> None:
-        write(self, notice, "waiting" if status == "sent" and attempts < 3 else status, attempts, at, reason)
+    def settled_late(self: Any, *about: Any) -> Any:
+        found = settled(self, *about)
+        return [replace(one, status="waiting") if one.attempts < 3 else one for one in found]
 
-    sender._write = write_late
+    sender._settled = settled_late
 
 
 def start_instants_without_keys() -> None:
@@ -78,6 +82,14 @@ def give_up_lost_attempts() -> None:
     """What a dead worker had counts as failed."""
     ladder: Any = import_module("mulligan.core.deciding.ladder")
     ladder.RERUNS_AFTER_LOSS_MAX = -1
+
+
+def blame_steps_for_the_disk() -> None:
+    """What fails on a full disk is the fault of the step."""
+    executor: Any = import_module("mulligan.worker.local_executor")
+    storage: Any = import_module("mulligan.worker.output_storage")
+    executor.with_machine_trouble = lambda report, *_: report
+    storage.trouble_of = lambda _: ""
 
 
 def believe_lost_tasks() -> None:
@@ -106,6 +118,8 @@ DEFECTS = (
     Defect("forget_what_is_sent", "sqlite/background:after_send@1", "a_notice_is_sent_again_after_a_death_alone"),
     Defect("start_instants_without_keys", "sqlite/background:after_schedule_start@1", "an_instant_starts_one_run"),
     Defect("give_up_lost_attempts", "sqlite/remote:before_report@3", "the_outcome_is_as_undisturbed"),
+    # The ninth command prints what becomes an artifact.
+    Defect("blame_steps_for_the_disk", "sqlite/full_disk:full@9", "the_outcome_is_as_undisturbed"),
     Defect("give_up_lost_attempts", "sqlite/worktrees:before_report@2", "every_fork_is_merged"),
     Defect("give_up_lost_attempts", "sqlite/dask:before_report@3", "the_outcome_is_as_undisturbed"),
     Defect("believe_lost_tasks", "sqlite/dask_worker:after_start@2", "the_outcome_is_as_undisturbed"),

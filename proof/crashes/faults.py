@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 _SPELLED = re.compile(
     r"(?P<kind>kill|cut|server|answer|disk|call|supervisor|short|move"
-    r"|http_server|background|remote|dask|dask_worker|worktrees|pilot|allocator):(?P<what>[\w.-]+)@(?P<nth>[1-9]\d*)"
+    r"|http_server|background|remote|full_disk|dask|dask_worker|worktrees|pilot|allocator):(?P<what>[\w.-]+)@(?P<nth>[1-9]\d*)"
 )
 STORES = ("sqlite", "postgres")
 

@@ -5,6 +5,7 @@
 | http_server | the process that answers requests | a client starts, decides, cancels and retries, and asks again |
 | background | the process that fires schedules and sends notices | three instants are due, and twelve notices |
 | remote | a worker over HTTP | it runs the steps of a run |
+| full_disk | nobody; the disk of a remote worker is full for a while | so many commands of a run have begun |
 | dask | the driver of a run on a Dask cluster | its steps run there |
 | dask_worker | a worker of the cluster | it runs some of them |
 | pilot | a worker in a job of Slurm | it runs the steps of a run |
@@ -23,13 +24,13 @@ from tests.slurm.private_slurm import PrivateSlurm
 
 from mulligan.ports import FAULT_POINTS
 from mulligan.ports.fault_points import SERVER_FAULT_POINTS
-from proof.crashes import dask_trials, slurm_trials
+from proof.crashes import dask_trials, remote_trials, slurm_trials
 from proof.crashes.background_trials import BackgroundTrial
 from proof.crashes.boundaries import points
 from proof.crashes.dask_trials import DaskTrial
 from proof.crashes.faults import STORES, Fault
 from proof.crashes.forked_processes import ForkedProcesses, forked_processes
-from proof.crashes.remote_trials import RemoteTrial
+from proof.crashes.remote_trials import FullDiskTrial, RemoteTrial
 from proof.crashes.server_trials import ServerTrial
 from proof.crashes.slurm_trials import AllocatorTrial, PilotTrial
 from proof.crashes.worktree_trials import WorktreeTrial
@@ -91,6 +92,14 @@ SCENARIOS = {
         STORES,
         ("after_lease", "before_report", *points("call")),
         is_compared=True,
+    ),
+    "full_disk": Scenario(
+        lambda stage, cast, expected: FullDiskTrial(stage, cast.processes, expected),
+        STORES,
+        ("full",),
+        is_compared=True,
+        needs="way to mount a small disk (run as root)",
+        is_there=remote_trials.can_mount,
     ),
     "dask": Scenario(
         lambda stage, cast, expected: DaskTrial(stage, cast.processes_with_dask, expected),

@@ -13,7 +13,7 @@ import pytest
 
 from mulligan.ports import FAULT_POINTS
 from mulligan.service.home import DATABASE
-from proof.crashes import calls, short_writes
+from proof.crashes import calls, remote_trials, short_writes
 from proof.crashes.__main__ import main
 from proof.crashes.command_runner import command_runner
 from proof.crashes.defects import DEFECTS, unfound
@@ -133,6 +133,11 @@ def test_a_sender_that_is_killed_loses_no_notice_and_starts_no_instant_twice(the
 
 def test_a_remote_worker_that_is_killed_costs_nothing(theatre: Theatre) -> None:
     expect_all_is_well(theatre, "sqlite/remote:before_report@4")
+
+
+@pytest.mark.skipif(not remote_trials.can_mount(), reason="only root may mount a small disk")
+def test_a_remote_worker_whose_disk_is_full_for_a_while_fails_nothing(theatre: Theatre) -> None:
+    expect_all_is_well(theatre, "sqlite/full_disk:full@9")
 
 
 def test_a_worker_that_is_killed_while_forks_copy_their_worktrees_loses_and_mixes_nothing(theatre: Theatre) -> None:

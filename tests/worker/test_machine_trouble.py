@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from mulligan.core.model.reports import TaskEnded
+from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.worker.machine_trouble import full_disk
 from mulligan.worker.task_reports import report_spawn_error, report_start_error
 
@@ -74,6 +76,20 @@ def test_a_worker_that_fails_everything_is_in_trouble(cramped: Work) -> None:
     cramped.reports(2)
 
     assert cramped.executor.trouble == f"the disk of '{cramped.home}' is full"
+
+
+def test_an_output_that_a_full_disk_cannot_keep_is_trouble_of_the_machine(tmp_path: Path, small: Path) -> None:
+    """The task was done, and its output is lost: it is not its fault, and others would fare the same."""
+    (small / "big").write_bytes(b"x" * 150_000)
+    work = Work(tmp_path, artifacts=ArtifactFiles(small / "artifacts"))
+
+    work.start(*(work.shell("head -c 150000 /dev/zero | tr '\\0' x") for _ in range(2)))
+    reports = work.reports(2)
+    work.close()
+
+    assert [one.outcome.code for one in reports if isinstance(one, TaskEnded)] == ["EXCEPTION", "EXCEPTION"]
+    assert {one.outcome.machine for one in reports if isinstance(one, TaskEnded)} == {"the disk is full"}
+    assert work.executor.trouble == "the disk is full"
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from mulligan.core.model.reports import Report, TaskEnded
 from mulligan.errors import StoreUnavailable
@@ -16,11 +16,21 @@ from mulligan.worker.task_boundary import TaskBoundary
 
 
 class EndedTasks:
-    """While the store is unavailable, reports wait here. `shipping` is None if whoever reads logs has the files."""
+    """While the store is unavailable, reports wait here. `shipping` is None if whoever reads logs has the files.
 
-    def __init__(self, boundary: TaskBoundary, shipping: LogShipping | None) -> None:
+    `judge` says whether the machine is to blame for a failure. It is asked when all of a report is stored, since that
+    may fail as well.
+    """
+
+    def __init__(
+        self,
+        boundary: TaskBoundary,
+        shipping: LogShipping | None,
+        judge: Callable[[RunningTask, TaskEnded], TaskEnded],
+    ) -> None:
         self._boundary = boundary
         self._shipping = shipping
+        self._judge = judge
         # The reports that are complete.
         self._done: list[tuple[Lease, Report]] = []
         # They wait for the store to accept their output.
@@ -59,7 +69,7 @@ class EndedTasks:
             return
         try:
             sanitized = self._boundary.sanitize(running.resolved, report, running.kept_files)
-            self._done.append((running.lease, sanitized))
+            self._done.append((running.lease, self._judge(running, sanitized)))
         except StoreUnavailable as error:
             self._unstored.append((running, report))
             self.store_error = error

@@ -59,7 +59,7 @@ def store_output(source: str, capture: str, target: str, secrets: list[str]) -> 
     try:
         _write(target, data)
     except OSError as error:
-        return {"refused": error_reason(error)}
+        return {"refused": error_reason(error), "errno": error.errno}
     return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest(), "format": format}
 
 
@@ -97,7 +97,7 @@ def report_stored(report: TaskEnded, target: str, result: CallResult | None) -> 
         return report_storage_failure(report, result.exception)
     stored = result.output
     if "refused" in stored:
-        return report_storage_failure(report, stored["refused"])
+        return report_storage_failure(report, stored["refused"], stored["errno"])
     if "invalid" in stored:
         return _report_output_error(report, stored["invalid"])
     if "none" in stored:

@@ -156,7 +156,7 @@ class LocalExecutor:
         self._held_since: dict[int, float] = {}
         # Taken, but waiting for a secret or for the store to return an artifact.
         self._not_ready: set[int] = set()
-        self._ended = EndedTasks(self._boundary, self._log_shipping)
+        self._ended = EndedTasks(self._boundary, self._log_shipping, self._judge)
         self._launch_supervisor: Callable[[], SupervisorClient] = lambda: SupervisorClient(
             name,
             self._environment,
@@ -533,8 +533,6 @@ class LocalExecutor:
         self._result_cache.forget(running)
         if isinstance(report, TaskEnded):
             report = with_machine_trouble(report, self._folders.home, running.resolved.task.home)
-            cause = report.outcome.machine if report.outcome.is_machine_broken else ""
-            self._health = self._health.after_attempt(cause, time.monotonic())
             report = self._large.detach_output(running, report)
             if running.may_have_files:
                 report = with_data(report, running.scratch.data_set)
@@ -552,6 +550,13 @@ class LocalExecutor:
                 self._report(running, recorded)
         else:
             self._ended.add(running.lease, report)
+
+    def _judge(self, running: RunningTask, report: TaskEnded) -> TaskEnded:
+        """Blame the machine for a failure if it is to blame, and remember it: see `WorkerHealth`."""
+        report = with_machine_trouble(report, self._folders.home, running.resolved.task.home)
+        cause = report.outcome.machine if report.outcome.is_machine_broken else ""
+        self._health = self._health.after_attempt(cause, time.monotonic())
+        return report
 
     def _report(self, running: RunningTask, report: TaskEnded) -> None:
         self._ended.report(running, report, self._large, self._kept_files)

@@ -26,6 +26,7 @@ from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import StoreRefused
 from mulligan.ports import Artifacts
 from mulligan.worker import outputs
+from mulligan.worker.machine_trouble import trouble_of
 
 # JSON is at most seven times as large as MessagePack, and a character has at most six bytes.
 _SURELY_INLINE_BYTES = INLINE_BYTES_MAX // 7
@@ -93,7 +94,7 @@ class OutputStorage:
                 return _invalid(report, str(problem))
             except StoreRefused as error:
                 _remove_unstored(kept_files)
-                return report_storage_failure(report, error.message)
+                return _refused(report, error)
             listed = (one.stored for one in kept_files if one.is_listed and one.stored is not None)
             report = msgspec.structs.replace(report, artifacts=tuple(map(make_reference, listed)))
         output = report.output
@@ -107,7 +108,7 @@ class OutputStorage:
         try:
             return self._store_value(task, report, kept_files)
         except StoreRefused as error:
-            return report_storage_failure(report, error.message)
+            return _refused(report, error)
 
     def _store_files(self, task: Task, kept_files: Sequence[FileToStore], artifacts: Artifacts) -> None:
         for one in kept_files:
@@ -149,7 +150,7 @@ class OutputStorage:
                 report, output=make_reference(self._artifacts.keep_file(artifact, output.path))
             )
         except StoreRefused as error:
-            return report_storage_failure(report, error.message)
+            return _refused(report, error)
 
 
 def _remove_unstored(kept_files: Sequence[FileToStore]) -> None:
@@ -244,9 +245,20 @@ def _invalid(report: TaskEnded, problem: str) -> TaskEnded:
     return msgspec.structs.replace(report, outcome=outcome, output=None)
 
 
-def report_storage_failure(report: TaskEnded, reason: str) -> TaskEnded:
+def _refused(report: TaskEnded, error: StoreRefused) -> TaskEnded:
+    cause = error.__cause__
+    return report_storage_failure(report, error.message, cause.errno if isinstance(cause, OSError) else None)
+
+
+def report_storage_failure(report: TaskEnded, reason: str, error_number: int | None = None) -> TaskEnded:
     """Report that the output could not be stored: the attempt has failed, and another one may succeed."""
+    trouble = trouble_of(error_number)
     outcome = Outcome(
-        exit_code=None, code="EXCEPTION", message=storage_error(reason), is_stopped=report.outcome.is_stopped
+        exit_code=None,
+        code="EXCEPTION",
+        message=storage_error(reason),
+        is_stopped=report.outcome.is_stopped,
+        machine=trouble,
+        is_machine_broken=bool(trouble),
     )
     return msgspec.structs.replace(report, outcome=outcome, output=None)
