@@ -47,10 +47,6 @@ FORGERIES = [
     ("UPDATE rows SET data = substr(data, 1, 5)", "resume", "the tables of the run cannot be read: "),
     ("UPDATE workflows SET body = x'00'", "show", "a stored workflow cannot be read: "),
     ("UPDATE workflows SET body = cast('{}' AS blob)", "resume", "a stored workflow cannot be read: "),
-    ("UPDATE runs SET created_at = 'yesterday'", "list", "the row of a run in the store cannot be read: "),
-    ("UPDATE runs SET created_at = 9223372036854775807", "list", "a time in the store cannot be read: "),
-    ("INSERT INTO messages VALUES (7, 1, x'ff', 0, 'a', 1)", "resume", "a message in the store cannot be read: "),
-    ("INSERT INTO timers VALUES (1, 'zap', 'a', 1, 0)", "resume", "a message in the store cannot be read: "),
     (
         "INSERT INTO workers VALUES ('eve', 'here', x'ff', 0)",
         "resume",
@@ -85,11 +81,40 @@ def test_what_was_written_by_hand_is_refused_in_words(forged: apsw.Connection, s
     forged.execute(sql)
     forged.close()
 
-    told = mulligan(*([verb] if verb == "list" else [verb, 1]))
+    told = mulligan(verb, 1)
 
     assert told.code == 1
     assert f"error[codec]: {said}" in told.err
     assert "bug" not in told.err
+
+
+DAMAGED = [
+    ("UPDATE runs SET created_at = 'yesterday'", "the row of a run in the store cannot be read: "),
+    ("UPDATE runs SET created_at = 9223372036854775807", "a time in the store cannot be read: "),
+]
+
+
+@pytest.mark.parametrize(("sql", "said"), DAMAGED)
+def test_a_row_that_was_written_by_hand_is_listed_as_damaged(forged: apsw.Connection, sql: str, said: str) -> None:
+    forged.execute(sql)
+    forged.close()
+
+    told = mulligan("list")
+
+    assert (told.code, "damaged" in told.out, said in told.out) == (0, True, True)
+
+
+@pytest.mark.parametrize(
+    "sql", ["INSERT INTO messages VALUES (7, 1, x'ff', 0, 'a', 1)", "INSERT INTO timers VALUES (1, 'zap', 'a', 1, 0)"]
+)
+def test_a_message_that_was_written_by_hand_is_refused_and_the_run_goes_on(forged: apsw.Connection, sql: str) -> None:
+    forged.execute(sql)
+    forged.close()
+
+    told = mulligan("resume", 1)
+
+    assert told.code == 4
+    assert "refused a request that it could not process (Unreadable): a message in the store cannot be read" in told.err
 
 
 # As long as the name that they stand for: it is written with its length.

@@ -102,7 +102,12 @@ UNANSWERED = {
     *("GET runs/{run_id}/artifacts/{sha256}", "GET runs/{run_id}/data/{name}", "GET usage/workflows/{name}"),
     *("GET /runs/{run_id}/steps/{step}/items/{index}", "POST store/read/artifacts.fetch"),
     *("POST store/worker/work.leases_of", "POST store/worker/work.fetch", "POST store/worker/work.register"),
-    *("POST store/worker/work.exchange", "POST store/worker/work.retire", "POST runs/{run_id}/at/{seq}:fork"),
+    *(
+        "POST store/worker/work.exchange",
+        "POST store/worker/work.retire",
+        "POST store/worker/work.set_trouble",
+        "POST runs/{run_id}/at/{seq}:fork",
+    ),
     *("POST runs/{run_id}/steps/{step}:approve", "POST breakers/{name}:reset", "PUT workflows/{name}/draft"),
     *("POST workflows/{name}:propose", "POST store/write/create", "POST store/run/count_outcome", "tool classify"),
     *("tool approve", "tool pause_run", "POST runs/{run_id}:resume", "tool resume_run", "tool retry_run"),

@@ -14,7 +14,7 @@ from mulligan.store.statements import statements
 
 SQL = statements("sqlite")
 # These look at every run there is, and mean to: sums over all runs, what nobody refers to any more.
-LOOK_AT_ALL = {"tallies", "recent_rows", "records_containing", "remove_workflow"}
+LOOK_AT_ALL = {"tallies", "recent_rows", "records_containing", "remove_workflow", "table_bytes"}
 # The tables that only grow.
 GROWING = ("runs", "rows", "events")
 

@@ -169,8 +169,9 @@ def _row(run: RunLine, depth: int, now: datetime, place: str, workflow_chars_max
     return (
         name,
         "damaged" if run.damage else run.status,
-        age(run.created_at, now),
-        length(run.seconds),
+        # Its times may be what cannot be read.
+        "" if run.damage else age(run.created_at, now),
+        "" if run.damage else length(run.seconds),
         workflow,
         "; ".join(notes),
     )
