@@ -12,12 +12,13 @@ import msgspec
 import pytest
 from tests.api.conftest import Client, open_client, start_run
 
-from mulligan.api.app import make_app
+from mulligan.api.app import make_app, takes_long
 from mulligan.api.openapi import document
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Answer, Body, Call, Query, Route, Streamed
 from mulligan.api.service_threads import ServiceThreads
 from mulligan.api.shares import TOKEN_WAITING_MAX, Claimant
+from mulligan.api.store_calls import DEFINITION_BYTES
 from mulligan.dashboard.pages import PAGES
 from mulligan.errors import StoreUnavailable, TakesTooLong, TooManyRequests, UnknownRun
 from mulligan.service import Home, ServerConfig, Service
@@ -409,6 +410,14 @@ def test_checking_texts_holds_up_no_change_and_no_other_project(client: Client) 
     checking = {f"workflows:{verb}" for verb in ("validate", "convert", "edit", "whatif", "coverage")}
     whole = {f"runs/{{run_id:int}}/{one}" for one in ("artifacts", "picture.svg", "report", "report.json")}
     assert slow == {"doctor", "suggestions", "workflows/{name}/coverage", *checking, *whole}
+
+
+def test_a_large_definition_is_checked_where_texts_are(client: Client) -> None:
+    small, large = b"x" * (DEFINITION_BYTES - 1), b"x" * DEFINITION_BYTES
+    routes = [route for route in ROUTES if route.path.endswith("{call}")]
+
+    assert {route.scope for route in routes if takes_long(route, large)} == {"write", "run"}
+    assert not any(takes_long(route, small) for route in routes)
 
 
 def test_sums_over_all_runs_hold_up_no_other_answer_and_nobody_waits_for_them_for_ever(home: Home) -> None:

@@ -336,7 +336,7 @@ class Api:
         if route.is_shared:
             return await self.threads.read(lambda service: self._shared_answer(route, make, token, service))
         run = self.threads.read if route.method == "GET" and not route.changes else self.threads.change
-        if _takes_long(route, make.keywords["body"]):
+        if takes_long(route, make.keywords["body"]):
             run = partial(self._compute, token=token)
         elif route.is_sum is True or (route.is_sum and make.keywords["path"]["call"] in route.is_sum):
             run = self.threads.sum_up
@@ -468,7 +468,7 @@ def _prepare(route: Route) -> _Endpoint:
     )
 
 
-def _takes_long(route: Route, body: Any) -> bool:
+def takes_long(route: Route, body: Any) -> bool:
     """Whether a request may compute for seconds."""
     is_large = route.slow_bytes is not None and len(body) >= route.slow_bytes
     return route.is_slow or is_large or bool(getattr(body, "text", None))

@@ -50,6 +50,7 @@ from mulligan.errors import (
     StoreUnavailable,
     UnknownRun,
 )
+from mulligan.history.moments import is_at_rest
 from mulligan.language import check_recorded_inputs
 from mulligan.language.definitions import refuse_definition
 from mulligan.language.expressions import Cel
@@ -233,7 +234,7 @@ class StoreCalls:
             return replace(request, history=None, forked_at=0, worktree=None)
         if not request.history:
             return self._own_results(run, replace(request, history=None))
-        entries, old = self._at_event(request.forked_from, request.forked_at)
+        entries, old = self._at_event(request.forked_from, request.forked_at, is_continued=True)
         if request.has_inputs:
             refuse_outdated_approvals(old, request.inputs)
         origin = pin_origin(worktree_origin(old), request.uid)
@@ -241,10 +242,20 @@ class StoreCalls:
         request = replace(request, kept=(), stale=(), data={}, sessions={})
         return replace(request, history=pack_history(entries), worktree=origin)
 
-    def _at_event(self, run_id: int, seq: int) -> tuple[list[Entry], State]:
-        """The log of a run up to an event, and the state there."""
-        entries = list(islice(self._reader.events(run_id), seq))
-        return entries, fold(decode(self._reader.store.load(run_id).workflow), entries)
+    def _at_event(self, run_id: int, seq: int, *, is_continued: bool = False) -> tuple[list[Entry], State]:
+        """The log of a run up to an event, and the state there. Whoever goes on from there needs one at rest."""
+        last = self._reader.record(run_id).seq
+        if not 1 <= seq <= last:
+            raise InputInvalid(f"run {run_id} has the events 1 to {last:,}, and none with the number {seq}")
+        entries = list(islice(self._reader.events(run_id), seq + 1))
+        following = entries.pop() if len(entries) > seq else None
+        state = fold(decode(self._reader.store.load(run_id).workflow), entries)
+        is_over = state.run.status in RUN_ENDED or state.run.stop is not None
+        if is_continued and (is_over or not is_at_rest(entries[-1], following)):
+            raise Refused(
+                f"run {run_id} cannot be continued from event {seq}", hint="use the same version as the server"
+            )
+        return entries, state
 
     def _own_results(self, run: NewRun, request: RunRequested) -> RunRequested:
         """A fork from a step keeps the results that our own log has, and no approval that was for something else."""
