@@ -15,13 +15,16 @@ from mulligan.errors import (
     LanguageError,
     MulliganError,
     RevisionMismatch,
+    RunNotFinished,
     TokenRefused,
     TooManyDecisions,
+    UnknownRun,
     VerdictNotAllowed,
 )
 from mulligan.service import Home, ScheduleForm, Service, TokenForm, parse_notify, start_published, to_json
 
 from .conftest import Client, start_run
+from .test_damaged_runs import DAMAGES, Store
 
 HELLO = "steps:\n  - step: hello\n    shell: echo hi\n"
 
@@ -184,3 +187,18 @@ def test_a_server_says_which_guard_rail_holds(remote: Service, service: Service,
             agent.control.classify(run_id, "fetch", "retry", "x")
         with pytest.raises(TooManyDecisions):
             agent.control.classify(run_id, "fetch", "fail", "x")
+
+
+def test_a_run_is_removed_over_http_once_it_has_ended_or_is_damaged(remote: Service, service: Service) -> None:
+    run_id = start_run(service)
+    with pytest.raises(RunNotFinished):
+        remote.remove_run(run_id)
+    DAMAGES["a definition of broken bytes"](Store(service.home), run_id)
+
+    dry = remote.remove_run(run_id, is_dry=True)
+    done = remote.remove_run(run_id)
+
+    assert dry == done
+    assert (done.run_ids, bool(done.damage)) == ([run_id], True)
+    with pytest.raises(UnknownRun):
+        remote.remove_run(run_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +16,7 @@ from mulligan.ports import AuditRecord, Document, TokenRecord
 from mulligan.service import Home, RunRetention, Service
 from mulligan.service.background_jobs import JOBS
 from mulligan.service.home import DATABASE
-from mulligan.service.retention import BOUNDS, remove_all_old, remove_old
+from mulligan.service.retention import BOUNDS, AbandonedFiles, remove_all_old, remove_old
 from mulligan.service.server_config import RetentionSection, parse_config
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -131,3 +132,45 @@ def test_gc_removes_old_rows_and_says_how_many(service: Service) -> None:
     found = service.collect_garbage(NOTHING)
 
     assert (dry.rows, found.rows, records.audit()) == ({}, {"audit": 1}, [])
+
+
+def write_file(path: Path, age: timedelta) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"half")
+    at = (datetime.now(UTC) - age).timestamp()
+    os.utime(path, (at, at))
+    return path
+
+
+def test_a_server_removes_uploads_and_half_written_artifacts_of_an_hour_ago(service: Service) -> None:
+    home = service.home.folder
+    old, young = timedelta(minutes=61), timedelta(minutes=59)
+    gone = [write_file(home / "uploads" / "a", old)]
+    left = [write_file(home / "uploads" / "b", young)]
+    if not service.home.store_url:
+        folder = home / "artifacts" / "1" / "build" / "1" / "1"
+        gone.append(write_file(folder / ".half-a", old))
+        left += [write_file(folder / ".half-b", young), write_file(folder / "output.json", old)]
+    job = next(job for job in JOBS if job.name == "retention")
+
+    job.work(service, NOW)
+
+    assert [path for path in gone if path.exists()] == []
+    assert [path for path in left if not path.exists()] == []
+
+
+def test_files_are_looked_at_in_batches_and_all_of_them_in_the_end(service: Service) -> None:
+    home = service.home.folder
+    old = timedelta(days=1)
+    files = [write_file(home / "uploads" / f"{number}", old) for number in range(5)]
+    if not service.home.store_url:
+        files += [write_file(home / "artifacts" / "1" / f"{number}" / ".half-a", old) for number in range(5)]
+    abandoned = AbandonedFiles(service.home, service.reader.store, batch=2)
+
+    looks, is_cut = 0, False
+    while looks == 0 or is_cut:
+        is_cut = abandoned.remove(datetime.now(UTC), is_first=not is_cut)
+        looks += 1
+
+    assert [path for path in files if path.exists()] == []
+    assert looks >= 3

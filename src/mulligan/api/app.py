@@ -120,7 +120,7 @@ class Api:
         self.config = config
         self._pages = pages
         self._body_seconds = body_seconds
-        self._upload_folder = home.folder / "uploads"
+        self._upload_folder = home.uploads
         self._refusals = RepeatedRefusals(clock)
         self.threads = ServiceThreads(home)
         find = _with_start_token(find_token, start_token)

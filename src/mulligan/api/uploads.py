@@ -1,24 +1,22 @@
-"""Bodies that are written to disk while they come: a server holds one piece of an upload, and not all of it."""
+"""Bodies that are written to disk while they come: a server holds one piece of an upload, and not all of it.
+
+What a server that was killed has left is removed by the background job for retention.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
 from mulligan.service import UploadedFile
 
-# Remains of a server that was killed are removed with the next upload after that.
-LEFT_SECONDS = 3600.0
-
 
 async def receive(folder: Path, pieces: AsyncIterator[bytes]) -> UploadedFile:
     """Write the pieces into a new file of the folder. It is removed if they break off; otherwise by the caller."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _remove_old(folder)
     path = folder / os.urandom(12).hex()
     digest, size = hashlib.sha256(), 0
     try:
@@ -37,11 +35,3 @@ def remove(path: str | Path) -> None:
     """Remove what was uploaded, unless it was kept."""
     with suppress(FileNotFoundError):
         os.unlink(path)
-
-
-def _remove_old(folder: Path) -> None:
-    oldest = time.time() - LEFT_SECONDS
-    for one in folder.iterdir():
-        with suppress(FileNotFoundError):
-            if one.stat().st_mtime < oldest:
-                one.unlink()

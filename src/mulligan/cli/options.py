@@ -98,7 +98,16 @@ def service_at(home: str | None, by: str = "") -> Iterator[Service]:
     """Open the service of a home, acting in the name of `by`. If `--home` was given, hints of errors include it."""
     try:
         with open_service(home, by) as service:
-            yield service
+            try:
+                yield service
+            except OSError:
+                raise
+            except Exception as error:
+                named = service.reader.named_runs
+                damaged = service.explain_damage(named, error) if named else None
+                if damaged is None or damaged is error:
+                    raise
+                raise damaged from error
     except MulliganError as error:
         error.hint = with_home(error.hint, home)
         raise

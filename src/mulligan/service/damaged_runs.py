@@ -7,7 +7,7 @@ Such a run is named wherever it is asked for (`RunDamaged`), hides no other run,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -29,8 +29,14 @@ from mulligan.errors import (
     StoreUnavailable,
     UnknownRun,
 )
+from mulligan.lazy_modules import LazyModule
 from mulligan.ports import RunRecord, Store
 from mulligan.service.run_reader import PAGE, RunReader
+
+if TYPE_CHECKING:
+    from mulligan.service import server_changes
+else:
+    server_changes = LazyModule("mulligan.service.server_changes")
 
 # How many runs are looked at for the one that an error is about: those that were named, and those that they called.
 EXAMINED_MAX = 200
@@ -95,6 +101,8 @@ def _known_damage(reader: RunReader, run_id: int) -> str:
 
 def remove_run(reader: RunReader, run_id: int, *, is_dry: bool = False) -> RemovedRuns:
     """Remove a run that has ended, or that is damaged, with the runs that it called. Its files are left to `gc`."""
+    if reader.home.is_remote:
+        return server_changes.ask(reader.home, "DELETE", f"runs/{run_id}", RemovedRuns, dry_run=is_dry)
     record, store = reader.record(run_id), reader.store
     if record.root_run_id not in (0, run_id) and store.lists.records([record.root_run_id]):
         message = f"run {run_id} is a part of run {record.root_run_id}, which called it"

@@ -91,6 +91,11 @@ class Home(msgspec.Struct, frozen=True):
         return bool(name) and Path(os.path.abspath(name)).is_relative_to(self.folder)
 
     @property
+    def uploads(self) -> Path:
+        """Where a server writes what comes, until all of it is there."""
+        return self.folder / "uploads"
+
+    @property
     def locks(self) -> Path:
         return self.folder / "workers"
 

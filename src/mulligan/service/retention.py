@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import islice
 
 import msgspec
 
 from mulligan.core.model.shipped_logs import WATCH_KIND
-from mulligan.ports import Document, ServerRecords, TokenRecord
+from mulligan.ports import ArtifactRecord, Document, ServerRecords, Store, TokenRecord
 from mulligan.service.home import Home
 from mulligan.service.server_config import RetentionSection, find_config
 
@@ -20,6 +24,8 @@ BATCH, NEXT_BATCH = 1_000, timedelta(seconds=5)
 EVERY = timedelta(hours=1)
 # Who asks polls many times a second: an answer that was there so long ago is nobody's.
 ANSWERS_KEPT, LINKS_KEPT, WATCHES_KEPT = timedelta(hours=1), timedelta(days=1), timedelta(days=1)
+# A file that is being written is younger. How many files are looked at, one batch after the other.
+LEFT, FILES = timedelta(hours=1), 10_000
 _KIND, _ANSWERS, _LINKS = "retention", "answers", "login"
 
 # By table: what removes its rows.
@@ -122,7 +128,53 @@ def _old_documents(records: ServerRecords, now: datetime) -> list[Document]:
     return [one for kind, age in kept for one in records.documents(kind) if one.updated_at < now - age]
 
 
-def remove_due(home: Home, records: ServerRecords, now: datetime) -> datetime:
-    """Remove a batch, by the configuration in the home; when to look again."""
-    removed = remove_old(records, find_config(home.folder).retention, now)
-    return now + (NEXT_BATCH if removed.is_cut else EVERY)
+class AbandonedFiles:
+    """Removes what killed processes have left half-written in a home: uploads, and artifacts that are files.
+
+    A home may have millions of artifacts, and schedules wait meanwhile: one batch is looked at, and the next one later.
+    """
+
+    def __init__(self, home: Home, store: Store, batch: int = FILES) -> None:
+        self._home = home
+        self._store = store
+        self._batch = batch
+        self._artifacts: Iterator[ArtifactRecord] = iter(())
+
+    def remove(self, now: datetime, *, is_first: bool) -> bool:
+        """Look at a batch; `is_first` begins again. Whether there are more."""
+        if is_first:
+            # Rows of a database are whole.
+            self._artifacts = iter(()) if self._home.store_url else iter(self._store.artifacts.records())
+        is_cut = self._remove_uploads(now - LEFT)
+        batch = list(islice(self._artifacts, self._batch))
+        self._store.artifacts.remove(one.name for one in batch if not one.is_whole and one.kept_at < now - LEFT)
+        return is_cut or len(batch) == self._batch
+
+    def _remove_uploads(self, before: datetime) -> bool:
+        removed = 0
+        with suppress(FileNotFoundError), os.scandir(self._home.uploads) as files:
+            for file in files:
+                with suppress(OSError):
+                    if file.stat(follow_symlinks=False).st_mtime < before.timestamp():
+                        os.unlink(file.path)
+                        removed += 1
+                if removed == self._batch:
+                    return True
+        return False
+
+
+class Retention:
+    """What a server removes by itself, a batch at a time."""
+
+    def __init__(self, home: Home, store: Store) -> None:
+        self._home = home
+        self._store = store
+        self._files = AbandonedFiles(home, store)
+        self._has_more_files = False
+
+    def remove_due(self, now: datetime) -> datetime:
+        """Remove a batch, by the configuration in the home; when to look again."""
+        removed = remove_old(self._store.server_records, find_config(self._home.folder).retention, now)
+        # The times of files are those of this host.
+        self._has_more_files = self._files.remove(datetime.now(UTC), is_first=not self._has_more_files)
+        return now + (NEXT_BATCH if removed.is_cut or self._has_more_files else EVERY)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from mulligan.service.log_pages import LogPages
     from mulligan.service.logins import Logins
     from mulligan.service.recent_runs import RecentRuns
+    from mulligan.service.retention import Retention
     from mulligan.service.run_cache import RunCache
     from mulligan.service.run_control import RunControl
     from mulligan.service.run_reader import RunReader
@@ -97,8 +98,12 @@ class ServerAreas:
         return audit.AuditLog(self.reader)
 
     def remove_old(self, now: datetime) -> datetime:
-        """Remove a batch of old rows from the store, as `[retention]` says; when to look again."""
-        return retention.remove_due(self.reader.home, self.reader.store.server_records, now)
+        """Remove a batch of old rows and abandoned files, as `[retention]` says; when to look again."""
+        return self._retention.remove_due(now)
+
+    @cached_property
+    def _retention(self) -> Retention:
+        return retention.Retention(self.reader.home, self.reader.store)
 
     @cached_property
     def documentation(self) -> Documentation:
