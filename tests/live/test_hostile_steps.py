@@ -401,10 +401,8 @@ def test_a_full_disk_of_the_runs_is_waited_for_and_what_it_has_failed_runs_again
     small_disk: Path, live_file: Live
 ) -> None:
     ballast, mark = small_disk / "ballast", live_file.folder / "mark"
-    flow = live_file.write(
-        "flow.yaml",
-        f"name: fill\nsteps: [{{step: fill, shell: 'test -e {mark} && exit; touch {mark}; cat /dev/zero > {ballast}'}}]",
-    )
+    command = f"test -e {mark} && exit; touch {mark}; cat /dev/zero > {ballast}"
+    flow = live_file.write("flow.yaml", f"name: fill\nsteps: [{{step: fill, shell: '{command}'}}]")
 
     with live_file.process("run", flow, "--json", "--home", small_disk / "home") as terminal:
         assert terminal.stderr is not None
