@@ -200,7 +200,7 @@ class _Server(uvicorn.Server):
         self.force_exit = self.should_exit
         self.should_exit = True
         if not self.force_exit:
-            # Whoever has sent a text is told that the server ends.
+            # Whoever has sent a text gets an answer that the server is ending.
             asyncio.get_running_loop().call_later(READING_SECONDS, self._api.threads.texts.close)
         self._api.closing.set()
         for child in self._children:
