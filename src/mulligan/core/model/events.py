@@ -467,7 +467,7 @@ class AttemptLost(Fact):
     worker: str = ""
     # The job of a scheduler in which the worker ran.
     job: JobEnd | None = None
-    # If the worker lives: what is wrong with its machine.
+    # If the worker is alive: what is wrong with its machine.
     machine: str = ""
 
     @property

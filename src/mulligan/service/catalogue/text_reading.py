@@ -202,8 +202,8 @@ class TextReader:
         kind, content = answer[1:2], memoryview(answer)[2:]
         found = pickle.loads(content)  # noqa: S301 - of our own process
         if kind == BROKEN:
-            told, cause = found
-            raise RuntimeError(f"reading a text failed:\n{told}") from cause
+            trace, cause = found
+            raise RuntimeError(f"reading a text failed:\n{trace}") from cause
         if kind == RAISED:
             raise found
         return found
