@@ -492,8 +492,8 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         """The run that a corrected file is for: `latest` is the newest run of that workflow that failed."""
         return self.reader.find_failed(name, workflow)
 
-    def explain_damage(self, run_ids: Iterable[int], error: Exception) -> RunDamaged | None:
-        """The error to show in place of this one, if it comes from one of these runs being damaged."""
+    def explain_damage(self, run_ids: Iterable[int] | None, error: Exception) -> RunDamaged | None:
+        """The error to show in place of this one, if one of these runs is damaged; None for those named before."""
         return damaged_runs.explain_damage(self.reader, run_ids, error)
 
     def remove_run(self, run_id: int, *, is_dry: bool = False) -> RemovedRuns:
