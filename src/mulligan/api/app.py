@@ -231,8 +231,8 @@ class Api:
     async def _explain(self, error: Exception, exchange: _Exchange) -> Exception:
         """The error; one that comes from a damaged run as `RunDamaged`."""
         token, run_ids = exchange.token, exchange.run_ids
-        is_told = isinstance(error, MulliganError) and error.http_status < 500
-        if token is None or not run_ids or is_told or not may_be_damage(error):
+        is_known = isinstance(error, MulliganError) and error.http_status < 500
+        if token is None or not run_ids or is_known or not may_be_damage(error):
             return error
         try:
             found = await self._compute(

@@ -103,8 +103,7 @@ def service_at(home: str | None, by: str = "") -> Iterator[Service]:
             except OSError:
                 raise
             except Exception as error:
-                named = service.reader.named_runs
-                damaged = service.explain_damage(named, error) if named else None
+                damaged = service.explain_damage(None, error)
                 if damaged is None or damaged is error:
                     raise
                 raise damaged from error

@@ -66,16 +66,18 @@ def readable_runs(reader: RunReader, run_ids: Iterable[int], read: Callable[[int
         yield value
 
 
-def explain_damage(reader: RunReader, run_ids: Iterable[int], error: Exception) -> RunDamaged | None:
+def explain_damage(reader: RunReader, run_ids: Iterable[int] | None, error: Exception) -> RunDamaged | None:
     """The error in place of another one, if that comes from one of these runs, or one that they called, being damaged.
 
-    None if all of them can be read: then the error is a bug, or about something else.
+    Without run ids, of those that a person has named. None if all of them can be read: then it is a bug, or about
+    something else.
     """
     if isinstance(error, RunDamaged):
         return error
     if not may_be_damage(error):
         return None
-    for run_id in _with_children(reader.store, run_ids):
+    run_ids = reader.named_runs if run_ids is None else [*run_ids]
+    for run_id in _with_children(reader.store, run_ids) if run_ids else ():
         damage = _known_damage(reader, run_id)
         if not damage and (damage := find_damage(reader.store, run_id)):
             reader.note_damage(run_id, damage)

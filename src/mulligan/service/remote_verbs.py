@@ -40,8 +40,8 @@ class RemoteVerbs:
         """The same without showing anything; the signal that ended the waiting, or 0."""
         return self.follow_shown(begin, followed_runs.QuietDisplay(), wait_seconds=wait_seconds).interrupted_by
 
-    def explain_damage(self, run_ids: Iterable[int], error: Exception) -> RunDamaged | None:
-        """The error to show in place of this one, if it comes from one of these runs being damaged."""
+    def explain_damage(self, run_ids: Iterable[int] | None, error: Exception) -> RunDamaged | None:
+        """The error to show in place of this one, if one of these runs is damaged; None for those named before."""
         return damaged_runs.explain_damage(self.reader, run_ids, error)
 
     def remove_run(self, run_id: int, *, is_dry: bool = False) -> RemovedRuns:

@@ -92,7 +92,7 @@ class RunReader:
         self.home = home
         self._version = 0
         self._has_kept_numbers = False
-        # Those that a person has named here: an error may come from one of them being damaged.
+        # The one that a person has named last: an error may come from it being damaged.
         self.named_runs: list[int] = []
         self._last_definition: tuple[tuple[str, str], tuple[Workflow, Graph] | None] = ("", ""), None
 
@@ -172,7 +172,7 @@ class RunReader:
     def find_run(self, named: str) -> int:
         """The run that a person names: by its number, or `latest`, the newest run that no other run called."""
         if named.isascii() and named.isdecimal():
-            self.named_runs.append(int(named))
+            self.named_runs = [int(named)]
             return self.record(int(named)).run_id
         if named != LATEST:
             hint = f"give the number of a run or '{LATEST}'; list them: mulligan list"
@@ -180,7 +180,7 @@ class RunReader:
         before = None
         while some := self.runs(before=before):
             if found := next((record for record in some if record.parent_run_id is None), None):
-                self.named_runs.append(found.run_id)
+                self.named_runs = [found.run_id]
                 return found.run_id
             before = some[-1].run_id
         raise UnknownRun(f"there is no run yet in '{self.home.folder}'", hint="start one: mulligan run FILE")
@@ -196,7 +196,7 @@ class RunReader:
         while some := self.runs(before=before, statuses=("failed", "cancelled")):
             fitting = (one for one in some if one.parent_run_id is None and one.workflow == workflow)
             if (found := next(fitting, None)) is not None:
-                self.named_runs.append(found.run_id)
+                self.named_runs = [found.run_id]
                 return found.run_id
             before = some[-1].run_id
         return self.find_run(LATEST)
