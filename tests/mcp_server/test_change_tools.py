@@ -68,7 +68,7 @@ def test_a_published_workflow_is_started_once_for_a_key(served: Agent, home: Hom
 
     planned = served.call("start_run", workflow="daily", dry_run=True)
     first = served.call("start_run", workflow="daily", inputs={"day": "friday"}, key="fri", labels={"team": "ops"})
-    again = served.call("start_run", workflow="daily", inputs={"day": "friday"}, key="fri")
+    again = served.call("start_run", workflow="daily", inputs={"day": "friday"}, key="fri", labels={"team": "ops"})
     other = served.refused("start_run", workflow="daily", inputs={"day": "sunday"}, key="fri")
 
     assert (planned["dry_run"], planned["steps"], planned["inputs"]) == (True, 2, {"day": "monday"})

@@ -29,28 +29,32 @@ def cover_text(given: WorkflowText) -> Coverage:
     return _kept(given)
 
 
-@read_apart
 def story_in_text(given: WorkflowText, step: str, failure: str, times: Times = "always") -> CaseStory:
     """What happens in one case."""
-    return _read(given).story_of_case(step, failure, times)
+    return _story(given, STEPS_MAX, step, failure, times)
 
 
 @lru_cache(KEPT_MAX)
 def _kept(given: WorkflowText) -> Coverage:
-    return _cover(given)
+    return _cover(given, STEPS_MAX, SECONDS_MAX)
 
 
 @read_apart
-def _cover(given: WorkflowText) -> Coverage:
-    return _read(given).cover(may_go_on=_for_seconds(SECONDS_MAX))
+def _cover(given: WorkflowText, steps_max: int, seconds_max: float) -> Coverage:
+    return _read(given, steps_max).cover(may_go_on=_for_seconds(seconds_max))
 
 
-def _read(given: WorkflowText) -> PlayedWorkflow:
+@read_apart
+def _story(given: WorkflowText, steps_max: int, step: str, failure: str, times: Times) -> CaseStory:
+    return _read(given, steps_max).story_of_case(step, failure, times)
+
+
+def _read(given: WorkflowText, steps_max: int) -> PlayedWorkflow:
     located = examine_located_text(given)
     count = len(located.examined.workflow.steps)
-    if count > STEPS_MAX:
+    if count > steps_max:
         raise InputInvalid(
-            f"the workflow has {count:,} steps, and a server plays at most {STEPS_MAX:,}",
+            f"the workflow has {count:,} steps, and a server plays at most {steps_max:,}",
             hint="play it where you have the file: mulligan coverage FILE",
         )
     return PlayedWorkflow(located)
