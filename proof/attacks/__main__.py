@@ -2,6 +2,7 @@
 
 python -m proof.attacks --minutes 60 --seed 1                all named attacks, then random ones, on both stores
 python -m proof.attacks --store postgres                     on one store
+python -m proof.attacks --random                             without the named attacks
 python -m proof.attacks --attack forged_retry                one named attack, again
 python -m proof.attacks --replay proof/attacks/found/3.json  the requests of a finding, again
 python -m proof.attacks --defects                            break the product on purpose, and see that it is found

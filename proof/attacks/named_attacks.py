@@ -20,6 +20,7 @@ from urllib.parse import quote
 import msgspec
 
 from mulligan.api.routes import ROUTES
+from mulligan.core.model.workflow import decode, encode, version
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.dashboard.pages import PAGES
 from mulligan.service import Home, Service
@@ -160,6 +161,48 @@ def undecodable_revision(server: AttackedServer) -> Iterator[str]:
     yield from _poisoned(server, "write", "broken", reports)
 
 
+def other_steps(server: AttackedServer) -> Iterator[str]:
+    """A corrected workflow that is well-formed, and that of another run."""
+    plain = [json.loads(one) for one in server.ids.definitions]
+    reports: list[dict[str, Any]] = []
+    nothing: dict[str, Any] = {"steps": [], "groups": {}}
+    for definition in plain:
+        for changes in ({}, nothing):
+            data = encode(decode(json.dumps({**definition, **changes}).encode()))
+            revised = {"version": version(data), "definition": json.loads(data)}
+            reports.append({"type": "RetryRequested", "revised": revised})
+            reports.append({"type": "RetryRequested", "revised": {**revised, "may_rename": True}, "from_step": "write"})
+    yield from _poisoned(server, "write", "broken", reports)
+
+
+def forged_fork(server: AttackedServer) -> Iterator[str]:
+    """Forks that go on from events that there are not, or in the middle of a turn."""
+    judged = Judged(server)
+    run_id, workflow = server.ids.runs[RED]["letters"], base64.b64encode(server.ids.definitions[0]).decode()
+    for seq in (0, -1, 1, 2, 3, 10**9, -(10**30)):
+        for history in ("eJwDAAAAAAE=", "", None):
+            request = {"type": "RunRequested", "at": AT, "run_id": 0, "version": "0", "forked_from": run_id}
+            request |= {"forked_at": seq, "history": history, "has_inputs": seq % 2 == 0}
+            run = {"workflow": workflow, "version": "0", "name": "letters", "request": request}
+            judged.store("write", "write", "create", runs=[run])
+    yield from judged.wrong
+
+
+def unbounded_workers(server: AttackedServer) -> Iterator[str]:
+    """A worker that says very much about itself, its machine and what it lacks."""
+    judged, long = Judged(server), "x" * 500_000
+    register = {"name": "red loud", "host": "far", "pid": 1}
+    offer = {"cpus": 4.0, "memory": 1, "gpus": 0, "labels": [], "host": "far", "tasks_max": 1}
+    for more in ({"host": long}, {"labels": [long]}, {"version": long}, {"trouble": long}, {"name": long}, {}):
+        judged.store("worker", "worker", "work.register", worker={**register, **more}, lease_seconds=30.0)
+    for said in ({"lacks": ["/x"] * 100_000}, {"lacks": [long]}, {"refused_cpus": [1.0] * 100_000}, {"tasks_max": -1}):
+        given = {"ended": [], "logs": [], "offer": {**offer, **said}, "is_beat": True}
+        judged.store("worker", "worker", "work.exchange", worker="red loud", **given)
+    judged.store("worker", "worker", "work.set_trouble", worker="red loud", trouble=long)
+    judged.store("worker", "worker", "work.retire", worker="red loud")
+    yield from judged.wrong
+
+
 # -- texts -----------------------------------------------------------------------------------------------------------
 
 
@@ -192,11 +235,11 @@ def long_texts(server: AttackedServer) -> Iterator[str]:
 def planted_definition(server: AttackedServer) -> Iterator[str]:
     """Other code under the version of a text that another project starts later, and as the name of another workflow."""
     judged = Judged(server)
-    version, body = _pinned(server, LATER)
+    pinned, body = _pinned(server, LATER)
     planted = base64.b64encode(body.replace(b"echo honest", b"echo planted")).decode()
-    request = {"type": "RunRequested", "at": AT, "run_id": 0, "version": version}
+    request = {"type": "RunRequested", "at": AT, "run_id": 0, "version": pinned}
     for name in ("later", "pulse"):
-        run = {"workflow": planted, "version": version, "name": name, "request": request, "project": BLUE}
+        run = {"workflow": planted, "version": pinned, "name": name, "request": request, "project": BLUE}
         judged.store("write", "write", "create", runs=[run])
     run_id = server.client.change(VICTIM.name, "POST", "runs", {"workflow": "later"})["run_id"]
     _within(TAKEN_SECONDS, lambda: server.look(VICTIM.name, run_id)["status"] in RUN_ENDED)
@@ -540,6 +583,9 @@ ATTACKS: dict[str, Attack] = {
     "forged_retry": Attack(forged_retry),
     "forged_pause": Attack(forged_pause),
     "undecodable_revision": Attack(undecodable_revision),
+    "other_steps": Attack(other_steps),
+    "forged_fork": Attack(forged_fork),
+    "unbounded_workers": Attack(unbounded_workers),
     "long_texts": Attack(long_texts, is_alone=True),
     "planted_definition": Attack(planted_definition),
     "kept_approval": Attack(kept_approval),

@@ -17,6 +17,7 @@ from mulligan.core.model import reports as r
 from mulligan.core.model.durations import DURATION_SECONDS_MAX
 from mulligan.core.model.fact_parts import ChildRound
 from mulligan.core.model.graph import Graph, link_problem
+from mulligan.core.model.scheduler_job import WorkerJob
 from mulligan.core.model.sizes import SIZE_BYTES_MAX
 from mulligan.core.model.workflow import Budget, decode, encode, version
 from mulligan.errors import CodecError, InputInvalid
@@ -190,12 +191,14 @@ def _task_ended(report: r.TaskEnded) -> None:
 
 
 def _lease_expired(report: r.LeaseExpired) -> None:
-    _check_job(report.job)
+    if report.job is not None:
+        _check_machine(report.job.state)
+        _check_job(report.job.job)
 
 
-def _check_job(job: msgspec.Struct | None) -> None:
+def _check_job(job: WorkerJob | None) -> None:
     if job is not None:
-        _check_machine(*(text for text in msgspec.structs.astuple(job) if isinstance(text, str)))
+        _check_machine(job.id, job.node, job.array_id, job.profile)
 
 
 def _check_machine(*texts: str) -> None:
