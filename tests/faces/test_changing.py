@@ -196,6 +196,7 @@ def test_a_dry_run_says_what_would_run_again_and_changes_nothing():
         "correction": None,
         "stale": [],
         "side_effects": {},
+        "approvals": [],
         "children": [],
         "root_run_id": 0,
         "from_start": False,

@@ -57,7 +57,7 @@ def test_the_table_of_words_is_what_the_commands_take() -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["re"], ["resume", "report", "retry", "replay", "rehearse"]),
+        (["re"], ["resume", "report", "remove", "retry", "replay", "rehearse"]),
         (["--v"], ["--version"]),
         (["graph", "--o"], ["--out"]),
         (["list", "--status", "c"], ["completed", "cancelled"]),

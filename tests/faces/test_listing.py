@@ -62,7 +62,7 @@ def test_the_list_as_json_has_a_run_a_line_of_the_list():
     assert sorted(run) == sorted(
         (
             "run_id workflow version status round degraded reason created_at updated_at seconds parent_run_id labels "
-            "inputs driver failure waiting_for asks spent started_by"
+            "inputs driver failure waiting_for asks spent started_by damage"
         ).split()
     )
     assert (run["run_id"], run["status"], run["driver"]) == (1, "running", None)

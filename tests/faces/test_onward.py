@@ -55,7 +55,7 @@ DRIVING = {"run", "resume"}
 OTHERS = set(
     "wait worker server mcp dashboard list workers show explain logs events data report pause pending notices stats "
     "whatif usage suggest breakers traces step rehearse validate coverage graph convert publish workflows schedule "
-    "schema login logout token postgres slurm gc doctor demo".split()
+    "schema login logout token postgres slurm gc remove doctor demo".split()
 )
 EVERY_ROW = pytest.mark.parametrize("verb", ROWS)
 

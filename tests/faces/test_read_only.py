@@ -63,6 +63,7 @@ WRITING: dict[str, tuple[object, ...]] = {
     "dashboard": ("--no-browser",),
     "publish": ("flow.yaml",),
     "gc": ("--keep", 0),
+    "remove": (1,),
 }
 # They read no home, or another one; `doctor` has a test of its own, and agents ask with `mcp` what is asked here.
 OTHERS = set(

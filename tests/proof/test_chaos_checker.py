@@ -289,6 +289,7 @@ def test_a_lease_without_a_holder_is_found_while_all_goes_on(store_schema_url: s
     checker = InvariantChecker(store_schema_url)
     before = checker.look()
     with psycopg.connect(store_schema_url) as connection:
+        connection.execute("SET mulligan.schema = '1000'")
         connection.execute(
             "INSERT INTO runs (run_id, workflow, version, created_at, updated_at, parent_place, parent_attempt, "
             "root_run_id, holder, fence) VALUES (1, 'chain', 'v', 0, 0, '', 0, 1, '', 0)"

@@ -115,6 +115,7 @@ def serve(
     try:
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
             runner.run(server.serve([address.socket]))
+            api.threads.texts.end_idle()
             log.info("the server has ended")
             if server.force_exit or api.busy:
                 # Python would wait for the threads, however long they take.

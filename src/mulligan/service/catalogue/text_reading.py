@@ -87,14 +87,18 @@ class _Child:
         with other:
             fd = other.fileno()
             arguments = [str(fd), f"{limits.cpu_seconds:g}", str(limits.memory_bytes)]
-            # In a session of its own: Ctrl-C is for the server.
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", _PROGRAM, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=sys.stderr,
-                pass_fds=(fd,),
-                start_new_session=True,
-            )
+            try:
+                # In a session of its own: Ctrl-C is for the server.
+                self.process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", _PROGRAM, *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=sys.stderr,
+                    pass_fds=(fd,),
+                    start_new_session=True,
+                )
+            except BaseException:
+                self.socket.close()
+                raise
         self.socket.settimeout(limits.wall_seconds)
 
     def call(self, request: bytes) -> bytes:
@@ -155,6 +159,12 @@ class _Idle:
                 return
         child.close()
 
+    def end(self) -> None:
+        with self._lock:
+            children, self._children = self._children, []
+        for child in children:
+            child.close()
+
     def forget(self) -> None:
         """After a fork: they belong to the parent."""
         self._lock = threading.Lock()
@@ -214,6 +224,10 @@ class TextReader:
             self._is_closed = True
             for child in self._busy:
                 child.end()
+
+    def end_idle(self) -> None:
+        """End the processes that wait for a text: this one ends, and leaves none behind."""
+        _IDLE.end()
 
     def refuse_long(self, text: str) -> None:
         """`RequestTooLarge` for a text with more words than are read."""
