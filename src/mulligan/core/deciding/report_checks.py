@@ -170,8 +170,10 @@ def _check_revised(revised: r.Revised | None) -> None:
 def _classified(report: r.Classified) -> None:
     if report.memory is not None and not 0 < report.memory <= SIZE_BYTES_MAX:
         raise InputInvalid(f"memory must be greater than 0 and at most {SIZE_BYTES_MAX}, not {report.memory}")
-    if report.timeout is not None and not 0 < report.timeout <= DURATION_SECONDS_MAX:
-        raise InputInvalid(f"timeout must be greater than 0 and at most 100 years, not {report.timeout:g}s")
+    if report.timeout is not None and report.timeout <= 0:
+        raise InputInvalid(f"timeout must be greater than 0, not {report.timeout:g}")
+    if report.timeout is not None and report.timeout > DURATION_SECONDS_MAX:
+        raise InputInvalid(f"timeout must be at most 100 years, not {report.timeout:g}s")
     if report.confidence is not None and not 0 <= report.confidence <= 1:
         raise InputInvalid(f"a confidence is a number from 0 to 1, not {report.confidence:g}")
     _check_budgets(report.budgets)
