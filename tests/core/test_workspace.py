@@ -373,3 +373,13 @@ def test_a_fork_whose_end_is_approved_ends_too_if_its_worktree_cannot_be_opened_
     assert approved_while_the_worktree_is_opened().cancel().lose("workspace").status == "cancelled"
     paused = approved_while_the_worktree_is_opened().pause().ok("workspace", output=OTHER)
     assert (paused.status, paused.resume().status) == ("paused", "completed")
+
+
+def test_a_fork_whose_worktree_cannot_be_opened_waits_for_its_end_no_longer_than_the_other_run():
+    end = "{approve: go on?, timeout: 60s}"
+    run = plain("none", steps="[{step: a, shell: make}]", end=end).ok("workspace", output=WORK).ok("a")
+    run.ok("workspace_commit", output=CLOSED)
+
+    fork = forked_here(run).fail("workspace")
+
+    assert (fork.status, fork.wait(61).status) == ("running", "failed")

@@ -17,7 +17,7 @@ _BEFORE = set(DEFECTS)
 @defect(AnsweredChanges, "once")
 def _(real: Any) -> Any:
     """a request that is repeated is carried out again"""
-    return lambda self, call_id, perform: perform()
+    return lambda self, call_id, perform, digest=b"": perform()
 
 
 @defect(store_calls, "PROCESS")

@@ -22,7 +22,7 @@ from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.held_steps import held_places, is_on_hold
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.core.state.workspace import awaits_worktree, opens_worktree
+from mulligan.core.state.workspace import awaits_worktree, lacks_worktree, opens_worktree
 
 
 @dataclass_transform(frozen_default=True)
@@ -335,6 +335,9 @@ def _step_resumed(state: State, fact: e.StepResumed) -> Iterable[Effect]:
 def _run_stopping(state: State, fact: e.RunStopping) -> Iterable[Effect]:
     """Stopping ends a pause: cleanup or undo may wait for a child run."""
     yield ResumeChildren(_continued_children(state))
+    if state.run.worktree_origin is not None and lacks_worktree(state):
+        # A fork that does not wait for its worktree any more: `end` may have been begun in the other run.
+        yield from open_timers(state)
 
 
 RULES: dict[type[e.Fact], Callable[[State, Any], Iterable[Effect]]] = {
