@@ -7,6 +7,7 @@ nothing; `proof.fuzz.bombs` looks at the time of those.
 
 from __future__ import annotations
 
+import gc
 import sys
 import tracemalloc
 from collections import Counter
@@ -34,11 +35,13 @@ def count_lines(function: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
+    gc.disable()  # it would run what other objects do at their end
     sys.settrace(trace)
     try:
         function()
     finally:
         sys.settrace(before)
+        gc.enable()
     return lines
 
 
