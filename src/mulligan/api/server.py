@@ -115,6 +115,8 @@ def serve(
     try:
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
             runner.run(server.serve([address.socket]))
+            # Also what still reads: nobody waits for it.
+            api.threads.texts.close()
             api.threads.texts.end_idle()
             log.info("the server has ended")
             if server.force_exit or api.busy:
