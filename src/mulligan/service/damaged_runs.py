@@ -40,7 +40,9 @@ else:
 
 # How many runs are looked at for the one that an error is about: those that were named, and those that they called.
 EXAMINED_MAX = 200
-HINT = "remove it: mulligan remove {0}; or restore the store from a copy, or read it with the release that wrote it"
+HINT = (
+    "restore the store from a copy, or read it with the release that wrote it; to remove the run: mulligan remove {0}"
+)
 
 Value = TypeVar("Value")
 
