@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -141,7 +141,19 @@ class Stage:
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    folder = tmp_path_factory.mktemp("damaged")
+    with _filled(request, tmp_path_factory.mktemp("damaged")) as found:
+        yield found
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def own_stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
+    """For a test that removes what the others ask for."""
+    with _filled(request, tmp_path) as found:
+        yield found
+
+
+@contextmanager
+def _filled(request: pytest.FixtureRequest, folder: Path) -> Iterator[Stage]:
     schemas = request.getfixturevalue("_store_schemas")
     with schemas.take() if request.param == "postgres" else nullcontext("") as url:
         if not url:
@@ -284,19 +296,21 @@ def test_a_worker_goes_on_beside_damaged_runs(stage: Stage, tmp_path: Path) -> N
     assert stage.service.record(run_id).status == "completed"
 
 
-def test_damaged_runs_are_removed_and_others_that_have_not_ended_are_not(stage: Stage) -> None:
-    client = stage.client
-    refused = client.delete(f"runs/{stage.good[1]}")
-    trial = client.delete(f"runs/{stage.damaged['no log']}?dry_run=true".partition("?")[0], query={"dry_run": "true"})
+def test_damaged_runs_are_removed_and_others_that_have_not_ended_are_not(own_stage: Stage) -> None:
+    client = own_stage.client
+    refused = client.delete(f"runs/{own_stage.good[1]}")
+    trial = client.delete(
+        f"runs/{own_stage.damaged['no log']}?dry_run=true".partition("?")[0], query={"dry_run": "true"}
+    )
 
-    removed = {name: client.delete(f"runs/{run_id}") for name, run_id in stage.damaged.items()}
+    removed = {name: client.delete(f"runs/{run_id}") for name, run_id in own_stage.damaged.items()}
 
     assert (refused.status, refused.code) == (409, "run.not_finished")
-    assert (trial.status, trial.json["run_ids"]) == (200, [stage.damaged["no log"]])
+    assert (trial.status, trial.json["run_ids"]) == (200, [own_stage.damaged["no log"]])
     assert {name: (one.status, one.json["run_ids"]) for name, one in removed.items()} == {
-        name: (200, [run_id]) for name, run_id in stage.damaged.items()
+        name: (200, [run_id]) for name, run_id in own_stage.damaged.items()
     }
-    assert {one["run_id"] for one in client.get("runs", limit=200).json["runs"]} >= {*stage.good}
-    assert client.get(f"runs/{stage.damaged['no log']}").code == "run.unknown"
-    assert client.delete(f"runs/{stage.good[0]}", scope="run").status == 403
-    assert client.delete(f"runs/{stage.good[0]}").json["damage"] == ""
+    assert {one["run_id"] for one in client.get("runs", limit=200).json["runs"]} >= {*own_stage.good}
+    assert client.get(f"runs/{own_stage.damaged['no log']}").code == "run.unknown"
+    assert client.delete(f"runs/{own_stage.good[0]}", scope="run").status == 403
+    assert client.delete(f"runs/{own_stage.good[0]}").json["damage"] == ""
