@@ -8,10 +8,12 @@ nothing; `proof.fuzz.bombs` looks at the time of those.
 from __future__ import annotations
 
 import gc
+import re
 import sys
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -34,14 +36,8 @@ def count_lines(function: Callable[[], object]) -> int:
         lines += 1
         return trace
 
-    before = sys.gettrace()
-    gc.disable()  # it would run what other objects do at their end
-    sys.settrace(trace)
-    try:
+    with _traced(trace):
         function()
-    finally:
-        sys.settrace(before)
-        gc.enable()
     return lines
 
 
@@ -59,21 +55,38 @@ def count_allocations(function: Callable[[], object]) -> Counter[int]:
         current = now
         tracemalloc.reset_peak()
 
-    before = sys.gettrace()
-    sys.settrace(trace)
     try:
-        function()
+        with _traced(trace):
+            function()
     finally:
-        sys.settrace(before)
         found[(tracemalloc.get_traced_memory()[1] - current).bit_length()] += 1
         if not was_tracing:
             tracemalloc.stop()
     return found
 
 
+@contextmanager
+def _traced(trace: Callable[[FrameType, str, Any], Any]) -> Iterator[None]:
+    """Call `trace` for each line or call. The collector waits: it would run what other objects do at their end."""
+    before = sys.gettrace()
+    gc.disable()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+        gc.enable()
+
+
+def _warm_up(read: Callable[[str], object], text: str) -> None:
+    """Import and compile what is needed once. A full cache of patterns would drop some of them again."""
+    re.purge()
+    read(text)
+
+
 def growth_of_lines(read: Callable[[str], object], make: Callable[[int], str], size: int) -> float:
     """The input is doubled twice: how many times more lines the second doubling adds than the first."""
-    read(make(size + 1))  # what is imported or compiled once
+    _warm_up(read, make(size + 1))
     texts = [make(size << doublings) for doublings in range(3)]
     first, second, third = (count_lines(lambda text=text: read(text)) for text in texts)  # type: ignore[misc]
     # A reader that stops at a limit adds no more; a few lines are noise.
@@ -82,7 +95,7 @@ def growth_of_lines(read: Callable[[str], object], make: Callable[[int], str], s
 
 def share_of_copies(read: Callable[[str], object], make: Callable[[int], str], size: int) -> float:
     """How many more than twice as many allocations of any large size twice the input takes, per word that is added."""
-    read(make(3))
+    _warm_up(read, make(size + 1))
     text, doubled = make(size), make(size * 2)
     first, second = count_allocations(lambda: read(text)), count_allocations(lambda: read(doubled))
     sizes = range(_SMALLEST_BITS + 1, max((*first, *second)) + 1)

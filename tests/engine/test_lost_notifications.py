@@ -64,14 +64,29 @@ class Shared:
     def start_without_notice(self) -> int:
         """A run of which nobody is notified, as if the connection had been lost between the two transactions."""
         run_id = World(self.other, self.world.clock).start(WORKFLOW, None)
-        while self.store.has_changes():
-            pass
+        self._lose_notices()
         return run_id
 
-    def end_listener(self) -> None:
-        pid = self.store._client._listening().info.backend_pid
+    def _lose_notices(self) -> None:
+        """Read those that were sent so far: they come in order, and the last one is ours."""
+        listener = self.store._client._listening()
         with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute("SELECT pg_terminate_backend(%s)", [pid])
+            connection.execute("SELECT pg_notify(%s, 'last')", [self.store._client.channel])
+        is_last = False
+        while not is_last:
+            assert select.select([listener], [], [], 60)[0]
+            listener.pgconn.consume_input()
+            while (notice := listener.pgconn.notifies()) is not None:
+                is_last = is_last or notice.extra == b"last"
+
+    def end_listener(self) -> None:
+        """Until it is closed: the server says that it ends the connection, and ends it a moment later."""
+        listener = self.store._client._listening()
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("SELECT pg_terminate_backend(%s)", [listener.info.backend_pid])
+        closed = select.poll()
+        closed.register(listener.fileno(), select.POLLRDHUP)
+        assert closed.poll(60_000)
 
     def close(self) -> None:
         self.store.close()
@@ -98,8 +113,7 @@ def test_the_end_of_the_listening_connection_wakes_a_worker_which_listens_again_
 
     assert shared.executor.is_woken(60)
     shared.world.clock.advance(POLL_SECONDS)
-    # The notices of its own turns come over the new connection, which may take a moment.
-    shared.settle()
+    shared.world.settle(shared.engine)
     assert shared.world.status(run_id) == "completed"
     # The new connection wakes it as well.
     World(shared.other, shared.world.clock).start(WORKFLOW, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -238,3 +239,23 @@ def test_who_drives_the_run_is_named():
     child.communicate(timeout=60)
     assert said.plain == (0, "", "run 1: 'a' is approved\nprocess N on HOST drives it\n")
     assert child.returncode == 0
+
+
+def test_follow_shows_the_run_of_another_process_until_its_end():
+    os.mkfifo("hold")
+    hold = "echo up > hold; read -r x < hold"
+    Path("flow.yaml").write_text(
+        f"name: w\nsteps:\n  - {{step: a, approve: 'go?'}}\n  - {{step: b, shell: '{hold}'}}\noutputs: {{x: 1}}\n"
+    )
+    driver = process("run", "flow.yaml")
+    assert Path("hold").read_text() == "up\n"
+
+    follower = process("approve", 1, "a", "--reason", "fine", "--follow")
+    assert follower.stderr is not None
+    assert follower.stderr.readline() == b"run 1: 'a' is approved\n"
+    Path("hold").write_text("end\n")
+    out, err = follower.communicate(timeout=60)
+    driver.communicate(timeout=60)
+
+    assert (follower.returncode, json.loads(out)) == (0, {"x": 1})
+    assert b"run 1 completed" in err

@@ -2,8 +2,8 @@
 
 The command drives the run on, as `mulligan resume` does and with the exit codes of `mulligan run`, unless something
 else does: a process that drives the run, a worker that takes up runs of this store, a server. Then it names that and
-returns 0. `--follow` drives the run although there are workers, `--detach` leaves it to a process in the background,
-`--no-follow` leaves it as it is.
+returns 0. `--follow` drives the run although there are workers, and shows the progress of one that a process drives
+already; `--detach` leaves it to a process in the background, `--no-follow` leaves it as it is.
 """
 
 from __future__ import annotations
@@ -104,6 +104,9 @@ def continue_run(
         found = detach_run(service, root, asked)
         return show_detached(found, as_json=as_json, home=home, prints=prints)
     name_driver(service, root, home, "" if prints else f"run {root}: ")
+    if chosen.follows:
+        # A worker may have been faster than we are.
+        return drive_run(service, lambda _: root, as_json=as_json, home=home, prints=prints, is_driven=True)
     if as_json and prints:
         show_json(service.show(run_id))
     return 0
@@ -163,6 +166,9 @@ def finish_run(service: Service, run_id: int, chosen: Continuation, *, as_json: 
         return show_detached(detach_run(service, run_id), as_json=as_json, home=home)
     else:
         name_driver(service, run_id, home, f"run {run_id} is stopping: ")
+        if chosen.follows:
+            code = drive_run(service, lambda _: run_id, as_json=as_json, home=home, is_driven=True)
+            return 0 if code == CANCELLED else code
     if as_json:
         show_json(service.show(run_id))
     return 0

@@ -24,17 +24,21 @@ def drive_run(
     home: str | None = None,
     is_kept: bool = True,
     prints: bool = True,
+    is_driven: bool = False,
 ) -> int:
     """Drive the run that `begin` returns until it ends or waits, show a summary, and return the exit code.
 
     `capacity`: by default all that this machine has. No commands are suggested for a run that is not kept. Without
-    `prints` nothing is written on stdout.
+    `prints` nothing is written on stdout. If another process drives the run (`is_driven`), its progress is shown.
     """
     sheet = paper()
     capacity = capacity or machine()
     forecast = service.forecast(capacity.cpus) if sheet.is_live else None
     display = Display(sheet, where(home), forecast, read_progress=service.attempt_progress)
-    found = service.drive_shown(begin, display, capacity=capacity, wait_seconds=wait_seconds).outcome
+    if is_driven:
+        found = service.follow_shown(begin, display, wait_seconds=wait_seconds).outcome
+    else:
+        found = service.drive_shown(begin, display, capacity=capacity, wait_seconds=wait_seconds).outcome
     show_outcome(sheet, found, home, is_kept=is_kept)
     if not prints:
         return found.exit_code

@@ -56,7 +56,7 @@ def resume(
             run_id = service.find_run(run)
             service.resume_step(run_id, step, reason)
             complain(f"step '{step}' of run {run_id} continues")
-            chosen = Continuation(None if detach else True, detach)
+            chosen = Continuation(None if detach or service.is_driven(run_id) else True, detach)
             return continue_run(service, run_id, chosen, as_json=as_json, home=home, asked=asked)
         run_id = service.resumable_run(None if run is None else service.find_run(run))
         mention_changed_file(service, run_id, home)

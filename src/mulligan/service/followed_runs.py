@@ -1,4 +1,4 @@
-"""Showing a run that the workers of a server drive, as `shown_runs` shows one that this process drives."""
+"""Showing a run that other processes drive, such as the workers of a server, as `shown_runs` shows one that this process drives."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ LOOK_SECONDS = 0.1
 # worker that is said.
 READ_SECONDS, WAITS_SECONDS, UNDRIVEN_SECONDS = 2.0, 1.0, 5.0
 UNDRIVEN = "no worker of the server drives the run; it begins when one does: mulligan worker"
+UNDRIVEN_HERE = "no process drives the run any more: mulligan resume {}"
 
 
 def follow_shown(reader: RunReader, begin: Callable[[], int], display: RunDisplay, *, wait_seconds: float) -> ShownRun:
@@ -191,4 +192,5 @@ class _FollowedRuns:
         is_undriven = not self._reader.is_driven(self._run_id)
         if is_undriven != self._is_undriven:
             self._is_undriven = is_undriven
-            self._display.trouble(UNDRIVEN if is_undriven else "")
+            said = UNDRIVEN if self._reader.home.is_remote else UNDRIVEN_HERE.format(self._run_id)
+            self._display.trouble(said if is_undriven else "")
