@@ -54,7 +54,7 @@ browser: $(STAMP) ## open every page of the dashboard in Chromium (Debian: apt-g
 
 # They wait for the clocks of Slurm, not for processors: each of the processes has a Slurm of its own.
 slurm: $(STAMP) ## run workers as jobs of a private Slurm, as root (Debian: apt-get install slurm-wlm munge)
-	@$(BIN)/python -S tests/slurm/private_slurm.py
+	@$(BIN)/python -S tests/support/private_slurm.py
 	MULLIGAN_SLURM=1 $(BIN)/pytest tests/slurm -n 4
 
 pictures: $(STAMP) ## take pictures of every page of the dashboard, to build/pictures; those of the documentation anew

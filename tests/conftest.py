@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
-from .store_schemas import StoreSchemas
+from tests.support.store_schemas import StoreSchemas
 
 
 @pytest.fixture(scope="session")

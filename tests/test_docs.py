@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.support import played
+from tests.support.forked_cli import forked_cli
+from tests.support.played import play
 
 from mulligan.cli.commands import COMMANDS
 from mulligan.cli.dispatch import call_for
@@ -30,10 +33,6 @@ from mulligan.language.nodes import Refusal, Source
 from mulligan.language.reference import records, reference
 from mulligan.language.shell import ShellRefused, rewrite
 from mulligan.language.workflow_keys import STEP, WORKFLOW
-
-from . import played
-from .forked_cli import forked_cli
-from .played import play
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -245,7 +244,7 @@ def test_what_a_page_shows_is_what_is_printed(page: Path, tmp_path: Path, progra
     shown = list(play(page, folder, program))
 
     assert [played.steady(one.text) for one in shown] == [played.steady(one.printed) for one in shown], (
-        f"write what is printed today with: PYTHONPATH=src python tests/played.py {named(page)}"
+        f"write what is printed today with: PYTHONPATH=src python tests/support/played.py {named(page)}"
     )
 
 

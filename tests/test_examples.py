@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from tests.support.runner import Live, Ran, opened
+from tests.support.web import as_json, serving
 
 from mulligan.core.model import events as e
 from mulligan.core.model.fact_parts import Adjusted
@@ -29,9 +31,6 @@ from mulligan.language.document import decode, parse
 from mulligan.language.nodes import plain
 from mulligan.language.schema import schema
 from mulligan.service.drawing import draw_mermaid, draw_svg
-
-from .live.runner import Live, Ran, opened
-from .worker.web import as_json, serving
 
 FOLDER = Path(__file__).parent.parent / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.yaml"))

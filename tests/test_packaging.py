@@ -17,8 +17,8 @@ from importlib.metadata import PathDistribution
 from pathlib import Path
 
 import pytest
-from tests.forked_cli import forked_cli
-from tests.linked_environment import link_environment, unpack
+from tests.support.forked_cli import forked_cli
+from tests.support.linked_environment import link_environment, unpack
 
 from mulligan.service import read_pages
 from tools.packaging.check_installed import collector

@@ -20,6 +20,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from jsonschema import Draft202012Validator
+from tests.support.runner import Live, opened, wait_until
 
 from mulligan.core.model import events as e
 from mulligan.core.model.fact_parts import Adjusted
@@ -29,8 +30,6 @@ from mulligan.language.document import decode, parse
 from mulligan.language.nodes import plain
 from mulligan.language.schema import schema
 from mulligan.service.drawing import draw_svg
-
-from .live.runner import Live, opened, wait_until
 
 FOLDER = Path(__file__).parent.parent / "examples"
 PROJECTS = ["pipeline", "sweep", "agent-loop"]

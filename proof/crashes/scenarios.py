@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from tests.slurm.private_slurm import PrivateSlurm
+from tests.support.private_slurm import PrivateSlurm
 
 from mulligan.ports import FAULT_POINTS
 from mulligan.ports.fault_points import SERVER_FAULT_POINTS

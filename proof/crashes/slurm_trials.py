@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from tests.slurm.private_slurm import PrivateSlurm, why_not
+from tests.support.private_slurm import PrivateSlurm, why_not
 
 from mulligan.service import Service
 from proof.crashes.faults import Fault

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.coverage_examples import LARGE, NIGHTLY, cell, coverage
 
 from mulligan.analysis.coverage.figures import count_figures, describe_figures
 from mulligan.analysis.coverage.results import FailureKind
@@ -10,8 +11,6 @@ from mulligan.analysis.coverage.table import Mark, arrange_table, steps_label
 from mulligan.analysis.coverage.words import describe_case, describe_failure_of, fold_skipped, meaning_of, sign_of
 from mulligan.analysis.playing.player import START
 from mulligan.history.story import StoryLine
-
-from .coverage_examples import LARGE, NIGHTLY, cell, coverage
 
 
 def test_the_figures_count_cells_by_their_worst_case():

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.api.conftest import Client, open_client, start_run
+from tests.support.api_client import Client, open_client, start_run
 
 from mulligan.api.app import make_app, takes_long
 from mulligan.api.openapi import document

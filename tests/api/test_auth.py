@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.api.conftest import A_WORKFLOW, AT, Client, open_client, token_record
+from tests.support.api_client import A_WORKFLOW, AT, Client, open_client, token_record
 
 from mulligan.api.auth import REFUSALS_AT_ONCE
 from mulligan.api.rate_limits import TokenBuckets

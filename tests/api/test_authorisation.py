@@ -8,12 +8,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.support.api_client import Client, Reply, open_client, start_run, token_record
 
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Route
 from mulligan.service import Home, ServerConfig, Service
-
-from .conftest import Client, Reply, open_client, start_run, token_record
 
 GUARDED = [route for route in ROUTES if route.scope != "public"]
 # What the first project has, and no other may see.

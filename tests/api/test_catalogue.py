@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from .conftest import Client
+from tests.support.api_client import Client
 
 HELLO = "inputs: {who: {default: world}}\nsteps:\n  - step: hello\n    shell: echo hi ${inputs.who}\n"
 TORC = "name: two\njobs:\n  - name: first\n    command: echo 1\n"

@@ -13,7 +13,8 @@ import apsw
 import msgspec
 import psycopg
 import pytest
-from tests.store_files import write_empty_store
+from tests.support.api_client import Client, Reply, open_client
+from tests.support.store_files import write_empty_store
 
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Route
@@ -23,8 +24,6 @@ from mulligan.service import Home, ServerConfig, Service
 from mulligan.service.damaged_runs import explain_damage, find_damage
 from mulligan.service.driver import Capacity
 from mulligan.service.home import DATABASE
-
-from .conftest import Client, Reply, open_client
 
 CONFIG = msgspec.convert({"server": {"requests_per_second": 100_000, "requests_at_once": 100_000}}, ServerConfig)
 FLOW = """

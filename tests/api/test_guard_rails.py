@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.api.conftest import AT, Client, Reply, open_client, token_record
-from tests.faces.commands import mulligan
+from tests.support.api_client import AT, Client, Reply, open_client, token_record
+from tests.support.commands import mulligan
 
 from mulligan.api.routes import ROUTES
 from mulligan.errors import InputInvalid

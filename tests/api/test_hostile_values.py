@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from msgspec import inspect
-from tests.api.conftest import Client, open_client, start_run, token_record
 from tests.api.hostile_values import LONG, TEXTS, TIMES, objects
+from tests.support.api_client import Client, open_client, start_run, token_record
 
 from mulligan.api.routes import ROUTES
 from mulligan.service import Home, Service

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.api.conftest import AT, Client, Reply, open_client, token_record
-from tests.faces.commands import mulligan
+from tests.support.api_client import AT, Client, Reply, open_client, token_record
+from tests.support.commands import mulligan
 
 from mulligan.service import Home, TokenLimits
 

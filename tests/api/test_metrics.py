@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.support.api_client import Client, open_client, token_record
 
 from mulligan.api import server
 from mulligan.api.metrics import worker_metrics_file
 from mulligan.errors import LanguageError, ServerUnusable
 from mulligan.service import ENDPOINT_VARIABLES, Home, ServerConfig, Service, find_config
 from mulligan.service.server_config import OtelSection
-
-from .conftest import Client, open_client, token_record
 
 
 def samples(text: bytes) -> dict[tuple[str, ...], float]:

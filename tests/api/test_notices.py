@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.support.api_client import A_WORKFLOW, Client
+
 from mulligan.language import load_text
 from mulligan.service import Service
-
-from .conftest import A_WORKFLOW, Client
 
 RULE = {"on": ["failed", "late"], "to": ["ops"], "late_after": "2h"}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 import psycopg
 import pytest
+from tests.support.api_client import A_WORKFLOW, Client, open_client
 
 from mulligan.errors import StoreOvertaken
 from mulligan.service import Home, Service
@@ -16,8 +17,6 @@ from mulligan.service.background_jobs import JOBS, Job, run_jobs
 from mulligan.service.home import DATABASE
 from mulligan.store.http_connection import error_of
 from mulligan.store.statements import SQLITE_NEEDED
-
-from .conftest import A_WORKFLOW, Client, open_client
 
 PROTOCOL = {"mulligan-protocol": "1"}
 

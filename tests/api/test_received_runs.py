@@ -8,7 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.store_files import write_empty_store
+from tests.support.api_client import AT, Client, Reply, open_client, token_record
+from tests.support.keeping import SOUND, commit, offer, queue, sound_run, started, task
+from tests.support.store_files import write_empty_store
 
 from mulligan.core.deciding.fork import kept_results
 from mulligan.core.model.artifacts import Artifact, make_reference
@@ -24,9 +26,6 @@ from mulligan.service import Home, Service
 from mulligan.service.corrections import digest_of
 from mulligan.service.home import DATABASE
 from mulligan.service.notices.notices import HookRule
-
-from ..store.keeping import SOUND, commit, offer, queue, sound_run, started, task
-from .conftest import AT, Client, Reply, open_client, token_record
 
 PROTOCOL = {"mulligan-protocol": "1"}
 WITH_INPUT = (

@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.support.api_client import Client, start_run
 
 import mulligan
 from mulligan.errors import (
@@ -23,7 +24,6 @@ from mulligan.errors import (
 )
 from mulligan.service import Home, ScheduleForm, Service, TokenForm, parse_notify, start_published, to_json
 
-from .conftest import Client, start_run
 from .test_damaged_runs import DAMAGES, Store
 
 HELLO = "steps:\n  - step: hello\n    shell: echo hi\n"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.api.conftest import AT, Client, open_client
+from tests.support.api_client import AT, Client, open_client
 
 from mulligan.api.repeated_refusals import INTERVAL_SECONDS, KINDS_MAX, RepeatedRefusals
 from mulligan.service import AuditRecord, Home, ServerConfig

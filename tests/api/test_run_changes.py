@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
-from tests.api.conftest import Client, Reply, open_client, start_run, token_record
-from tests.faces.commands import mulligan
+from tests.support.api_client import Client, Reply, open_client, start_run, token_record
+from tests.support.commands import mulligan
 
 from mulligan.api.routes import ROUTES
 from mulligan.service import Home, Service, TokenLimits

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
-from tests.api.conftest import Client, Reply, open_client
-from tests.faces.commands import Said, mulligan
+from tests.support.api_client import Client, Reply, open_client
+from tests.support.commands import Said, mulligan
 
 from mulligan.api.routes import ROUTES
 from mulligan.service import Home, Service

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.api.conftest import Client, start_run
+from tests.support.api_client import Client, start_run
 
 from mulligan.api.routing import Answer
 from mulligan.api.shared_answers import BYTES_MAX, KEPT_SECONDS, SharedAnswers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.api.conftest import token_record
+from tests.support.api_client import token_record
 
 from mulligan.api.app import Api
 from mulligan.service import Home, ServerConfig

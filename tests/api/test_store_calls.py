@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.api_client import AT, Client, Reply, open_client, start_run, token_record
+from tests.support.keeping import offer, queue, started, task
 
 from mulligan.api.store_calls import ChangeWaits
 from mulligan.core.model.reports import RetryRequested, RunRequested
@@ -19,9 +21,6 @@ from mulligan.core.model.workflow import decode, encode, version
 from mulligan.ports import LogKey, NewRun, WorkerRecord
 from mulligan.service import WAIT_SECONDS, ChangeCounts, Home, Service
 from mulligan.service.store_calls import CALLS, OTHER_CHANGES_SECONDS, PROCESS, ChangeCounter
-
-from ..store.keeping import offer, queue, started, task
-from .conftest import AT, Client, Reply, open_client, start_run, token_record
 
 PROTOCOL = {"mulligan-protocol": "1"}
 

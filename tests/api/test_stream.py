@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.api.conftest import Client, start_run
+from tests.support.api_client import Client, start_run
 
 from mulligan.service import Service
 

@@ -7,13 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.support.api_client import A_WORKFLOW, Client, start_run
 
 from mulligan.core.model.reports import CancelRequested
 from mulligan.errors import InputInvalid, NotFound, ScopeMissing, TokenRefused, UnknownRun
 from mulligan.service import Service, TokenForm, to_json
 from mulligan.service.logins import digest_of
-
-from .conftest import A_WORKFLOW, Client, start_run
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

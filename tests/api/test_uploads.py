@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.api.conftest import Client, open_client, start_run
+from tests.support.api_client import Client, open_client, start_run
 
 from mulligan.api import uploads
 from mulligan.errors import RequestRefused

@@ -6,12 +6,11 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests.support.commands import mulligan as command_line
 
 import mulligan
 from mulligan import Workflow
 from mulligan.errors import MulliganError, UnknownStep
-
-from ..faces.commands import mulligan as command_line
 
 
 def flaky() -> Workflow:

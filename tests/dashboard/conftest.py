@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.api.conftest import Client, open_client
-from tests.store_files import write_empty_store
+from tests.support.api_client import Client, open_client
+from tests.support.store_files import write_empty_store
 
 from mulligan.dashboard.pages import PAGES
 from mulligan.service import Home, Service

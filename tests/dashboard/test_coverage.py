@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.api.conftest import Client
+from tests.support.api_client import Client
 
 from mulligan.service import served_coverage
 

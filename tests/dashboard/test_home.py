@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from tests.api.conftest import Client
 from tests.dashboard.conftest import HOSTILE, Flows, show, text_of
+from tests.support.api_client import Client
 
 FAILING = "name: nightly\nsteps:\n  - step: load\n    shell: echo no such table >&2; exit 3\n"
 COMPLETED = "name: nightly\nsteps:\n  - step: load\n    shell: 'true'\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.api.conftest import Client, open_client, token_record
 from tests.dashboard.conftest import HOSTILE, Flows, show, text_of
+from tests.support.api_client import Client, open_client, token_record
 
 from mulligan.dashboard.pages import PAGES
 from mulligan.service import Home, NoticeRecord, ScheduleForm, Service, TokenForm

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from tests.api.conftest import Client
 from tests.dashboard.conftest import HOSTILE, Flows, show, text_of
+from tests.support.api_client import Client
 
 from mulligan.service import Service
 

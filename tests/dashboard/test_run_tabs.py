@@ -8,8 +8,8 @@ from html import unescape
 from typing import Any
 
 import pytest
-from tests.api.conftest import Client
 from tests.dashboard.conftest import HOSTILE, Flows, show, text_of
+from tests.support.api_client import Client
 
 from mulligan.service import Service
 

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.api.conftest import Client
 from tests.dashboard.conftest import HOSTILE, Flows, show
+from tests.support.api_client import Client
 
 import mulligan.dashboard
 from mulligan.dashboard.assets import POLICY, contents

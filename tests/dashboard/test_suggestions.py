@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.analysis.suggest.histories import decided
-from tests.analysis.suggest.stored import store_runs
-from tests.api.conftest import Client
 from tests.dashboard.conftest import HOSTILE, show, text_of
+from tests.support.api_client import Client
+from tests.support.histories import decided
+from tests.support.stored_histories import store_runs
 
 from mulligan.formats import examine
 from mulligan.service import Service

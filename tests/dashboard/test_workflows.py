@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tests.api.conftest import Client
+from tests.support.api_client import Client
 
 from mulligan.service import Service
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from tests.dask_executor.cluster_processes import Process
+from tests.support.work import GIB, Work
 from tests.worker import test_ends, test_python, test_shell
 from tests.worker.conftest import announcements as announcements
-from tests.worker.work import GIB, Work
 
 from mulligan.dask_executor.executor import DaskExecutor
 from mulligan.dask_executor.store_answers import LogFiles, StoreAnswers

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.forked_process import start_mulligan
+from tests.support.forked_process import start_mulligan
 
 from proof.stage import PIPE, Stage
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.store_files import write_empty_store
+from tests.support.store_files import write_empty_store
 
 from mulligan.core.model import reports as r
 from mulligan.core.model.events import Entry

@@ -14,8 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-
-from .commands import SRC, Said, mulligan
+from tests.support.commands import SRC, Said, mulligan
 
 _ROOT = Path(__file__).parent.parent.parent
 _IS_ROOT = os.geteuid() == 0

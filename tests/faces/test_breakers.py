@@ -6,15 +6,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.support.commands import mulligan, process, ran, steady, workflow
+from tests.support.runner import wait_until
 
 from mulligan.history.obstacles import Obstacle
 from mulligan.ports import BreakerRecord
 from mulligan.service import Service
 from mulligan.service.breakers import describe_breaker_wait, find_breaker_waits
 from mulligan.service.home import Home
-
-from ..live.runner import wait_until
-from .commands import mulligan, process, ran, steady, workflow
 
 # The breaker opens for an hour; who asks it then fails at once, so that the run ends.
 OPENS = """

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from .commands import mulligan, ran
+from tests.support.commands import mulligan, ran
 
 REVIEW = """\
 name: review

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from .commands import mulligan, ran, steady, workflow
+from tests.support.commands import mulligan, ran, steady, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 

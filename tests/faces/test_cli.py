@@ -13,15 +13,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.support.commands import mulligan
+from tests.support.pipes import read_terminal
 
 from mulligan import __version__
 from mulligan.cli.commands import COMMANDS
 from mulligan.cli.internal_errors import bug
 from mulligan.cli.terminal import exit_code_of, paint_error, wants_colour
 from mulligan.errors import IllegalTransition, LanguageError, Problem
-
-from .commands import mulligan
-from .pipes import read_terminal
 
 SRC = Path(__file__).parent.parent.parent / "src"
 

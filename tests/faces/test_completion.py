@@ -10,12 +10,11 @@ from pathlib import Path
 
 import apsw
 import pytest
+from tests.support.commands import SRC, mulligan, ran
 
 from mulligan.cli.completion import TABLE, answer, suggest
 from mulligan.cli.completion_scripts import SCRIPTS
 from mulligan.cli.completion_table import table
-
-from .commands import SRC, mulligan, ran
 
 SWEEP = """\
 name: sweep

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.commands import Said, mulligan, workflow
 
 from mulligan.core.model.workflow import encode
 from mulligan.language import load
-
-from .commands import Said, mulligan, workflow
 
 TORC = """\
 name: sweep

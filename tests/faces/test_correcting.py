@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from .commands import Said, mulligan, ran, steady, workflow
+from tests.support.commands import Said, mulligan, ran, steady, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests.api.test_damaged_runs import DAMAGES, FLOW, Store
+from tests.support.commands import mulligan, ran
 
 from mulligan.service import Home
-
-from .commands import mulligan, ran
 
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("show",),

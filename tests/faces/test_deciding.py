@@ -8,8 +8,7 @@ from typing import Any
 
 import apsw
 import pytest
-
-from .commands import mulligan, process, ran, steady, workflow
+from tests.support.commands import mulligan, process, ran, steady, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 

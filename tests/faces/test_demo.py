@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-
-from .commands import Said, mulligan, process
+from tests.support.commands import Said, mulligan, process
 
 pytestmark = pytest.mark.usefixtures("folder")
 

@@ -13,15 +13,14 @@ import termios
 from pathlib import Path
 
 import pytest
+from tests.support.commands import SRC, ran, steady, workflow
+from tests.support.pipes import Pipe
 
 from mulligan.service import Progress
 from mulligan.service.console.display import FRAME_SECONDS, LIVE_AFTER_SECONDS, PROGRESS_SECONDS, Display
 from mulligan.service.console.paper import Paper
 from mulligan.testing.history import History, step
 from mulligan.testing.history import workflow as checked_workflow
-
-from .commands import SRC, ran, steady, workflow
-from .pipes import Pipe
 
 pytestmark = pytest.mark.usefixtures("folder")
 

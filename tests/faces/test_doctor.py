@@ -9,14 +9,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.support.commands import mulligan, ran
 
 from mulligan.service import doctor
 from mulligan.service.agent_checks import agents_here
 from mulligan.service.doctor import Check
 from mulligan.service.home import Home
 from mulligan.worker.task_cgroups import CgroupParent
-
-from .commands import mulligan, ran
 
 pytestmark = pytest.mark.usefixtures("folder")
 

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.commands import mulligan, process, ran, workflow
+from tests.support.runner import wait_until
 
 from mulligan.service import Service
 from mulligan.service.home import Home
 from mulligan.worker import lock
 from mulligan.worker.environment_cache import lock_folder
-
-from ..live.runner import wait_until
-from .commands import mulligan, process, ran, workflow
 
 LARGE = """
 name: large

@@ -10,8 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-
-from .commands import mulligan
+from tests.support.commands import mulligan
 
 RELEASE = """\
 name: release

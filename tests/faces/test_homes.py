@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.support.commands import Said, mulligan, workflow
 
 from mulligan.cli.options import service_at, with_home
 from mulligan.errors import HomeUnusable
@@ -13,8 +14,6 @@ from mulligan.service.doctor import examine_machine
 from mulligan.service.driver import machine
 from mulligan.service.home import Home
 from mulligan.service.service import Service
-
-from .commands import Said, mulligan, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 

@@ -6,8 +6,7 @@ import io
 from pathlib import Path
 
 import pytest
-
-from .commands import mulligan, workflow
+from tests.support.commands import mulligan, workflow
 
 FLOW = """\
 inputs:

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-
-from .commands import Said, mulligan, process, ran, workflow
+from tests.support.commands import Said, mulligan, process, ran, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 

@@ -6,8 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-
-from .commands import mulligan, ran, workflow
+from tests.support.commands import mulligan, ran, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 

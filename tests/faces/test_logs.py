@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-
-from .commands import mulligan, process, ran, workflow
+from tests.support.commands import mulligan, process, ran, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import socket
 
 import pytest
+from tests.support.commands import mulligan, ran
 
 from mulligan.service import LogKey, open_service
-
-from .commands import mulligan, ran
 
 pytestmark = pytest.mark.usefixtures("folder")
 

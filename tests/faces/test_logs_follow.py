@@ -9,12 +9,11 @@ from itertools import takewhile
 from pathlib import Path
 
 import pytest
+from tests.support.commands import mulligan, process, ran, workflow
 
 from mulligan.service import Service
 from mulligan.service.home import find_home
 from mulligan.service.log_following import LogPiece, LogSelection, Tail, follow_logs
-
-from .commands import mulligan, process, ran, workflow
 
 TWICE = """\
 name: twice

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.commands import mulligan, ran, workflow
 
 from mulligan.service import RunRetention, Service
 from mulligan.service.home import Home, find_home
-
-from .commands import mulligan, ran, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 

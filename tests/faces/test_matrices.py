@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.commands import mulligan, ran
 
-from .commands import mulligan, ran
 from .pages import Page
 
 pytestmark = pytest.mark.usefixtures("folder")

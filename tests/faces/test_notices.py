@@ -7,13 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.support.commands import mulligan, ran
+from tests.support.receiver import Receiver, receiving
 
 from mulligan.ports import SettledNotice
 from mulligan.service import Service
 from mulligan.service.home import Home
-
-from ..notices.receiver import Receiver, receiving
-from .commands import mulligan, ran
 
 FLOW = """
 name: nightly

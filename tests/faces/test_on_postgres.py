@@ -6,10 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.commands import mulligan, process, ran, workflow
 
 from mulligan.cli.options import service_at
-
-from .commands import mulligan, process, ran, workflow
 
 PARKED = """\
 name: parked

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.support.commands import Said, mulligan, process, ran, steady
+from tests.support.serving import TOKEN, serving
 
 from mulligan.cli.commands import COMMANDS, load
 from mulligan.cli.parameters import parameters_of
-
-from ..serving import TOKEN, serving
-from .commands import Said, mulligan, process, ran, steady
 
 pytestmark = pytest.mark.usefixtures("folder")
 

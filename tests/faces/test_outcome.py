@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+from tests.support.commands import ran
+
 from mulligan.core.model import events as e
 from mulligan.core.turn import fold
 from mulligan.history.views import count_steps
@@ -13,8 +15,6 @@ from mulligan.service.home import Home
 from mulligan.service.outcome import Outcome
 from mulligan.service.run_progress import STEPS_ANNOUNCED_MAX, RunProgress
 from mulligan.testing.history import History, edge, step, workflow
-
-from .commands import ran
 
 MENDED = """\
 name: mended

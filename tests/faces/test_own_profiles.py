@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from .commands import mulligan, ran, workflow
+from tests.support.commands import mulligan, ran, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from tests.support.commands import SRC, mulligan
 
 from mulligan.cli.commands import COMMANDS, load
 from mulligan.cli.help import command_help
 from mulligan.cli.parameters import Argument, Option, parameters_of
 from mulligan.cli.parser import parse
 from mulligan.cli.terminal import UsageRefused
-
-from .commands import SRC, mulligan
 
 
 def sample(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from .commands import mulligan, workflow
+from tests.support.commands import mulligan, workflow
 
 
 def test_a_file_that_is_read_and_never_written_must_be_there(folder: Path):

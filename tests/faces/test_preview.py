@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from .commands import Said, mulligan, workflow
+from tests.support.commands import Said, mulligan, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 

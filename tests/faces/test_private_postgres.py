@@ -16,13 +16,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from tests.support.commands import mulligan, steady
 
 from mulligan.errors import InputInvalid, PostgresUnusable, StoreLibraryMissing
 from mulligan.service import postgres_status, start_postgres, stop_postgres
 from mulligan.service.private_postgres import PrivatePostgres, default_folder
 from mulligan.store.postgres_programs import installed_programs
-
-from .commands import mulligan, steady
 
 ROOT = Path(__file__).parent.parent.parent
 SRC = ROOT / "src"

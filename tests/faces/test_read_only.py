@@ -7,12 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.support.commands import mulligan, ran, steady, workflow
 
 from mulligan.cli.commands import COMMANDS
 from mulligan.service import Service
 from mulligan.service.home import find_home
 
-from .commands import mulligan, ran, steady, workflow
 from .read_only import said_read_only
 
 pytestmark = pytest.mark.usefixtures("folder")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.commands import mulligan, ran
 
 from mulligan.analysis.whatif.knowledge import Draw, Knowledge
 from mulligan.analysis.whatif.recording import record
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import decode
 from mulligan.service import Home, Service
-
-from .commands import mulligan, ran
 
 pytestmark = pytest.mark.usefixtures("folder")
 

@@ -10,13 +10,13 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from tests.support.commands import Said, mulligan, ran, workflow
 
 from mulligan.formats import load
 from mulligan.service import Service
 from mulligan.service.home import Home
 from mulligan.service.run_control import prepare
 
-from .commands import Said, mulligan, ran, workflow
 from .pages import Page
 
 pytestmark = pytest.mark.usefixtures("folder")

@@ -7,9 +7,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-
-from .commands import mulligan, process, ran, steady, workflow
-from .pipes import Pipe
+from tests.support.commands import mulligan, process, ran, steady, workflow
+from tests.support.pipes import Pipe
 
 pytestmark = pytest.mark.usefixtures("folder")
 

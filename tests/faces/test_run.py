@@ -9,12 +9,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.support.commands import mulligan, process, ran, steady, workflow
+from tests.support.pipes import Pipe
 
 from mulligan.cli.options import service_at
 from mulligan.service import Service
-
-from .commands import mulligan, process, ran, steady, workflow
-from .pipes import Pipe
 
 pytestmark = pytest.mark.usefixtures("folder")
 

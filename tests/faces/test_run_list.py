@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.commands import mulligan, ran
 
 from mulligan.cli.full_screen import Screen
 from mulligan.core.deciding.breaker import Guard, GuardedOutcome
@@ -28,8 +29,6 @@ from mulligan.service.run_list import RunLine, RunQuery, run_page
 from mulligan.service.values import parse_time
 from mulligan.store.memory import MemoryStore
 from mulligan.testing.clock import START, JumpingClock
-
-from .commands import mulligan, ran
 
 HELLO = "name: hello\ninputs: {region: {default: east}}\nsteps:\n  - {step: greet, shell: 'echo ${inputs.region}'}\n"
 HOUR = timedelta(hours=1)

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-
-from .commands import mulligan, steady
+from tests.support.commands import mulligan, steady
 
 HELLO = """\
 inputs: {who: {default: world}}

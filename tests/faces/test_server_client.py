@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.commands import Said, mulligan, ran, steady
+from tests.support.serving import READER, TOKEN, serving, working
 
 import mulligan as face
 from mulligan.errors import InputInvalid
-
-from ..serving import READER, TOKEN, serving, working
-from .commands import Said, mulligan, ran, steady
 
 WORKFLOW = """
 name: nightly

@@ -8,14 +8,13 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.commands import Said, mulligan, process, workflow
 
 from mulligan.cli.options import service_at
 from mulligan.formats import load
 from mulligan.service.run_control import prepare
 from mulligan.service.starting import RunNotTakenUp, detach
 from mulligan.worker.processes import is_running
-
-from .commands import Said, mulligan, process, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 

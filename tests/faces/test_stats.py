@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-
-from .commands import Said, mulligan, ran
+from tests.support.commands import Said, mulligan, ran
 
 pytestmark = pytest.mark.usefixtures("folder")
 

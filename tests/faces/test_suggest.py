@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.analysis.suggest.histories import decided
-from tests.analysis.suggest.stored import store_runs
+from tests.support.commands import mulligan
+from tests.support.histories import decided
+from tests.support.stored_histories import store_runs
 
 from mulligan.formats import examine
 from mulligan.service import Home, Service
-
-from .commands import mulligan
 
 pytestmark = pytest.mark.usefixtures("folder")
 

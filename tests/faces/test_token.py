@@ -6,10 +6,9 @@ import json
 import re
 
 import pytest
+from tests.support.commands import mulligan
 
 from mulligan.service import open_service
-
-from .commands import mulligan
 
 
 @pytest.fixture(autouse=True)

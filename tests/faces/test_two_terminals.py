@@ -10,8 +10,7 @@ from pathlib import Path
 from subprocess import Popen
 
 import pytest
-
-from .commands import mulligan, process, steady, workflow
+from tests.support.commands import mulligan, process, steady, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 

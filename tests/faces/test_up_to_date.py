@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from .commands import mulligan, workflow
+from tests.support.commands import mulligan, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 

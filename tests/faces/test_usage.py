@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-
-from .commands import mulligan, ran
+from tests.support.commands import mulligan, ran
 
 pytestmark = pytest.mark.usefixtures("folder")
 

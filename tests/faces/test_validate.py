@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-
-from .commands import mulligan
+from tests.support.commands import mulligan
 
 GOOD = """\
 name: release

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.commands import mulligan, process, ran, workflow
 
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import RunRecord, Store, WorkerRecord
 from mulligan.service import Service
 from mulligan.service.home import find_home
 from mulligan.service.waiting import Until, wait_for_runs
-
-from .commands import mulligan, process, ran, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 

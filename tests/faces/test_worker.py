@@ -9,11 +9,10 @@ from pathlib import Path
 from threading import Timer
 
 import pytest
+from tests.support.commands import mulligan, process, ran
+from tests.support.runner import wait_until
 
 from mulligan.service.worker_loop import gives_up
-
-from ..live.runner import wait_until
-from .commands import mulligan, process, ran
 
 pytestmark = pytest.mark.usefixtures("folder")
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.support.commands import mulligan
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model import reports as r
@@ -18,8 +19,6 @@ from mulligan.service.home import find_home
 from mulligan.service.workers import Resources, worker_lines
 from mulligan.store.memory import MemoryStore
 from mulligan.testing.clock import START, JumpingClock
-
-from .commands import mulligan
 
 GIB = 2**30
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.faces.commands import SRC, mulligan
-from tests.faces.pipes import Pipe
+from tests.support.commands import SRC, mulligan
+from tests.support.pipes import Pipe
 
 from mulligan import flow, step
 from mulligan.errors import LanguageError

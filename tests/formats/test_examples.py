@@ -27,6 +27,8 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 from jsonschema import Draft202012Validator
+from tests.support.runner import Live, Ran
+from tests.support.web import as_json, serving
 
 from mulligan.core.model.workflow import Workflow, encode
 from mulligan.errors import LanguageError
@@ -36,9 +38,6 @@ from mulligan.language.document import decode, parse
 from mulligan.language.nodes import Source, plain
 from mulligan.language.schema import schema
 from mulligan.service.drawing import draw_mermaid
-
-from ..live.runner import Live, Ran
-from ..worker.web import as_json, serving
 
 FOLDER = Path(__file__).parent.parent.parent / "examples" / "formats"
 RUNS = "runs.yaml"

@@ -6,11 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from tests.support.runner import Live
 
 from mulligan.formats import examine
 from mulligan.formats.noetl.log import noetl_events
-
-from ..live.runner import Live
 
 AGENT = 'cat > prompt.txt; echo "$MULLIGAN_STEP" >> asked.txt; touch fixed; echo done'
 

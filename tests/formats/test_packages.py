@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.commands import mulligan as command
 
 import mulligan
 from mulligan.errors import InputInvalid, LanguageError
@@ -17,8 +18,6 @@ from mulligan.formats import convert, examine, title_of
 from mulligan.formats.recognition import check_system
 from mulligan.formats.table import FORMATS, log_writer
 from mulligan.plugins import FormatPlugin
-
-from ..faces.commands import mulligan as command
 
 ACME = """
 from mulligan import FormatPlugin

@@ -14,12 +14,12 @@ from typing import Any
 import apsw
 import psycopg
 import pytest
+from tests.support.commands import SRC, mulligan
 
 from mulligan.ports import RunRecord
 from mulligan.service import Service
 from mulligan.service.home import Home
 
-from ..faces.commands import SRC, mulligan
 from .old_stores import restore_schema, unpack_home
 
 # What each run says at its end when GATE is open. No other wrote anything else.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.growth import COPIES_MAX, GROWTH_MAX, growth_of_lines, share_of_copies
+from tests.support.growth import COPIES_MAX, GROWTH_MAX, growth_of_lines, share_of_copies
 
 from mulligan.analysis.coverage.explore import explore
 from mulligan.core.deciding.bounded_regex import is_found

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from .runner import Live, opened
+from tests.support.runner import Live, opened
 
 
 @pytest.fixture(autouse=True)

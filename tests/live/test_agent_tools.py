@@ -6,10 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.support.runner import Live
 
 from mulligan.core.model import events as e
-
-from .runner import Live
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "agents"
 

@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable
 
 import pytest
+from tests.support.runner import Live, Ran
 
 from mulligan.core.model import events as e
 from mulligan.worker.actions.agent_prompt import CONTEXT_NOTICE
-
-from .runner import Live, Ran
 
 Named = Callable[[str, str], None]
 

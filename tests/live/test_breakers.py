@@ -8,13 +8,12 @@ from datetime import UTC
 from pathlib import Path
 
 import pytest
+from tests.support.runner import Live, Terminal, wait_until
 
 from mulligan.core.model import events as e
 from mulligan.ports import BreakerRecord
 from mulligan.service import Service
 from mulligan.service.breakers import find_breaker_waits
-
-from .runner import Live, Terminal, wait_until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "breaker.yaml"
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.runner import Live
 
 from mulligan.core.model import events as e
-
-from .runner import Live
 
 SPENDS = """echo '{"content": "done", "tokens": 10, "cost": "0.1"}' > "$MULLIGAN_OUTPUT\""""
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.runner import Live, Terminal
 
 from mulligan.core.model import events as e
 from mulligan.errors import MulliganError
 from mulligan.language import load
 from mulligan.service.corrections import CorrectedWorkflow
-
-from .runner import Live, Terminal
 
 # A child that says that it runs, and ends when the folder has `go`.
 HELD = """

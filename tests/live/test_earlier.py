@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mulligan.service.forecast import typical_durations
+from tests.support.runner import Live
 
-from .runner import Live
+from mulligan.service.forecast import typical_durations
 
 TEXT = """
 name: timed

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.runner import Live
 
 from mulligan.errors import OtherAttemptParked, UnknownStep
-
-from .runner import Live
 
 PARKED = """\
 name: parked

@@ -7,10 +7,9 @@ import signal
 from typing import Any
 
 import pytest
+from tests.support.runner import Live, Ran, Terminal, wait_until
 
 from mulligan.core.model import events as e
-
-from .runner import Live, Ran, Terminal, wait_until
 
 # What `end` is told, written down.
 WITNESS = """

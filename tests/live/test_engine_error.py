@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.runner import ROOM, ExecutionRecorder, Live
 
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
@@ -14,8 +15,6 @@ from mulligan.engine.driven_runs import RunAbandoned
 from mulligan.language import load
 from mulligan.service.driver import Driver
 from mulligan.service.run_control import prepare
-
-from .runner import ROOM, ExecutionRecorder, Live
 
 # The second step asks the evaluator something, when the first has ended.
 ASKING = """

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.runner import Live
 
 from mulligan.core.model import events as e
 from mulligan.errors import InputInvalid
-
-from .runner import Live
 
 
 def test_a_reader_starts_when_its_writer_has_completed(live_file: Live):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.runner import Live, Ran
 
 from mulligan.core.model import events as e
-
-from .runner import Live, Ran
 
 
 def statuses(ran: Ran) -> dict[str, str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mulligan.core.model import events as e
+from tests.support.runner import Live, wait_until
 
-from .runner import Live, wait_until
+from mulligan.core.model import events as e
 
 GROUP = """
 name: nightly

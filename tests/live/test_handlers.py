@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.runner import Live, Ran
 
 from mulligan.core.model import events as e
-
-from .runner import Live, Ran
 
 FORMS = """
 name: forms

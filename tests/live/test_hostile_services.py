@@ -6,9 +6,8 @@ import socket
 from contextlib import ExitStack
 
 import pytest
-
-from ..worker.web import Answer, Web, reset, response, serving
-from .runner import Live
+from tests.support.runner import Live
+from tests.support.web import Answer, Web, reset, response, serving
 
 LONGER_THAN_IT_IS = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nshort"
 

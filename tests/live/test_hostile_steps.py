@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.runner import Live, Ran, Terminal, wait_until
 
 from mulligan.core.model import events as e
 from mulligan.errors import InputInvalid
 from mulligan.service.driver import Capacity
 from mulligan.worker import processes
-
-from .runner import Live, Ran, Terminal, wait_until
 
 # What a step does: its text, and what is told of it. None: it completes.
 SHELL: dict[str, tuple[str, tuple[str, str] | None]] = {

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.runner import Live
+from tests.support.web import as_json, reset, response, serving
 
 from mulligan.core.model import events as e
-
-from ..worker.web import as_json, reset, response, serving
-from .runner import Live
 
 FETCH = """
 name: fetch

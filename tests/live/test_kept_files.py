@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.runner import Live, Ran
 
 from mulligan.core.model import events as e
 from mulligan.core.model.file_records import StaleFile
 from mulligan.errors import NothingToRetry
-
-from .runner import Live, Ran
 
 BUILD = """
     name: build

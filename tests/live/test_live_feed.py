@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tests.support.runner import ROOM, Live
 
 from mulligan.core.model import events as e
 from mulligan.core.state.state import State
@@ -19,8 +20,6 @@ from mulligan.service.home import DATABASE
 from mulligan.service.json_output import to_json
 from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
 from mulligan.service.run_control import prepare
-
-from .runner import ROOM, Live
 
 FLOW = """
 name: flow

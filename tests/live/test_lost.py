@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
+from tests.support.runner import Live, Ran, Terminal, wait_until
+
 from mulligan.core.model import events as e
 from mulligan.core.model.workflow import RERUNS_AFTER_LOSS_MAX
-
-from .runner import Live, Ran, Terminal, wait_until
 
 # The parent of a command is the supervisor of its worker: with it goes all that the worker runs.
 LOSE = "kill -9 $PPID; sleep 60"

@@ -7,13 +7,12 @@ import os
 from typing import Any
 
 import pytest
+from tests.support.runner import Live, Ran
 
 from mulligan.core.model import events as e
 from mulligan.language import load
 from mulligan.service.driver import Capacity
 from mulligan.service.run_control import prepare
-
-from .runner import Live, Ran
 
 WIDE = Capacity(cpus=16.0, memory=4 << 30)
 

@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.support.runner import Live
+from tests.support.web import as_json, response, serving
 
 from mulligan.core.model import events as e
 
 from ..worker.test_models import ended, said, stream
-from ..worker.web import as_json, response, serving
-from .runner import Live
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "agents"
 KEY = "sk-the-key-of-this-test"

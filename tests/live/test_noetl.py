@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 
 import pytest
+from tests.support.runner import Live, wait_until
 
 from mulligan.core.model import events as e
 
-from .runner import Live, wait_until
 from .test_secrets import FORMS, SECRET, kept
 
 # Each visit of `call` fails twice, and a rule allows three calls in all. `MULLIGAN_RETRY` counts within the visit.

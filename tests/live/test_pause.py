@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.runner import Live, Terminal
 
 from mulligan.core.model import events as e
 from mulligan.errors import Refused
-
-from .runner import Live, Terminal
 
 HELD = """
 name: held

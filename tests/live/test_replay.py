@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import apsw
 import pytest
+from tests.support.runner import Live
 
 from mulligan.core.model.events import Entry
 from mulligan.service import Service
@@ -13,8 +14,6 @@ from mulligan.service.home import Home
 from mulligan.service.replay import verify
 from mulligan.service.run_reader import RunReader
 from mulligan.store.sqlite_file import admit
-
-from .runner import Live
 
 ASKING = """
 name: asking

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.runner import Live, Ran, Terminal
 
 from mulligan.core.model import events as e
 from mulligan.errors import InputInvalid
@@ -12,8 +13,6 @@ from mulligan.language import load_text
 from mulligan.service import TokenForm
 from mulligan.service.driver import Capacity
 from mulligan.service.run_control import prepare
-
-from .runner import Live, Ran, Terminal
 
 TWO_CPUS = Capacity(cpus=2.0, memory=1 << 30)
 

@@ -7,13 +7,12 @@ import math
 import os
 
 import pytest
+from tests.support.runner import Live, Terminal
 
 from mulligan.core.model import events as e
 from mulligan.core.model.fact_parts import Adjusted
 from mulligan.errors import Refused
 from mulligan.language import load
-
-from .runner import Live, Terminal
 
 MIB = 1 << 20
 # An item completes once a file of its name is there.

@@ -7,10 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.support.runner import Live, Ran
 
 from mulligan.core.model import events as e
-
-from .runner import Live, Ran
 
 
 def route(ran: Ran, step: str) -> tuple[Any, Any, Any]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.runner import Live, Ran
 
 from mulligan.core.model import events as e
 from mulligan.core.model.fact_parts import Adjusted
-
-from .runner import Live, Ran
 
 MIB = 1 << 20
 

@@ -6,10 +6,9 @@ import signal
 from pathlib import Path
 
 import pytest
+from tests.support.runner import Live, Terminal, wait_until
 
 from mulligan.core.model import events as e
-
-from .runner import Live, Terminal, wait_until
 
 SHARED = """
 name: shared

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.runner import Live
 
 from mulligan.core.state.state import STATE_TABLES, State
 from mulligan.errors import InputInvalid, UnknownRun, UnknownStep
 from mulligan.language import load_text
 from mulligan.service import ItemQuery, Service, StepQuery, run_cache
 from mulligan.service.run_control import prepare
-
-from .runner import Live
 
 FLOW = """
 name: flow

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.runner import Live
 
 from mulligan.core.model import events as e
-
-from .runner import Live
 
 # Names that are about the task itself, whatever it is.
 OF_EVERY_TASK = {

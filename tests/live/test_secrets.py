@@ -15,12 +15,11 @@ from urllib.parse import quote, quote_plus
 import msgspec
 import psycopg
 import pytest
+from tests.support.runner import Live, Ran
 
 from mulligan.core.model import events as e
 from mulligan.service import to_json
 from mulligan.worker.redactor import Redactor
-
-from .runner import Live, Ran
 
 SECRET = 'hunter2/never "told" +é'
 FORMS = {

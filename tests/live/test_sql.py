@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .runner import Live
+from tests.support.runner import Live
 
 PEOPLE = "sqlite:///people.db"
 

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.runner import Live
 
 from mulligan.core.model.events import Entry
 from mulligan.errors import KeyMismatch, KeyUsed, StoreUnavailable
 from mulligan.language import load_text
 from mulligan.ports import NewRun, Store, Turn
 from mulligan.service.run_control import Prepared, prepare
-
-from .runner import Live
 
 FLOW = "name: flow\nsteps: [{step: work, shell: 'true'}]"
 OTHER = "name: other\nsteps: [{step: work, shell: 'false'}]"

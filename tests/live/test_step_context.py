@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.support.runner import Live, Terminal
+
 from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import KEY
 from mulligan.service import RunRetention, to_json
-
-from .runner import Live, Terminal
 
 KEEPING = """
     name: keeping

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .runner import Live, wait_until
+from tests.support.runner import Live, wait_until
 
 # The first attempt of 'slow' never ends: its process is killed with the one that drives the run.
 DIES = """

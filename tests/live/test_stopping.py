@@ -8,10 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.support.runner import Live, Terminal, wait_until
 
 from mulligan.core.model import events as e
-
-from .runner import Live, Terminal, wait_until
 
 # A process that ends when asked to, one that does not care, and one that has left its session and does not care either.
 TREE = """

@@ -7,11 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.support.runner import Live, Terminal, wait_until
 
 from mulligan.core.model import events as e
 from mulligan.service import to_json
-
-from .runner import Live, Terminal, wait_until
 
 NIGHT = Path(__file__).parents[2] / "examples" / "agents" / "triage-night"
 

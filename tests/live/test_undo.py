@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.runner import Live, Terminal
 
 from mulligan.core.model import events as e
 from mulligan.errors import UndoFailed
-
-from .runner import Live, Terminal
 
 BOOKING = """
 name: booking

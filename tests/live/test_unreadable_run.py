@@ -5,13 +5,12 @@ from __future__ import annotations
 import apsw
 import psycopg
 import pytest
+from tests.support.runner import Live
 
 from mulligan.errors import CodecError
 from mulligan.language import load
 from mulligan.service.home import DATABASE
 from mulligan.service.run_control import prepare
-
-from .runner import Live
 
 TEXT = "name: damaged\nsteps: [{step: one, shell: 'true'}]\n"
 

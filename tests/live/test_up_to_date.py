@@ -8,11 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.runner import Live, Ran, Terminal
 
 from mulligan.core.model import events as e
 from mulligan.service.gc import RunRetention
-
-from .runner import Live, Ran, Terminal
 
 MESH = """
     name: mesh

@@ -6,13 +6,12 @@ from typing import Any
 
 import polars as pl
 import pytest
+from tests.support.runner import Live, Ran
 
 from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import is_artifact
 from mulligan.service.gc import RunRetention
 from mulligan.values.files import load_output
-
-from .runner import Live, Ran
 
 MAKE = """
           - step: make

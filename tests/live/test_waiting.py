@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.support.runner import Live, wait_until
 
 from mulligan.core.model import events as e
-
-from .runner import Live, wait_until
 
 # Beside the question: work that is under way, and times that come by themselves.
 ASKING = """

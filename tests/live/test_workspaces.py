@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.runner import Live, Terminal
 
 from mulligan.core.deciding.fork import plan_fork
 from mulligan.core.model import events as e
@@ -19,8 +20,6 @@ from mulligan.ports import NewRun
 from mulligan.service import RunRetention
 from mulligan.service.run_worktrees import note_removal
 from mulligan.service.store_calls import StoreCalls
-
-from .runner import Live, Terminal
 
 FLOW = """
 name: edit

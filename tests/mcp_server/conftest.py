@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.faces.commands import mulligan
 from tests.mcp_server.conversation import Agent, agent_at
+from tests.support.commands import mulligan
 
 PARKED = """
 name: nightly

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faces.commands import mulligan
 from tests.mcp_server.conftest import ran
 from tests.mcp_server.conversation import Agent, agent_at
+from tests.support.commands import mulligan
 
 from mulligan.mcp_server.local_access import LocalAccess
 from mulligan.service import Home, RunQuery, Service

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from mcp import Client as McpClient
-from tests.api.conftest import Client as ApiClient
-from tests.api.conftest import open_client, token_record
-from tests.faces.commands import mulligan
 from tests.mcp_server.http_conversation import HttpAgent
+from tests.support.api_client import Client as ApiClient
+from tests.support.api_client import open_client, token_record
+from tests.support.commands import mulligan
 
 from mulligan.mcp_server import http_route
 from mulligan.mcp_server.http_route import BODY_BYTES_MAX, ROUTES

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.faces.commands import mulligan
 from tests.mcp_server.conftest import PARKED, ran
 from tests.mcp_server.conversation import agent_at
+from tests.support.commands import mulligan
 
 from mulligan.service import TokenLimits, open_service
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from mcp import Client
-from tests.api.conftest import Client as ApiClient
-from tests.api.conftest import open_client, token_record
-from tests.faces.commands import mulligan
 from tests.mcp_server.conversation import unmarked
 from tests.mcp_server.http_conversation import HttpAgent
+from tests.support.api_client import Client as ApiClient
+from tests.support.api_client import open_client, token_record
+from tests.support.commands import mulligan
 
 from mulligan.mcp_server.http_route import ROUTES
 from mulligan.service import Home, TokenLimits

@@ -10,9 +10,9 @@ import mcp_types as types
 import msgspec
 import pytest
 from mcp import MCPError
-from tests.faces.commands import mulligan
 from tests.mcp_server.conftest import PARKED, ran
 from tests.mcp_server.conversation import Agent, agent_at, unmarked
+from tests.support.commands import mulligan
 
 from mulligan.mcp_server.tool_table import BY_NAME
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
-from tests.faces.commands import SRC, mulligan
 from tests.mcp_server.conversation import agent_at
-from tests.serving import READER, TOKEN, serving
+from tests.support.commands import SRC, mulligan
+from tests.support.serving import READER, TOKEN, serving
 
 FLOW = "name: tiny\nsteps:\n  - step: one\n    shell: 'echo done'\n"
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.analysis.suggest.histories import decided
-from tests.analysis.suggest.stored import store_runs
 from tests.mcp_server.conversation import Agent, agent_at
 from tests.mcp_server.test_untrusted import outside, texts
+from tests.support.histories import decided
+from tests.support.stored_histories import store_runs
 
 from mulligan.formats import examine
 from mulligan.service import Home, Service

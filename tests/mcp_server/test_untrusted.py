@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 from mcp import Client
-from tests.faces.commands import mulligan
 from tests.mcp_server.conversation import Agent, agent_at
+from tests.support.commands import mulligan
 
 from mulligan.errors import Refused, UnknownItem
 from mulligan.mcp_server.answers import error_text, present, present_error

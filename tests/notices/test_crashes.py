@@ -12,12 +12,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.support.receiver import Receiver, receiving
 
 from mulligan.history.notice_text import NoticeBody
 from mulligan.ports import NoticeRecord
 from mulligan.service import Home, Service
-
-from .receiver import Receiver, receiving
 
 SENDS = """
 import sys

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.receiver import Receiver, receiving
 
 from mulligan.errors import InputInvalid
 from mulligan.history.notice_text import NoticeBody, NoticeFailure
@@ -21,8 +22,6 @@ from mulligan.ports import NoticeRecord
 from mulligan.service.notices.dispatch import send
 from mulligan.service.notices.messages import make_message
 from mulligan.service.notices.targets import Target, signing_key
-
-from .receiver import Receiver, receiving
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 BODY = NoticeBody(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.store_files import write_empty_store
+from tests.support.store_files import write_empty_store
 
 from mulligan.errors import InputInvalid
 from mulligan.ports import WorkerRecord

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faces.commands import mulligan
-from tests.forked_cli import forked_cli
-from tests.store.keeping import queue, reports, started, task, worker
+from tests.support.commands import mulligan
+from tests.support.forked_cli import forked_cli
+from tests.support.keeping import queue, reports, started, task, worker
 
 from mulligan.core.deciding.breaker import Guard
 from mulligan.core.model import reports as r

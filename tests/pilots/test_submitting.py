@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.faces.commands import mulligan
+from tests.support.commands import mulligan
 
 from mulligan.core.model.slurm_profile import SlurmProfile
 from mulligan.errors import InputInvalid, LanguageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.faces.commands import mulligan
+from tests.support.commands import mulligan
 
 from .fake_slurm import FakeSlurm
 

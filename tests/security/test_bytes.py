@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-
-from ..faces.commands import mulligan, workflow
+from tests.support.commands import mulligan, workflow
 
 NO_TEXT = os.fsdecode(b"\xff\x1b[2J")
 WAITS = """

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from tests.support.commands import mulligan, workflow
 
 from mulligan.core.model.reports import PauseRequested
 from mulligan.errors import CodecError
@@ -30,8 +31,6 @@ from mulligan.ports import (
 from mulligan.store.encoding import encoded
 from mulligan.store.sqlite import SqliteStore
 from mulligan.store.sqlite_file import admit
-
-from ..faces.commands import mulligan, workflow
 
 # A row of every kind: items, failures, handlers, routes, an undo, a child run, a timer, a queued task, a breaker.
 RICH = """

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import apsw
 import pytest
+from tests.support.commands import mulligan, workflow
 
 from mulligan.store import open_store
-
-from ..faces.commands import mulligan, workflow
 
 WAITS = """
 name: waits

@@ -7,8 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-
-from ..faces.commands import mulligan, workflow
+from tests.support.commands import mulligan, workflow
 
 MARKUP = (
     """</script><script>evil()</script><img src="//evil.example/x" onerror=evil()><svg onload=evil()>"'`--><style>"""

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import apsw
 import msgspec
 import pytest
-from tests.api.conftest import SCOPES, Client, Reply, open_client, token_record
-from tests.faces.commands import mulligan
+from tests.support.api_client import SCOPES, Client, Reply, open_client, token_record
+from tests.support.commands import mulligan
 
 from mulligan.api import openapi
 from mulligan.api.routes import ROUTES

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.web import response, serving
+from tests.support.work import Work
 
-from ..worker.web import response, serving
-from ..worker.work import Work
 from .outside import Outside
 
 # The descriptors of a process: what each of them is.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.work import Work
 
 from mulligan.errors import ArtifactDamaged
 from mulligan.service.report.build import read_tail
@@ -15,7 +16,6 @@ from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.worker import outputs
 from mulligan.worker.folders import Folders, file_name, open_regular_file, remove_folder, write_private_file
 
-from ..worker.work import Work
 from .outside import Outside
 
 VICTIM = "what is nobody's to read or write"

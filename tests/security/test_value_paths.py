@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from ..live.runner import Live, opened
-from ..worker.work import Work
+from tests.support.runner import Live, opened
+from tests.support.work import Work
 
 LOGS = 'logs: {stdout: "logs/${f}"}'
 LOGS_ALONE = 'logs: {stdout: "${f}"}'

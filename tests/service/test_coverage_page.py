@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from tests.analysis.coverage_examples import LARGE, NIGHTLY, coverage
+from tests.support.coverage_examples import LARGE, NIGHTLY, coverage
 
 from mulligan.analysis.coverage.results import Case, Finding
 from mulligan.history.story import StoryLine

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.analysis.coverage_examples import KINDS, LARGE, NIGHTLY, SOURCE, cell, coverage
+from tests.support.coverage_examples import KINDS, LARGE, NIGHTLY, SOURCE, cell, coverage
 
 from mulligan.analysis.coverage.figures import count_figures
 from mulligan.analysis.coverage.results import Coverage, Finding

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.faces.commands import mulligan
+from tests.support.commands import mulligan
 
 from mulligan.errors import InputInvalid
 from mulligan.service import Home, LogPage, Service

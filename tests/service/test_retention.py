@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import psycopg
 import pytest
-from tests.store_files import write_empty_store
+from tests.support.store_files import write_empty_store
 
 from mulligan.ports import AuditRecord, Document, TokenRecord
 from mulligan.service import Home, RunRetention, Service

@@ -7,8 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.analysis.suggest.histories import PARKS, T0, decided
-from tests.analysis.suggest.stored import store_runs
+from tests.support.histories import PARKS, T0, decided
+from tests.support.stored_histories import store_runs
 
 from mulligan.analysis.suggest.changes import AddRule
 from mulligan.errors import NotFound, Refused, UnknownStep

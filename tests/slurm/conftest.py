@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.support.private_slurm import PrivateSlurm, why_not
 
-from .private_slurm import PrivateSlurm, why_not
 from .site import Site
 
 FOLDER = Path(__file__).parent

@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.support.private_slurm import Job, PrivateSlurm, SlurmRefused, wait_until
+
 from mulligan.core.model import events as e
 from mulligan.worker.processes import environment_of, send_signal, snapshot
 from proof.stage import Stage, answered
-
-from .private_slurm import Job, PrivateSlurm, SlurmRefused, wait_until
 
 # Tasks that ask for it run in jobs, and never in the process that starts the run.
 LABEL = "pilot"

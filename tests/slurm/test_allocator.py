@@ -8,10 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests.support.private_slurm import wait_until
 
 from mulligan.core.model import events as e
 
-from .private_slurm import wait_until
 from .site import Site, ended
 
 PILOTS_MAX = 3

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 
+from tests.support.private_slurm import wait_until
+
 from mulligan.core.model import events as e
 
-from .private_slurm import wait_until
 from .site import LABEL, Site, ended
 
 STEPS = 6

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.private_slurm import wait_until
 
 from mulligan.core.model import events as e
 from mulligan.core.model.worker_time import RERUNS_AFTER_TIME_MAX
 
-from .private_slurm import wait_until
 from .site import LABEL, Site, ended
 
 # A worker stops its tasks ten seconds before its end.

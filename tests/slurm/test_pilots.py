@@ -6,10 +6,10 @@ import subprocess
 from datetime import datetime
 
 import pytest
+from tests.support.private_slurm import wait_until
 
 from mulligan.core.model import events as e
 
-from .private_slurm import wait_until
 from .site import Site, ended
 
 FOUR = """

@@ -7,11 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.store_files import write_empty_store
+from tests.support.keeping import Memory, Open, Place, PostgresSchema, SqliteFolder
+from tests.support.store_files import write_empty_store
 
 from mulligan.ports import Store
-
-from .keeping import Memory, Open, Place, PostgresSchema, SqliteFolder
 
 
 @pytest.fixture(params=["sqlite", "postgres", "memory"])

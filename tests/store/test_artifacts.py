@@ -13,13 +13,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.support.keeping import Memory, Open, Place, PostgresSchema, SqliteFolder
 
 from mulligan.core.model.artifacts import Artifact, describe_artifact
 from mulligan.errors import ArtifactDamaged, ArtifactGone
 from mulligan.ports import Artifacts, Store
 from mulligan.store.artifact_files import ArtifactFiles
-
-from .keeping import Memory, Open, Place, PostgresSchema, SqliteFolder
 
 SRC = Path(__file__).parents[2] / "src"
 NAME = "17/build/1/2/output.json"

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.support.keeping import T0, Open, Place, commit, ended, offer, queue, reports, started, task, worker
 
 from mulligan.core.deciding.breaker import Guard, GuardedOutcome, Verdict
 from mulligan.core.effects.effects import SetTimer, StopTask
@@ -14,8 +15,6 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import Breaker
 from mulligan.errors import Conflict, StaleLease
 from mulligan.ports import BreakerRecord, Lease, Store, Turn
-
-from .keeping import T0, Open, Place, commit, ended, offer, queue, reports, started, task, worker
 
 RESET = 60.0
 LLM = Guard("llm", Breaker(failures=2, reset=RESET))

@@ -7,14 +7,27 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.keeping import (
+    T0,
+    Open,
+    Place,
+    commit,
+    ended,
+    new_run,
+    offer,
+    queue,
+    reports,
+    started,
+    take,
+    task,
+    worker,
+)
 
 from mulligan.core.effects.effects import SetTimer, StopTask
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.errors import Conflict, UnknownRun
 from mulligan.ports import Answer, ChildReport, Commit, NoticeRecord, Store, Turn
-
-from .keeping import T0, Open, Place, commit, ended, new_run, offer, queue, reports, started, take, task, worker
 
 CANCEL = r.CancelRequested(T0, by="somebody")
 

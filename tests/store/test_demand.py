@@ -5,6 +5,19 @@ from __future__ import annotations
 import apsw
 import psycopg
 import pytest
+from tests.support.keeping import (
+    Open,
+    Place,
+    PostgresSchema,
+    SqliteFolder,
+    commit,
+    offer,
+    queue,
+    reports,
+    started,
+    task,
+    worker,
+)
 
 from mulligan.core.deciding.breaker import Guard
 from mulligan.core.effects.run_lists import QueuedShape
@@ -12,8 +25,6 @@ from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Breaker
 from mulligan.ports import Store
 from mulligan.store.statements import Dialect, migrations
-
-from .keeping import Open, Place, PostgresSchema, SqliteFolder, commit, offer, queue, reports, started, task, worker
 
 RULES = Breaker(failures=2, reset=60.0)
 SLURM = "slurm:gpu"

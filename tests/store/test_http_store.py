@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from msgspec.structs import replace
+from tests.support.keeping import T0, commit, ended, new_run, offer, queue, sound_run, started, task, worker
 
 from mulligan.core.effects.run_lists import QueuedShape, RunFilter
 from mulligan.core.model import events as e
@@ -40,8 +41,6 @@ from mulligan.store.http_store import HttpStore
 from mulligan.store.memory import MemoryStore
 from mulligan.testing.clock import JumpingClock
 from mulligan.testing.history import step, workflow
-
-from .keeping import T0, commit, ended, new_run, offer, queue, sound_run, started, task, worker
 
 
 class Direct:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from tests.support.keeping import T0, Open, commit, new_run, reports, started, take, task, worker
 
 from mulligan.core.effects import effects as fx
 from mulligan.core.model import reports as r
 from mulligan.errors import UnknownRun
 from mulligan.ports import Answer, Message, StopRequest, Store
-
-from .keeping import T0, Open, commit, new_run, reports, started, take, task, worker
 
 PAUSE = r.PauseRequested(T0, by="somebody", reason="lunch")
 RESUME = r.ResumeRequested(T0, by="somebody")

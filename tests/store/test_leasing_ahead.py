@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.keeping import ended, offer, queue, reports, started, task, worker
 
 from mulligan.core.deciding.breaker import Guard
 from mulligan.core.model import reports as r
@@ -12,8 +13,6 @@ from mulligan.core.model.workflow import Breaker
 from mulligan.ports import Store
 from mulligan.store.postgres import PostgresStore
 from mulligan.store.postgres_pipeline import SQL, _numbered
-
-from .keeping import ended, offer, queue, reports, started, task, worker
 
 
 @pytest.fixture

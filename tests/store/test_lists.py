@@ -9,6 +9,20 @@ import apsw
 import psycopg
 import pytest
 from msgspec.structs import replace
+from tests.support.keeping import (
+    T0,
+    Place,
+    PostgresSchema,
+    SqliteFolder,
+    commit,
+    new_run,
+    offer,
+    queue,
+    started,
+    take,
+    task,
+    worker,
+)
 
 from mulligan.core.deciding.breaker import Guard
 from mulligan.core.effects.effects import SetTimer
@@ -30,8 +44,6 @@ from mulligan.ports import NewRun, Store
 from mulligan.store.sqlite import SqliteStore
 from mulligan.store.sqlite_tickets import SQL
 from mulligan.store.statements import Dialect, migrations
-
-from .keeping import T0, Place, PostgresSchema, SqliteFolder, commit, new_run, offer, queue, started, take, task, worker
 
 HOUR = timedelta(hours=1)
 

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from tests.support.keeping import T0, PostgresSchema, commit, started
 
 from mulligan.core.model import reports as r
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import Store
 from mulligan.store.postgres import PostgresStore
 from mulligan.testing.postgres import PostgresServer, own_server
-
-from .keeping import T0, PostgresSchema, commit, started
 
 CANCEL = r.CancelRequested(T0)
 

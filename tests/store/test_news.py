@@ -6,14 +6,13 @@ import select
 from collections.abc import Callable
 
 import pytest
+from tests.support.keeping import T0, Open, commit, ended, new_run, offer, queue, started, take, task, worker
 
 from mulligan.core.deciding.breaker import Guard, GuardedOutcome
 from mulligan.core.effects.effects import SetTimer, StopTask
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Breaker
 from mulligan.ports import Store, Turn
-
-from .keeping import T0, Open, commit, ended, new_run, offer, queue, started, take, task, worker
 
 CANCEL = r.CancelRequested(T0)
 

@@ -16,6 +16,7 @@ import apsw
 import msgspec
 import psycopg
 import pytest
+from tests.support.keeping import T0, PostgresSchema, SqliteFolder, commit, entries, started
 
 from mulligan.core.effects.run_lists import RunFilter
 from mulligan.core.model.failure import Failure
@@ -28,8 +29,6 @@ from mulligan.store.memory import MemoryStore
 from mulligan.store.postgres import PostgresStore
 from mulligan.store.sqlite import SqliteStore
 from mulligan.store.statements import migrations
-
-from .keeping import T0, PostgresSchema, SqliteFolder, commit, entries, started
 
 SRC = Path(__file__).parents[2] / "src"
 # The columns of a message that is not about a task.

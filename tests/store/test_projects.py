@@ -9,6 +9,22 @@ import apsw
 import psycopg
 import pytest
 from msgspec.structs import replace
+from tests.support.keeping import (
+    T0,
+    Memory,
+    Place,
+    PostgresSchema,
+    SqliteFolder,
+    commit,
+    ended,
+    new_run,
+    offer,
+    queue,
+    reports,
+    started,
+    task,
+    worker,
+)
 
 from mulligan.core.effects.run_lists import RunFilter
 from mulligan.core.model import reports as r
@@ -29,23 +45,6 @@ from mulligan.ports import (
 )
 from mulligan.store import view_project
 from mulligan.store.project_view import ProjectView
-
-from .keeping import (
-    T0,
-    Memory,
-    Place,
-    PostgresSchema,
-    SqliteFolder,
-    commit,
-    ended,
-    new_run,
-    offer,
-    queue,
-    reports,
-    started,
-    task,
-    worker,
-)
 
 
 def ids(records: list[Any]) -> list[int]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.keeping import T0, new_run, offer, queue, started, task, worker
 
 from mulligan.core.deciding.breaker import Guard
 from mulligan.core.model.outcome import Outcome
@@ -16,8 +17,6 @@ from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.workflow import Breaker
 from mulligan.ports import Store
 from mulligan.store import open_store
-
-from .keeping import T0, new_run, offer, queue, started, task, worker
 
 SRC = Path(__file__).parents[2] / "src"
 

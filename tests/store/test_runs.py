@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from tests.support.keeping import T0, Open, commit, entries, new_run, reports, started, worker
 
 from mulligan.core.model import reports as r
 from mulligan.errors import KeyUsed, UnknownRun
 from mulligan.ports import LoadedRun, NewRun, RunRecord, Store, Turn, WaitingPlace
 from mulligan.store import view_project
-
-from .keeping import T0, Open, commit, entries, new_run, reports, started, worker
 
 
 def test_a_new_run_has_its_request_with_its_own_id_in_its_inbox(store: Store) -> None:

@@ -11,13 +11,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from tests.support.keeping import new_run, worker
+from tests.support.store_schemas import StoreSchemas
 
 from mulligan.errors import StoreRefused
 from mulligan.store.postgres import PostgresStore
 from mulligan.testing.postgres import GIVEN, own_schema, shared_server
-
-from ..store_schemas import StoreSchemas
-from .keeping import new_run, worker
 
 SRC = Path(__file__).parents[2] / "src"
 

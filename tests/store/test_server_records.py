@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 from msgspec.structs import replace
+from tests.support.keeping import T0, Memory, Open, Place, PostgresSchema, commit, new_run, started
 
 from mulligan.errors import KeyUsed, MulliganError, RevisionMismatch
 from mulligan.ports import (
@@ -29,8 +30,6 @@ from mulligan.ports import (
     WorkflowVersion,
 )
 from mulligan.store import view_project
-
-from .keeping import T0, Memory, Open, Place, PostgresSchema, commit, new_run, started
 
 Result = TypeVar("Result")
 

@@ -6,15 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-
-from mulligan.core.effects.effects import SetTimer
-from mulligan.core.model import reports as r
-from mulligan.core.model.fact_parts import AvoidedHosts
-from mulligan.core.model.workflow import Secret
-from mulligan.errors import StaleLease
-from mulligan.ports import Store
-
-from .keeping import (
+from tests.support.keeping import (
     LEASE_SECONDS,
     T0,
     Open,
@@ -30,6 +22,13 @@ from .keeping import (
     task,
     worker,
 )
+
+from mulligan.core.effects.effects import SetTimer
+from mulligan.core.model import reports as r
+from mulligan.core.model.fact_parts import AvoidedHosts
+from mulligan.core.model.workflow import Secret
+from mulligan.errors import StaleLease
+from mulligan.ports import Store
 
 
 def leased(store: Store, **fields: Any) -> list[str]:

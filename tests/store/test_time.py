@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from tests.support.keeping import Open, Place, commit, new_run, reports, started
+
 from mulligan.core.effects.effects import SetTimer
 from mulligan.core.model import reports as r
 from mulligan.ports import Store, Turn
-
-from .keeping import Open, Place, commit, new_run, reports, started
 
 
 def set_timers(store: Store, turn: Turn, *timers: SetTimer) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from tests.support.keeping import T0, Open, commit, new_run, queue, started, take, task, worker
 
 from mulligan.core.effects.effects import SetTimer
 from mulligan.core.model import reports as r
 from mulligan.errors import Conflict
 from mulligan.ports import Store, Turn
-
-from .keeping import T0, Open, commit, new_run, queue, started, take, task, worker
 
 
 def test_a_free_turn_is_taken_and_its_fence_grows_with_each_holder(store: Store) -> None:

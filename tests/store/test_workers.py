@@ -6,13 +6,7 @@ from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
-
-from mulligan.core.model import reports as r
-from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
-from mulligan.errors import Conflict, StaleLease
-from mulligan.ports import Store, WorkerRecord
-
-from .keeping import (
+from tests.support.keeping import (
     LEASE_SECONDS,
     T0,
     Open,
@@ -28,6 +22,11 @@ from .keeping import (
     task,
     worker,
 )
+
+from mulligan.core.model import reports as r
+from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
+from mulligan.errors import Conflict, StaleLease
+from mulligan.ports import Store, WorkerRecord
 
 JOB = WorkerJob(
     "17", "n3", array_id="16", array_task=2, profile="long", is_one_task=True, life_seconds=600.0, restarts=1

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.support.commands import mulligan, process, ran
+from tests.support.runner import wait_until
 
 from mulligan.core.model.workflow import Triage
 from mulligan.engine.timings import Timings
@@ -17,9 +19,6 @@ from mulligan.service.telemetry import run_counts
 from mulligan.service.telemetry.exposition import merged, render, worker_families
 from mulligan.service.telemetry.run_counts import OTHER, RunCounts
 from mulligan.testing.history import History, edge, handler, retry, step, workflow
-
-from ..faces.commands import mulligan, process, ran
-from ..live.runner import wait_until
 
 
 def counted(*runs: History) -> RunCounts:

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.support.commands import mulligan, ran, workflow
 
 from mulligan.errors import StoreUnavailable
 from mulligan.service import Service, open_service
 from mulligan.service.telemetry.telemetry import ENDPOINT_VARIABLES
 
-from ..faces.commands import mulligan, ran, workflow
 from .collector import collecting
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)

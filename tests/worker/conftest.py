@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from .work import Announcements, Work
+from tests.support.work import Announcements, Work
 
 
 @pytest.fixture

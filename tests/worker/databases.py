@@ -8,12 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.work import PATIENCE_SECONDS
 
 from mulligan import StepError
 from mulligan.worker.actions.sql import run
 from mulligan.worker.json_encoding import encode_plain
-
-from .work import PATIENCE_SECONDS
 
 LOOK_SECONDS = 0.005
 

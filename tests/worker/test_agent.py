@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.work import Work
 
 from mulligan.core.deciding.agent_context import AgentContext, PriorOutput
 from mulligan.core.deciding.classify import classify
@@ -20,8 +21,6 @@ from mulligan.ports import Lease
 from mulligan.worker.actions.agent import SKIP_PERMISSIONS, tokens
 from mulligan.worker.actions.agent_answer import decision
 from mulligan.worker.actions.agent_prompt import CONTEXT_NOTICE
-
-from .work import Work
 
 AT = datetime(2026, 11, 15, tzinfo=UTC)
 FAILED = FailedSource("build", 1, 2, 1, 1, "retries_exhausted", failure("EXIT_NONZERO", "disk full"), 4, 9, AT)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.work import Work
 
 from mulligan.core.deciding.classify import classify
 from mulligan.core.model.reports import TaskEnded
@@ -18,8 +19,6 @@ from mulligan.errors import InputInvalid
 from mulligan.worker.actions.agent_output import CLAUDE, CODEX, Field, Form, Prices, read
 from mulligan.worker.actions.agent_providers import Provider, provider
 from mulligan.worker.programs import Programs
-
-from .work import Work
 
 CLAUDE_RESULT = {
     "type": "result",

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.work import Work
 
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.workflow import ENGINE_ACTIONS
 from mulligan.language.action_keys import ACTIONS
 from mulligan.worker.actions import action_registry
-
-from .work import Work
 
 
 def called(work: Work, code: str, args: dict[str, Any] | None = None, **fields: Any) -> TaskEnded:

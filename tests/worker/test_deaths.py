@@ -12,6 +12,7 @@ from pathlib import Path
 from subprocess import PIPE, STDOUT
 
 import pytest
+from tests.support.work import PATIENCE_SECONDS, Announcements, Work, is_alive, kill, watched
 
 from mulligan.core.model.reports import LeaseExpired
 from mulligan.worker.lock import acquire, state_of
@@ -19,14 +20,13 @@ from mulligan.worker.processes import kill_worker_processes
 from mulligan.worker.supervisor_client import SupervisorClient
 
 from .test_ends import ESCAPES, LONG, escape
-from .work import PATIENCE_SECONDS, Announcements, Work, is_alive, kill, watched
 
 # A worker in a process of its own, that can be killed. It says when its tasks run.
 WORKER = """
 import sys
 from pathlib import Path
 sys.path[:0] = [{src!r}, {tests!r}]
-from tests.worker.work import Work
+from tests.support.work import Work
 from mulligan.core.model.workflow import Secret
 from mulligan.worker.lock import acquire
 lock = acquire(Path({folder!r}), "worker")

@@ -9,11 +9,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.support.work import Announcements, Work, is_alive, watched
 
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import LeaseExpired, TaskEnded, TaskInterrupted
-
-from .work import Announcements, Work, is_alive, watched
 
 MIB = 1 << 20
 LONG = "sleep 1000"

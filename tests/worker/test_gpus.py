@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.work import Work
 
 from mulligan.core.model.reports import TaskEnded
 from mulligan.worker.resource_pool import VISIBLE_GPUS, visible_gpus
-
-from .work import Work
 
 TOLD = f'echo "${{{VISIBLE_GPUS}-nothing}}"'
 

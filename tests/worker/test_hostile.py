@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.support.work import Announcements, Work, is_alive
 
 from mulligan.core.deciding.classify import classify
 from mulligan.core.model.outcome import Outcome
@@ -18,8 +19,6 @@ from mulligan.worker.json_encoding import OUTPUT_BYTES_MAX
 from mulligan.worker.log_limit import KEPT_BYTES
 from mulligan.worker.running_task import RunningTask
 from mulligan.worker.task_files import TaskFiles
-
-from .work import Announcements, Work, is_alive
 
 MIB = 1 << 20
 

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.web import Answer, as_json, reset, response, serving
+from tests.support.work import Work
 
 from mulligan.core.deciding.classify import classify
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
-
-from .web import Answer, as_json, reset, response, serving
-from .work import Work
 
 # Whatever the terminal of the tests is set to, a loopback server is asked directly.
 DIRECTLY = {"NO_PROXY": "*"}

@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.support.work import Work
 
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.workflow import Secret
@@ -19,7 +20,6 @@ from mulligan.worker.databases.postgres import open_session
 from proof.chaos.proxy import Proxy
 
 from .databases import asked, refused, wait_for
-from .work import Work
 
 ME = "select pg_backend_pid() as me"
 

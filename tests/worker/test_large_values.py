@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.work import PATIENCE_SECONDS, Announcements, Work
 
 import mulligan.worker
 from mulligan.core.deciding.classify import classify
@@ -27,8 +28,6 @@ from mulligan.store.artifact_memory import ArtifactMemory
 from mulligan.testing.clock import JumpingClock
 from mulligan.worker.loop_limits import LOOP_BYTES_MAX, LOOP_BYTES_MAX_REDACTED
 from mulligan.worker.send_buffer import SendBuffer
-
-from .work import PATIENCE_SECONDS, Announcements, Work
 
 LARGE = 2 * LOOP_BYTES_MAX
 SECRET = "hunter2&co-never-told"

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.work import Work
 
 from mulligan.core.effects.lease_rules import HELD_SECONDS_MAX
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded, TaskInterrupted
 from mulligan.ports import Lease
-
-from .work import Work
 
 SLOTS = ("one", "two")
 NOTE = "def main(name):\n    with open('order', 'a') as order: order.write(name)\n"

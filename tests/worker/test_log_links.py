@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-
-from .work import Work
+from tests.support.work import Work
 
 
 def test_each_path_leads_to_what_the_attempt_wrote(work: Work) -> None:

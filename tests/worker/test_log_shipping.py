@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.support.work import Work
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.reports import TaskEnded
@@ -18,8 +19,6 @@ from mulligan.store.memory import MemoryStore
 from mulligan.worker import lock
 from mulligan.worker.folders import Folders
 from mulligan.worker.log_shipping import LogShipping
-
-from .work import Work
 
 
 class Records:

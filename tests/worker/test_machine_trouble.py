@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.work import Work
 
 from mulligan.core.model.reports import TaskEnded
 from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.worker.machine_trouble import full_disk
 from mulligan.worker.task_reports import report_spawn_error, report_start_error
-
-from .work import Work
 
 FILL = "head -c 400000 /dev/zero > big; exit 1"
 

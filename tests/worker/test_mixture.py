@@ -6,10 +6,9 @@ import random
 from pathlib import Path
 
 import pytest
+from tests.support.work import Work, kill
 
 from mulligan.ports import Lease
-
-from .work import Work, kill
 
 SHELL = [
     "true",

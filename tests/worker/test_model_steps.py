@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.web import serving
+from tests.support.work import Work
 
 from mulligan import StepError
 from mulligan.core.deciding.classify import classify
@@ -29,8 +31,6 @@ from mulligan.worker.models.settings import Access, ModelSettings
 from mulligan.worker.programs import Programs
 
 from .test_models import Log, ended, said, stream
-from .web import serving
-from .work import Work
 
 KEY = "sk-very-secret-key"
 SCHEMA = {"type": "object", "required": ["verdict"], "properties": {"verdict": {"enum": ["yes", "no"]}}}

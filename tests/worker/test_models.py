@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.web import Answer, Web, as_json, reset, response, serving
 
 from mulligan import StepError
 from mulligan.core.model.conversation import Message, ToolCall, ToolSpec
@@ -15,8 +16,6 @@ from mulligan.worker.models import find_kind
 from mulligan.worker.models.request import ModelAnswer, ModelRequest
 from mulligan.worker.models.settings import DEFAULT_URLS, Access, ModelKind, ModelSettings
 from mulligan.worker.models.sse import events
-
-from .web import Answer, Web, as_json, reset, response, serving
 
 KINDS: tuple[ModelKind, ...] = ("openai", "anthropic")
 KEY = "sk-very-secret"

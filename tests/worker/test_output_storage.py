@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.work import Work
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.artifacts import (
@@ -27,8 +28,6 @@ from mulligan.ports import Artifacts
 from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.testing.clock import START
 from mulligan.worker.output_storage import ROW_BYTES_MAX, FileToStore, OutputStorage, artifact_folder_of
-
-from .work import Work
 
 
 @pytest.fixture

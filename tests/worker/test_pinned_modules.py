@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.work import Work
 
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
-
-from .work import Work
 
 
 def pinned(work: Work, source: str, args: dict[str, Any] | None = None, **params: Any) -> TaskEnded:

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.work import Work
 
 from mulligan.worker.programs import Programs, find_program
-
-from .work import Work
 
 PLAIN = {"PATH": "/usr/bin:/bin", "HOME": "/", "SHLVL": "3", "PWD": "/tmp"}
 

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.work import Announcements, Work, is_alive, kill, watched
 
 from mulligan import StepError
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
-
-from .work import Announcements, Work, is_alive, kill, watched
 
 WHO = "import os\ndef main(): return os.getpid()"
 

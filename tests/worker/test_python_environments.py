@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.support.work import Work, kill
 
 from mulligan.core.deciding.classify import classify
 from mulligan.core.model.reports import TaskEnded, TaskInterrupted
@@ -17,7 +18,6 @@ from mulligan.ports import Lease
 from mulligan.worker.environment_cache import find_unused, remove_unused
 
 from .wheels import FakeUv
-from .work import Work, kill
 
 VERSION = "import tiny\ndef main(): return tiny.VERSION"
 WHERE = "import os, sys, mulligan\ndef main(): return [sys.prefix, os.environ['VIRTUAL_ENV'], os.environ['PATH']]"

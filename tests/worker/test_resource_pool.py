@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.work import GIB, Announcements, Work
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded, TaskInterrupted
 from mulligan.ports import Lease, Offer
 from mulligan.worker.resource_pool import ResourcePool
-
-from .work import GIB, Announcements, Work
 
 
 def filled(work: Work, **fields: object) -> int:

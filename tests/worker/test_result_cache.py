@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.work import Work
 
 from mulligan.core.effects.reuse import Reuse
 from mulligan.core.effects.snapshot import changes
@@ -17,8 +18,6 @@ from mulligan.core.turn import turn
 from mulligan.errors import CodecError, StoreUnavailable
 from mulligan.testing.history import History, step, workflow
 from mulligan.worker.loop_limits import LOOP_BYTES_MAX
-
-from .work import Work
 
 LOOKS = Reuse(definition="d1", looks=True)
 

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.work import Announcements, Work, kill
 
 from mulligan.core.model.reports import LeaseExpired, TaskInterrupted
 from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.worker.task_limits import TaskLimits
-
-from .work import Announcements, Work, kill
 
 JOB = WorkerJob("17", "n3", profile="long")
 

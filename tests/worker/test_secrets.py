@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.work import Announcements, Work
 
 from mulligan.core.deciding.classify import classify
 from mulligan.core.model.reports import Report, TaskEnded, TaskInterrupted
@@ -16,8 +17,6 @@ from mulligan.ports import Lease
 from mulligan.worker.redacted_logs import RedactedLogs
 from mulligan.worker.redactor import Redactor
 from mulligan.worker.secrets import ROOTS_MAX
-
-from .work import Announcements, Work
 
 SECRET = "hunter2&co-never-told"
 TOKEN = {"token": Secret(env="DEPLOY_TOKEN")}

@@ -7,12 +7,11 @@ import signal
 from pathlib import Path
 
 import pytest
+from tests.support.work import Announcements, Work
 
 from mulligan.core.model.reports import Report, TaskEnded, TaskInterrupted
 from mulligan.worker.shared_signal import HOLD_SECONDS, SharedSignal
 from mulligan.worker.task_reports import ProcessExit
-
-from .work import Announcements, Work
 
 TERMINATED, KILLED, EXIT_1, EXIT_143 = int(signal.SIGTERM), int(signal.SIGKILL), 1 << 8, 143 << 8
 

@@ -7,12 +7,11 @@ import signal
 from pathlib import Path
 
 import pytest
+from tests.support.work import Announcements, Work
 
 from mulligan.core.deciding.classify import classify
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
-
-from .work import Announcements, Work
 
 
 def code_of(report: TaskEnded) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.support.work import Work, kill
 
 from mulligan.core.model.reports import TaskEnded
 
 from .databases import asked, invalid, refused
-from .work import Work, kill
 
 KINDS = ["sqlite", "postgres", "duckdb"]
 

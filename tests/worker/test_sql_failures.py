@@ -13,6 +13,7 @@ from pathlib import Path
 import apsw
 import psycopg
 import pytest
+from tests.support.work import Work
 
 from mulligan import StepError
 from mulligan.core.model.reports import TaskEnded
@@ -22,7 +23,6 @@ from mulligan.worker.databases import sqlite
 from mulligan.worker.databases.address import MEMORY, SCHEMES, read_address
 
 from .databases import asked, invalid, refused, wait_for
-from .work import Work
 
 KNOWN = "sqlite:///file.db, postgresql://user@host/name and duckdb:///file.duckdb"
 

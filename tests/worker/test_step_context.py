@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.work import Announcements, Work
 
 import mulligan
 from mulligan.core.model.outcome import Outcome
@@ -17,7 +18,6 @@ from mulligan.step_context import NotInStep
 from mulligan.worker.progress_records import Progress, parse_progress, read_progress
 
 from .test_python import other_pythons
-from .work import Announcements, Work
 
 SECRET = "hunter2&co-never-shown"
 

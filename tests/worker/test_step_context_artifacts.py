@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.work import Work
 
 from mulligan.core.deciding.classify import classify
 from mulligan.core.model.artifacts import KEY, Artifact, is_artifact, parse_reference
@@ -19,8 +20,6 @@ from mulligan.errors import StoreUnavailable
 from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.store.artifact_memory import ArtifactMemory
 from mulligan.testing.clock import JumpingClock
-
-from .work import Work
 
 SECRET = "hunter2&co-never-shown"
 KEEP = "import mulligan\ndef main():\n  open('model.bin', 'wb').write(b'\\0weights')\n"

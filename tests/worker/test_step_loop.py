@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.work import Announcements, Work
 
 from mulligan.core.model.outcome import Outcome
-
-from .work import Announcements, Work
 
 CLIENT = """
 import asyncio

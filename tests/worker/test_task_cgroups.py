@@ -6,11 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.support.work import Work
 
 from mulligan.worker import processes
 from mulligan.worker.task_cgroups import DELEGATION_MARKS, VARIABLE, CgroupParent, TaskCgroup, TaskCgroups, find_parent
-
-from .work import Work
 
 MIB = 1 << 20
 V1, V2 = "9:cpu:/\n4:memory:{}\n0::/\n", "0::{}\n"

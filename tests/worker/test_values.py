@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.work import Work
 
 from mulligan.core.deciding.classify import classify
 from mulligan.core.model.artifacts import is_artifact, parse_reference
@@ -16,8 +17,6 @@ from mulligan.core.model.workflow import Secret
 from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.store.artifact_memory import ArtifactMemory
 from mulligan.testing.clock import JumpingClock
-
-from .work import Work
 
 FRAME = "import pandas as pd\ndef main(**given): return pd.DataFrame({'a': [1, 2, 3], 'b': list('xyz')})"
 

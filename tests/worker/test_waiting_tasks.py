@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.work import Work
 
 from mulligan.core.model.reports import TaskEnded, TaskInterrupted
 from mulligan.ports import Lease
-
-from .work import Work
 
 AT_ONCE = 3
 

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.git_repository import Repository, repository
 
 from mulligan import StepError
 from mulligan.worker import worktrees
 from mulligan.worker.environment import worker_environment
 from mulligan.worker.workspaces import run
-
-from ..formats.prodigy.repository import Repository, repository
 
 __all__ = ["repository"]
 

@@ -1,4 +1,4 @@
-"""Showing a run that other processes drive, such as the workers of a server, as `shown_runs` shows one that this process drives."""
+"""Showing a run that another process drives, such as a worker of a server, as `shown_runs` shows one of ours."""
 
 from __future__ import annotations
 

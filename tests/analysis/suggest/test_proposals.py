@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.support.histories import NOISY, PARKS, begun, decided, gather, in_rounds, learn, noise
 
 from mulligan.analysis.suggest.changes import AddBreaker, AddRule, RemoveRule, SetLimit
 from mulligan.analysis.suggest.evidence import ErrorKey, Evidence, Tried, definition
@@ -17,8 +18,6 @@ from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.reports import Classified, RunRequested
 from mulligan.core.model.workflow import Action, Handler, Resources, Rule, Template, Triage, Workflow, decode, encode
 from mulligan.testing.history import History, command, edge, handler, retry, step, workflow
-
-from .histories import NOISY, PARKS, begun, decided, gather, in_rounds, learn, noise
 
 FETCH = workflow(step("fetch", triage=PARKS))
 PARKS_WHEN_EXHAUSTED = Triage(when="exhausted")

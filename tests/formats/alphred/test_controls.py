@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.live.runner import Live, Terminal
+from tests.support.runner import Live, Terminal
 
 from .reading import edge, node, text
 

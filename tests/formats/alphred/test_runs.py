@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faces.commands import mulligan
-from tests.live.runner import Live, Ran
+from tests.support.commands import mulligan
+from tests.support.runner import Live, Ran
 
 from mulligan.core.model import events as e
 

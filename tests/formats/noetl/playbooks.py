@@ -6,12 +6,12 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+from tests.support.commands import mulligan
+
 from mulligan.formats import translation
 from mulligan.formats.noetl.workflow import translate
 from mulligan.formats.noetl.yaml_1_1 import parse
 from mulligan.language.nodes import Source, plain
-
-from ...faces.commands import mulligan
 
 NEWER = "apiVersion: noetl.io/v10\nkind: Playbook\nmetadata: {name: test}\n"
 OLDER = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: test}\n"

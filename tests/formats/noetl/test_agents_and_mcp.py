@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from tests.support.web import as_json, response, serving
 
 from mulligan import StepError
 from mulligan.formats.noetl.runtime import run
 
-from ...worker.web import as_json, response, serving
 from .playbooks import newer, ran, refused, translated, warned, written
 
 CHILD = newer("""

@@ -6,12 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.support.commands import mulligan
 
 import mulligan as library
 from mulligan.errors import LanguageError
 from mulligan.formats import load
-
-from ...faces.commands import mulligan
 
 CHILD = """
 apiVersion: noetl.io/v10

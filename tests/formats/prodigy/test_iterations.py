@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.live.runner import ROOM, Live, Ran
+from tests.support.git_repository import Repository, repository
+from tests.support.runner import ROOM, Live, Ran
 
 import mulligan
 from mulligan.errors import InputInvalid, LanguageError
 from mulligan.formats import load, options_of
 from mulligan.formats.prodigy.runtime.iterations import begin_iteration, end_iteration, list_inputs
 from mulligan.service import Service
-
-from .repository import Repository, repository
 
 __all__ = ["repository"]
 

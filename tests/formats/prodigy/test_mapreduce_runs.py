@@ -8,11 +8,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.live.runner import Live, Ran, wait_until
+from tests.support.git_repository import Repository
+from tests.support.runner import Live, Ran, wait_until
 
 from mulligan.core.model import events as e
-
-from .repository import Repository
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 import subprocess
 
 import pytest
-from tests.live.runner import Live, Ran
+from tests.support.runner import Live, Ran
 
 AGENT = """\
 prompt=$(cat)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.git_repository import Repository, repository
 
 from mulligan import StepError
 from mulligan.formats.prodigy.runtime.worktrees import (
@@ -18,8 +19,6 @@ from mulligan.formats.prodigy.runtime.worktrees import (
     open_run,
     report_worktree,
 )
-
-from .repository import Repository, repository
 
 __all__ = ["repository"]
 FAILED = [{"handled": False, "recovered": False, "allowed": False}]

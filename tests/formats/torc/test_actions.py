@@ -7,11 +7,11 @@ from textwrap import dedent, indent
 from typing import Any
 
 import pytest
+from tests.support.runner import Live, Terminal
 
 from mulligan.core.model import events as e
 from mulligan.formats import examine
 
-from ...live.runner import Live, Terminal
 from .reading import jobs, ours, refusal, warned
 
 JOBS = """

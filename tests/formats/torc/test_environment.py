@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...live.runner import Live
+from tests.support.runner import Live
+
 from .reading import loaded, ours
 
 ENVIRONMENT = """

@@ -6,12 +6,11 @@ import os
 from itertools import pairwise
 
 import pytest
+from tests.support.runner import Live, Ran
 
 from mulligan.core.model import events as e
 from mulligan.errors import InputInvalid, MulliganError
 from mulligan.service.driver import Capacity
-
-from ...live.runner import Live, Ran
 
 
 def statuses(ran: Ran) -> dict[str, str]:

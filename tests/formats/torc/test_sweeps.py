@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.support.runner import Live
 
 from mulligan.core.model.workflow import Workflow
 from mulligan.formats import convert, load
-
-from ...live.runner import Live
 
 
 def steps(folder: Path, text: str) -> list[dict[str, Any]]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.web import Web, as_json, response, serving
 
-from ..web import Web, as_json, response, serving
 from .asking import envelope, python, reported, result
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.work import Work
 
-from ..work import Work
 from .asking import python, reported, result
 
 RETURNS_AMIDST = """

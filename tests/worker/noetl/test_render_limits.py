@@ -10,11 +10,11 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from tests.support.work import Work
 
 from mulligan.core.model.reports import TaskEnded
 from mulligan.formats.noetl.runtime.render_limits import LimitReached, run_limited
 
-from ..work import Work
 from .asking import python, reported
 
 MEMORY = "it needs more than 512 MiB of memory: do this work in a 'python' tool"

@@ -10,12 +10,12 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from tests.support.web import as_json, reset, response, serving
+from tests.support.work import Work
 
 from mulligan.core.model.reports import TaskEnded
 from mulligan.formats.noetl.runtime.credentials import database_address
 
-from ..web import as_json, reset, response, serving
-from ..work import Work
 from .asking import envelope, reported, result, seen
 
 PASSWORD = "hunter2 &'"

@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from tests.forked_process import start_mulligan
-from tests.store_files import write_empty_store
+from tests.support.forked_process import start_mulligan
+from tests.support.store_files import write_empty_store
 
 import mulligan
 from mulligan.core.model import events as e

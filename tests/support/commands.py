@@ -11,7 +11,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.forked_process import start_mulligan
+from tests.support.forked_process import start_mulligan
 
 from mulligan.cli.dispatch import exit_code
 

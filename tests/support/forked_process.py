@@ -29,7 +29,7 @@ import mulligan
 from mulligan.cli import main
 from mulligan.cli.commands import COMMANDS
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SRC = str(Path(mulligan.__file__).parents[1])
 # What a command of a run imports when it needs it.
 LATER = ("mulligan.store.sqlite", "mulligan.store.artifact_files", "mulligan.service.notices.observing")
@@ -119,7 +119,7 @@ class _Server:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.forked_process"],
+                [sys.executable, "-m", "tests.support.forked_process"],
                 cwd=ROOT,
                 env=OF_SERVER,
                 stdin=theirs,

@@ -18,11 +18,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NoReturn
 
-from tests.forked_process import become, load
+from tests.support.forked_process import become, load
 
 import mulligan
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 # Isolated and without `site`: it loads nothing but a socket.
 CALLER = """#!/bin/sh
 exec "{python}" -I -S "{caller}" "{address}" "$@"
@@ -55,7 +55,7 @@ def forked_cli(environment: Mapping[str, str], python: str = sys.executable) -> 
         address, caller = os.path.join(folder, "socket"), Path(folder) / "caller.py"
         caller.write_text(CALLER_PROGRAM, encoding="utf-8")
         with subprocess.Popen(
-            [python, "-m", "tests.forked_cli", address],
+            [python, "-m", "tests.support.forked_cli", address],
             cwd=ROOT,
             env={**environment, **path},
             stdin=subprocess.PIPE,

@@ -6,7 +6,7 @@
 
 A page begins in an empty folder. A block sees what earlier ones exported, and goes on in the folder where they stopped.
 
-To write what is printed today into a page: `PYTHONPATH=src python tests/played.py docs/concepts/ladder.md`.
+To write what is printed today into a page: `PYTHONPATH=src python tests/support/played.py docs/concepts/ladder.md`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src"
 # A whole start of the interpreter for every command.
 PROGRAM = f'#!/bin/sh\nexec "{sys.executable}" -m mulligan "$@"\n'
