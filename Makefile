@@ -26,7 +26,7 @@ unexport CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo nl2sql-demo quick test browser slurm pictures check lint format bench growth simulate crashes chaos soak mutants fuzz attacks generated docs pins dist dist-check clean
+.PHONY: help demo nl2sql-demo quick test nightly browser slurm pictures check lint format bench growth simulate crashes chaos soak mutants fuzz attacks generated docs pins dist dist-check clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +47,9 @@ quick: $(STAMP) ## run the tests of the core and the language, without the long 
 
 test: $(STAMP) ## run all tests
 	$(BIN)/pytest
+
+nightly: $(STAMP) ## run all tests, also those that take long, each with all of its examples (half an hour)
+	MULLIGAN_NIGHTLY=1 $(BIN)/pytest
 
 browser: $(STAMP) ## open every page of the dashboard in Chromium (Debian: apt-get install chromium)
 	@command -v chromium chromium-browser google-chrome >/dev/null || { echo "Chromium is missing; on Debian: apt-get install chromium" >&2; exit 1; }

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from _pytest.assertion import rewrite
 from hypothesis import settings
+from tests.support.nightly import leave_to_the_night
 
 from mulligan.testing.postgres import own_schema, shared_server
 
@@ -66,6 +67,11 @@ def pytest_collection() -> Iterator[None]:
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    leave_to_the_night(config, items)
 
 
 def _test_files(arguments: list[str]) -> Iterator[Path]:
