@@ -26,7 +26,7 @@ unexport CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo nl2sql-demo quick test nightly browser slurm pictures check lint format bench growth simulate crashes chaos soak mutants fuzz attacks generated docs pins dist dist-check clean
+.PHONY: help demo nl2sql-demo quick test test-times nightly steady browser slurm pictures check lint format bench growth simulate crashes chaos soak mutants fuzz attacks generated docs pins dist dist-check clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -45,11 +45,17 @@ NOT_QUICK := $(addprefix --ignore=tests/core/test_,graph_properties.py state_mac
 quick: $(STAMP) ## run the tests of the core and the language, without the long random ones (under a minute on two cores)
 	$(BIN)/pytest tests/core tests/golden tests/language -n 2 -q $(NOT_QUICK)
 
-test: $(STAMP) ## run all tests
-	$(BIN)/pytest
+test: $(STAMP) ## run the tests; one that fails is repeated, alone on a busy machine
+	$(BIN)/pytest --repeat-failed
+
+test-times: $(STAMP) ## run the tests, and print what they cost: by kinds, by folders
+	$(BIN)/pytest --times
 
 nightly: $(STAMP) ## run all tests, also those that take long, each with all of its examples (half an hour)
-	MULLIGAN_NIGHTLY=1 $(BIN)/pytest
+	MULLIGAN_NIGHTLY=1 $(BIN)/pytest --repeat-failed
+
+steady: $(STAMP) ## run the tests three times on a machine with a load of 12 (an hour): what fails then is unsteady
+	$(BIN)/python -m tests.support.unsteady
 
 browser: $(STAMP) ## open every page of the dashboard in Chromium (Debian: apt-get install chromium)
 	@command -v chromium chromium-browser google-chrome >/dev/null || { echo "Chromium is missing; on Debian: apt-get install chromium" >&2; exit 1; }

@@ -17,6 +17,8 @@ import pytest
 from _pytest.assertion import rewrite
 from hypothesis import settings
 from tests.support.nightly import leave_to_the_night
+from tests.support.times import Times
+from tests.support.unsteady import RepeatFailed
 
 from mulligan.testing.postgres import own_schema, shared_server
 
@@ -30,6 +32,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # A test that fails only sometimes teaches people to run it again. No deadline: a busy machine is no bug of ours.
 settings.register_profile("mulligan", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("mulligan")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--repeat-failed", action="store_true", help="run each failed test again, alone on a busy machine")
+    parser.addoption("--times", action="store_true", help="print what the tests cost, by kinds and by folders")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    is_printing = "PYTEST_XDIST_WORKER" not in os.environ
+    if config.getoption("--repeat-failed") and is_printing:
+        config.pluginmanager.register(RepeatFailed())
+    if config.getoption("--times"):
+        config.pluginmanager.register(Times(adds_up=is_printing))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 from tests.browser.conftest import NARROW, Site, Window
-from tests.dashboard.conftest import HOSTILE
 
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"' onmouseover=alert(1) &lt;b&gt; </textarea>"
 FAILING = """
 name: nightly
 steps:

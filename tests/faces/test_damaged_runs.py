@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.api.test_damaged_runs import DAMAGES, FLOW, Store
 from tests.support.commands import mulligan, ran
+from tests.support.damages import DAMAGES, FLOW, Store
 
 from mulligan.service import Home
 

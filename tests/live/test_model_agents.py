@@ -6,12 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.support.model_answers import ended, said, stream
 from tests.support.runner import Live
 from tests.support.web import as_json, response, serving
 
 from mulligan.core.model import events as e
-
-from ..worker.test_models import ended, said, stream
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "agents"
 KEY = "sk-the-key-of-this-test"

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
+from tests.support.fake_postgres import says, serving
 from tests.support.runner import wait_until
 
 from mulligan.errors import (
@@ -26,8 +27,6 @@ from mulligan.ports import WorkerRecord
 from mulligan.store import open_store
 from mulligan.store.postgres_client import WORKERS_HEARD_MAX, PostgresClient
 from mulligan.testing.postgres import GIVEN
-
-from ..worker.test_sql_failures import says, serving
 
 needs_own_server = pytest.mark.skipif(GIVEN in os.environ, reason="another server may ask for passwords")
 

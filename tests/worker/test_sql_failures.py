@@ -6,13 +6,12 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
 import psycopg
 import pytest
+from tests.support.fake_postgres import says, serving
 from tests.support.work import Work
 
 from mulligan import StepError
@@ -228,42 +227,6 @@ def test_a_server_that_is_not_there_may_be_there_later() -> None:
         "Is the server running on that host and accepting TCP/IP connections?",
         "retryable": True,
     }
-
-
-@contextmanager
-def serving(answer: Callable[[socket.socket], None]) -> Iterator[str]:
-    """The address of a server that treats each client so, and knows a password."""
-    server = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        while True:
-            try:
-                client, _ = server.accept()
-            except OSError:
-                return
-            with client:
-                answer(client)
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        port = server.getsockname()[1]
-        yield f"postgresql://u:geheim@127.0.0.1:{port}/x?sslmode=disable&gssencmode=disable&connect_timeout=2"
-    finally:
-        server.shutdown(socket.SHUT_RDWR)
-        server.close()
-        thread.join()
-
-
-def says(code: str, message: str) -> Callable[[socket.socket], None]:
-    """A server that refuses whoever comes."""
-
-    def answer(client: socket.socket) -> None:
-        client.recv(4096)
-        fields = f"SFATAL\0VFATAL\0C{code}\0M{message}\0\0".encode()
-        client.sendall(b"E" + (len(fields) + 4).to_bytes(4, "big") + fields)
-
-    return answer
 
 
 @pytest.mark.parametrize(

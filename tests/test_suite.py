@@ -1,0 +1,231 @@
+"""The suite itself: where tests and their helpers are, what is left to the night, tests that fail only sometimes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.support import unsteady
+from tests.support.nightly import IS_NIGHTLY, leave_to_the_night
+from tests.support.times import GENERATED, HERE, PROCESSES, Cost, Times, tables
+from tests.support.unsteady import Repeat, RepeatFailed, Repeats, Round, describe, main, repeat_failed
+
+pytest_plugins = ["pytester"]
+
+TESTS = Path(__file__).parent
+FOLDERS = sorted(folder for folder in TESTS.iterdir() if folder.is_dir() and folder.name != "__pycache__")
+# Imports of what another folder tests: the same tests run again on another executor, and fixtures of one kind of test.
+ALLOWED = {
+    ("tests/dask_executor/test_contract.py", "tests.worker"),
+    ("tests/dask_executor/test_contract.py", "tests.worker.conftest"),
+    ("tests/formats/conftest.py", "tests.live.conftest"),
+    ("tests/formats/prodigy/conftest.py", "tests.live.conftest"),
+}
+
+
+# -- where things are ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_each_folder_says_what_belongs_there_and_what_does_not(folder: Path) -> None:
+    page = (folder / "README.md").read_text(encoding="utf-8")
+
+    assert len(page.splitlines()) >= 2
+
+
+def test_the_page_of_the_helpers_has_a_row_for_each_of_them() -> None:
+    rows = re.findall(r"^\| \[(\w+\.py)\]\((\w+\.py)\) \| \S", (TESTS / "support/README.md").read_text(), re.MULTILINE)
+
+    assert [name for name, link in rows if name != link] == []
+    assert sorted(name for name, _ in rows) == sorted(path.name for path in (TESTS / "support").glob("*.py"))
+
+
+def test_what_several_folders_use_is_in_the_package_of_helpers() -> None:
+    found = {(str(file.relative_to(TESTS.parent)), module) for file in TESTS.rglob("*.py") for module in foreign(file)}
+
+    assert found == ALLOWED
+
+
+def foreign(file: Path) -> Iterator[str]:
+    """The modules that a file imports from another folder of the tests."""
+    place = file.relative_to(TESTS.parent).with_suffix("").parts
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            above = place[: len(place) - node.level] if node.level else ()
+            module = ".".join((*above, *([node.module] if node.module else [])))
+            parts = module.split(".")
+            if parts[0] == "tests" and parts[1:2] not in ([], [place[1]], ["support"]):
+                yield module
+
+
+# -- day and night ---------------------------------------------------------------------------------------------------
+
+MARKED = """
+import pytest
+
+@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.on_postgres)])
+def store(request):
+    return request.param
+
+@pytest.mark.nightly
+def test_long(): pass
+
+def test_short(): pass
+
+def test_of_a_store(store): pass
+
+@pytest.mark.postgres
+def test_of_rivals(store): pass
+
+@pytest.mark.parametrize("rows", [1, pytest.param(9, marks=pytest.mark.nightly)])
+def test_of_rows(rows): pass
+"""
+
+
+class Chosen:
+    """Notes which tests are left."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        leave_to_the_night(config, items)
+        self.names = [item.name for item in items]
+
+
+def chosen(pytester: pytest.Pytester, *arguments: str) -> list[str]:
+    pytester.makeini(
+        "[pytest]\nmarkers =\n  nightly\n  on_postgres\n  postgres\n",
+    )
+    pytester.makepyfile(test_it=MARKED)
+    plugin = Chosen()
+    pytester.inline_run("--collect-only", *arguments, plugins=[plugin])
+    return plugin.names
+
+
+@pytest.mark.skipif(IS_NIGHTLY, reason="nothing is left out at night")
+def test_by_day_what_is_marked_is_left_out_and_postgres_runs_where_it_matters(pytester: pytest.Pytester) -> None:
+    assert chosen(pytester) == [
+        "test_short",
+        "test_of_a_store[memory]",
+        "test_of_rivals[memory]",
+        "test_of_rivals[postgres]",
+        "test_of_rows[1]",
+    ]
+
+
+def test_a_test_of_the_night_that_is_named_runs_by_day(pytester: pytest.Pytester) -> None:
+    assert chosen(pytester, "test_it.py::test_long") == ["test_long"]
+
+
+# -- tests that fail only sometimes ----------------------------------------------------------------------------------
+
+UNSTEADY = """
+def test_sometimes(): assert False
+def test_never(): pass
+"""
+
+
+def answers(*outcomes: bool) -> Callable[[str], Repeat]:
+    """Runs of a test that pass and fail in turn."""
+    turns = iter(outcomes)
+
+    def run(nodeid: str) -> Repeat:
+        is_passed = next(turns)
+        return Repeat(is_passed, f"{nodeid} {'passed' if is_passed else 'failed'} alone")
+
+    return run
+
+
+def test_a_failed_test_that_passes_alone_is_unsteady_and_the_run_has_failed(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=UNSTEADY)
+
+    result = pytester.inline_run(
+        "-p", "no:xdist", plugins=[RepeatFailed(answers(True, False, True, True, True), load=1)]
+    )
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_of_an_unsteady_test_both_outputs_are_shown() -> None:
+    (found,) = repeat_failed({"a.py::b": "first"}, answers(True, False, True, True, True), load=1)
+
+    assert list(describe(found)) == [
+        "unsteady: a.py::b",
+        "  failed in this run; alone on a busy machine it passed 4 of 5 times",
+        "  when it failed:",
+        "    a.py::b failed alone",
+        "  when it passed:",
+        "    a.py::b passed alone",
+    ]
+
+
+def test_one_that_passes_each_time_alone_is_shown_as_it_failed_among_the_others() -> None:
+    found = Repeats("a.py::b", "assert 1 == 2", [Repeat(True, "1 passed")] * 5)
+
+    assert list(describe(found))[3:] == ["    assert 1 == 2", "  when it passed:", "    1 passed"]
+
+
+def test_one_that_fails_each_time_is_not_unsteady() -> None:
+    (found,) = repeat_failed({"a.py::b": "first"}, answers(*[False] * 5), load=1)
+
+    assert list(describe(found)) == ["fails always: a.py::b"]
+
+
+def test_many_failures_are_not_repeated(pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]) -> None:
+    pytester.makepyfile("import pytest\n@pytest.mark.parametrize('n', range(11))\ndef test_it(n): assert False")
+
+    result = pytester.inline_run("-p", "no:xdist", plugins=[RepeatFailed(answers(), load=1)])
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "11 tests failed, too many for chance: none is repeated\n" in capsys.readouterr().out
+
+
+def test_a_test_runs_alone_in_a_process_of_its_own(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=UNSTEADY)
+
+    failed, passed = unsteady.run_alone("test_it.py::test_sometimes"), unsteady.run_alone("test_it.py::test_never")
+
+    assert (failed.is_passed, passed.is_passed) == (False, True)
+    assert "assert False" in failed.output
+
+
+@pytest.mark.parametrize(("codes", "code"), [((0, 0, 0), 0), ((0, 1, 0), 1)])
+def test_a_steady_suite_passes_each_of_its_rounds(
+    codes: tuple[int, ...], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turns = iter(codes)
+
+    assert main([], lambda arguments, load: Round(next(turns), 60.0, float(load))) == code
+
+    assert capsys.readouterr().out.count(" of 3: ") == 3
+
+
+# -- what tests cost -------------------------------------------------------------------------------------------------
+
+
+def test_each_test_is_counted_with_its_kind(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        "import subprocess, sys\n"
+        "from hypothesis import given, strategies\n"
+        "def test_a(): pass\n"
+        "def test_b(): subprocess.run([sys.executable, '-S', '-c', ''], check=True)\n"
+        "@given(strategies.integers())\n"
+        "def test_c(n): pass\n"
+    )
+    plugin = Times(adds_up=True)
+
+    pytester.inline_run("-p", "no:xdist", "-p", "no:cacheprovider", plugins=[plugin])
+
+    assert [cost.kind for cost in plugin.costs] == [HERE, PROCESSES, GENERATED]
+
+
+def test_the_tables_have_the_dearest_first() -> None:
+    costs = [Cost("tests/a/test_x.py::y", HERE, 1.0, 2.0), Cost("tests/b/test_x.py::y[a::b]", PROCESSES, 3.0, 3.0)]
+
+    lines = [line.split("  ")[0] for line in tables(costs)]
+
+    assert lines == ["kind", PROCESSES, HERE, "", "folder", "tests/b", "tests/a", ""]
