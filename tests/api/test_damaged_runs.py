@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from tests.support.api_client import Client, Reply, open_client
 from tests.support.damages import DAMAGES, FLOW, Store
+from tests.support.nightly import POSTGRES
 from tests.support.store_files import write_empty_store
 
 from mulligan.api.routes import ROUTES
@@ -39,13 +40,13 @@ class Stage:
     damaged: dict[str, int]
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=["sqlite", POSTGRES])
 def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     with _filled(request, tmp_path_factory.mktemp("damaged")) as found:
         yield found
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def own_stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     """For a test that removes what the others ask for."""
     with _filled(request, tmp_path) as found:

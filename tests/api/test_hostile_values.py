@@ -10,6 +10,7 @@ import pytest
 from msgspec import inspect
 from tests.api.hostile_values import LONG, TEXTS, TIMES, objects
 from tests.support.api_client import Client, open_client, start_run, token_record
+from tests.support.nightly import POSTGRES
 
 from mulligan.api.routes import ROUTES
 from mulligan.service import Home, Service
@@ -20,7 +21,7 @@ PROTOCOL = {"mulligan-protocol": "1"}
 TIMES_ASKED = max(len(TEXTS), len(TIMES))
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Client]:
     url = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
     home = Home(tmp_path / "home", url)

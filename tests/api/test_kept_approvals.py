@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from tests.support.api_client import AT, Client, Reply, open_client, token_record
 from tests.support.commands import mulligan
+from tests.support.nightly import POSTGRES
 
 from mulligan.service import Home, TokenLimits
 
@@ -38,7 +39,7 @@ TOKENS = [
 ]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def client(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     """A server with a run whose `ask` was approved for staging, and whose `deploy` has failed."""
     url = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""

@@ -10,6 +10,7 @@ import apsw
 import psycopg
 import pytest
 from tests.support.api_client import A_WORKFLOW, Client, open_client
+from tests.support.nightly import POSTGRES
 
 from mulligan.errors import StoreOvertaken
 from mulligan.service import Home, Service
@@ -18,10 +19,12 @@ from mulligan.service.home import DATABASE
 from mulligan.store.http_connection import error_of
 from mulligan.store.statements import SQLITE_NEEDED
 
+pytestmark = pytest.mark.postgres
+
 PROTOCOL = {"mulligan-protocol": "1"}
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
     url = request.getfixturevalue("schema_url") if request.param == "postgres" else ""
     return Home(tmp_path / "home", url)

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from tests.support.api_client import AT, Client, Reply, open_client, token_record
 from tests.support.keeping import SOUND, commit, offer, queue, sound_run, started, task
+from tests.support.nightly import POSTGRES
 from tests.support.store_files import write_empty_store
 
 from mulligan.core.deciding.fork import kept_results
@@ -34,7 +35,7 @@ WITH_INPUT = (
 Change = Callable[[NewRun], NewRun]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
     if request.param == "postgres":
         return Home(tmp_path / "home", request.getfixturevalue("store_schema_url"))

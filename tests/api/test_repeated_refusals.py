@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.api_client import AT, Client, open_client
+from tests.support.nightly import POSTGRES
 
 from mulligan.api.repeated_refusals import INTERVAL_SECONDS, KINDS_MAX, RepeatedRefusals
 from mulligan.service import AuditRecord, Home, ServerConfig
@@ -26,7 +27,7 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def client(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Client]:
     url = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
     config = ServerConfig(ServerSection(requests_per_second=1e6, requests_at_once=1_000_000))

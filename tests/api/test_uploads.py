@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.api_client import Client, open_client, start_run
+from tests.support.nightly import POSTGRES
 
 from mulligan.api import uploads
 from mulligan.errors import RequestRefused
@@ -16,7 +17,7 @@ from mulligan.service import Home, Service
 PROTOCOL = {"mulligan-protocol": "1"}
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Client]:
     url = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
     home = Home(tmp_path / "home", url)

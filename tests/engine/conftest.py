@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.nightly import POSTGRES
 from tests.support.store_files import write_empty_store
 
 from mulligan.core.model import reports as r
@@ -104,7 +105,7 @@ class World:
         return [type(entry.fact).__name__ for entry in self.store.log(run_id)]
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", POSTGRES])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     """On PostgreSQL, which others may share, tasks that wait are asked for. Its clock is the server's, and ahead."""
     clock = JumpingClock()

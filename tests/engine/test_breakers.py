@@ -127,6 +127,7 @@ def settle_all(world: World, *engines: Engine) -> None:
     world.settle(*engines)
 
 
+@pytest.mark.postgres
 def test_exactly_so_many_requests_fail_whoever_sends_them_and_then_one_probe(
     world: World, later: Callable[..., None]
 ) -> None:
@@ -216,6 +217,7 @@ def test_a_rule_for_an_open_breaker_retries_when_it_may_be_probed(world: World) 
 # -- many runs -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.postgres
 def test_two_engines_and_two_runs_share_one_breaker_and_one_probe(world: World, later: Callable[..., None]) -> None:
     service = Service()
     one, other = world.engine(ends=service), world.engine(ends=service)
@@ -401,6 +403,7 @@ def test_a_run_that_waited_for_a_breaker_is_taken_up_by_another_engine(
     assert world.status(run_id) == "completed"
 
 
+@pytest.mark.postgres
 def test_a_probe_that_dies_with_its_worker_is_another_lease_for_another(
     world: World, later: Callable[..., None]
 ) -> None:

@@ -164,6 +164,7 @@ class Flaky:
         raise StoreUnavailable("the connection broke")
 
 
+@pytest.mark.postgres
 @pytest.mark.parametrize("is_written", [False, True], ids=["not written", "written"])
 def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_done_twice(world: World, is_written: bool) -> None:
     expected, passes = undisturbed(world)

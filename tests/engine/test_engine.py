@@ -133,6 +133,7 @@ def test_a_task_that_nobody_here_can_ever_take_fails_for_want_of_capacity_or_wai
 LARGE = "steps: [{step: a, shell: make, resources: {cpus: 64}}]"
 
 
+@pytest.mark.postgres
 def test_a_task_waits_for_a_worker_of_another_host_that_has_just_joined(world: World) -> None:
     engine = world.engine(slots=2)
     # It has no lock here: it takes part through a server.
@@ -155,6 +156,7 @@ def test_a_task_waits_for_a_worker_of_another_host_that_was_here_before(world: W
     assert world.statuses(run_id) == {"a": "ready"}
 
 
+@pytest.mark.postgres
 def test_a_run_that_another_engine_drives_is_left_alone(world: World) -> None:
     one, other = world.engine(ends=lambda task: None), world.engine()
     run_id = world.start(CHAIN, one)
@@ -383,6 +385,7 @@ def test_what_a_buried_engine_reports_late_is_refused_and_changes_nothing(world:
     assert engine.drivers == {}
 
 
+@pytest.mark.postgres
 def test_a_turn_that_was_lost_costs_the_other_runs_of_the_batch_nothing(world: World) -> None:
     engine = world.engine(ends=lambda task: None)
     lost, kept = world.start(CHAIN, engine), world.start(CHAIN, engine)
@@ -475,6 +478,7 @@ class Choking(Counting):
         return super().commit(commits)
 
 
+@pytest.mark.postgres
 def test_a_run_whose_turn_cannot_be_written_is_paused_and_disturbs_no_other(world: World) -> None:
     world.store = choking = Choking(world.store, e.AttemptSucceeded)  # type: ignore[assignment]
     engine = world.engine()
@@ -514,6 +518,7 @@ def test_who_takes_up_a_run_that_was_left_alone_hears_what_its_tasks_have_come_t
     assert (world.status(run_id), started(world, run_id)) == ("completed", ["a", "b", "c"])
 
 
+@pytest.mark.postgres
 def test_what_another_worker_has_left_in_the_queue_is_taken_also_by_one_that_is_alone(world: World) -> None:
     one = world.engine(slots=1)
     run_id = world.start(CHAIN, one)

@@ -14,6 +14,8 @@ from mulligan.testing.fake_tasks import FakeTasks
 
 from .conftest import World
 
+pytestmark = pytest.mark.postgres
+
 WIDE = "name: wide\nsteps:\n" + "".join(f"  - {{step: s{number:02}, shell: 'true'}}\n" for number in range(20))
 
 

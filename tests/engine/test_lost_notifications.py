@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from tests.support.keeping import has_news
 
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
@@ -64,20 +65,8 @@ class Shared:
     def start_without_notice(self) -> int:
         """A run of which nobody is notified, as if the connection had been lost between the two transactions."""
         run_id = World(self.other, self.world.clock).start(WORKFLOW, None)
-        self._lose_notices()
+        assert has_news(self.store)
         return run_id
-
-    def _lose_notices(self) -> None:
-        """Read those that were sent so far: they come in order, and the last one is ours."""
-        listener = self.store._client._listening()
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute("SELECT pg_notify(%s, 'last')", [self.store._client.channel])
-        is_last = False
-        while not is_last:
-            assert select.select([listener], [], [], 60)[0]
-            listener.pgconn.consume_input()
-            while (notice := listener.pgconn.notifies()) is not None:
-                is_last = is_last or notice.extra == b"last"
 
     def end_listener(self) -> None:
         """Until it is closed: the server says that it ends the connection, and ends it a moment later."""

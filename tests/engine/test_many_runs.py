@@ -88,6 +88,7 @@ def test_a_store_that_is_back_is_told_that_we_live_between_the_runs_that_are_rea
     assert (at_once, len(engine.drivers)) == (TAKEN_AT_ONCE_MAX, RUNS)
 
 
+@pytest.mark.postgres
 def test_a_store_that_goes_away_again_while_runs_are_read_again_costs_none_of_them(world: World) -> None:
     world.store = store = LosesALoad(world.store)  # type: ignore[assignment]
     engine = world.engine()

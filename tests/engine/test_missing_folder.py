@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.support.nightly import POSTGRES
 
 from mulligan.core.model import events as e
 from mulligan.language import load_text
@@ -29,7 +30,8 @@ def facts_of(reader: RunReader, drivers: list[Driver], run_id: int, *, until: st
     return [entry.fact for entry in reader.events(run_id)]
 
 
-@pytest.mark.parametrize("store_url", ["file", "postgres"])
+@pytest.mark.postgres
+@pytest.mark.parametrize("store_url", ["file", POSTGRES])
 def test_a_worker_that_is_alone_fails_the_tasks_of_a_folder_that_is_gone(
     tmp_path: Path, store_url: str, request: pytest.FixtureRequest
 ) -> None:

@@ -90,6 +90,7 @@ def test_another_round_waits_for_what_was_given_out_as_the_last_one_was_stopped(
     assert (world.status(run_id), world.store.run(run_id).round) == ("running", 2)
 
 
+@pytest.mark.postgres
 def test_a_run_that_another_has_driven_to_its_end_is_not_held(world: World) -> None:
     run_id = ended(world)
     other = world.engine(root_run_id=run_id)
@@ -133,6 +134,7 @@ class Clinging:
         self._store.release(turns)
 
 
+@pytest.mark.postgres
 def test_a_turn_that_could_not_be_given_back_is_given_back_when_the_store_answers(world: World) -> None:
     run_id = ended(world)
     world.store = Clinging(world.store)  # type: ignore[assignment]

@@ -181,6 +181,7 @@ def names(leases: Iterable[Lease]) -> list[str]:
     return [lease.task.place for lease in leases]
 
 
+@pytest.mark.postgres
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_a_task_that_was_stopped_before_we_knew_of_it_does_not_begin(world: World, is_stopped: bool) -> None:
     plain = world.store

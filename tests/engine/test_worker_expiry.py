@@ -22,6 +22,7 @@ def buried(world: World, state: LockState, *, may_expire_others: bool = True) ->
     return [worker.name for worker in found]
 
 
+@pytest.mark.postgres
 def test_a_worker_whose_lock_is_free_is_buried_at_once(world: World) -> None:
     world.store.register(WorkerRecord("w", "here", 1, "w.lock"))
 

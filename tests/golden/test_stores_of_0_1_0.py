@@ -15,6 +15,7 @@ import apsw
 import psycopg
 import pytest
 from tests.support.commands import SRC, mulligan
+from tests.support.nightly import POSTGRES
 
 from mulligan.ports import RunRecord
 from mulligan.service import Service
@@ -45,7 +46,7 @@ STATUSES = {
 }
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     for name in ("MULLIGAN_STORE", "MULLIGAN_SERVER", "MULLIGAN_TOKEN", "MULLIGAN_DEBUG"):
         monkeypatch.delenv(name, raising=False)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.nightly import POSTGRES
 from tests.support.runner import Live, opened
 
 
@@ -17,7 +18,7 @@ def _no_home_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def live(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Live]:
     """The runner, on each kind of store."""
     store_url = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""

@@ -32,6 +32,7 @@ def largest_entry(live: Live, run_id: int) -> int:
     return max(len(repr(entry)) for entry in live.service.reader.events(run_id))
 
 
+@pytest.mark.postgres
 def test_a_large_output_is_no_part_of_the_log_and_is_read_whole_by_whoever_needs_it(live: Live):
     ran = live.run(f"""
         name: large
@@ -421,6 +422,7 @@ class Halting:
         return getattr(self._artifacts, name)
 
 
+@pytest.mark.postgres
 def test_a_turn_that_cannot_read_one_now_is_taken_again_and_is_no_bug(live: Live):
     halting = Halting(live.service.reader.store.artifacts)
     live.service.reader.store.artifacts = halting  # type: ignore[assignment]

@@ -153,6 +153,7 @@ def test_it_is_open_after_a_restart_and_probed_when_its_time_has_come(live: Live
     assert breaker(live.service) == BreakerRecord("llm", "closed")
 
 
+@pytest.mark.postgres
 def test_two_runs_share_one_breaker_and_both_go_on_when_it_is_closed_by_hand(live: Live):
     path = live.write("flow.yaml", asking("1h"))
 

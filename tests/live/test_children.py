@@ -68,6 +68,7 @@ def test_children_run_one_after_the_other_with_inputs_and_give_their_outputs(liv
     assert live.lines("trace") == ["end east", "end after east done"]
 
 
+@pytest.mark.postgres
 def test_children_run_at_the_same_time(live: Live):
     """Each ends only when both have begun."""
 
@@ -273,6 +274,7 @@ def test_a_step_whose_child_takes_too_long_is_a_timeout_and_may_be_routed(live: 
     assert family_statuses(live, ran.run_id) == ["completed", "cancelled", "cancelled"]
 
 
+@pytest.mark.postgres
 def test_a_pause_goes_down_the_tree_and_so_does_resume(live: Live):
     def pause(there: Terminal) -> None:
         held(there, "inner")

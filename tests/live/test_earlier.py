@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.support.runner import Live
 
 from mulligan.service.forecast import typical_durations
@@ -14,6 +15,7 @@ steps:
 """
 
 
+@pytest.mark.postgres
 def test_the_completed_runs_of_the_same_workflow_say_what_its_steps_take(live: Live):
     live.run(TEXT)
     live.run(TEXT.replace("timed", "other").replace("long", "odd"))

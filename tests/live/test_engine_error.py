@@ -64,6 +64,7 @@ def poisoned(live: Live, driver: Driver, text: str = ASKING) -> int:
     return run_id
 
 
+@pytest.mark.postgres
 def test_a_run_that_crashes_the_engine_is_paused_and_the_others_go_on(live: Live):
     watcher = Troubles()
     with live.service.driver(ROOM, watcher) as driver:

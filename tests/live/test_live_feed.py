@@ -21,6 +21,8 @@ from mulligan.service.json_output import to_json
 from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
 from mulligan.service.run_control import prepare
 
+pytestmark = pytest.mark.postgres
+
 FLOW = """
 name: flow
 steps:

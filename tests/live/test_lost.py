@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from tests.support.runner import Live, Ran, Terminal, wait_until
 
 from mulligan.core.model import events as e
@@ -21,6 +22,7 @@ def losses(ran: Ran) -> dict[str, int]:
     return found
 
 
+@pytest.mark.postgres
 def test_a_step_that_loses_its_worker_runs_again_and_spends_no_retry(live: Live):
     ran = live.run(
         f"""
@@ -132,6 +134,7 @@ def test_an_interrupted_attempt_spends_and_counts_nothing(live: Live):
     assert (ran.status, ran.facts(e.RetryScheduled), ran.facts(e.AttemptFailed)) == ("completed", [], [])
 
 
+@pytest.mark.postgres
 def test_who_waits_for_a_run_that_another_process_drives_goes_on_with_it_when_that_one_dies(live: Live):
     live.write("flow.yaml", "name: a\nsteps: [{step: a, shell: 'test ! -e up || exit 0; touch up; sleep 1000'}]\n")
 

@@ -122,6 +122,7 @@ def test_the_commands_of_an_item_run_one_after_the_other_and_the_last_gives_the_
     assert (ran.status, results(ran)) == ("completed", ["one 0", "one 1"])
 
 
+@pytest.mark.postgres
 def test_no_more_items_run_at_the_same_time_than_allowed(live: Live):
     ran = live.run(
         """

@@ -32,6 +32,7 @@ def resume(live: Live, run_id: int) -> None:
     live.service.resume(run_id)
 
 
+@pytest.mark.postgres
 def test_what_runs_ends_and_counts_and_nothing_starts_until_the_pause_is_lifted(live: Live):
     paused = live.run(held(), meanwhile=pause_when_up)
     trace = live.lines("trace")

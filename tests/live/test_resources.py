@@ -183,6 +183,7 @@ steps:
 """
 
 
+@pytest.mark.postgres
 def test_a_task_that_waits_for_a_worker_says_who_has_the_room(live: Live) -> None:
     seen: list[dict[str, Any]] = []
 

@@ -52,6 +52,7 @@ def prepared(text: str, folder: Path) -> Prepared:
     return prepare(load_text(text), {}, folder)
 
 
+@pytest.mark.postgres
 def test_a_start_whose_answer_was_lost_gives_the_same_run_when_it_is_asked_for_again(
     live: Live, tmp_path: Path
 ) -> None:
@@ -94,6 +95,7 @@ def test_a_key_that_was_used_with_other_inputs_is_refused_with_their_names_and_n
     assert live.service.start_once(first, "order-7") == run_id
 
 
+@pytest.mark.postgres
 def test_other_inputs_are_refused_also_in_the_moment_in_which_a_worker_takes_the_run(
     live_file: Live, tmp_path: Path
 ) -> None:

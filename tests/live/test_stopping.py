@@ -302,6 +302,7 @@ def test_a_cleanup_handler_runs_once_per_item_that_was_running(live: Live):
 # -- Ctrl-C ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.postgres
 def test_an_interrupt_is_no_cancel_nothing_is_spent_and_the_run_goes_on_later(live: Live):
     live.write(
         "flow.yaml",

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.nightly import POSTGRES
 
 from mulligan.errors import InputInvalid, StoreUnavailable
 from mulligan.history.notice_text import NoticeBody
@@ -391,7 +392,7 @@ def test_a_receiver_may_ask_for_patience(outbox: Outbox, made: Any) -> None:
 BUSY = Delivery("example.org answered 503", is_target_busy=True)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Outbox]:
     place = tmp_path / "runs.db" if request.param == "sqlite" else request.getfixturevalue("store_schema_url")
     store = open_store(place)
@@ -415,6 +416,7 @@ def every_fifth_is_refused(outbox: Outbox, made: Any) -> tuple[Counted, list[str
     return counted, taken
 
 
+@pytest.mark.postgres
 def test_one_refusal_stops_nobody_else_and_costs_no_statement_for_each_that_waits(stored: Outbox, made: Any) -> None:
     counted, taken = every_fifth_is_refused(stored, made)
 
@@ -433,6 +435,7 @@ def statuses_of_all(outbox: Outbox) -> list[str]:
     return [one.status for one in outbox.notices(limit=10_000)]
 
 
+@pytest.mark.postgres
 def test_a_target_that_refuses_everything_is_asked_a_few_times_and_then_left_alone_as_a_target(
     stored: Outbox, made: Any
 ) -> None:
@@ -466,6 +469,7 @@ def test_a_target_that_refuses_everything_is_asked_a_few_times_and_then_left_alo
     assert sender.send_due(TARGETS, following + timedelta(hours=1), 0) is None
 
 
+@pytest.mark.postgres
 def test_a_target_that_is_down_keeps_no_other_waiting_whatever_waits_for_it(stored: Outbox, made: Any) -> None:
     stored.put_notices([notice(number, "down") for number in range(500)])
     stored.put_notices([notice(1_000 + number) for number in range(5)])
@@ -491,6 +495,7 @@ def test_a_refusal_of_one_message_for_itself_never_puts_its_target_off(outbox: O
     assert statuses(outbox).count("sent") == 30
 
 
+@pytest.mark.postgres
 def test_another_sender_does_not_ask_a_target_that_one_has_found_down(stored: Outbox, made: Any) -> None:
     stored.put_notices([notice(1), notice(2)])
     first, other = Wire(DOWN), Wire()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.support.nightly import POSTGRES
 from tests.support.store_files import write_empty_store
 
 from mulligan.errors import InputInvalid
@@ -16,11 +17,13 @@ from mulligan.service import Home, HookRule, Service, read_rules
 from mulligan.service.home import DATABASE
 from mulligan.service.notices.messages import make_message
 
+pytestmark = pytest.mark.postgres
+
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 RULE = HookRule(on=("worker_trouble",), to=("ops", "pager"))
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def services(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Service, Service]]:
     """Two servers of one store, which has one worker."""
     url = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""

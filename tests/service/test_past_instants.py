@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.support.nightly import POSTGRES
 
 from mulligan.core.schedules.deciding import Pause, ScheduleState, Skip
 from mulligan.errors import InputInvalid
@@ -27,7 +28,7 @@ def run_at(run_id: int, at: datetime, status: str = "completed") -> RunRecord:
     return RunRecord(run_id, "hello", "v", status, 1, 1, at, at)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def schedules(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Schedules, list[datetime]]]:
     url = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
     clock = [T0]

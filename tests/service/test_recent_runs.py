@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
+from tests.support.nightly import POSTGRES
 
 from mulligan.core.effects.run_lists import run_failures
 from mulligan.core.model.events import Entry, RunCompleted, RunFailed, RunStarted
@@ -25,7 +26,7 @@ HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
     store = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
     with Service(Home(tmp_path / "home", store) if store else Home(tmp_path / "home"), "a tester") as opened:

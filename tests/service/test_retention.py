@@ -10,6 +10,7 @@ from pathlib import Path
 import apsw
 import psycopg
 import pytest
+from tests.support.nightly import POSTGRES
 from tests.support.store_files import write_empty_store
 
 from mulligan.ports import AuditRecord, Document, TokenRecord
@@ -19,12 +20,14 @@ from mulligan.service.home import DATABASE
 from mulligan.service.retention import BOUNDS, AbandonedFiles, remove_all_old, remove_old
 from mulligan.service.server_config import RetentionSection, parse_config
 
+pytestmark = pytest.mark.postgres
+
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 NOTHING = RunRetention()
 RULES = RetentionSection(audit_days=10, token_days=5)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
     url = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
     if not url:

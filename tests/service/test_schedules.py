@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.nightly import POSTGRES
 
 from mulligan.errors import InputInvalid, Refused, RevisionMismatch
 from mulligan.ports.fault_points import SERVER_FAULT_POINTS, fault_listeners
@@ -19,6 +20,8 @@ from mulligan.service.catalogue.catalogue import UnknownWorkflow
 from mulligan.service.schedules.cron import cron_instants
 from mulligan.service.schedules.past_instants import read_runs
 from mulligan.service.schedules.schedules import Schedules, UnknownSchedule
+
+pytestmark = pytest.mark.postgres
 
 HELLO = "inputs: {who: {default: world}}\nsteps:\n  - step: hello\n    shell: echo hi ${inputs.who}\n"
 T0 = datetime(2025, 1, 1, 0, 30, tzinfo=UTC)
@@ -42,7 +45,7 @@ class Server:
         return self.schedules.fire_due(self.clock[0])
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Server]]:
     url = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
     clock = [T0]

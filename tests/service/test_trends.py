@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.nightly import POSTGRES
 
 from mulligan.core.model.events import Entry, RunFailed, RunStarted
 from mulligan.core.model.reports import RunRequested
@@ -18,6 +19,8 @@ from mulligan.errors import InputInvalid
 from mulligan.ports import Commit, NewRun, Store, WorkerRecord
 from mulligan.service import Home, Service, monday
 from mulligan.service.driver import Capacity
+
+pytestmark = pytest.mark.postgres
 
 FLAKY = """
 name: flaky
@@ -37,7 +40,7 @@ AGENT = "name: NAME\nsteps:\n  - {step: think, agent: {provider: robot, prompt: 
 SPENDS = """echo '{"content": "done", "tokens": 10, "cost": "COST"}' > "$MULLIGAN_OUTPUT\""""
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
     url = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
     with Service(Home(tmp_path / "home", url), "ada") as opened:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 from tests.support.keeping import Memory, Open, Place, PostgresSchema, SqliteFolder
+from tests.support.nightly import POSTGRES
 from tests.support.store_files import write_empty_store
 
 from mulligan.ports import Store
 
 
-@pytest.fixture(params=["sqlite", "postgres", "memory"])
+@pytest.fixture(params=["sqlite", POSTGRES, "memory"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "sqlite":
         folder = SqliteFolder(tmp_path)

@@ -248,6 +248,8 @@ import os, sys
 from pathlib import Path
 from mulligan.store.artifact_files import ArtifactFiles
 
+pytestmark = pytest.mark.postgres
+
 sys.addaudithook(lambda event, _: os.kill(os.getpid(), 9) if event == "os.rename" else None)
 ArtifactFiles(Path(sys.argv[1])).keep("17/build/1/1/output.txt", b"whole", "text")
 """

@@ -16,6 +16,8 @@ from mulligan.core.model.workflow import Breaker
 from mulligan.errors import Conflict, StaleLease
 from mulligan.ports import BreakerRecord, Lease, Store, Turn
 
+pytestmark = pytest.mark.postgres
+
 RESET = 60.0
 LLM = Guard("llm", Breaker(failures=2, reset=RESET))
 HASTY = Guard("llm", Breaker(failures=2, reset=RESET, when_open="fail"))

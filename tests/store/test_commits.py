@@ -29,6 +29,8 @@ from mulligan.core.model import reports as r
 from mulligan.errors import Conflict, UnknownRun
 from mulligan.ports import Answer, ChildReport, Commit, NoticeRecord, Store, Turn
 
+pytestmark = pytest.mark.postgres
+
 CANCEL = r.CancelRequested(T0, by="somebody")
 
 

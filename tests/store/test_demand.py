@@ -26,6 +26,8 @@ from mulligan.core.model.workflow import Breaker
 from mulligan.ports import Store
 from mulligan.store.statements import Dialect, migrations
 
+pytestmark = pytest.mark.postgres
+
 RULES = Breaker(failures=2, reset=60.0)
 SLURM = "slurm:gpu"
 

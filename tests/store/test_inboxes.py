@@ -12,6 +12,8 @@ from mulligan.core.model import reports as r
 from mulligan.errors import UnknownRun
 from mulligan.ports import Answer, Message, StopRequest, Store
 
+pytestmark = pytest.mark.postgres
+
 PAUSE = r.PauseRequested(T0, by="somebody", reason="lunch")
 RESUME = r.ResumeRequested(T0, by="somebody")
 

@@ -14,6 +14,8 @@ from mulligan.ports import Store
 from mulligan.store.postgres import PostgresStore
 from mulligan.store.postgres_pipeline import SQL, _numbered
 
+pytestmark = pytest.mark.postgres
+
 
 @pytest.fixture
 def shared(store: Store) -> Store:

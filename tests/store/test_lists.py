@@ -45,6 +45,8 @@ from mulligan.store.sqlite import SqliteStore
 from mulligan.store.sqlite_tickets import SQL
 from mulligan.store.statements import Dialect, migrations
 
+pytestmark = pytest.mark.postgres
+
 HOUR = timedelta(hours=1)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from tests.support.keeping import T0, PostgresSchema, commit, started
+from tests.support.keeping import T0, PostgresSchema, commit, has_news, started
 
 from mulligan.core.model import reports as r
 from mulligan.errors import StoreUnavailable
@@ -77,8 +77,7 @@ def test_a_server_that_was_restarted_costs_one_call(server: PostgresServer, how:
 def test_news_of_the_time_without_a_connection_is_not_missed(server: PostgresServer) -> None:
     store = PostgresStore(server.url)
     turn = started(store)
-    while store.has_changes():
-        pass
+    has_news(store)
     descriptor = store.fileno()
 
     server.stop("fast")

@@ -17,6 +17,7 @@ import msgspec
 import psycopg
 import pytest
 from tests.support.keeping import T0, PostgresSchema, SqliteFolder, commit, entries, started
+from tests.support.nightly import POSTGRES
 
 from mulligan.core.effects.run_lists import RunFilter
 from mulligan.core.model.failure import Failure
@@ -207,7 +208,7 @@ class Versioned:
         return f"the PostgreSQL database '{given['dbname']}' on '{given['host']}'"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def versioned(request: pytest.FixtureRequest, tmp_path: Path) -> Versioned:
     if request.param == "sqlite":
         return Versioned(SqliteFolder(tmp_path))
@@ -417,6 +418,8 @@ UNPRIVILEGED = """
 import os, sys
 from mulligan.errors import MulliganError
 from mulligan.store import open_store
+
+pytestmark = pytest.mark.postgres
 if os.geteuid() == 0:
     os.setgid(65534), os.setuid(65534)
 try:

@@ -46,6 +46,8 @@ from mulligan.ports import (
 from mulligan.store import view_project
 from mulligan.store.project_view import ProjectView
 
+pytestmark = pytest.mark.postgres
+
 
 def ids(records: list[Any]) -> list[int]:
     return [record.run_id for record in records]

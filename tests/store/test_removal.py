@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.support.keeping import T0, Open, commit, new_run, started, task, worker
 
 from mulligan.core.model import reports as r
 from mulligan.core.model.events import Entry, RunPaused
 from mulligan.errors import UnknownRun
 from mulligan.ports import Commit, Store, Turn
+
+pytestmark = pytest.mark.postgres
 
 
 def ended(store: Store, turn: Turn, after: int = 0, status: str = "completed") -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.keeping import T0, new_run, offer, queue, started, task, worker
+from tests.support.nightly import POSTGRES
 
 from mulligan.core.deciding.breaker import Guard
 from mulligan.core.model.outcome import Outcome
@@ -31,6 +32,8 @@ from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import Conflict, StaleLease
 from mulligan.ports import Commit, Offer, WorkerRecord
 from mulligan.store import open_store
+
+pytestmark = pytest.mark.postgres
 where, code, rivals = sys.argv[1:]
 is_early, where = where.startswith("early "), where.removeprefix("early ")
 if where.startswith("postgresql:"):
@@ -65,13 +68,13 @@ sys.exit(sum(os.waitpid(pid, 0)[1] != 0 for pid in pids))
 """
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The name of a store that several processes can open."""
     return str(tmp_path / "runs.db") if request.param == "sqlite" else request.getfixturevalue("store_schema_url")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def missing(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The name of a store that is still to be made."""
     return str(tmp_path / "runs.db") if request.param == "sqlite" else request.getfixturevalue("schema_url")

@@ -12,6 +12,8 @@ from mulligan.errors import KeyUsed, UnknownRun
 from mulligan.ports import LoadedRun, NewRun, RunRecord, Store, Turn, WaitingPlace
 from mulligan.store import view_project
 
+pytestmark = pytest.mark.postgres
+
 
 def test_a_new_run_has_its_request_with_its_own_id_in_its_inbox(store: Store) -> None:
     (turn,) = store.create([new_run()])

@@ -30,6 +30,8 @@ from mulligan.core.model.workflow import Secret
 from mulligan.errors import StaleLease
 from mulligan.ports import Store
 
+pytestmark = pytest.mark.postgres
+
 
 def leased(store: Store, **fields: Any) -> list[str]:
     return [lease.task.place for lease in store.lease("w", offer(**fields))]

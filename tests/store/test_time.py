@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from tests.support.keeping import Open, Place, commit, new_run, reports, started
 
 from mulligan.core.effects.effects import SetTimer
 from mulligan.core.model import reports as r
 from mulligan.ports import Store, Turn
+
+pytestmark = pytest.mark.postgres
 
 
 def set_timers(store: Store, turn: Turn, *timers: SetTimer) -> None:

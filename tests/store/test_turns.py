@@ -12,6 +12,8 @@ from mulligan.core.model import reports as r
 from mulligan.errors import Conflict
 from mulligan.ports import Store, Turn
 
+pytestmark = pytest.mark.postgres
+
 
 def test_a_free_turn_is_taken_and_its_fence_grows_with_each_holder(store: Store) -> None:
     store.register(worker("a"))

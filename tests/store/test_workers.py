@@ -28,6 +28,8 @@ from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.errors import Conflict, StaleLease
 from mulligan.ports import Store, WorkerRecord
 
+pytestmark = pytest.mark.postgres
+
 JOB = WorkerJob(
     "17", "n3", array_id="16", array_task=2, profile="long", is_one_task=True, life_seconds=600.0, restarts=1
 )

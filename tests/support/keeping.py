@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import psycopg
+from psycopg.pq import ExecStatus
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model import reports as r
@@ -138,6 +139,18 @@ def queue(store: Store, turn: Turn, *tasks: Task) -> None:
 def take(store: Store, turn: Turn, *tasks: Task) -> Sequence[Lease]:
     (done,) = store.commit([commit(turn, store.run(turn.run_id).seq, 0, taken=tasks)])
     return done.leases
+
+
+def has_news(store: Store) -> bool:
+    """Whether there is news among all that was written so far; for the next question all of it is old.
+
+    A notification comes some time after it was sent, but before the answer to a statement that the connection that
+    listens sends after it: so an empty one is sent first.
+    """
+    if isinstance(store, PostgresStore):
+        answer = store._client._listening().pgconn.exec_(b"")
+        assert answer.status == ExecStatus.EMPTY_QUERY
+    return store.has_changes()
 
 
 def ended(place: str = "build", attempt: int = 1) -> r.TaskEnded:
