@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.nightly import examples
 
 from mulligan.analysis.coverage.explore import explore
 from mulligan.errors import MulliganError
@@ -13,10 +14,11 @@ from mulligan.language.expressions import Cel
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 FILES = sorted(path for path in EXAMPLES.rglob("*") if path.suffix in (".yaml", ".yml", ".json", ".json5", ".kdl"))
-PARTS = 4
+# All of them are played at night.
+PARTS = 12
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", range(examples(2, PARTS)))
 def test_the_failures_of_every_example_are_played(part: int) -> None:
     played = 0
     for file in FILES[part::PARTS]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.analysis.test_whatif_reproduces import SteadyEvaluator
+from tests.support.nightly import examples
 
 from mulligan.analysis.playing.outcomes import Assumed, AssumedChild, Decision
 from mulligan.analysis.playing.player import Player
@@ -107,7 +108,7 @@ def summary(status: str, degraded: bool, counts: Any) -> tuple[Any, ...]:
     return status, degraded, counts.attempts, counts.decisions, round(counts.seconds, 3)
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
+@pytest.mark.parametrize("first", range(0, examples(20, 40), 10))
 def test_what_is_said_as_a_fact_is_what_would_have_happened(first: int):
     facts = others = 0
     for seed in range(first, first + 10):

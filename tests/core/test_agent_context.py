@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.nightly import examples
 
 from mulligan.core.deciding.agent_context import AgentContext, PriorOutput, agent_context
 from mulligan.core.effects.snapshot import changes, restore
@@ -613,7 +614,7 @@ def test_nought_and_no_are_something():
     assert headers(AgentContext("fix").text(1, False)) == [OWN_HEADER]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(4, 12)))
 def test_whatever_happens_in_a_run_its_tasks_can_be_told(seed: int):
     simulation = Simulation(f"briefing {seed}", forks=False).run()
     state = State(simulation.workflow)

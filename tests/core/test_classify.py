@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.nightly import examples
 
 from mulligan.core.deciding.classify import classify
 from mulligan.core.model.failure import CODES, RETRYABLE, SEVERITY, TRACE_CHARS_MAX, Failure, failure
@@ -321,7 +322,7 @@ REPORTS = JSON | st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(20, 200))
 @given(
     reported=st.lists(REPORTS, max_size=3).map(tuple),
     exit_code=st.none() | st.integers(0, 255),

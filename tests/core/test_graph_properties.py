@@ -8,6 +8,7 @@ from random import Random
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.nightly import examples
 
 from mulligan.core.evolve.arrivals import is_met
 from mulligan.core.evolve.evolve_run import evolve
@@ -23,7 +24,7 @@ from mulligan.testing.history import History, edge, retry, step, workflow
 TURNS_MAX = 3000
 CRITICAL = {"reported": ({"code": "SECURITY_VIOLATION"},)}
 
-bounded = settings(max_examples=50, deadline=None, derandomize=True)
+bounded = settings(max_examples=examples(12, 100), deadline=None, derandomize=True)
 
 
 # -- random workflows ------------------------------------------------------------------------------------------------

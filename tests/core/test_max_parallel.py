@@ -6,6 +6,7 @@ from random import Random
 
 import msgspec
 import pytest
+from tests.support.nightly import examples
 
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
@@ -196,7 +197,7 @@ def test_a_run_that_is_cancelled_starts_nothing_more():
     assert [fact.step for fact in run.facts(e.StepEntered)] == ["a", "end"]
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", range(examples(9, 50)))
 def test_random_runs_never_have_more_under_way_and_keep_every_promise(seed: int):
     workflow = msgspec.structs.replace(random_workflow(Random(seed)), max_parallel=1 + seed % 3)
 

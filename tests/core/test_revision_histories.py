@@ -6,6 +6,7 @@ from random import Random
 from typing import Any, Self
 
 import pytest
+from tests.support.nightly import examples
 
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.snapshot import Row, changes, restore
@@ -71,7 +72,7 @@ def move(run: Kept, rng: Random) -> None:
 @pytest.mark.parametrize("seed", range(0, 60, 10))
 def test_a_run_that_goes_on_under_corrected_definitions_keeps_every_promise(seed: int) -> None:
     revised = 0
-    for number in range(seed, seed + 10):
+    for number in range(seed, seed + examples(3, 10)):
         rng = Random(number)
         first = random_workflow(rng)
         run = Kept(first, RandomEvaluator(number)).start()

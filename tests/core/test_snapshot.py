@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.nightly import examples
 
 from mulligan.core.effects.snapshot import Row, changes, decision_tag, read_decision, read_place, restore
 from mulligan.core.evolve.evolve_run import evolve
@@ -35,7 +36,7 @@ from mulligan.testing.history import (
 from mulligan.testing.simulator import Simulation
 
 GOLDEN = sorted((Path(__file__).parent.parent / "golden").glob("v*/*.log.jsonl"))
-SEEDS = range(40)
+SEEDS = range(examples(8, 40))
 
 
 class Table:

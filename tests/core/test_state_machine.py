@@ -9,6 +9,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.support.nightly import examples
 
 from mulligan.core.model.scheduler_job import JobEnd, JobEnding, WorkerJob
 from mulligan.core.model.workflow import Action, Backoff, Handler, Map, Need, Rule, Step, Triage, Workflow
@@ -168,5 +169,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.run.wait(200)
 
 
-AnyOrder.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None, derandomize=True)
+AnyOrder.TestCase.settings = settings(
+    max_examples=examples(15, 200), stateful_step_count=40, deadline=None, derandomize=True
+)
 TestAnyOrder = AnyOrder.TestCase

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.nightly import examples
 
 from mulligan.core.model import events as e
 from mulligan.core.model.workflow import Backoff, Need
@@ -10,7 +11,7 @@ from mulligan.history.story import StoryWriter, story
 from mulligan.testing.history import History, edge, step, workflow
 from mulligan.testing.simulator import Simulation
 
-SEEDS = range(40)
+SEEDS = range(examples(8, 40))
 _ENDS = (e.RunCompleted, e.RunFailed, e.RunCancelled)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.nightly import examples
 
 from mulligan.language import cel
 from mulligan.language.cel_analysis import is_surely_valid
@@ -278,7 +279,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(100, 400))
 @given(st.lists(WORDS, min_size=1, max_size=9), st.sampled_from(["", " "]))
 def test_what_is_surely_valid_is_compiled_by_both_engines(words: list[str], between: str) -> None:
     source = between.join(words)

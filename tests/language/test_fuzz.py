@@ -7,6 +7,7 @@ import random
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.support.nightly import examples
 
 from mulligan.errors import ExpressionFailed, LanguageError
 from mulligan.language import load_text
@@ -65,7 +66,7 @@ def written(value: object) -> str:
 
 
 @given(st.dictionaries(st.sampled_from(sorted(WORKFLOW.keys)), VALUES, max_size=5), VALUES)
-@settings(max_examples=150)
+@settings(max_examples=examples(40, 150))
 def test_any_values_under_any_keys_are_read_or_refused(top: dict[str, object], step: object) -> None:
     keys = {**top, "steps": [{"step": "a", **step} if isinstance(step, dict) else step, {"step": "b", "shell": "make"}]}
 
@@ -73,7 +74,7 @@ def test_any_values_under_any_keys_are_read_or_refused(top: dict[str, object], s
 
 
 @given(st.sampled_from(GOOD), st.randoms(use_true_random=False), st.integers(1, 6))
-@settings(max_examples=200)
+@settings(max_examples=examples(60, 200))
 def test_a_good_file_with_a_few_changes_is_read_or_refused(text: str, chance: random.Random, changes: int) -> None:
     for _ in range(changes):
         text = changed(text, chance)

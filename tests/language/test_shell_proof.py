@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.nightly import examples
 
 from mulligan.language.shell import ShellRefused, ShellText, environment_value, rewrite
 
@@ -212,13 +213,20 @@ def assert_every_place_is_safe(value: str, folder: Path) -> None:
     assert set(os.listdir(folder)) <= {"out"}
 
 
-@pytest.mark.parametrize("value", HOSTILE)
+# One of each kind by day: commands, quotes, the end of a document, a pattern, an option, blanks, nothing.
+HOSTILE_BY_DAY = {"a[$(touch pwned)]", "`touch pwned`", "'; touch pwned; '", "EOF\ntouch pwned\n", "[a-z]*", "-e \\n"}
+HOSTILE_BY_DAY |= {" leading and trailing ", "back\\slash\\n", "%s %d", '"', "${HOME}", "日本 é 😀", "dir/a.json", ""}
+
+
+@pytest.mark.parametrize(
+    "value", [pytest.param(one, marks=() if one in HOSTILE_BY_DAY else pytest.mark.nightly) for one in HOSTILE]
+)
 def test_a_hostile_value_arrives_unchanged_at_every_place_and_runs_nothing(value: str, tmp_path: Path) -> None:
     assert_every_place_is_safe(value, tmp_path)
 
 
 # More of both: `make fuzz`, target `shell`.
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(4, 40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.sampled_from(HOSTILE) | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
@@ -289,7 +297,7 @@ CONTEXTS += [
 ]
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=examples(50, 150), deadline=None)
 @given(st.sampled_from(HOLES), st.lists(st.sampled_from(CONTEXTS), max_size=4))
 def test_in_contexts_nested_at_random_nothing_of_the_value_is_ever_run(text: str, contexts: list[str]) -> None:
     for context in contexts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.nightly import examples
 
 from mulligan.language.cel_analysis import analyse, analyse_simple, is_surely_valid
 from mulligan.language.cel_tokens import tokens
@@ -51,7 +52,7 @@ def test_a_command_with_a_word_that_may_evaluate_values_goes_to_the_lexer(word: 
     assert find_safe_values(f"{word[:1]}${{inputs.a}}{word[1:]} ${{inputs.a}}", NAMES) is None
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100, 300))
 @given(st.lists(st.one_of(st.sampled_from(VALUES), st.sampled_from(PIECES), st.just(" ")), max_size=12))
 def test_what_is_found_without_the_lexer_is_what_the_lexer_finds(pieces: list[str]) -> None:
     text = "".join(pieces)
@@ -76,7 +77,7 @@ WORDS = [
 ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100, 300))
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=9), st.sampled_from(["", " "]))
 def test_an_expression_that_needs_no_tokens_is_analysed_as_its_tokens_are(words: list[str], space: str) -> None:
     source = space.join(words).strip()

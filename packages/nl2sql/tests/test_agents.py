@@ -170,6 +170,7 @@ def test_an_agent_that_nobody_has_described_is_refused_with_the_variable(name: s
     assert "MULLIGAN_AGENT_" in caught.value.message
 
 
+@pytest.mark.nightly
 def test_a_cassette_records_an_agent_and_plays_it_without_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -85,6 +85,7 @@ def test_a_mistake_of_the_planner_is_repaired_and_the_receipt_says_so(capsys: py
     assert "customer 1  Oslo" in capsys.readouterr().out
 
 
+@pytest.mark.nightly
 def test_a_question_whose_deadline_has_passed_can_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     make_shop(Path("second.db"))
     databases = ("--db", "sqlite:///shop.db", "--db", "sqlite:///second.db")

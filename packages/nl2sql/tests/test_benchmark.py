@@ -70,6 +70,7 @@ def benchmark(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
     return code, json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.nightly
 def test_planners_are_compared_side_by_side_and_an_interrupted_benchmark_goes_on(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -180,6 +180,7 @@ def callers(tmp_path: Path) -> Iterator[Callable[..., list[subprocess.Popen[byte
         process.wait()
 
 
+@pytest.mark.nightly
 def test_twenty_callers_in_four_processes_send_five_requests_and_later_one_probe(
     start_model: Callable[..., StubModel], callers: Callable[..., list[subprocess.Popen[bytes]]]
 ) -> None:

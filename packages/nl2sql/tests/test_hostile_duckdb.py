@@ -142,6 +142,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_duckdb_shop(tmp_path_factory.mktemp("shop") / "shop.duckdb")
 
 
+@pytest.mark.nightly
 def test_each_layer_alone_lets_through_what_the_table_says(layers: dict[str, Layer], tmp_path: Path) -> None:
     assert_layers(SCHEMA, layers, tmp_path)
 

@@ -35,7 +35,7 @@ from .shop import POLICY, make_duckdb_shop, make_shop
 NOW = datetime(2026, 11, 17, tzinfo=UTC)
 
 
-@pytest.fixture(params=["sqlite", "duckdb"])
+@pytest.fixture(params=["sqlite", pytest.param("duckdb", marks=pytest.mark.nightly)])
 def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     maker: Callable[[Path], Path] = {"sqlite": make_shop, "duckdb": make_duckdb_shop}[request.param]
     return parse_url(f"{request.param}:///{maker(tmp_path / f'shop.{request.param}')}")

@@ -63,6 +63,7 @@ def test_the_same_columns_become_one_table_that_says_which_database_a_row_is_fro
     assert [Path(file).read_text() for file in files] == ['{"customer_count":30}\n', '{"customer_count":1}\n']
 
 
+@pytest.mark.nightly
 def test_a_question_that_no_database_explains_alone_is_split_and_its_results_stay_apart(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -96,6 +97,7 @@ def test_a_database_that_is_missing_makes_the_answer_partial_and_with_strict_a_f
 # -- a planner that decomposes -------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_planner_is_asked_once_and_what_it_took_is_in_the_receipt(capsys: pytest.CaptureFixture[str]) -> None:
     Path("script.toml").write_text("""
         [[decompositions]]
@@ -125,6 +127,7 @@ def test_a_planner_is_asked_once_and_what_it_took_is_in_the_receipt(capsys: pyte
     assert [scan["usage"]["input_tokens"] for scan in receipt["scans"]] == [20, 7]
 
 
+@pytest.mark.nightly
 def test_a_critical_failure_fails_the_question_whatever_the_others_say(capsys: pytest.CaptureFixture[str]) -> None:
     Path("script.toml").write_text("""
         [[decompositions]]
@@ -154,6 +157,7 @@ def test_a_decomposition_that_does_not_fit_is_asked_for_once_more_and_fails(caps
     assert (answer["receipt"]["attempts"], answer["receipt"]["scans"]) == (2, [])
 
 
+@pytest.mark.nightly
 def test_an_agent_is_asked_by_the_engine_which_databases_get_which_part(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ def server(server_url: str) -> Iterator[PostgresShop]:
         yield made
 
 
+@pytest.mark.nightly
 def test_three_databases_answer_together_and_one_table_says_which(
     server: PostgresShop, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ def writes_rows(pid: int) -> bool:
         return False
 
 
+@pytest.mark.nightly
 def test_a_question_stops_inside_of_a_query_that_never_ends_and_is_answered_later(
     shop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,6 +86,7 @@ def sessions_that_count(postgres: PostgresShop) -> list[int]:
         return [pid for (pid,) in connection.execute(query.encode(), [postgres.name]).fetchall()]
 
 
+@pytest.mark.nightly
 def test_a_server_that_goes_away_in_the_middle_of_a_query_is_asked_again(
     postgres: PostgresShop, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -58,7 +58,13 @@ def passes_of(point: str) -> int:
     return points.passes[point]
 
 
-@pytest.mark.parametrize("point", sorted(FAULT_POINTS))
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param(one, marks=() if one in ("after_commit", "before_report") else pytest.mark.nightly)
+        for one in sorted(FAULT_POINTS)
+    ],
+)
 def test_a_crash_at_any_moment_changes_no_answer_and_repeats_no_plan_that_was_recorded(point: str) -> None:
     expected = Watched().outcome()
     count = passes_of(point)
@@ -84,7 +90,9 @@ def recorded_plans(home: Path, run: int = 1) -> int:
         return sum(one.status == "succeeded" for scan in scans for one in scan.steps["plan"].attempts)
 
 
-@pytest.mark.parametrize("moment", ["while the model is asked", "when the model has answered"])
+@pytest.mark.parametrize(
+    "moment", [pytest.param("while the model is asked", marks=pytest.mark.nightly), "when the model has answered"]
+)
 def test_a_process_that_is_killed_is_resumed_with_the_same_answer_and_no_answered_call_is_repeated(
     moment: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

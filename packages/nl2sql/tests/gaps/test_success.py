@@ -117,7 +117,10 @@ def disagreements(exit_code: int, answer: Mapping[str, Any], said: Said) -> list
     return [name for name, agrees in found.items() if not agrees]
 
 
-@pytest.fixture(params=list(ENDS))
+BY_DAY = {"answered", "cut", "no schema", "refused", "forbidden", "two of three", "none of three", "strict"}
+
+
+@pytest.fixture(params=[pytest.param(one, marks=() if one in BY_DAY else pytest.mark.nightly) for one in ENDS])
 def ended(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     """A question that has ended: which, and its run."""
     end = ENDS[request.param]
