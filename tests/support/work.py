@@ -76,6 +76,10 @@ class Work:
     def run_python(self, code: str, args: dict[str, Any] | None = None, **fields: Any) -> TaskEnded:
         return self.run(self.python(code, args, **fields))
 
+    def time_is_up(self, lease: Lease, grace_seconds: float) -> None:
+        """What its executor does at the end of its time. With a short `timeout` it might not have begun by then."""
+        self.executor._stop(self.executor._running[lease.token], grace_seconds, "timeout")
+
     # -- what is there
 
     def log(self, lease: Lease, which: str = "out") -> Path:

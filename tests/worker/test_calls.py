@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.work import Work
+from tests.support.work import Announcements, Work
 
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
@@ -88,14 +88,19 @@ def test_children_are_kept_apart_by_plugin_and_workflow(work: Work) -> None:
     assert work.run_python(code).output != first
 
 
-def test_its_time_limit_and_its_log_are_those_of_any_step(work: Work) -> None:
-    code = "import time\ndef main():\n  print('begun')\n  time.sleep(600)"
-    (work.folder / "greeting.py").write_text(code)
-    lease = work.lease("greet", {"call": "greeting:main", "package": "g", "args": {}}, timeout=0.5)
+def test_its_time_limit_and_its_log_are_those_of_any_step(work: Work, announcements: Announcements) -> None:
+    announce = f"open({str(announcements.path)!r}, 'w').write('1\\n')"
+    (work.folder / "greeting.py").write_text(
+        f"import time\ndef main():\n  print('begun')\n  {announce}\n  time.sleep(600)"
+    )
+    lease = work.lease("greet", {"call": "greeting:main", "package": "g", "args": {}})
+    work.start(lease)
+    announcements.lines(1)
 
-    report = work.run(lease)
+    work.time_is_up(lease, 1000.0)
+    (report,) = work.reports()
 
-    assert report.outcome.is_timed_out
+    assert isinstance(report, TaskEnded) and report.outcome.is_timed_out
     assert work.log(lease).read_text() == "begun\n"
 
 

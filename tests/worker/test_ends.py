@@ -209,18 +209,18 @@ def test_what_is_dropped_is_dead_and_forgotten(work: Work, announcements: Announ
 # -- time ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_task_that_takes_too_long_ends_with_its_whole_tree(tmp_path: Path, announcements: Announcements) -> None:
-    work = Work(tmp_path, grace_seconds=0.05)
-    lease = work.shell(f"trap '' TERM; {escape('deaf', announcements)} echo said >&2; sleep 1000; :", timeout=0.5)
+def test_a_task_that_takes_too_long_ends_with_its_whole_tree(work: Work, announcements: Announcements) -> None:
+    said = f"echo said >&2; echo 0 > {announcements.path}"
+    lease = work.shell(f"trap '' TERM; {escape('deaf', announcements)} {said}; sleep 1000; :")
     work.start(lease)
-    (pid,) = announcements.numbers(1)
+    pid = max(announcements.numbers(2))
 
+    work.time_is_up(lease, 0.05)
     (report,) = work.reports()
 
     assert not is_alive(pid)
     assert isinstance(report, TaskEnded)
     assert report.outcome == Outcome(exit_code=None, signal=9, is_timed_out=True, stderr_tail="said\n")
-    work.close()
 
 
 def test_a_python_step_that_takes_too_long_ends(work: Work) -> None:

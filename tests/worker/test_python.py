@@ -520,17 +520,17 @@ def test_a_stopped_step_cleans_up_within_its_grace(work: Work, announcements: An
     assert (work.folder / "cleaned").read_text() == "yes"
 
 
-def test_a_step_whose_time_is_up_cleans_up_and_has_timed_out(tmp_path: Path) -> None:
-    work = Work(tmp_path, grace_seconds=1000)
-    try:
-        code = "import pathlib, time\ndef main():\n  try: time.sleep(1000)\n  finally: pathlib.Path('cleaned').touch()"
+def test_a_step_whose_time_is_up_cleans_up_and_has_timed_out(work: Work, announcements: Announcements) -> None:
+    lease = work.python(CLEANS_UP.format(wait="time.sleep(1000)"), {"path": str(announcements.path)})
+    work.start(lease)
+    announcements.lines(1)
 
-        report = work.run_python(code, timeout=0.5)
+    work.time_is_up(lease, 1000.0)
+    (report,) = work.reports()
 
-        assert report.outcome == Outcome(exit_code=None, signal=15, is_timed_out=True)
-        assert (work.folder / "cleaned").exists()
-    finally:
-        work.close()
+    assert isinstance(report, TaskEnded)
+    assert report.outcome == Outcome(exit_code=None, signal=15, is_timed_out=True)
+    assert (work.folder / "cleaned").exists()
 
 
 def test_a_stop_that_comes_while_an_object_is_destroyed_is_not_lost(work: Work, announcements: Announcements) -> None:

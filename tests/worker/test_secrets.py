@@ -292,7 +292,9 @@ LEAKS = {
     "killed": PRINT + "; kill -9 $$",
     "a program of its own": "printenv TOKEN",
     "opened again": PRINT + " > /dev/stdout; " + PRINT + " >> /dev/stderr",
-    "in the background": f"(trap '' TERM; {PRINT}; exec >&- 2>&-; sleep 1000) & sleep 0.01; exec >&- 2>&-",
+    "in the background": (
+        f"mkfifo said; (trap '' TERM; {PRINT}; exec >&- 2>&-; echo > said; sleep 1000) & read _ < said; exec >&- 2>&-"
+    ),
 }
 
 
@@ -305,11 +307,15 @@ def test_nothing_that_a_shell_step_does_tells_a_secret(work: Work, text: str) ->
     expect_hidden(work, report)
 
 
-def test_a_step_that_runs_into_its_timeout_tells_no_secret(work: Work) -> None:
-    lease = knowing(work, PRINT + "; sleep 1000", timeout=0.3)
+def test_a_step_that_runs_into_its_timeout_tells_no_secret(work: Work, announcements: Announcements) -> None:
+    lease = knowing(work, f"{PRINT}; echo 1 > {announcements.path}; sleep 1000")
+    work.start(lease)
+    announcements.lines(1)
 
-    report = work.run(lease)
+    work.time_is_up(lease, 1000.0)
+    (report,) = work.reports()
 
+    assert isinstance(report, TaskEnded)
     assert told_of(report)[0] == "TIMEOUT"
     assert work.log(lease).read_text() == "***"
     expect_hidden(work, report)
