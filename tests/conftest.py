@@ -1,11 +1,15 @@
-"""Empty stores for the tests of the project. What its packages use too is in the conftest.py above."""
+"""Empty stores and fast workers for the tests of the project. What its packages use too is in the conftest.py above."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from tests.support import forked_supervisor
+from tests.support.nightly import IS_NIGHTLY
 from tests.support.store_schemas import StoreSchemas
+
+from mulligan.worker import supervisor_client
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +24,10 @@ def store_schema_url(_store_schemas: StoreSchemas) -> Iterator[str]:
     """A schema on it that holds an empty store, for one test."""
     with _store_schemas.take() as url:
         yield url
+
+
+@pytest.fixture
+def forked_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The supervisor and the warm children of a worker are forked by day: for tests that are not about processes."""
+    if forked_supervisor.CLONE is not None and not IS_NIGHTLY:
+        monkeypatch.setattr(supervisor_client, "start_supervisor", forked_supervisor.start_supervisor)

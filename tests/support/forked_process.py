@@ -7,12 +7,9 @@ Only what the kernel keeps of the start is another: `/proc/PID/cmdline` and `/pr
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import io
 import json
 import os
-import platform
 import signal
 import socket
 import subprocess
@@ -25,6 +22,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tests.support.forked_supervisor import CLONE, fork_for_parent, open_streams, python_path, start_variables
+
 import mulligan
 from mulligan.cli import main
 from mulligan.cli.commands import COMMANDS
@@ -33,39 +32,23 @@ ROOT = Path(__file__).parents[2]
 SRC = str(Path(mulligan.__file__).parents[1])
 # What a command of a run imports when it needs it.
 LATER = ("mulligan.store.sqlite", "mulligan.store.artifact_files", "mulligan.service.notices.observing")
-# The number of the system call `clone`.
-CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine()) if sys.platform == "linux" else None
-CLONE_PARENT = 0x8000
 CALL_BYTES_MAX = 1 << 17
 # Options of a process that only a new one has.
 NOT_FORKED = ("preexec_fn", "umask", "user", "group", "extra_groups", "pass_fds", "executable", "shell")
 
 
-def _python_path(environment: Mapping[str, str]) -> list[str]:
-    return [folder for folder in environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
-
-
 # A test may change the environment before the server starts.
 OF_SERVER = {**os.environ, "PYTHONPATH": SRC}
-FOLDERS_OF_SERVER = _python_path(os.environ)
+FOLDERS_OF_SERVER = python_path(os.environ)
 
 
 def start_mulligan(words: Sequence[object], environment: Mapping[str, str], **options: Any) -> subprocess.Popen[Any]:
     """Start a command line: forked where nothing shows that it is, otherwise in a new interpreter."""
     program = [sys.executable, "-m", "mulligan", *map(str, words)]
-    is_forked = CLONE is not None and _at_start(environment) == _at_start(OF_SERVER)
+    is_forked = CLONE is not None and start_variables(environment) == start_variables(OF_SERVER)
     if not is_forked or any(name in options for name in NOT_FORKED):
         return subprocess.Popen(program, env=environment, **options)
     return ForkedProcess(program, env=environment, **options)
-
-
-def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that an interpreter reads when it starts."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if name.startswith(("PYTHON", "LC_", "LANG")) and name != "PYTHONPATH"
-    }
 
 
 class ForkedProcess(subprocess.Popen[Any]):
@@ -168,20 +151,6 @@ def load() -> None:
     gc.freeze()
 
 
-def fork_for_parent() -> int:
-    """As `os.fork`, but the new process is a child of our parent."""
-    python, system = ctypes.pythonapi, ctypes.PyDLL(None, use_errno=True)
-    python.PyOS_BeforeFork()
-    pid = system.syscall(CLONE, CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
-    if pid == 0:
-        python.PyOS_AfterFork_Child()
-        return 0
-    python.PyOS_AfterFork_Parent()
-    if pid < 0:
-        raise OSError(ctypes.get_errno(), "clone")
-    return int(pid)
-
-
 def become(call: dict[str, Any], streams: list[int]) -> NoReturn:
     """This process is the command line from now on."""
     for number, stream in enumerate(streams):
@@ -189,7 +158,7 @@ def become(call: dict[str, Any], streams: list[int]) -> NoReturn:
         os.close(stream)
     if call.get("start_new_session"):
         os.setsid()
-    _open_streams()
+    open_streams()
     # Whoever runs the tests in the background of a shell has SIGINT ignored, and children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(call["folder"])
@@ -197,26 +166,9 @@ def become(call: dict[str, Any], streams: list[int]) -> NoReturn:
     os.environ.update(call["environment"])
     time.tzset()
     # As `python -m mulligan` has it: the folder, what PYTHONPATH says, the libraries.
-    sys.path[: 1 + len(FOLDERS_OF_SERVER)] = [call["folder"], *_python_path(call["environment"])]
+    sys.path[: 1 + len(FOLDERS_OF_SERVER)] = [call["folder"], *python_path(call["environment"])]
     sys.argv = ["mulligan", *call["words"]]
     main.main()
-
-
-def _open_streams() -> None:
-    """As an interpreter opens them when it starts: what is a terminal is flushed after every line."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        old = getattr(sys, name)
-        binary = os.fdopen(number, "wb" if number else "rb", closefd=False)
-        stream = io.TextIOWrapper(
-            binary,
-            encoding=old.encoding,
-            errors=old.errors,
-            newline="\n" if number else None,
-            line_buffering=name == "stderr" or os.isatty(number),
-            write_through=old.write_through,
-        )
-        setattr(sys, name, stream)
-        setattr(sys, f"__{name}__", stream)
 
 
 if __name__ == "__main__":

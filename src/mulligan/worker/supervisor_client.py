@@ -49,25 +49,10 @@ class SupervisorClient:
         self._send_buffer = SendBuffer(self.sock)
         self._selector = selector
         self._on_messages = on_messages
-        passed = [theirs.fileno(), *([] if lock_fd is None else [lock_fd])]
-        for fd in passed:
-            os.set_inheritable(fd, True)
-        lock = "" if lock_fd is None else str(lock_fd)
         lease = "" if lease_seconds is None else str(lease_seconds)
-        # argv[0] is `-c`; the program pops the next argument.
-        arguments = [PACKAGE_PARENT, str(theirs.fileno()), lock, worker, lease, str(grace_seconds)]
-        self.pid = os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-I", "-S", "-c", _PROGRAM, *arguments],
-            environment,
-            # A process that reads the worker's output must not have to wait for the supervisor to end too.
-            file_actions=[(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)],
-            setsid=True,
-            setsigmask=(),  # it needs all signals, even those that this process blocks now
-        )
+        passed = [theirs.fileno(), *([] if lock_fd is None else [lock_fd])]
+        self.pid = start_supervisor([worker, lease, str(grace_seconds)], environment, passed)
         restore_fd_limit(self.pid)
-        for fd in passed:
-            os.set_inheritable(fd, False)
         theirs.close()
         watch_reads(selector, self, self._on_ready)
         self.send(("environment", environment))
@@ -117,3 +102,24 @@ class SupervisorClient:
             os.waitpid(self.pid, 0)
         except ChildProcessError:
             pass  # other code in this process waits for any child
+
+
+def start_supervisor(arguments: list[str], environment: dict[str, str], passed: list[int]) -> int:
+    """Start the program and return its id. It gets its socket and, if there is one, the lock of the worker."""
+    for fd in passed:
+        os.set_inheritable(fd, True)
+    sock, lock = [*map(str, passed), ""][:2]
+    try:
+        return os.posix_spawn(
+            sys.executable,
+            # The program pops the folder of the package.
+            [sys.executable, "-I", "-S", "-c", _PROGRAM, PACKAGE_PARENT, sock, lock, *arguments],
+            environment,
+            # A process that reads the worker's output must not have to wait for the supervisor to end too.
+            file_actions=[(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)],
+            setsid=True,
+            setsigmask=(),  # it needs all signals, even those that this process blocks now
+        )
+    finally:
+        for fd in passed:
+            os.set_inheritable(fd, False)
